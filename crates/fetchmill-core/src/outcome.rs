@@ -1,0 +1,278 @@
+//! What became of targets: outcomes, failure kinds, the tally that always balances, and receipts.
+
+use crate::target::Sequence;
+
+/// What became of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// A complete 2xx.
+    Fetched,
+    /// 404 or 410.
+    Absent,
+    /// Anything else, final.
+    Failed(FailureKind),
+    /// Left out on purpose.
+    Skipped,
+}
+
+macro_rules! failure_kinds {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
+        /// Why an attempt failed: a closed list.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum FailureKind { $($(#[doc = $doc])* $variant,)* }
+
+        impl FailureKind {
+            /// All of them.
+            pub const ALL: &[FailureKind] = &[$(FailureKind::$variant),*];
+
+            /// As it stands in reports, the journal and the docs.
+            pub fn name(self) -> &'static str {
+                match self { $(FailureKind::$variant => $name,)* }
+            }
+
+            /// Whether and how it is tried again.
+            pub fn class(self) -> FailureClass {
+                match self { $(FailureKind::$variant => FailureClass::$class,)* }
+            }
+        }
+    };
+}
+
+/// How a failure kind is treated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Tried again soon.
+    Transient,
+    /// Tried again, with the patience that the server asks for.
+    Throttle,
+    /// Failed at once.
+    Final,
+}
+
+failure_kinds! {
+    /// The host's name was not found.
+    Dns = "dns", Transient;
+    /// The connection was refused.
+    Refused = "refused", Transient;
+    /// No route, or the network said no.
+    Unreachable = "unreachable", Transient;
+    /// The connection broke before the reply's head.
+    Reset = "reset", Transient;
+    /// No connection in time.
+    ConnectTimeout = "connect-timeout", Transient;
+    /// No head in time.
+    HeadTimeout = "head-timeout", Transient;
+    /// The body stood still for too long.
+    IdleTimeout = "idle-timeout", Transient;
+    /// The attempt as a whole took too long.
+    TotalTimeout = "total-timeout", Transient;
+    /// The body ended before its length.
+    Truncated = "truncated", Transient;
+    /// 408, 425 or a 5xx other than 503.
+    ServerError = "server-error", Transient;
+    /// 429 or 503.
+    Throttled = "throttled", Throttle;
+    /// The answer is not HTTP/1.x.
+    NotHttp = "not-http", Final;
+    /// The message's framing is wrong or ambiguous.
+    Framing = "framing", Final;
+    /// The head is larger than its limits, or there are too many interim replies.
+    HeadTooLarge = "head-too-large", Final;
+    /// The body is larger than `--max-size`.
+    BodyTooLarge = "body-too-large", Final;
+    /// The body has no length: whether it is whole cannot be known.
+    UnverifiedLength = "unverified-length", Final;
+    /// A 3xx.
+    Redirect = "redirect", Final;
+    /// A 4xx that is not absent and not tried again, or a status below 100 or above 599.
+    Status = "status", Final;
+    /// The name cannot be a file's.
+    Name = "name", Final;
+    /// The file's place is taken.
+    NameTaken = "name-taken", Final;
+    /// A folder gave no listing.
+    Listing = "listing", Final;
+}
+
+impl FailureKind {
+    /// The reverse of [`FailureKind::name`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Whether another attempt may help.
+    pub fn is_retryable(self) -> bool {
+        self.class() != FailureClass::Final
+    }
+
+    /// The outcome or failure of a complete reply with this status: `Ok` is final.
+    pub fn of_status(status: u16) -> Result<Outcome, FailureKind> {
+        match status {
+            200..=299 => Ok(Outcome::Fetched),
+            404 | 410 => Ok(Outcome::Absent),
+            429 | 503 => Err(FailureKind::Throttled),
+            408 | 425 | 500..=599 => Err(FailureKind::ServerError),
+            300..=399 => Err(FailureKind::Redirect),
+            _ => Err(FailureKind::Status),
+        }
+    }
+}
+
+/// The counters of a job. `listed = fetched + absent + failed + skipped` once nothing is pending.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    /// Targets that the source handed over.
+    pub listed: u64,
+    /// See [`Outcome::Fetched`].
+    pub fetched: u64,
+    /// See [`Outcome::Absent`].
+    pub absent: u64,
+    /// See [`Outcome::Failed`].
+    pub failed: u64,
+    /// See [`Outcome::Skipped`].
+    pub skipped: u64,
+    /// Bytes of fetched bodies.
+    pub bytes: u64,
+}
+
+impl Tally {
+    /// Targets with an outcome.
+    pub fn settled(&self) -> u64 {
+        self.fetched + self.absent + self.failed + self.skipped
+    }
+
+    /// Targets without one.
+    pub fn pending(&self) -> u64 {
+        self.listed.saturating_sub(self.settled())
+    }
+
+    /// Counts one outcome.
+    pub fn count(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Fetched => self.fetched += 1,
+            Outcome::Absent => self.absent += 1,
+            Outcome::Failed(_) => self.failed += 1,
+            Outcome::Skipped => self.skipped += 1,
+        }
+    }
+}
+
+/// Sequence numbers as runs: first and length, ascending, apart from each other.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Runs(Vec<(Sequence, u64)>);
+
+impl Runs {
+    /// Of numbers in any order, each once.
+    pub fn from_unsorted(numbers: &mut [Sequence]) -> Self {
+        numbers.sort_unstable();
+        let mut runs: Vec<(Sequence, u64)> = Vec::new();
+        for &number in &*numbers {
+            match runs.last_mut() {
+                Some((first, length)) if *first + *length == number => *length += 1,
+                _ => runs.push((number, 1)),
+            }
+        }
+        Runs(runs)
+    }
+
+    /// The runs.
+    pub fn iter(&self) -> impl Iterator<Item = (Sequence, u64)> {
+        self.0.iter().copied()
+    }
+
+    /// The numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = Sequence> {
+        self.iter().flat_map(|(first, length)| first..first + length)
+    }
+
+    /// How many numbers.
+    pub fn count(&self) -> u64 {
+        self.iter().map(|(_, length)| length).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// For the journal: pairs of little-endian u64.
+    pub fn to_blob(&self) -> Vec<u8> {
+        self.iter()
+            .flat_map(|(first, length)| [first.to_le_bytes(), length.to_le_bytes()])
+            .flatten()
+            .collect()
+    }
+
+    /// The reverse of [`Runs::to_blob`]; `None` when the blob is not one.
+    pub fn from_blob(blob: &[u8]) -> Option<Self> {
+        let (words, []) = blob.as_chunks::<8>() else {
+            return None;
+        };
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let (pairs, []) = words.as_chunks::<2>() else {
+            return None;
+        };
+        let runs: Vec<_> = pairs.iter().map(|[first, length]| (*first, *length)).collect();
+        let apart = runs.windows(2).all(|pair| {
+            pair[0]
+                .0
+                .checked_add(pair[0].1)
+                .is_some_and(|end| end < pair[1].0)
+        });
+        apart.then_some(Runs(runs))
+    }
+}
+
+/// Where a shard ends, durably.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShardEnd {
+    /// Its file, relative to the job's state folder.
+    pub path: String,
+    /// Bytes that count; what is behind them does not exist.
+    pub end: u64,
+    /// CRC-32C of those bytes.
+    pub crc32c: u32,
+}
+
+/// A sink's proof of what is durable.
+#[derive(Debug, Default, Clone)]
+pub struct Receipt {
+    /// Whose.
+    pub worker: u32,
+    /// Numbers that are settled now.
+    pub settled: Runs,
+    /// Their outcomes, counted; `listed` is 0.
+    pub tally: Tally,
+    /// Numbers that are staged now and settled by the next receipt (`files` only).
+    pub staged: Runs,
+    /// The worker's failures shard, when it grew.
+    pub failures: Option<ShardEnd>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_join_neighbours_and_survive_the_journal() {
+        let runs = Runs::from_unsorted(&mut [7, 3, 5, 4, 9]);
+
+        assert_eq!(runs.iter().collect::<Vec<_>>(), [(3, 3), (7, 1), (9, 1)]);
+        assert_eq!(runs.count(), 5);
+        assert_eq!(Runs::from_blob(&runs.to_blob()), Some(runs));
+    }
+
+    #[test]
+    fn overlapping_runs_are_refused() {
+        assert_eq!(Runs::from_blob(&Runs(vec![(3, 3), (5, 1)]).to_blob()), None);
+        assert_eq!(Runs::from_blob(&[0; 9]), None);
+    }
+
+    #[test]
+    fn kinds_have_distinct_names() {
+        for kind in FailureKind::ALL {
+            assert_eq!(FailureKind::from_name(kind.name()), Some(*kind));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Targets as values: names in pages, and the slices of pages that travel together.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The order in which targets became durable in the journal; names a target inside one job only.
+pub type Sequence = u64;
+
+/// Names in one allocation: a page holds thousands, and none may cost an allocation of its own.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Names {
+    bytes: Vec<u8>,
+    ends: Vec<u32>,
+}
+
+impl Names {
+    /// Appends a name. Names are bytes: a file server's folder may hold names that are not UTF-8.
+    pub fn push(&mut self, name: &[u8]) {
+        self.push_parts(&[name]);
+    }
+
+    /// Appends a name that is made of parts.
+    pub fn push_parts(&mut self, parts: &[&[u8]]) {
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    /// How many names.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Memory that they take.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len() + self.ends.len() * size_of::<u32>()
+    }
+
+    /// The name at a position.
+    ///
+    /// # Panics
+    /// When there is no such position.
+    pub fn get(&self, position: usize) -> &[u8] {
+        let start = if position == 0 {
+            0
+        } else {
+            self.ends[position - 1] as usize
+        };
+        &self.bytes[start..self.ends[position] as usize]
+    }
+
+    /// All names in their order.
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|position| self.get(position))
+    }
+
+    /// For the journal: lengths as little-endian u32, then the bytes.
+    pub fn to_blob(&self) -> Vec<u8> {
+        let mut blob = Vec::with_capacity(4 + self.byte_len());
+        blob.extend_from_slice(&(self.ends.len() as u32).to_le_bytes());
+        for end in &self.ends {
+            blob.extend_from_slice(&end.to_le_bytes());
+        }
+        blob.extend_from_slice(&self.bytes);
+        blob
+    }
+
+    /// The reverse of [`Names::to_blob`]; `None` when the blob is not one.
+    pub fn from_blob(blob: &[u8]) -> Option<Self> {
+        let (count, rest) = blob.split_first_chunk::<4>()?;
+        let table = (u32::from_le_bytes(*count) as usize).checked_mul(4)?;
+        if rest.len() < table {
+            return None;
+        }
+        let (table, bytes) = rest.split_at(table);
+        let ends: Vec<u32> = table
+            .as_chunks::<4>()
+            .0
+            .iter()
+            .map(|end| u32::from_le_bytes(*end))
+            .collect();
+        let sorted = ends.is_sorted() && ends.last().copied().unwrap_or(0) as usize == bytes.len();
+        sorted.then(|| Names {
+            bytes: bytes.to_vec(),
+            ends,
+        })
+    }
+}
+
+/// A page that the journal has made durable.
+#[derive(Debug)]
+pub struct Page {
+    /// Sequence number of its first name.
+    pub first: Sequence,
+    /// Its names, in sequence.
+    pub names: Names,
+}
+
+/// A target that is tried again, apart from its page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which target.
+    pub sequence: Sequence,
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Attempts that counted so far.
+    pub attempts: u32,
+    /// The failure kind of the last attempt.
+    pub kind: crate::outcome::FailureKind,
+    /// Not before this, milliseconds since 1970 UTC: the journal outlives the machine's uptime.
+    pub not_before: u64,
+    /// When it was first throttled, on the same clock; 0 for never.
+    pub throttled_since: u64,
+}
+
+/// What a worker takes at once.
+#[derive(Debug)]
+pub enum Batch {
+    /// Part of a page, by position.
+    Page(Arc<Page>, Range<usize>),
+    /// Targets that are tried again.
+    Retries(Vec<Waiting>),
+}
+
+impl Batch {
+    /// How many targets.
+    pub fn len(&self) -> usize {
+        match self {
+            Batch::Page(_, range) => range.len(),
+            Batch::Retries(targets) => targets.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_the_journal() {
+        let mut names = Names::default();
+        for name in [&b"a"[..], b"", b"b/c", &[0xff, 0x00]] {
+            names.push(name);
+        }
+
+        assert_eq!(Names::from_blob(&names.to_blob()), Some(names));
+    }
+
+    #[test]
+    fn a_damaged_blob_is_refused() {
+        let mut names = Names::default();
+        names.push(b"abc");
+        let blob = names.to_blob();
+
+        for length in 0..blob.len() {
+            assert_eq!(Names::from_blob(&blob[..length]), None, "cut at {length}");
+        }
+    }
+}
