@@ -10,7 +10,9 @@
 //! - `http1`, `planner` and `source` do no I/O and read no clock.
 //! - A sink knows no transport and a transport no sink.
 
+pub mod durable;
 pub mod error;
 pub mod limits;
 pub mod outcome;
+pub mod planner;
 pub mod target;

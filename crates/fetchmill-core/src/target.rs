@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The order in which targets became durable in the journal; names a target inside one job only.
 pub type Sequence = u64;
@@ -93,6 +94,9 @@ impl Names {
     }
 }
 
+/// Memory that the names of all pages take, wherever the pages are.
+pub type LiveBytes = Arc<AtomicUsize>;
+
 /// A page that the journal has made durable.
 #[derive(Debug)]
 pub struct Page {
@@ -100,6 +104,22 @@ pub struct Page {
     pub first: Sequence,
     /// Its names, in sequence.
     pub names: Names,
+    live_bytes: Option<LiveBytes>,
+}
+
+impl Page {
+    /// A page; its names count in `live_bytes` from when they were listed, and until the page is dropped.
+    pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
+        Page { first, names, live_bytes }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if let Some(live_bytes) = &self.live_bytes {
+            live_bytes.fetch_sub(self.names.byte_len(), Ordering::Relaxed);
+        }
+    }
 }
 
 /// A target that is tried again, apart from its page.

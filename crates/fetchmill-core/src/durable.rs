@@ -1,0 +1,178 @@
+//! The only file that syncs, renames, truncates or removes. Sinks, journal and failures shards call it, so that the
+//! order "bytes durable, receipt, journal" can be read in one place each.
+//!
+//! Everything is opened beneath a folder that was opened once: a name from outside cannot lead elsewhere, whatever
+//! links are planted below it while the job runs.
+
+#![expect(clippy::disallowed_methods, reason = "this is the file that may")]
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+
+/// A result whose error is the operating system's number.
+pub type Result<T> = std::result::Result<T, Errno>;
+
+/// No link is followed and nothing above the folder is reached.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// Opens a folder that the user named.
+pub fn open_folder(path: &Path) -> Result<OwnedFd> {
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Opens a folder beneath another one.
+pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd> {
+    rustix::fs::openat2(folder, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), BENEATH)
+}
+
+/// Makes a folder with all folders above it, beneath another one, and opens it. `ENOTDIR` or `ELOOP` when something
+/// else has the place.
+pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd> {
+    if let Ok(opened) = open_folder_beneath(folder, path) {
+        return Ok(opened);
+    }
+    let mut parent: Option<OwnedFd> = None;
+    for segment in path.split(|byte| *byte == b'/') {
+        let above = parent.as_ref().map_or(folder, |fd| fd.as_fd());
+        match rustix::fs::mkdirat(above, segment, Mode::from(0o777)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error),
+        }
+        parent = Some(open_folder_beneath(above, segment)?);
+    }
+    parent.ok_or(Errno::INVAL)
+}
+
+/// Creates a file that must not exist.
+pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from(0o666))?))
+}
+
+/// Creates a file with these bytes.
+pub fn create_with(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(folder, name, flags, Mode::from(0o666))?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        match rustix::io::write(&file, rest) {
+            Ok(0) => return Err(Errno::IO),
+            Ok(written) => rest = &rest[written..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // A quota or a network file system may refuse the bytes only here; std's drop would hide that.
+    close(file)
+}
+
+/// Closes a file and tells what came of it.
+fn close(file: OwnedFd) -> Result<()> {
+    use std::os::fd::IntoRawFd;
+    // SAFETY: the descriptor was just given up by its only owner.
+    #[expect(unsafe_code, reason = "std closes without telling the result")]
+    let result = unsafe { libc::close(file.into_raw_fd()) };
+    if result == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// Appends all bytes.
+pub fn append(file: &mut File, bytes: &[u8]) -> Result<()> {
+    file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Makes a file's bytes durable. A sync that failed must never be tried again on the same file: the kernel has
+/// marked the pages clean, and a second one would succeed without them.
+pub fn sync_file(file: &File) -> Result<()> {
+    rustix::fs::fdatasync(file)
+}
+
+/// Makes a folder's entries durable.
+pub fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
+    rustix::fs::fsync(folder)
+}
+
+/// Makes all of the file system that holds the folder durable: one call for thousands of small files.
+pub fn sync_file_system(folder: BorrowedFd<'_>) -> Result<()> {
+    rustix::fs::syncfs(folder)
+}
+
+/// Moves a file to its final place unless something is there: `EEXIST`, `ENOTDIR` or `EISDIR` then.
+pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> Result<()> {
+    rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)
+}
+
+/// Cuts a file to a length. `false` when it is shorter.
+pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
+    let file = File::options().write(true).open(path)?;
+    if file.metadata()?.len() < length {
+        return Ok(false);
+    }
+    file.set_len(length)?;
+    file.sync_all()?;
+    Ok(true)
+}
+
+/// Removes a file; one that is not there is removed already.
+pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+    match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The size of a regular file beneath a folder; `None` when there is none.
+pub fn file_size(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Option<u64>> {
+    match rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
+        let root = open_folder(folder.path()).unwrap();
+
+        assert_eq!(make_folders_beneath(root.as_fd(), b"link").unwrap_err(), Errno::LOOP);
+        assert!(make_folders_beneath(root.as_fd(), b"link/below").is_err());
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_exists_is_never_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = open_folder(folder.path()).unwrap();
+        create_with(root.as_fd(), b"new", b"new").unwrap();
+        create_with(root.as_fd(), b"old", b"old").unwrap();
+
+        assert_eq!(rename_new(root.as_fd(), b"new", root.as_fd(), b"old").unwrap_err(), Errno::EXIST);
+        assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn folders_are_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = open_folder(folder.path()).unwrap();
+
+        make_folders_beneath(root.as_fd(), b"a/b/c").unwrap();
+        make_folders_beneath(root.as_fd(), b"a/b/c").unwrap();
+
+        assert!(folder.path().join("a/b/c").is_dir());
+    }
+}

@@ -1,0 +1,114 @@
+//! Whether and when a target is tried again: pure rules.
+//!
+//! Full jitter: a random part of base x 2^attempt up to a cap. A server that says `Retry-After` is believed up to
+//! `RETRY_AFTER_MAX`. Throttling replies do not count as attempts for the first ten minutes: the server asked for
+//! patience, not for fewer objects.
+
+use crate::limits;
+use crate::outcome::{FailureClass, FailureKind};
+use crate::planner::origin::Millis;
+
+/// What follows from a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Another attempt, with this many counted so far.
+    Again {
+        /// Attempts that count.
+        attempts: u32,
+        /// When it was first throttled; 0 for never.
+        throttled_since: Millis,
+    },
+    /// The failure is the target's outcome.
+    Final,
+}
+
+/// Decides after an attempt that failed; `attempts` counts those before it.
+pub fn after_failure(
+    kind: FailureKind,
+    attempts: u32,
+    throttled_since: Millis,
+    attempts_max: u32,
+    now: Millis,
+) -> Verdict {
+    let (counts, throttled_since) = match kind.class() {
+        FailureClass::Final => return Verdict::Final,
+        FailureClass::Transient => (true, throttled_since),
+        FailureClass::Throttle => {
+            let since = if throttled_since == 0 { now } else { throttled_since };
+            (now.saturating_sub(since) > limits::THROTTLE_FREE.as_millis() as Millis, since)
+        }
+    };
+    let attempts = attempts + u32::from(counts);
+    if attempts >= attempts_max { Verdict::Final } else { Verdict::Again { attempts, throttled_since } }
+}
+
+/// How long a target waits; `random` is any number, `retry_after` what the server asked for.
+pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, random: u64) -> Millis {
+    let (base, cap) = match kind.class() {
+        FailureClass::Throttle => (limits::THROTTLE_BASE, limits::THROTTLE_CAP),
+        _ => (limits::BACKOFF_BASE, limits::BACKOFF_CAP),
+    };
+    let most = (base.as_millis() as Millis).saturating_mul(1 << attempts.min(16)).min(cap.as_millis() as Millis);
+    let jitter = random % (most + 1);
+    let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
+    // Some jitter on top, so that all that were told the same second do not come back together.
+    if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
+}
+
+/// A small generator of random numbers: jitter needs no better one (splitmix64, public domain, Vigna 2015).
+#[derive(Debug, Clone)]
+pub struct Jitter(u64);
+
+impl Jitter {
+    /// From a seed.
+    pub fn new(seed: u64) -> Self {
+        Jitter(seed)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_attempt_is_final() {
+        let kind = FailureKind::Reset;
+
+        assert_eq!(after_failure(kind, 3, 0, 5, 1), Verdict::Again { attempts: 4, throttled_since: 0 });
+        assert_eq!(after_failure(kind, 4, 0, 5, 1), Verdict::Final);
+        assert_eq!(after_failure(FailureKind::Framing, 0, 0, 5, 1), Verdict::Final);
+    }
+
+    #[test]
+    fn throttling_counts_only_after_ten_minutes() {
+        let kind = FailureKind::Throttled;
+
+        assert_eq!(after_failure(kind, 4, 0, 5, 1_000), Verdict::Again { attempts: 4, throttled_since: 1_000 });
+        assert_eq!(
+            after_failure(kind, 4, 1_000, 5, 601_000),
+            Verdict::Again { attempts: 4, throttled_since: 1_000 }
+        );
+        assert_eq!(after_failure(kind, 4, 1_000, 5, 601_001), Verdict::Final);
+    }
+
+    #[test]
+    fn retry_after_is_followed_and_clamped() {
+        let mut jitter = Jitter::new(1);
+        for _ in 0..1000 {
+            let waited = delay(FailureKind::Throttled, 1, Some(30_000), jitter.next());
+            assert!((30_000..=33_000).contains(&waited), "{waited}");
+            assert!(delay(FailureKind::Throttled, 1, Some(u64::MAX), jitter.next()) <= 330_000);
+            assert!(delay(FailureKind::Reset, 30, None, jitter.next()) <= 20_000);
+            assert!(delay(FailureKind::Reset, 1, None, jitter.next()) <= 100);
+        }
+    }
+}
