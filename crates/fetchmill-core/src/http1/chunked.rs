@@ -1,0 +1,175 @@
+//! Owns the chunked coding: takes it away from a body, byte by byte where it is control, slice by slice where it is
+//! data.
+//!
+//! Strict where parsers differ: a size is 1 to 16 hex digits followed by CR or `;` at once; every line ends with CR
+//! LF; data is followed by CR LF and nothing else; the last chunk must come. Extensions and trailers are bounded and
+//! thrown away.
+
+use super::reply::{BodySink, Malformed, body_too_large};
+use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
+
+/// The state between two inputs.
+#[derive(Debug, Default)]
+pub(super) struct Chunked {
+    step: Step,
+    /// Digits of the size so far.
+    digits: u8,
+    /// The size while it is read, then what is left of the chunk.
+    size: u64,
+    /// Bytes of all chunks whose size is known.
+    total: u64,
+    extension_bytes: usize,
+    trailer_bytes: usize,
+    trailer_fields: usize,
+}
+
+/// What the next byte is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    #[default]
+    SizeStart,
+    Size,
+    Extension,
+    SizeLf,
+    Data,
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerName,
+    TrailerValue,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+impl Chunked {
+    /// Whether the end of the trailers has come.
+    pub(super) fn is_done(&self) -> bool {
+        self.step == Step::Done
+    }
+
+    /// Gives the data in `input` to `body`; how many bytes were consumed: all, or up to the end of the body.
+    pub(super) fn read(
+        &mut self,
+        input: &[u8],
+        max_body: u64,
+        body: &mut impl BodySink,
+    ) -> Result<usize, Malformed> {
+        let mut rest = input;
+        while let Some((&byte, behind)) = rest.split_first() {
+            match self.step {
+                Step::Done => break,
+                Step::Data => {
+                    let count = usize::try_from(self.size).map_or(rest.len(), |size| size.min(rest.len()));
+                    let (data, behind) = rest.split_at(count);
+                    body.piece(data);
+                    self.size -= count as u64;
+                    if self.size == 0 {
+                        self.step = Step::DataCr;
+                    }
+                    rest = behind;
+                }
+                Step::SizeStart | Step::Size | Step::Extension | Step::SizeLf => {
+                    self.size_line(byte, max_body)?;
+                    rest = behind;
+                }
+                Step::DataCr | Step::DataLf => {
+                    self.step = match (self.step, byte) {
+                        (Step::DataCr, b'\r') => Step::DataLf,
+                        (Step::DataLf, b'\n') => Step::SizeStart,
+                        _ => return Err(Malformed::framing("a chunk is not followed by CR LF")),
+                    };
+                    rest = behind;
+                }
+                _ => {
+                    self.trailer(byte)?;
+                    rest = behind;
+                }
+            }
+        }
+        Ok(input.len() - rest.len())
+    }
+
+    /// One byte of a line with a size.
+    fn size_line(&mut self, byte: u8, max_body: u64) -> Result<(), Malformed> {
+        match (self.step, byte) {
+            (Step::SizeStart | Step::Size, digit) if digit.is_ascii_hexdigit() => {
+                if self.digits == 16 {
+                    return Err(Malformed::framing("a chunk size of more than 16 digits"));
+                }
+                self.size = self.size << 4 | u64::from(hex(digit));
+                self.digits += 1;
+                self.step = Step::Size;
+            }
+            (Step::Size | Step::Extension, b'\r') => self.step = Step::SizeLf,
+            (Step::Size, b';') => self.step = Step::Extension,
+            (Step::Extension, byte) if is_text(byte) => {
+                self.extension_bytes += 1;
+                if self.extension_bytes > CHUNK_EXTENSION_BYTES_MAX {
+                    return Err(Malformed::framing("chunk extensions of more than 4 KiB"));
+                }
+            }
+            (Step::SizeLf, b'\n') => return self.size_known(max_body),
+            _ => return Err(Malformed::framing("a chunk size is malformed")),
+        }
+        Ok(())
+    }
+
+    fn size_known(&mut self, max_body: u64) -> Result<(), Malformed> {
+        self.digits = 0;
+        if self.size == 0 {
+            self.step = Step::TrailerStart;
+            return Ok(());
+        }
+        self.total = self.total.saturating_add(self.size);
+        if self.total > max_body {
+            return Err(body_too_large());
+        }
+        self.step = Step::Data;
+        Ok(())
+    }
+
+    /// One byte behind the last chunk.
+    fn trailer(&mut self, byte: u8) -> Result<(), Malformed> {
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > TRAILER_BYTES_MAX {
+            return Err(Malformed::framing("trailers of more than 8 KiB"));
+        }
+        self.step = match (self.step, byte) {
+            (Step::TrailerStart, b'\r') => Step::EndLf,
+            (Step::TrailerStart, byte) if is_token(byte) => {
+                self.trailer_fields += 1;
+                if self.trailer_fields > HEAD_FIELDS_MAX {
+                    return Err(Malformed::framing("more than 128 trailers"));
+                }
+                Step::TrailerName
+            }
+            (Step::TrailerName, b':') => Step::TrailerValue,
+            (Step::TrailerName, byte) if is_token(byte) => Step::TrailerName,
+            (Step::TrailerValue, b'\r') => Step::TrailerLf,
+            (Step::TrailerValue, byte) if is_text(byte) => Step::TrailerValue,
+            (Step::TrailerLf, b'\n') => Step::TrailerStart,
+            (Step::EndLf, b'\n') => Step::Done,
+            _ => return Err(Malformed::framing("a trailer is malformed")),
+        };
+        Ok(())
+    }
+}
+
+/// Of a hex digit.
+fn hex(digit: u8) -> u8 {
+    match digit {
+        b'0'..=b'9' => digit - b'0',
+        _ => (digit | 0x20) - b'a' + 10,
+    }
+}
+
+/// What the value of a field may hold (RFC 9110, 5.5).
+fn is_text(byte: u8) -> bool {
+    byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// What the name of a field may hold (RFC 9110, 5.6.2).
+pub(super) fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

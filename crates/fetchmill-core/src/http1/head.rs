@@ -1,0 +1,222 @@
+//! Owns the meaning of one head: status, framing of the body, and whether the connection can be used again.
+
+use std::mem::MaybeUninit;
+
+use super::date::RetryAfter;
+use super::reply::Malformed;
+use crate::limits::HEAD_FIELDS_MAX;
+use crate::outcome::FailureKind;
+
+/// How the end of a body is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body, whatever the fields say.
+    None,
+    /// By its length.
+    Length(u64),
+    /// By its last chunk.
+    Chunked,
+    /// By the end of the stream: a connection that broke looks the same.
+    Eof,
+}
+
+/// What is kept of a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// 200 to 599.
+    pub status: u16,
+    /// How the body ends.
+    pub framing: Framing,
+    /// Whether the server keeps the connection open for another request.
+    pub keep_alive: bool,
+    /// When to try again.
+    pub retry_after: Option<RetryAfter>,
+}
+
+/// A head that was read.
+#[derive(Clone, Copy)]
+pub(super) enum Message {
+    /// A 1xx: the final head follows.
+    Interim,
+    /// The reply's head.
+    Final(Head),
+}
+
+/// How many bytes `check_start` looks at.
+pub(super) const START_BYTES: usize = 9;
+
+/// Refuses what is not HTTP/1.0 or 1.1 as soon as its first bytes say so; `input` may hold fewer.
+pub(super) fn check_start(input: &[u8]) -> Result<(), Malformed> {
+    let start = &input[..input.len().min(START_BYTES)];
+    if b"HTTP/1.1 ".starts_with(start) || b"HTTP/1.0 ".starts_with(start) {
+        Ok(())
+    } else {
+        Err(Malformed::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"))
+    }
+}
+
+/// Parses the head at the start of `input`, with its length. `None`: it is not complete.
+pub(super) fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed> {
+    #[cfg(test)]
+    tests::count_parse();
+    let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
+    let mut reply = httparse::Response::new(&mut []);
+    let parsed =
+        httparse::ParserConfig::default().parse_response_with_uninit_headers(&mut reply, input, &mut fields);
+    let length = match parsed {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(refused(error)),
+    };
+    let (Some(version), Some(status)) = (reply.version, reply.code) else {
+        return Err(Malformed::framing("the status line is incomplete"));
+    };
+    let fields = Fields::of(reply.headers)?;
+    Ok(Some((fields.message(version, status)?, length)))
+}
+
+fn refused(error: httparse::Error) -> Malformed {
+    match error {
+        httparse::Error::TooManyHeaders => {
+            Malformed::new(FailureKind::HeadTooLarge, "more than 128 header fields")
+        }
+        httparse::Error::Version => Malformed::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"),
+        httparse::Error::Status => Malformed::framing("the status line is malformed"),
+        httparse::Error::HeaderName => Malformed::framing("the name of a header field is malformed"),
+        httparse::Error::HeaderValue => Malformed::framing("the value of a header field is malformed"),
+        httparse::Error::NewLine | httparse::Error::Token => Malformed::framing("a line end is malformed"),
+    }
+}
+
+/// The fields that matter.
+#[derive(Default)]
+struct Fields<'a> {
+    length: Option<u64>,
+    chunked: bool,
+    close: bool,
+    keep_alive: bool,
+    retry_after: Option<&'a [u8]>,
+    date: Option<&'a [u8]>,
+}
+
+impl<'a> Fields<'a> {
+    /// Most fields are told apart by the length of their name alone.
+    fn of(fields: &[httparse::Header<'a>]) -> Result<Self, Malformed> {
+        let mut found = Fields::default();
+        for field in fields {
+            let value = field.value;
+            match field.name.len() {
+                4 if is(field, "date") => found.date = Some(value),
+                10 if is(field, "connection") => found.add_connection(value),
+                11 if is(field, "retry-after") => found.retry_after = Some(value),
+                14 if is(field, "content-length") => found.add_length(value)?,
+                17 if is(field, "transfer-encoding") => found.add_coding(value)?,
+                _ => {}
+            }
+        }
+        Ok(found)
+    }
+
+    /// Digits only. Several equal ones are one; a list is refused: nobody needs it, and it is read in two ways.
+    fn add_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        let length = length(value).ok_or(Malformed::framing("Content-Length is not a number"))?;
+        if self.length.is_some_and(|other| other != length) {
+            return Err(Malformed::framing("two different Content-Lengths"));
+        }
+        self.length = Some(length);
+        Ok(())
+    }
+
+    /// `chunked` alone, and once: any other coding was not asked for.
+    fn add_coding(&mut self, value: &[u8]) -> Result<(), Malformed> {
+        if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+            return Err(Malformed::framing("Transfer-Encoding is not chunked alone"));
+        }
+        self.chunked = true;
+        Ok(())
+    }
+
+    fn add_connection(&mut self, value: &[u8]) {
+        for token in value.split(|byte| *byte == b',') {
+            let token = token.trim_ascii();
+            self.close |= token.eq_ignore_ascii_case(b"close");
+            self.keep_alive |= token.eq_ignore_ascii_case(b"keep-alive");
+        }
+    }
+
+    fn message(&self, version: u8, status: u16) -> Result<Message, Malformed> {
+        if self.chunked && (self.length.is_some() || version == 0) {
+            return Err(Malformed::framing(
+                "Transfer-Encoding with Content-Length or in HTTP/1.0",
+            ));
+        }
+        let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
+        match status {
+            101 => return Err(Malformed::framing("101 was not asked for")),
+            // A body that is not expected there would be read as the next head.
+            100..=199 if bodied => return Err(Malformed::framing("an interim reply with a body")),
+            100..=199 => return Ok(Message::Interim),
+            206 => return Err(Malformed::framing("206 was not asked for")),
+            200..=599 => {}
+            _ => return Err(Malformed::framing("the status is not within 100 to 599")),
+        }
+        let framing = self.framing(status);
+        let reusable = match status {
+            204 => !bodied,
+            304 => !self.chunked,
+            _ => framing != Framing::Eof,
+        };
+        let wanted = if version == 0 { self.keep_alive } else { true };
+        Ok(Message::Final(Head {
+            status,
+            framing,
+            keep_alive: reusable && wanted && !self.close,
+            retry_after: self
+                .retry_after
+                .and_then(|value| RetryAfter::parse(value, self.date)),
+        }))
+    }
+
+    fn framing(&self, status: u16) -> Framing {
+        match (status, self.length) {
+            (204 | 304, _) => Framing::None,
+            _ if self.chunked => Framing::Chunked,
+            (_, Some(length)) => Framing::Length(length),
+            (_, None) => Framing::Eof,
+        }
+    }
+}
+
+/// `name` is in lower case, and of the right length.
+fn is(field: &httparse::Header<'_>, name: &str) -> bool {
+    field.name.eq_ignore_ascii_case(name)
+}
+
+/// Digits, at most 19: these fit into a `u64`.
+fn length(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || value.len() > 19 {
+        return None;
+    }
+    value.iter().try_fold(0_u64, |length, byte| {
+        byte.is_ascii_digit()
+            .then(|| length * 10 + u64::from(byte - b'0'))
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::cell::Cell;
+
+    thread_local! {
+        static PARSES: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(in super::super) fn count_parse() {
+        PARSES.with(|parses| parses.set(parses.get() + 1));
+    }
+
+    /// Runs of `httparse` on this thread so far.
+    pub(in super::super) fn parses() -> usize {
+        PARSES.with(Cell::get)
+    }
+}

@@ -1,0 +1,28 @@
+//! HTTP/1.1 as a client speaks it: bytes in, bytes out, no I/O and no clock.
+//!
+//! Requests and replies know nothing of each other: [`RequestTemplate`] writes requests, [`ReplyReader`] reads one
+//! reply after the other from a stream of bytes. So a transport may pipeline.
+//!
+//! # Rules
+//! - Framing is strict: a reply whose end could be understood in two ways is refused, not repaired. What is stored
+//!   under a name must be the body of its own reply, never its neighbour's.
+//! - Every loop and counter is bounded by `limits`; work is linear in the bytes received, however they are cut.
+//! - What is accepted or refused does not depend on how the stream is cut into inputs.
+//!
+//! # Never
+//! No allocation, no copy of a body, no panic on any input, no reply accepted that `httparse` refuses.
+//!
+//! # Cost
+//! A reply of 100 bytes with its head in one input: one `httparse` run and one pass over the field names (see
+//! `examples/http1_cost.rs`).
+
+mod chunked;
+mod date;
+mod head;
+mod reply;
+mod request;
+
+pub use date::RetryAfter;
+pub use head::{Framing, Head};
+pub use reply::{BodySink, Ended, Malformed, Progress, ReplyReader};
+pub use request::RequestTemplate;

@@ -1,0 +1,302 @@
+//! Owns the state of one reply being read: head, then body, then done.
+
+use memchr::memchr_iter;
+
+use super::chunked::Chunked;
+use super::head::{self, Framing, Head, Message};
+use crate::limits::{HEAD_BYTES_MAX, HEAD_LINE_BYTES_MAX, INTERIM_REPLIES_MAX};
+use crate::outcome::FailureKind;
+
+/// Gets the bytes of a body as they come, chunking removed. Never called with nothing.
+pub trait BodySink {
+    /// The next bytes.
+    fn piece(&mut self, bytes: &[u8]);
+}
+
+impl BodySink for Vec<u8> {
+    fn piece(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// A reply that is refused. Its connection must not be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {reason}", .kind.name())]
+pub struct Malformed {
+    /// What it means for the target.
+    pub kind: FailureKind,
+    /// For people.
+    pub reason: &'static str,
+}
+
+impl Malformed {
+    pub(super) fn new(kind: FailureKind, reason: &'static str) -> Self {
+        Malformed { kind, reason }
+    }
+
+    pub(super) fn framing(reason: &'static str) -> Self {
+        Malformed::new(FailureKind::Framing, reason)
+    }
+}
+
+/// How far a reply has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It goes on. Bytes behind `consumed` are to be given again, with more behind them.
+    NeedMore {
+        /// Bytes of the input that are done with.
+        consumed: usize,
+    },
+    /// It is complete. Bytes behind `consumed` do not belong to it: unless another request was sent on the
+    /// connection they were not asked for, and the connection must not be used again.
+    Done {
+        /// Bytes of the input that belong to it.
+        consumed: usize,
+    },
+}
+
+/// What the end of a stream means when it is not a failure of the reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// The reply is complete; with [`Framing::Eof`] it is the stream's end that says so.
+    Complete,
+    /// Not a byte had come: on a connection that had been used before, the server closed it as the request went out.
+    Unanswered,
+}
+
+/// Reads replies, one at a time. One for each connection; small, and used again for each reply.
+#[derive(Debug)]
+pub struct ReplyReader {
+    max_body: u64,
+    state: State,
+    head: Option<Head>,
+    /// Bytes of the interim heads of this reply.
+    interim_bytes: usize,
+    interim_count: u32,
+    /// Bytes of the unfinished head that hold no end of it,
+    scanned: usize,
+    /// and where the last line in them starts.
+    line_start: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    Head,
+    /// Bytes that are still to come.
+    Length(u64),
+    Chunked(Chunked),
+    /// Bytes that came.
+    Eof(u64),
+    Done,
+    Refused(Malformed),
+}
+
+impl ReplyReader {
+    /// A reader that refuses bodies above `max_body` bytes, ready for a reply.
+    pub fn new(max_body: u64) -> Self {
+        ReplyReader {
+            max_body,
+            state: State::Head,
+            head: None,
+            interim_bytes: 0,
+            interim_count: 0,
+            scanned: 0,
+            line_start: 0,
+        }
+    }
+
+    /// Forgets the last reply: the next input starts another.
+    pub fn start(&mut self) {
+        *self = ReplyReader::new(self.max_body);
+    }
+
+    /// The head of this reply once it is there, also when the body is refused.
+    pub fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// Reads on. `input` is all that came and was not consumed: while the head is unfinished the caller keeps its
+    /// bytes and gives them again with new ones behind; of a body everything is consumed at once.
+    ///
+    /// After an error every further call gives the same one, until [`ReplyReader::start`].
+    #[inline]
+    pub fn read(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Progress, Malformed> {
+        let result = self.advance(input, body);
+        if let Err(malformed) = result {
+            self.state = State::Refused(malformed);
+        }
+        result
+    }
+
+    fn advance(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Progress, Malformed> {
+        let mut consumed = 0;
+        while let State::Head = self.state {
+            match self.read_head(&input[consumed..])? {
+                Some(length) => consumed += length,
+                None => return Ok(Progress::NeedMore { consumed }),
+            }
+        }
+        consumed += self.read_body(&input[consumed..], body)?;
+        match self.state {
+            State::Done => Ok(Progress::Done { consumed }),
+            _ => Ok(Progress::NeedMore { consumed }),
+        }
+    }
+
+    /// The stream has ended: nothing more will come.
+    pub fn end_of_stream(&mut self) -> Result<Ended, Malformed> {
+        match self.state {
+            State::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(Ended::Unanswered),
+            State::Head => Err(Malformed::new(
+                FailureKind::Reset,
+                "the connection ended in the head",
+            )),
+            State::Length(_) | State::Chunked(_) => Err(Malformed::new(
+                FailureKind::Truncated,
+                "the connection ended in the body",
+            )),
+            State::Eof(_) => {
+                self.state = State::Done;
+                Ok(Ended::Complete)
+            }
+            State::Done => Ok(Ended::Complete),
+            State::Refused(malformed) => Err(malformed),
+        }
+    }
+
+    /// Reads one head, interim or final. `None`: its end has not come.
+    ///
+    /// A verdict is given when the end of the head has come, or a bound was passed: so it is the same however the
+    /// bytes are cut. Only a start that is not HTTP is refused at once.
+    fn read_head(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
+        if input.is_empty() {
+            return Ok(None);
+        }
+        let left = HEAD_BYTES_MAX - self.interim_bytes;
+        if self.scanned < head::START_BYTES {
+            head::check_start(&input[..input.len().min(left)])?;
+        }
+        // Almost always the whole head is there: then its lines need not be looked for. A head that is longer than
+        // a line may be is looked at line by line first, and what is wrong is told only once its end is there.
+        if self.scanned == 0
+            && let Ok(Some((message, length))) = head::parse(input)
+            && length <= left.min(HEAD_LINE_BYTES_MAX)
+        {
+            self.take_head(message, length)?;
+            return Ok(Some(length));
+        }
+        let Some(end) = self.find_end(input, left)? else {
+            return Ok(None);
+        };
+        match head::parse(&input[..end])? {
+            Some((message, length)) => {
+                self.take_head(message, length)?;
+                Ok(Some(length))
+            }
+            None => Err(Malformed::framing("the head ends within a line")),
+        }
+    }
+
+    /// Where the head ends: behind its first empty line. Each byte is looked at once.
+    fn find_end(&mut self, input: &[u8], left: usize) -> Result<Option<usize>, Malformed> {
+        let window = &input[..input.len().min(left)];
+        let scanned = self.scanned.min(window.len());
+        for newline in memchr_iter(b'\n', &window[scanned..]) {
+            let end = scanned + newline + 1;
+            let line = &window[self.line_start..end];
+            if line.len() > HEAD_LINE_BYTES_MAX {
+                return Err(line_too_large());
+            }
+            if matches!(line, b"\n" | b"\r\n") {
+                return Ok(Some(end));
+            }
+            self.line_start = end;
+        }
+        if window.len().saturating_sub(self.line_start) >= HEAD_LINE_BYTES_MAX {
+            return Err(line_too_large());
+        }
+        if input.len() > left {
+            return Err(Malformed::new(
+                FailureKind::HeadTooLarge,
+                "the head is larger than 64 KiB",
+            ));
+        }
+        self.scanned = window.len();
+        Ok(None)
+    }
+
+    fn take_head(&mut self, message: Message, length: usize) -> Result<(), Malformed> {
+        match message {
+            Message::Interim => {
+                self.interim_bytes += length;
+                self.interim_count += 1;
+                self.scanned = 0;
+                self.line_start = 0;
+                if self.interim_count > INTERIM_REPLIES_MAX {
+                    return Err(Malformed::new(
+                        FailureKind::HeadTooLarge,
+                        "too many interim replies",
+                    ));
+                }
+            }
+            Message::Final(head) => {
+                let framing = head.framing;
+                self.head = Some(head);
+                self.state = match framing {
+                    Framing::None | Framing::Length(0) => State::Done,
+                    Framing::Length(length) if length > self.max_body => return Err(body_too_large()),
+                    Framing::Length(length) => State::Length(length),
+                    Framing::Chunked => State::Chunked(Chunked::default()),
+                    Framing::Eof => State::Eof(0),
+                };
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the body's bytes in `input` to `body`; how many bytes of input they took.
+    fn read_body(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<usize, Malformed> {
+        if input.is_empty() {
+            return Ok(0);
+        }
+        match &mut self.state {
+            State::Head | State::Done => Ok(0),
+            State::Refused(malformed) => Err(*malformed),
+            State::Length(left) => {
+                let count = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
+                body.piece(&input[..count]);
+                *left -= count as u64;
+                if *left == 0 {
+                    self.state = State::Done;
+                }
+                Ok(count)
+            }
+            State::Chunked(chunked) => {
+                let consumed = chunked.read(input, self.max_body, body)?;
+                if chunked.is_done() {
+                    self.state = State::Done;
+                }
+                Ok(consumed)
+            }
+            State::Eof(taken) => {
+                *taken += input.len() as u64;
+                if *taken > self.max_body {
+                    return Err(body_too_large());
+                }
+                body.piece(input);
+                Ok(input.len())
+            }
+        }
+    }
+}
+
+fn line_too_large() -> Malformed {
+    Malformed::new(
+        FailureKind::HeadTooLarge,
+        "a line of the head is larger than 16 KiB",
+    )
+}
+
+pub(super) fn body_too_large() -> Malformed {
+    Malformed::new(FailureKind::BodyTooLarge, "the body is larger than --max-size")
+}

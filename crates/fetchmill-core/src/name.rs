@@ -1,0 +1,246 @@
+//! Names from outside: how they are asked for, and where they lie on disk. The one place where the bytes of a server
+//! become a path.
+//!
+//! # Rules
+//! - A name is bytes. Nothing is decoded, normalised, shortened, hashed or fanned out.
+//! - A name is refused or escaped segment by segment; nothing is cut out of it, so nothing can come together to `..`.
+//! - Escaping is reversible: different names have different paths.
+//!
+//! # Never
+//! Opens or looks at a file: the sink opens paths beneath its destination only, as the second wall.
+//!
+//! # Cost
+//! One pass without allocation for a name of plain ASCII.
+
+use crate::limits::{NAME_PATH_BYTES_MAX, NAME_SEGMENT_BYTES_MAX, NAME_SEGMENTS_MAX};
+use crate::outcome::FailureKind;
+
+/// What a job keeps for itself in a destination.
+const STATE_FOLDER: &[u8] = b".fetchmill";
+/// A name in a message is cut behind so many characters.
+const DISPLAY_CHARACTERS_MAX: usize = 200;
+
+/// Why a name cannot be a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It is empty.
+    #[error("it is empty")]
+    Empty,
+    /// It starts with `/`.
+    #[error("it starts with a slash")]
+    Absolute,
+    /// It has nothing between two slashes or behind the last.
+    #[error("it has an empty segment")]
+    EmptySegment,
+    /// It has a segment `.` or `..`.
+    #[error("it has a segment . or ..")]
+    DotSegment,
+    /// It has a NUL.
+    #[error("it has a NUL byte")]
+    Nul,
+    /// It is nested too deep.
+    #[error("it has more than {NAME_SEGMENTS_MAX} segments")]
+    TooDeep,
+    /// A segment is too long for a file system.
+    #[error("a segment is longer than {NAME_SEGMENT_BYTES_MAX} bytes on disk")]
+    SegmentTooLong,
+    /// It is too long for the system.
+    #[error("it is longer than {NAME_PATH_BYTES_MAX} bytes on disk")]
+    TooLong,
+}
+
+impl From<NameError> for FailureKind {
+    fn from(_: NameError) -> Self {
+        FailureKind::Name
+    }
+}
+
+/// Appends a name as part of a request's path: all but unreserved characters (RFC 3986, 2.3) and `/` is
+/// percent-encoded, and so is a segment `.` or `..`, that a client must not resolve.
+pub fn encode(name: &[u8], out: &mut Vec<u8>) {
+    if !has_dot_segment(name) {
+        return escape(name, &SENT_AS_IS, out);
+    }
+    for (position, segment) in name.split(|byte| *byte == b'/').enumerate() {
+        if position > 0 {
+            out.push(b'/');
+        }
+        match segment {
+            b"." => out.extend_from_slice(b"%2E"),
+            b".." => out.extend_from_slice(b"%2E%2E"),
+            _ => escape(segment, &SENT_AS_IS, out),
+        }
+    }
+}
+
+/// A name as a path below the destination: `path` is cleared, then holds it.
+pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
+    path.clear();
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name[0] == b'/' {
+        return Err(NameError::Absolute);
+    }
+    for (position, segment) in name.split(|byte| *byte == b'/').enumerate() {
+        if position == NAME_SEGMENTS_MAX {
+            return Err(NameError::TooDeep);
+        }
+        if position > 0 {
+            path.push(b'/');
+        }
+        let start = path.len();
+        add_segment(segment, position == 0, path)?;
+        if path.len() - start > NAME_SEGMENT_BYTES_MAX {
+            return Err(NameError::SegmentTooLong);
+        }
+    }
+    if path.len() > NAME_PATH_BYTES_MAX {
+        return Err(NameError::TooLong);
+    }
+    Ok(())
+}
+
+fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), NameError> {
+    match segment {
+        b"" => return Err(NameError::EmptySegment),
+        b"." | b".." => return Err(NameError::DotSegment),
+        // Escaping never makes it shorter: a name of a megabyte is not copied first.
+        _ if segment.len() > NAME_SEGMENT_BYTES_MAX => return Err(NameError::SegmentTooLong),
+        STATE_FOLDER if first => {
+            path.extend_from_slice(&escaped(b'.'));
+            path.extend_from_slice(&STATE_FOLDER[1..]);
+            return Ok(());
+        }
+        _ => {}
+    }
+    if segment.iter().all(|byte| STORED_AS_IS[*byte as usize]) {
+        path.extend_from_slice(segment);
+        return Ok(());
+    }
+    if segment.contains(&0) {
+        return Err(NameError::Nul);
+    }
+    for chunk in segment.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            let bytes = character.encode_utf8(&mut buffer).as_bytes();
+            if character.is_control() || character == '%' {
+                for byte in bytes {
+                    path.extend_from_slice(&escaped(*byte));
+                }
+            } else {
+                path.extend_from_slice(bytes);
+            }
+        }
+        for byte in chunk.invalid() {
+            path.extend_from_slice(&escaped(*byte));
+        }
+    }
+    Ok(())
+}
+
+/// The reverse of [`to_path`]; `None` for what it would not produce.
+pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
+    let mut name = Vec::with_capacity(path.len());
+    let mut rest = path;
+    while let Some((&byte, behind)) = rest.split_first() {
+        if byte == b'%' {
+            let (digits, behind) = behind.split_first_chunk::<2>()?;
+            name.push(hex(digits[0])? << 4 | hex(digits[1])?);
+            rest = behind;
+        } else {
+            name.push(byte);
+            rest = behind;
+        }
+    }
+    let mut again = Vec::with_capacity(path.len());
+    to_path(&name, &mut again).ok()?;
+    (again == path).then_some(name)
+}
+
+/// A name for a message on a terminal: control characters, characters that turn the direction of writing, and bytes
+/// that are not UTF-8 are escaped; a long name is cut.
+pub fn for_display(name: &[u8]) -> String {
+    use std::fmt::Write;
+
+    let mut text = String::new();
+    let mut left = DISPLAY_CHARACTERS_MAX;
+    for chunk in name.utf8_chunks() {
+        let valid = chunk.valid().chars().map(Ok);
+        for part in valid.chain(chunk.invalid().iter().map(Err)) {
+            if left == 0 {
+                text.push_str("...");
+                return text;
+            }
+            left -= 1;
+            // Writing to a string cannot fail.
+            let _ = match part {
+                Ok(character) if is_misleading(character) => write!(text, "{}", character.escape_unicode()),
+                Ok(character) => text.write_char(character),
+                Err(byte) => write!(text, "\\x{byte:02x}"),
+            };
+        }
+    }
+    text
+}
+
+/// Control characters, and those that change how the text around them is shown.
+fn is_misleading(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// A byte as `%XX`.
+pub(crate) fn escaped(byte: u8) -> [u8; 3] {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    [b'%', DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
+}
+
+/// Of an upper-case hex digit.
+fn hex(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+/// Copies runs of what stays as it is, and escapes the bytes between them.
+fn escape(bytes: &[u8], as_is: &[bool; 256], out: &mut Vec<u8>) {
+    let mut rest = bytes;
+    while let Some(position) = rest.iter().position(|byte| !as_is[*byte as usize]) {
+        out.extend_from_slice(&rest[..position]);
+        out.extend_from_slice(&escaped(rest[position]));
+        rest = &rest[position + 1..];
+    }
+    out.extend_from_slice(rest);
+}
+
+fn has_dot_segment(name: &[u8]) -> bool {
+    memchr::memchr_iter(b'.', name).any(|position| {
+        let starts = position == 0 || name[position - 1] == b'/';
+        starts && matches!(&name[position + 1..], [] | [b'/', ..] | [b'.'] | [b'.', b'/', ..])
+    })
+}
+
+/// Unreserved characters and `/`.
+const SENT_AS_IS: [bool; 256] = table(b"-._~/");
+/// Printable ASCII other than `%`; a segment with anything else is looked at character by character.
+const STORED_AS_IS: [bool; 256] = table(b" !\"#$&'()*+,-.:;<=>?@[\\]^_`{|}~");
+
+/// Letters and digits are in it, and `others`.
+const fn table(others: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut position = 0;
+    while position < others.len() {
+        table[others[position] as usize] = true;
+        position += 1;
+    }
+    table
+}
