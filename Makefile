@@ -1,0 +1,64 @@
+# Commands of the project; `make help` lists them. Each needs nothing but git, make, Python 3.11, a Rust toolchain
+# and a C compiler: the rest is set up in .venv and target/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+CARGO_PROFILE := --release
+# One interpreter for everything, so that the binding is built once.
+export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
+
+.DEFAULT_GOAL := help
+.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean
+
+help: ## List the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+env: .venv/.stamp ## Check the machine and make .venv
+
+.venv/.stamp: requirements-dev.txt scripts/check-env
+	@scripts/check-env $(PYTHON)
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+build: env ## Build the package and install it into .venv
+	$(BIN)/maturin develop --release --quiet
+
+test: build servers lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
+
+lint: build ## Lints, formats and types, of both languages
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets $(CARGO_PROFILE) --quiet -- -D warnings
+
+format: env ## Mend what the formatters can
+	$(BIN)/ruff check --fix-only --quiet
+	$(BIN)/ruff format
+	cargo fmt --all
+
+layers: env ## Check that imports point down
+	$(BIN)/python scripts/check-layers
+	$(BIN)/lint-imports
+
+servers: ## Install nginx, wrk and strace if they are missing
+	@scripts/install-servers
+
+test-rust: env
+	cargo test --workspace --exclude fetchmill-python $(CARGO_PROFILE) --quiet
+
+test-python: build
+	$(BIN)/python -m pytest
+
+wheel: env ## Build the abi3 wheel into dist/
+	$(BIN)/maturin build --release --quiet --out dist
+
+demo: build ## Fetch 100,000 objects, killed half-way, resumed, verified
+	$(BIN)/python scripts/demo.py
+
+help-texts: build ## Write the committed help texts again
+	$(BIN)/python -m pytest -q tests/test_cli_surface.py --update-help
+
+clean: ## Remove what was built
+	rm -rf .venv target dist demo-out

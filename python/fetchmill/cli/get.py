@@ -1,0 +1,193 @@
+"""`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
+
+import os
+import signal
+import sys
+import time
+from dataclasses import fields
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill.cli.streams import say, write_event
+from fetchmill.cli.summary import failure_lines, finished_lines, ledger_line, run_line
+from fetchmill.cli.values import BYTES, COUNT, SECONDS
+from fetchmill.options import GetOptions, default_text
+from fetchmill.progress import Display, JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay
+from fetchmill.report import Report, Snapshot
+
+if TYPE_CHECKING:
+    from fetchmill._native import Job
+
+# How often the job is looked at: a signal and its end are noticed within this, a terminal is redrawn each time.
+STEP_SECONDS = 0.1
+# As in `fetchmill.get`: the core drains for 3 s and then writes a last checkpoint.
+DRAIN_SECONDS_MAX = 5.0
+FINISHED_WITH_FAILURES = 3
+
+_HELP = """Fetch every object that SOURCE lists into the folder DEST.
+
+SOURCE is http://host:port[/path]. DEST must be missing, empty, or the same job's: the same command again resumes
+what was interrupted, by whatever. Killed at any moment, at most the last commit window is fetched again.
+
+\b
+Examples:
+  fetchmill get http://127.0.0.1:8080 out/
+  fetchmill get http://127.0.0.1:8080 out/                    again: resumes
+  fetchmill get http://127.0.0.1:8080 out/ --retry-failed     the failed ones again
+  fetchmill get http://127.0.0.1 mirror/ --listing autoindex  nginx, autoindex_format json
+  fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
+"""
+
+_EPILOG = """\b
+Exit codes: 0 all fetched, 3 finished with failed or absent targets, 130 and 143 stopped by
+SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
+Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
+"""
+
+_TYPES: dict[str, click.ParamType[Any]] = {
+    "text": click.STRING,
+    "path": click.Path(),
+    "count": COUNT,
+    "seconds": SECONDS,
+    "bytes": BYTES,
+}
+
+
+def _job_options() -> list[click.Parameter]:
+    """The fields of GetOptions as options of the command, in their order."""
+    options: list[click.Parameter] = []
+    for field in fields(GetOptions):
+        if not field.metadata:
+            continue
+        kind, shown = field.metadata["kind"], default_text(field.metadata["kind"], field.default)
+        value: dict[str, Any] = {"is_flag": True} if kind == "flag" else {"type": _TYPES.get(kind)}
+        if kind == "choice":
+            value = {"type": click.Choice(field.metadata["choices"])}
+        options.append(
+            click.Option(
+                ["--" + field.name.replace("_", "-")],
+                default=field.default,
+                help=field.metadata["help"] + (f"  [default: {shown}]" if shown else ""),
+                **value,
+            )
+        )
+    return options
+
+
+def _run(source: str, dest: str, allow_absent: bool, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
+    """The body of the command; gives the exit code."""
+    checked = GetOptions(source=source, dest=dest, **options)
+    signals = _Signals()
+    job = _start(checked, signals)
+    display = _display(as_json, quiet)
+    try:
+        first = _watch(job, signals, display)
+    finally:
+        display.close()
+    report = Report.from_native(job.report())
+    _conclude(report, first.start_settled, checked, display)
+    if as_json:
+        write_event("report", report.to_dict())
+    if report.interrupted and signals.number is not None:
+        return 128 + signals.number
+    return FINISHED_WITH_FAILURES if report.failed or (report.absent and not allow_absent) else 0
+
+
+command = click.Command(
+    "get",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Fetch every object that a source lists.",
+    params=[
+        click.Argument(["source"], metavar="SOURCE"),
+        click.Argument(["dest"], metavar="DEST", type=click.Path()),
+        *_job_options(),
+        click.Option(["--allow-absent"], is_flag=True, help="Exit with 0 when targets were absent but none failed."),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+    ],
+)
+
+
+class _Signals:
+    """SIGINT and SIGTERM: the first asks the job to stop, the second ends the process at once."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self.job: Job | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if self.number is None:
+            self.number = number
+            if self.job is not None:
+                self.job.stop()
+            return
+        if self.job is not None:
+            self.job.abort()
+        os._exit(128 + number)
+
+
+def _start(options: GetOptions, signals: _Signals) -> "Job":
+    """The job, reachable for signals; one that came before is passed on."""
+    from fetchmill._native import Job
+
+    job = Job(options.to_json())
+    signals.job = job
+    if signals.number is not None:
+        job.stop()
+    return job
+
+
+def _display(as_json: bool, quiet: bool) -> Display:
+    if as_json:
+        return JsonDisplay(write_event)
+    if quiet:
+        return QuietDisplay()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return LiveDisplay(sys.stderr)
+    return PlainDisplay(say)
+
+
+def _watch(job: "Job", signals: _Signals, display: Display) -> Snapshot:
+    """Shows the job until it ends; gives the first snapshot."""
+    first = Snapshot.from_native(job.snapshot())
+    if first.resumed:
+        display.notice(f"resuming: {first.start_settled:,} of the listed targets are done")
+    deadline = None
+    while not job.wait(STEP_SECONDS):
+        if signals.number is not None and deadline is None:
+            deadline = time.monotonic() + DRAIN_SECONDS_MAX
+            display.notice("stopping: requests in flight are drained; run the same command again to resume")
+        if deadline is not None and time.monotonic() > deadline:
+            job.abort()
+            break
+        display.update(Snapshot.from_native(job.snapshot()))
+    return first
+
+
+def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display) -> None:
+    """The summary, which stays."""
+    state = None if options.state is None else str(options.state)
+    lines = list(report.notices)
+    if report.already_finished:
+        lines += finished_lines(report)
+    else:
+        lines.append(run_line(report, settled_before))
+    lines += [ledger_line(report), *failure_lines(report, state)]
+    if report.interrupted:
+        lines.append("stopped after a checkpoint: run the same command again to resume")
+    _say_all(lines, display)
+
+
+def _say_all(lines: list[str], display: Display) -> None:
+    if isinstance(display, LiveDisplay):
+        for line in lines:
+            say(line)
+        return
+    for line in lines:
+        display.notice(line)

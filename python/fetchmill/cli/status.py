@@ -1,0 +1,68 @@
+"""`fetchmill status`: the ledger of a destination, and its failures."""
+
+import json
+import sys
+from dataclasses import asdict
+
+import click
+
+from fetchmill.cli.streams import write_line
+from fetchmill.cli.summary import status_lines
+from fetchmill.report import Failure
+
+_EPILOG = """\b
+Examples:
+  fetchmill status out/
+  fetchmill status out/ --failures | cut -f1          the names
+  fetchmill status out/ --failures --json             JSON lines"""
+
+
+@click.command("status", epilog=_EPILOG, short_help="Show the ledger of a destination, also while its job runs.")
+@click.argument("dest", metavar="DEST", type=click.Path())
+@click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures one a line.")
+def command(dest: str, failures: bool, state: str | None, as_json: bool) -> int:
+    """Show the ledger of the job of DEST as its last commit has it, and whether it is running.
+
+    With --failures, list the absent and failed targets, one a line, with tabs between: name, outcome, kind, HTTP
+    status (or -), attempts, detail. Control characters and backslashes are escaped with a backslash.
+    """
+    if failures:
+        _write_failures(dest, state, as_json)
+    else:
+        _write_status(dest, state, as_json)
+    return 0
+
+
+def _write_status(dest: str, state: str | None, as_json: bool) -> None:
+    from fetchmill.ledger import status
+
+    found = status(dest, state=state)
+    if as_json:
+        write_line(sys.stdout, json.dumps(found.to_dict()))
+    else:
+        write_line(sys.stdout, "\n".join(status_lines(found)))
+
+
+def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
+    """One line each, as they are read; ends early, and well, when nobody reads any more."""
+    from fetchmill.ledger import failures
+
+    for failure in failures(dest, state=state):
+        line = json.dumps(asdict(failure)) if as_json else _tabbed(failure)
+        if not write_line(sys.stdout, line):
+            return
+
+
+def _tabbed(failure: Failure) -> str:
+    status = "-" if failure.status is None else str(failure.status)
+    columns = (failure.name, failure.outcome, failure.kind, status, str(failure.attempts), failure.detail)
+    return "\t".join(_escaped(column) for column in columns)
+
+
+def _escaped(text: str) -> str:
+    """Text without tabs, line ends and terminal sequences."""
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
+    )

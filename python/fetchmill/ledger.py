@@ -1,0 +1,48 @@
+"""What the journal of a destination says, also while its job runs."""
+
+import os
+from collections.abc import Iterator
+
+from fetchmill import _native
+from fetchmill.report import Failure, Status
+
+
+def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Status:
+    """The ledger of the job of a destination.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, when the job was given one.
+
+    Returns:
+        The counters of the last commit, and whether a process runs the job now.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal cannot be read.
+    """
+    return Status.from_native(_native.status(os.fspath(dest), _path(state)))
+
+
+def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
+    """The absent and failed targets of a job, each once, in flat memory.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, when the job was given one.
+
+    Yields:
+        A `Failure` for each target whose latest outcome is absent or failed.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal or a failures shard cannot be read.
+    """
+    batches = _native.Failures(os.fspath(dest), _path(state))
+    while batch := batches.next_batch():
+        for values in batch:
+            yield Failure.from_native(values)
+
+
+def _path(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)

@@ -1,0 +1,176 @@
+"""The ledger, as values: what a job counted while it runs, and at its end.
+
+It balances: listed = fetched + absent + failed + skipped, plus what is still pending in a job that has not finished.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any, Self
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A running job's counters at one moment.
+
+    Args:
+        listed: targets that the source handed over so far.
+        fetched: complete 2xx.
+        absent: 404 and 410.
+        failed: failed for good.
+        skipped: left out on purpose.
+        bytes: bytes of fetched bodies.
+        in_flight: requests without a reply yet.
+        waiting: targets that wait to be tried again.
+        listing_done: whether `listed` is the total.
+        failures: failed targets by failure kind.
+        phase: `listing`, `fetching`, `draining` or `done`.
+        seconds: time since this run began.
+        resumed: whether an earlier run began the job.
+        start_settled: targets that had an outcome before this run.
+    """
+
+    listed: int
+    fetched: int
+    absent: int
+    failed: int
+    skipped: int
+    bytes: int
+    in_flight: int
+    waiting: int
+    listing_done: bool
+    failures: Mapping[str, int]
+    phase: str
+    seconds: float
+    resumed: bool
+    start_settled: int
+
+    @property
+    def settled(self) -> int:
+        """Targets with an outcome."""
+        return self.fetched + self.absent + self.failed + self.skipped
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any]) -> Self:
+        """From what the native module returns."""
+        return cls(**_own(cls, values))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """The ledger of a job.
+
+    Args:
+        source: where the targets came from.
+        dest: the destination.
+        format: how objects are stored.
+        listed: targets that the source handed over.
+        fetched: complete 2xx, stored.
+        absent: 404 and 410.
+        failed: failed for good; `fetchmill.failures(dest)` iterates over them and the absent ones.
+        skipped: left out on purpose.
+        pending: targets without an outcome; 0 once the job is finished.
+        bytes: bytes of fetched bodies.
+        failures: failed targets by failure kind.
+        seconds: time of this run.
+        attempts: requests for targets, all attempts of this run counted.
+        listed_at: when the listing was completed, UTC; None while it is not.
+        already_finished: whether the job was finished before this run, which then fetched nothing.
+        interrupted: whether the run was stopped before the end; the same call resumes.
+        resumed: whether an earlier run began the job.
+        notices: what a person should know, a line each.
+    """
+
+    source: str
+    dest: str
+    format: str
+    listed: int
+    fetched: int
+    absent: int
+    failed: int
+    skipped: int
+    pending: int
+    bytes: int
+    failures: Mapping[str, int]
+    seconds: float
+    attempts: int
+    listed_at: datetime | None
+    already_finished: bool
+    interrupted: bool
+    resumed: bool
+    notices: tuple[str, ...]
+
+    @property
+    def settled(self) -> int:
+        """Targets with an outcome."""
+        return self.fetched + self.absent + self.failed + self.skipped
+
+    @property
+    def balanced(self) -> bool:
+        """Whether each listed target is counted exactly once."""
+        return self.listed == self.settled + self.pending
+
+    @property
+    def finished(self) -> bool:
+        """Whether the listing is complete and every target has an outcome."""
+        return self.listed_at is not None and self.pending == 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: times are ISO 8601, UTC."""
+        values = asdict(self)
+        values["failures"] = dict(self.failures)
+        values["notices"] = list(self.notices)
+        values["listed_at"] = self.listed_at.isoformat() if self.listed_at else None
+        return values
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any]) -> Self:
+        """From what the native module returns."""
+        own = _own(cls, values)
+        own["listed_at"] = datetime.fromisoformat(own["listed_at"]) if own["listed_at"] else None
+        own["notices"] = tuple(own["notices"])
+        return cls(**own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(Report):
+    """The ledger of a job as its journal has it, read while the job may be running.
+
+    Args:
+        running: whether a process runs the job now.
+    """
+
+    running: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A target that is absent or failed.
+
+    Args:
+        name: the target's name, for display: bytes that are not UTF-8 are escaped.
+        sequence: its sequence number in the job.
+        outcome: `absent` or `failed`.
+        kind: the failure kind, or `absent`.
+        status: the HTTP status of the last reply, None when there was none.
+        attempts: requests that were made for it.
+        detail: a line for people.
+    """
+
+    name: str
+    sequence: int
+    outcome: str
+    kind: str
+    status: int | None
+    attempts: int
+    detail: str
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any]) -> Self:
+        """From what the native module returns."""
+        return cls(**_own(cls, values))
+
+
+def _own(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a dataclass type
+    """The values that are fields: the native module may say more, never less."""
+    return {field.name: values[field.name] for field in fields(cls)}

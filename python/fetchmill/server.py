@@ -1,0 +1,149 @@
+"""A file server: the files of a folder, or objects computed from their names, over the list/get API.
+
+For tests and measurements: it can wait, and it can fail in scripted ways. `fetchmill serve` and
+`fetchmill.testing.serve` are the two ways to it.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from fetchmill import _native
+from fetchmill.errors import UsageError
+
+Action = Literal[
+    "status",
+    "reset",
+    "truncate",
+    "wrong-length",
+    "stall",
+    "trickle",
+    "repeat-marker",
+    "unsolicited",
+    "close",
+    "chunked",
+    "eof",
+]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A scripted fault: which requests are hit, and what happens to them. The first that applies decides.
+
+    Args:
+        action: `status` answers with another status; `reset` resets the connection; `truncate` announces the whole
+            body and closes in the middle; `wrong-length` announces another length; `stall` stops sending; `trickle`
+            sends byte by byte; `repeat-marker` lets the listing go round in a circle; `unsolicited` sends a second
+            reply that nobody asked for; `close` closes after the reply and says so; `chunked` sends the body in
+            chunks; `eof` sends no length and ends the body by closing.
+        rate: share of the names that are hit, 0 to 1. A name is always hit or never.
+        times: only the first so many requests of a name are hit.
+        match: a name, or the start of names followed by `*`; for the listing, of markers.
+        on: `get`, `list` or `any`; `get` unless the action only makes sense for `list`.
+        status: for `status`.
+        retry_after: for `status`: whole seconds of Retry-After, or a range of them.
+        after_bytes: for `reset`, `truncate`, `stall` and `trickle`: bytes of the reply that are sent before.
+        delta: for `wrong-length`: added to the announced length.
+        seconds: for `stall`, `trickle` and `unsolicited`.
+        period: for `repeat-marker`: pages in the circle.
+    """
+
+    action: Action
+    rate: float = 1.0
+    times: int | None = None
+    match: str | None = None
+    on: Literal["get", "list", "any"] | None = None
+    status: int | None = None
+    retry_after: int | tuple[int, int] | None = None
+    after_bytes: int | None = None
+    delta: int | None = None
+    seconds: float | None = None
+    period: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """What a server is asked to do.
+
+    Args:
+        folder: the folder to serve; or else
+        synthetic: how many objects to compute.
+        size: bytes of a synthetic object.
+        host: address to listen on.
+        port: port to listen on; 0 is any that is free.
+        threads: threads that serve.
+        page_size: names in a page.
+        delay: seconds that each /get waits: uniform between the two.
+        delay_steps: whether that is in whole seconds.
+        list_delay: seconds that each /list waits.
+        seed: start of all that is random.
+        faults: scripted faults.
+    """
+
+    folder: str | os.PathLike[str] | None = None
+    synthetic: int | None = None
+    size: int = 100
+    host: str = "127.0.0.1"
+    port: int = 0
+    threads: int = 1
+    page_size: int = 1000
+    delay: tuple[float, float] | None = None
+    delay_steps: bool = False
+    list_delay: tuple[float, float] | None = None
+    seed: int = 0
+    faults: Sequence[Fault] = ()
+
+    def __post_init__(self) -> None:
+        if (self.folder is None) == (self.synthetic is None):
+            raise UsageError("one of folder and synthetic must be given")
+
+    def to_json(self) -> str:
+        """For the native module."""
+        values = _without_none(vars(self))
+        if self.folder is not None:
+            values["content"] = {"folder": os.path.abspath(self.folder)}  # noqa: PTH100 - keeps a final link
+        else:
+            values["content"] = {"synthetic": {"count": self.synthetic, "size": self.size}}
+        values["faults"] = [_without_none(asdict(fault)) for fault in self.faults]
+        for key in ("folder", "synthetic", "size"):
+            values.pop(key, None)
+        return json.dumps(values)
+
+
+class Server:
+    """A running server: serves from the moment it is made until `stop`, or the end of a `with` block.
+
+    Raises:
+        UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
+    """
+
+    def __init__(self, options: ServeOptions) -> None:
+        self._native = _native.Server(options.to_json())
+
+    @property
+    def url(self) -> str:
+        """Its URL, such as `http://127.0.0.1:8080`: the SOURCE of a job."""
+        return f"http://{self._native.address}"
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the start: connections, requests by kind, replies by kind, faults by action, bytes."""
+        return self._native.stats()
+
+    def stop(self) -> None:
+        """Closes all connections and ends the threads. A second call does nothing."""
+        self._native.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<fetchmill.server.Server {self.url}>"
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}

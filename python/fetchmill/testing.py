@@ -1,0 +1,69 @@
+"""For tests of programs that use fetchmill, and for fetchmill's own: a server in this process, with faults.
+
+with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
+    report = fetchmill.get(server.url, "out/")
+assert server.stats()["get"] == 2000
+"""
+
+import os
+from collections.abc import Sequence
+
+from fetchmill._native import synthetic_body
+from fetchmill.server import Fault, ServeOptions, Server
+
+__all__ = ["Fault", "Server", "serve", "synthetic_body"]
+
+
+def serve(  # noqa: PLR0913 - each has its default
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    synthetic: int | None = None,
+    size: int = 100,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    threads: int = 1,
+    page_size: int = 1000,
+    delay: tuple[float, float] | None = None,
+    delay_steps: bool = False,
+    list_delay: tuple[float, float] | None = None,
+    seed: int = 0,
+    faults: Sequence[Fault] = (),
+) -> Server:
+    """Serves a folder, or synthetic objects, until the end of a `with` block.
+
+    Args:
+        folder: the folder to serve; or else
+        synthetic: how many objects to compute: `synthetic_body(name, size)` is what an object must be.
+        size: bytes of a synthetic object.
+        host: address to listen on.
+        port: port to listen on; 0 is any that is free.
+        threads: threads that serve.
+        page_size: names in a page.
+        delay: seconds that each /get waits: uniform between the two.
+        delay_steps: whether that is in whole seconds.
+        list_delay: seconds that each /list waits.
+        seed: start of all that is random: the same seed hits the same names.
+        faults: scripted faults; the first that applies to a request decides.
+
+    Returns:
+        A running server, which is its own context manager.
+
+    Raises:
+        UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
+    """
+    return Server(
+        ServeOptions(
+            folder=folder,
+            synthetic=synthetic,
+            size=size,
+            host=host,
+            port=port,
+            threads=threads,
+            page_size=page_size,
+            delay=delay,
+            delay_steps=delay_steps,
+            list_delay=list_delay,
+            seed=seed,
+            faults=faults,
+        )
+    )

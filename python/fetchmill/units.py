@@ -1,0 +1,87 @@
+"""Numbers with units, read from people and written for them.
+
+Bytes are binary (`64KiB`, `1.5 GiB`), durations have a unit or are seconds (`50ms`, `2m`), counts may be
+written as `1e9` or `1_000`. The readers raise ValueError with a text that can stand behind an option's name.
+"""
+
+import math
+import re
+
+_QUANTITY = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?(?:[eE]\+?[0-9]+)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
+
+_SIZES = {"": 1, "b": 1, "k": 10**3, "kb": 10**3, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9}
+_SIZES |= {"t": 10**12, "tb": 10**12, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+_DURATIONS = {"": 1.0, "s": 1.0, "us": 1e-6, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str) -> float:
+    """A number times its unit."""
+    match = _QUANTITY.fullmatch(text)
+    factor = units.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise ValueError(f"{text!r} is not understood; write for example {example}")
+    value = float(match[1].replace("_", "").replace(",", "")) * factor
+    if not math.isfinite(value):
+        raise ValueError(f"{text!r} is too large")
+    return value
+
+
+def _whole(value: float, text: str) -> int:
+    """The value as an int, when it is one and is exact."""
+    if value != int(value) or value > 2**63 - 1:
+        raise ValueError(f"{text!r} is not a whole number below 2^63")
+    return int(value)
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from `100`, `64KiB`, `1.5MiB`, `10MB`."""
+    return _whole(_quantity(text, _SIZES, "64KiB or 100"), text)
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds from `1`, `0.5s`, `50ms`, `2m`, `1h`."""
+    return _quantity(text, _DURATIONS, "1.5s, 50ms or 2m")
+
+
+def parse_count(text: str) -> int:
+    """A count from `100`, `1_000`, `1e9`."""
+    if text.strip().isdecimal():
+        return _whole(int(text), text)  # exact beyond 2^53
+    return _whole(_quantity(text, {"": 1}, "1000 or 1e9"), text)
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """Seconds from `0-3`, `50ms-2s` or a single duration, which is both ends."""
+    low, dash, high = text.partition("-")
+    first = parse_seconds(low)
+    last = parse_seconds(high) if dash else first
+    if last < first:
+        raise ValueError(f"{text!r} runs backwards")
+    return first, last
+
+
+def format_count(count: float) -> str:
+    """`1,234,567`."""
+    return f"{count:,.0f}"
+
+
+def format_bytes(count: float) -> str:
+    """`980 B`, `1.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:  # noqa: PLR2004 - the binary step
+            return f"{count:.0f} {unit}" if unit == "B" or count == int(count) else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def format_seconds(seconds: float) -> str:
+    """`0.31 s`, `42 s`, `3 min 05 s`, `2 h 47 min`."""
+    if seconds < 10:  # noqa: PLR2004 - below ten, fractions are worth showing
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004 - seconds in a minute
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:  # noqa: PLR2004 - minutes in an hour
+        return f"{minutes} min {rest:02} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
