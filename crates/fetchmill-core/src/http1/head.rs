@@ -58,7 +58,7 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), Malformed> {
 /// Parses the head at the start of `input`, with its length. `None`: it is not complete.
 pub(super) fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed> {
     #[cfg(test)]
-    tests::count_parse();
+    super::tests::count_parse();
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut reply = httparse::Response::new(&mut []);
     let parsed =
@@ -201,22 +201,4 @@ fn length(value: &[u8]) -> Option<u64> {
         byte.is_ascii_digit()
             .then(|| length * 10 + u64::from(byte - b'0'))
     })
-}
-
-#[cfg(test)]
-pub(super) mod tests {
-    use std::cell::Cell;
-
-    thread_local! {
-        static PARSES: Cell<usize> = const { Cell::new(0) };
-    }
-
-    pub(in super::super) fn count_parse() {
-        PARSES.with(|parses| parses.set(parses.get() + 1));
-    }
-
-    /// Runs of `httparse` on this thread so far.
-    pub(in super::super) fn parses() -> usize {
-        PARSES.with(Cell::get)
-    }
 }

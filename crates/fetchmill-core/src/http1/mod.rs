@@ -21,6 +21,8 @@ mod date;
 mod head;
 mod reply;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub use date::RetryAfter;
 pub use head::{Framing, Head};

@@ -1,0 +1,392 @@
+//! Heads: what they say about the body, and what is refused.
+
+use super::{Read, assert_refused, assert_reply, read};
+use crate::http1::{Framing, RetryAfter};
+use crate::outcome::FailureKind::{self, BodyTooLarge, HeadTooLarge, NotHttp, Reset, Truncated};
+
+/// A 200 with these fields, and `abc` behind it.
+fn with(fields: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\n{fields}\r\nabc").into_bytes()
+}
+
+#[test]
+fn the_framing_follows_the_fields() {
+    let accepted = [
+        ("Content-Length: 3\r\n", Framing::Length(3), "abc", 0),
+        ("content-length:3\r\n", Framing::Length(3), "abc", 0),
+        ("Content-Length: \t 3 \t\r\n", Framing::Length(3), "abc", 0),
+        (
+            "Content-Length: 0000000000000000003\r\n",
+            Framing::Length(3),
+            "abc",
+            0,
+        ),
+        (
+            "Content-Length: 3\r\nContent-Length: 3\r\n",
+            Framing::Length(3),
+            "abc",
+            0,
+        ),
+        (
+            "Content-Length: 3\r\ncontent-length: 03\r\n",
+            Framing::Length(3),
+            "abc",
+            0,
+        ),
+        ("Content-Length: 2\r\n", Framing::Length(2), "ab", 1),
+        ("Content-Length: 0\r\n", Framing::Length(0), "", 3),
+        ("Content-Length: 3\n", Framing::Length(3), "abc", 0),
+        ("Content_Length: 2\r\n", Framing::Eof, "abc", 0),
+        ("X-Content-Length: 2\r\n", Framing::Eof, "abc", 0),
+        ("", Framing::Eof, "abc", 0),
+        (
+            "X: caf\u{e9}\r\nContent-Length: 3\r\n",
+            Framing::Length(3),
+            "abc",
+            0,
+        ),
+        ("X:\r\nContent-Length: 3\r\n", Framing::Length(3), "abc", 0),
+        (
+            "Content-Encoding: gzip\r\nContent-Length: 3\r\n",
+            Framing::Length(3),
+            "abc",
+            0,
+        ),
+    ];
+    for (fields, framing, body, surplus) in accepted {
+        assert_reply(&with(fields), framing, body.as_bytes(), surplus);
+    }
+}
+
+#[test]
+fn an_ambiguous_or_malformed_head_is_refused() {
+    let refused = [
+        // Lengths (46).
+        "Content-Length:\r\n",
+        "Content-Length: 5,5\r\n",
+        "Content-Length: 3, 3\r\n",
+        "Content-Length: 3,\r\n",
+        "Content-Length: +3\r\n",
+        "Content-Length: -1\r\n",
+        "Content-Length: 0x3\r\n",
+        "Content-Length: 3 3\r\n",
+        "Content-Length: 3;\r\n",
+        "Content-Length: \"3\"\r\n",
+        "Content-Length: 3.0\r\n",
+        "Content-Length: 1e1\r\n",
+        "Content-Length: three\r\n",
+        "Content-Length: \u{663}\r\n",
+        "Content-Length: 18446744073709551616\r\n",
+        "Content-Length: 18446744073709551619\r\n",
+        "Content-Length: 99999999999999999999\r\n",
+        "Content-Length: 00000000000000000003\r\n",
+        "Content-Length: 3\r\nContent-Length: 4\r\n",
+        "Content-Length: 3\r\nX: y\r\nContent-Length: 0\r\n",
+        "Content-Length: 3\r\nContent-Length:\r\n",
+        // Codings (45).
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        "Transfer-Encoding:\r\n",
+        "Transfer-Encoding: identity\r\n",
+        "Transfer-Encoding: gzip\r\n",
+        "Transfer-Encoding: gzip, chunked\r\n",
+        "Transfer-Encoding: chunked, gzip\r\n",
+        "Transfer-Encoding: chunked, chunked\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: xchunked\r\n",
+        "Transfer-Encoding: chunked;q=1\r\n",
+        "Transfer-Encoding: \"chunked\"\r\n",
+        "Transfer-Encoding: chunked,\r\n",
+        "Transfer-Encoding: ,chunked\r\n",
+        "Transfer-Encoding: chu nked\r\n",
+        "Transfer-Encoding: chunKed\u{212a}\r\n",
+        // Lines (68).
+        "X: a\r\n b\r\nContent-Length: 3\r\n",
+        "X: a\r\n\tb\r\nContent-Length: 3\r\n",
+        " X: a\r\nContent-Length: 3\r\n",
+        "Content-Length : 3\r\n",
+        "Content-Length\t: 3\r\n",
+        "Content-Length\r\n: 3\r\n",
+        "Content-Length 3\r\n",
+        ": 3\r\n",
+        "X\0: a\r\nContent-Length: 3\r\n",
+        "X: a\0b\r\nContent-Length: 3\r\n",
+        "X: a\rb\r\nContent-Length: 3\r\n",
+        "X: a\r\rContent-Length: 3\r\n\r\n",
+        "X: \x0b\r\nContent-Length: 3\r\n",
+        "X: \x7f\r\nContent-Length: 3\r\n",
+        "(X): a\r\nContent-Length: 3\r\n",
+        "X\u{e9}: a\r\nContent-Length: 3\r\n",
+    ];
+    for fields in refused {
+        assert_refused(&with(fields), FailureKind::Framing);
+    }
+}
+
+#[test]
+fn a_status_line_is_taken_to_the_letter() {
+    for line in [
+        "HTTP/1.1 200 OK",
+        "HTTP/1.1 200",
+        "HTTP/1.1 200 ",
+        "HTTP/1.1 200 \u{fc}ber",
+    ] {
+        let stream = format!("{line}\r\nContent-Length: 3\r\n\r\nabc");
+        assert_eq!(
+            assert_reply(stream.as_bytes(), Framing::Length(3), b"abc", 0).status,
+            200
+        );
+    }
+    let refused = [
+        ("HTTP/1.1 20 OK", FailureKind::Framing),
+        ("HTTP/1.1 2000 OK", FailureKind::Framing),
+        ("HTTP/1.1 099 OK", FailureKind::Framing),
+        ("HTTP/1.1 000 OK", FailureKind::Framing),
+        ("HTTP/1.1 600 OK", FailureKind::Framing),
+        ("HTTP/1.1 999 OK", FailureKind::Framing),
+        ("HTTP/1.1 -20 OK", FailureKind::Framing),
+        ("HTTP/1.1  200 OK", FailureKind::Framing),
+        ("HTTP/1.1 200\tOK", FailureKind::Framing),
+        ("HTTP/1.1 200 O\0K", FailureKind::Framing),
+        ("HTTP/1.1 200 O\rK", FailureKind::Framing),
+        ("HTTP/1.1 101 Switching Protocols", FailureKind::Framing),
+        ("HTTP/1.1 206 Partial Content", FailureKind::Framing),
+        ("HTTP/1.1\t200 OK", NotHttp),
+        ("HTTP/1.1", NotHttp),
+        ("HTTP/1.2 200 OK", NotHttp),
+        ("HTTP/1.10 200 OK", NotHttp),
+        ("HTTP/0.9 200 OK", NotHttp),
+        ("HTTP/2.0 200 OK", NotHttp),
+        ("HTTP/2 200", NotHttp),
+        ("http/1.1 200 OK", NotHttp),
+        (" HTTP/1.1 200 OK", NotHttp),
+        ("ICY 200 OK", NotHttp),
+        ("", NotHttp),
+        ("\n", NotHttp),
+    ];
+    for (line, kind) in refused {
+        assert_refused(format!("{line}\r\nContent-Length: 3\r\n\r\nabc").as_bytes(), kind);
+    }
+}
+
+#[test]
+fn what_is_not_http_is_refused_at_its_first_wrong_byte() {
+    let cases: [(&[u8], usize); 6] = [
+        (b"SSH-2.0-OpenSSH_9.6\r\n", 1),
+        (b"<html>", 1),
+        (b"\x16\x03\x01\x02\x00", 1),
+        (b"\x15\x03\x01", 1),
+        (b"HTTP/3", 6),
+        (b"HTTPS/1.1", 5),
+    ];
+    for (stream, needed) in cases {
+        assert_refused(stream, NotHttp);
+        assert_refused(&stream[..needed], NotHttp);
+        if needed > 1 {
+            assert_refused(&stream[..needed - 1], Reset);
+        }
+    }
+}
+
+#[test]
+fn some_statuses_have_no_body() {
+    let cases = [
+        ("HTTP/1.1 204 No Content\r\n\r\n", true),
+        ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", true),
+        ("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", false),
+        (
+            "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
+            false,
+        ),
+        ("HTTP/1.1 304 Not Modified\r\n\r\n", true),
+        ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", true),
+        (
+            "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
+            false,
+        ),
+        ("HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n", false),
+    ];
+    for (stream, keep_alive) in cases {
+        assert_eq!(
+            assert_reply(stream.as_bytes(), Framing::None, b"", 0).keep_alive,
+            keep_alive,
+            "{stream}"
+        );
+        let surplus = format!("{stream}HTTP/1.1 200 OK\r\n");
+        assert_reply(surplus.as_bytes(), Framing::None, b"", 17);
+    }
+    assert_refused(
+        b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5,5\r\n\r\n",
+        FailureKind::Framing,
+    );
+}
+
+#[test]
+fn a_connection_is_kept_when_both_sides_can_tell_the_end() {
+    let cases = [
+        ("1.1", "Content-Length: 3\r\n", true),
+        ("1.1", "Content-Length: 3\r\nConnection: close\r\n", false),
+        ("1.1", "Content-Length: 3\r\nConnection: CLOSE\r\n", false),
+        ("1.1", "Content-Length: 3\r\nConnection: foo ,\tclose\r\n", false),
+        ("1.1", "Content-Length: 3\r\nConnection: keep-alive\r\n", true),
+        (
+            "1.1",
+            "Content-Length: 3\r\nConnection: keep-alive, close\r\n",
+            false,
+        ),
+        (
+            "1.1",
+            "Content-Length: 3\r\nConnection: close\r\nConnection: keep-alive\r\n",
+            false,
+        ),
+        ("1.1", "Content-Length: 3\r\nConnection: closed\r\n", true),
+        ("1.1", "Content-Length: 3\r\nConnection: \u{fc}\r\n", true),
+        ("1.1", "Content-Length: 3\r\nProxy-Connection: close\r\n", true),
+        ("1.1", "", false),
+        ("1.1", "Connection: keep-alive\r\n", false),
+        ("1.0", "Content-Length: 3\r\n", false),
+        ("1.0", "Content-Length: 3\r\nConnection: Keep-Alive\r\n", true),
+        (
+            "1.0",
+            "Content-Length: 3\r\nConnection: Keep-Alive, close\r\n",
+            false,
+        ),
+        ("1.0", "Connection: keep-alive\r\n", false),
+    ];
+    for (version, fields, keep_alive) in cases {
+        let stream = format!("HTTP/{version} 200 OK\r\n{fields}\r\nabc");
+        match read(stream.as_bytes()) {
+            Read::Reply(head, ..) => assert_eq!(head.keep_alive, keep_alive, "{stream}"),
+            other => panic!("{stream} is {other:?}"),
+        }
+    }
+    assert_refused(
+        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        FailureKind::Framing,
+    );
+}
+
+#[test]
+fn interim_replies_are_skipped() {
+    let last = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+    for interim in [
+        "HTTP/1.1 100 Continue\r\n\r\n",
+        "HTTP/1.0 100 Continue\n\n",
+        "HTTP/1.1 102 Processing\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n",
+    ] {
+        let head = assert_reply(
+            format!("{interim}{last}").as_bytes(),
+            Framing::Length(3),
+            b"abc",
+            0,
+        );
+        assert!(head.keep_alive);
+        assert_reply(
+            format!("{}{last}", interim.repeat(8)).as_bytes(),
+            Framing::Length(3),
+            b"abc",
+            0,
+        );
+        assert_refused(format!("{}{last}", interim.repeat(9)).as_bytes(), HeadTooLarge);
+        assert_refused(interim.as_bytes(), Reset);
+        assert_refused(format!("{interim}garbage").as_bytes(), NotHttp);
+    }
+    for interim in [
+        "HTTP/1.1 100 Continue\r\nContent-Length: 3\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 101 Switching Protocols\r\n\r\n",
+    ] {
+        assert_refused(format!("{interim}{last}").as_bytes(), FailureKind::Framing);
+    }
+}
+
+#[test]
+fn the_end_of_the_stream_means_what_was_missing() {
+    assert_eq!(read(b""), Read::Unanswered);
+    assert_refused(b"HTTP", Reset);
+    assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r", Reset);
+    assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n", Truncated);
+    assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", Truncated);
+    assert_reply(b"HTTP/1.1 200 OK\r\n\r\n", Framing::Eof, b"", 0);
+}
+
+#[test]
+fn each_cut_of_a_reply_is_noticed() {
+    let stream = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+    for end in 1..stream.len() {
+        assert!(matches!(read(&stream[..end]), Read::Refused(malformed) if malformed.kind.is_retryable()));
+    }
+}
+
+#[test]
+fn a_body_that_is_too_large_is_refused_before_it_is_read() {
+    assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", BodyTooLarge);
+    assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Truncated);
+    assert_refused(
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n",
+        BodyTooLarge,
+    );
+}
+
+#[test]
+fn retry_after_is_seconds_or_a_date() {
+    let seconds = |seconds| Some(RetryAfter::Seconds(seconds));
+    let date = |at, sent| Some(RetryAfter::Date { at, sent });
+    let cases = [
+        ("Retry-After: 120\r\n", seconds(120)),
+        ("retry-after: 0\r\n", seconds(0)),
+        ("Retry-After: 99999999999999999999999\r\n", seconds(u64::MAX)),
+        (
+            "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            date(784_111_777, None),
+        ),
+        (
+            "Date: Sun, 06 Nov 1994 08:49:07 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            date(784_111_777, Some(784_111_747)),
+        ),
+        (
+            "Retry-After: Thu, 29 Feb 2024 00:00:00 GMT\r\nDate: yesterday\r\n",
+            date(1_709_164_800, None),
+        ),
+        ("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n", date(0, None)),
+        (
+            "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\n",
+            date(253_402_300_799, None),
+        ),
+        ("Retry-After:\r\n", None),
+        ("Retry-After: -1\r\n", None),
+        ("Retry-After: +1\r\n", None),
+        ("Retry-After: 1.5\r\n", None),
+        ("Retry-After: 120 s\r\n", None),
+        ("Retry-After: soon\r\n", None),
+        ("Retry-After: Sunday, 06-Nov-94 08:49:37 GMT\r\n", None),
+        ("Retry-After: Sun Nov  6 08:49:37 1994\r\n", None),
+        ("Retry-After: Sun, 06 Nov 1994 08:49:37 UTC\r\n", None),
+        ("Retry-After: Sun, 06 Nov 1994 24:49:37 GMT\r\n", None),
+        ("Retry-After: Sun, 00 Nov 1994 08:49:37 GMT\r\n", None),
+        ("Retry-After: Sun, 06 Nox 1994 08:49:37 GMT\r\n", None),
+        ("Retry-After: Xun, 06 Nov 1994 08:49:37 GMT\r\n", None),
+        ("Retry-After: Sun, 06 Nov 1969 08:49:37 GMT\r\n", None),
+        ("Retry-After: Sun, 06 Nov 1994 08:49:3\u{b2} GMT\r\n", None),
+    ];
+    for (fields, expected) in cases {
+        let stream = format!("HTTP/1.1 503 Slow Down\r\nContent-Length: 0\r\n{fields}\r\n");
+        let head = assert_reply(stream.as_bytes(), Framing::Length(0), b"", 0);
+        assert_eq!(head.retry_after, expected, "{fields}");
+    }
+}
+
+#[test]
+fn a_date_is_compared_with_the_clock_of_the_server() {
+    let at = RetryAfter::Date {
+        at: 100,
+        sent: Some(70),
+    };
+    assert_eq!(at.wait(1_000_000), 30);
+    assert_eq!(RetryAfter::Date { at: 100, sent: None }.wait(90), 10);
+    assert_eq!(RetryAfter::Date { at: 100, sent: None }.wait(110), 0);
+    assert_eq!(RetryAfter::Seconds(5).wait(110), 5);
+}

@@ -1,0 +1,111 @@
+//! The codec as a transport uses it: every case is fed whole, byte by byte, and cut at each position, and must end
+//! the same.
+
+mod chunks;
+mod heads;
+mod properties;
+mod requests;
+mod sizes;
+
+use std::cell::Cell;
+
+use super::{Ended, Framing, Head, Malformed, Progress, ReplyReader};
+use crate::outcome::FailureKind;
+
+pub(super) const MAX_BODY: u64 = 1000;
+
+thread_local! {
+    static PARSES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Called by each run of `httparse`.
+pub(super) fn count_parse() {
+    PARSES.with(|parses| parses.set(parses.get() + 1));
+}
+
+/// Runs of `httparse` on this thread so far.
+fn parses() -> usize {
+    PARSES.with(Cell::get)
+}
+
+/// How a stream was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Read {
+    /// A reply, its body, and how many bytes of the stream belong to it.
+    Reply(Head, Vec<u8>, usize),
+    Unanswered,
+    Refused(Malformed),
+}
+
+/// Reads one reply from `stream`, that comes in pieces that end at `cuts` and then ends.
+pub(super) fn read_cut(stream: &[u8], cuts: impl Iterator<Item = usize>) -> Read {
+    let mut reader = ReplyReader::new(MAX_BODY);
+    let mut body = Vec::new();
+    let mut start = 0;
+    for end in cuts.chain([stream.len()]) {
+        match reader.read(&stream[start..end], &mut body) {
+            Ok(Progress::NeedMore { consumed }) => start += consumed,
+            Ok(Progress::Done { consumed }) => return reply(&reader, body, start + consumed),
+            Err(malformed) => {
+                assert_eq!(reader.read(b"x", &mut body), Err(malformed), "an error stays");
+                assert_eq!(reader.end_of_stream(), Err(malformed), "an error stays");
+                return Read::Refused(malformed);
+            }
+        }
+    }
+    match reader.end_of_stream() {
+        Ok(Ended::Complete) => reply(&reader, body, start),
+        Ok(Ended::Unanswered) => Read::Unanswered,
+        Err(malformed) => Read::Refused(malformed),
+    }
+}
+
+fn reply(reader: &ReplyReader, body: Vec<u8>, consumed: usize) -> Read {
+    Read::Reply(*reader.head().expect("a reply has a head"), body, consumed)
+}
+
+/// Reads one reply, and checks that it does not matter how the stream is cut.
+pub(super) fn read(stream: &[u8]) -> Read {
+    let whole = read_cut(stream, std::iter::empty());
+    assert_eq!(
+        read_cut(stream, 1..stream.len()),
+        whole,
+        "byte by byte: {}",
+        stream.escape_ascii()
+    );
+    for cut in 0..stream.len() {
+        assert_eq!(
+            read_cut(stream, [cut].into_iter()),
+            whole,
+            "cut at {cut}: {}",
+            stream.escape_ascii()
+        );
+    }
+    whole
+}
+
+/// Checks that a stream is refused with this kind.
+pub(super) fn assert_refused(stream: &[u8], kind: FailureKind) {
+    match read(stream) {
+        Read::Refused(malformed) if malformed.kind == kind => {}
+        other => panic!("{} should be {kind:?}, is {other:?}", stream.escape_ascii()),
+    }
+}
+
+/// Checks that a stream is one reply with this framing and body, and is used up but for `surplus` bytes.
+pub(super) fn assert_reply(stream: &[u8], framing: Framing, body: &[u8], surplus: usize) -> Head {
+    match read(stream) {
+        Read::Reply(head, got, consumed) => {
+            let case = stream.escape_ascii();
+            assert_eq!(head.framing, framing, "{case}");
+            assert_eq!(
+                got.escape_ascii().to_string(),
+                body.escape_ascii().to_string(),
+                "{case}"
+            );
+            assert_eq!(consumed, stream.len() - surplus, "{case}");
+            head
+        }
+        other => panic!("{} should be a reply, is {other:?}", stream.escape_ascii()),
+    }
+}
