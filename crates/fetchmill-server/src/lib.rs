@@ -1,1 +1,52 @@
-//! placeholder
+//! The file server of fetchmill: many small objects over the list/get API, with scripted faults.
+//!
+//! It is what the client is tested and measured against, and it serves folders and destinations to others. It
+//! shares no code with the client, so that a mistake in one does not hide the same mistake in the other.
+//!
+//! # The API
+//! - `GET /list` and `GET /list?next-marker=MARKER`: `{"FileNames": ["...", ...], "NextMarker": "MARKER"}`; the
+//!   marker is null on the last page and means nothing to clients; an unknown one is answered 400.
+//! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded; `/` may stay.
+//! - `GET /stats`: the counters ([`Stats`]).
+//!
+//! HEAD works for all of them. Connections stay open as HTTP/1.1 says, and pipelined requests are answered with one
+//! write. A request head has at most 16 KiB (431), no body (400), and must be well-formed (400).
+//!
+//! # Layout, from the bottom up
+//! - `hash`, `json`, `error`, `options`
+//! - `request` reads heads, `reply` writes them; `faults` decides which request goes wrong; `stats` counts
+//! - `content` is the trait, `synthetic` and `folder` are two contents
+//! - `worker` turns a request into a reply; `connection` moves bytes; `scripted` is the slow way of a reply
+//! - `server` has the threads
+//!
+//! # Example
+//! ```
+//! let options = serde_json::from_str(r#"{"content": {"synthetic": {"count": 1000000000, "size": 100}}}"#)?;
+//! let server = fetchmill_server::Server::start(&options)?;
+//! println!("http://{}/list", server.address());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod connection;
+mod content;
+mod error;
+mod faults;
+mod folder;
+mod hash;
+mod json;
+mod options;
+mod reply;
+mod request;
+mod scripted;
+mod server;
+mod stats;
+mod synthetic;
+mod worker;
+
+pub use content::{Body, Content, ContentError, Page, Stream};
+pub use error::Error;
+pub use folder::Folder;
+pub use options::{ActionName, ContentOptions, On, Options, RetryAfter, Rule};
+pub use server::Server;
+pub use stats::Stats;
+pub use synthetic::{SYNTHETIC_COUNT_MAX, Synthetic, synthetic_body};

@@ -1,0 +1,33 @@
+//! What keeps a server from starting, each as one line.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An option makes no sense.
+    #[error("{0}")]
+    Option(String),
+    /// The folder cannot be served.
+    #[error("cannot serve {path}: {source}")]
+    Folder {
+        /// Which folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is no listening on that address.
+    #[error("cannot listen on {host}:{port}: {source}")]
+    Listen {
+        /// Host as given.
+        host: String,
+        /// Port as given.
+        port: u16,
+        /// Why.
+        source: io::Error,
+    },
+    /// A thread or its runtime could not be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+}

@@ -1,0 +1,166 @@
+//! The regular files below a folder.
+//!
+//! A name is a path below the folder, with `/` between its segments. Names come from strangers, so nothing but the
+//! kernel decides what lies below: every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after the
+//! forms that no honest name has were refused ([`is_safe`]). What is opened must be a regular file; `O_NONBLOCK`
+//! keeps a FIFO from holding the thread.
+//!
+//! Files are read when they are asked for: a file of at most [`BUFFERED_MAX`] bytes into the reply's buffer, a
+//! larger one in pieces.
+
+mod walk;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::buffer::spare_capacity;
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::content::{Body, Content, ContentError, Page, Stream};
+use crate::error::Error;
+use walk::Walks;
+
+/// The largest file that is read at once.
+const BUFFERED_MAX: u64 = 256 * 1024;
+
+/// The content of a folder.
+#[derive(Debug)]
+pub struct Folder {
+    root: OwnedFd,
+    walks: Walks,
+}
+
+impl Folder {
+    /// Opens a folder, which may be reached through symbolic links; below it none is followed.
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::Folder {
+            path: path.to_owned(),
+            source: errno.into(),
+        })?;
+        Ok(Folder {
+            root,
+            walks: Walks::default(),
+        })
+    }
+}
+
+impl Content for Folder {
+    fn list(&self, marker: Option<&str>, limit: usize, page: &mut Page<'_>) -> Result<(), ContentError> {
+        self.walks.list(&self.root, marker, limit, page)
+    }
+
+    fn get(&self, name: &str, body: &mut Body<'_>) -> Result<(), ContentError> {
+        if !is_safe(name) {
+            return Err(ContentError::NotFound);
+        }
+        let file = open_beneath(&self.root, name, OFlags::NONBLOCK).map_err(get_error)?;
+        let stat = rustix::fs::fstat(&file).map_err(io::Error::from)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(ContentError::NotFound);
+        }
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        if size > BUFFERED_MAX {
+            body.stream(size, Box::new(Pieces { file, at: 0 }));
+            return Ok(());
+        }
+        let out = body.sized(size as usize);
+        let end = out.len() + size as usize;
+        // A file that has shrunk since gives fewer bytes: the caller notices.
+        while out.len() < end && append(&file, size - (end - out.len()) as u64, out)? > 0 {}
+        out.truncate(end);
+        Ok(())
+    }
+
+    fn unlisted(&self) -> u64 {
+        self.walks.unlisted()
+    }
+}
+
+/// A large file.
+struct Pieces {
+    file: OwnedFd,
+    at: u64,
+}
+
+impl Stream for Pieces {
+    fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+        let start = out.len();
+        out.reserve(limit);
+        let read = append(&self.file, self.at, out)?.min(limit);
+        out.truncate(start + read);
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// Reads what there is room for behind the vector's end. The offset is explicit, so nobody shares a position.
+fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
+    loop {
+        match rustix::io::pread(file, spare_capacity(out), offset) {
+            Err(Errno::INTR) => {}
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Opens for reading what lies below the folder, without following any symbolic link.
+fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | more;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
+}
+
+/// Whether a name can be one of ours: segments that are not empty, `.` or `..`, without NUL. An encoded slash is a
+/// slash by now.
+fn is_safe(name: &str) -> bool {
+    !name.as_bytes().contains(&0) && name.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
+}
+
+fn get_error(errno: Errno) -> ContentError {
+    match errno {
+        // LOOP: a symbolic link. XDEV: it would have led out. NXIO: a socket. ISDIR cannot come from reading.
+        Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NAMETOOLONG => {
+            ContentError::NotFound
+        }
+        Errno::ACCESS | Errno::PERM => ContentError::Forbidden,
+        _ => ContentError::Io(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_are_refused() {
+        for name in [
+            "",
+            "/",
+            "/etc/passwd",
+            "..",
+            "../a",
+            "a/../b",
+            "a/..",
+            ".",
+            "./a",
+            "a/./b",
+            "a//b",
+            "a/",
+            "a\0",
+        ] {
+            assert!(!is_safe(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn odd_names_are_names() {
+        for name in [
+            "a", "a/b", ".hidden", "...", "..a", "a..", "a/.../b", " ", "%2e%2e", "\\..\\a", "ü", "\n",
+        ] {
+            assert!(is_safe(name), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! From bytes to a request: the parser of heads, and of what a target says.
+//!
+//! It looks at the request line, `Connection`, `Content-Length` and `Transfer-Encoding`; other fields must only
+//! look like fields. Nothing is copied. It shares no code with the client, whose mistakes it has to show.
+
+use memchr::memchr;
+
+/// The largest head.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// One request, borrowed from the input.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    pub(crate) target: &'a [u8],
+    /// HTTP/1.0, which knows neither chunks nor connections that stay open unless asked for.
+    pub(crate) old: bool,
+    pub(crate) keep_alive: bool,
+    /// It announces a body, which is refused.
+    pub(crate) body: bool,
+}
+
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Method {
+    Get,
+    Head,
+    Other,
+}
+
+/// Why a head is refused. The connection ends with it.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum Refused {
+    Malformed,
+    TooLarge,
+}
+
+/// Reads the first request of the input; `None` while its head is not complete. Gives the length of its head too.
+pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refused> {
+    // An empty line before a request is forgiven (RFC 9112, 2.2).
+    let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
+    let Some((line, mut position)) = line(input, start)? else {
+        return incomplete(input);
+    };
+    let mut request = request_line(line)?;
+    loop {
+        let Some((field, next)) = self::line(input, position)? else {
+            return incomplete(input);
+        };
+        position = next;
+        match field.first() {
+            None => break,
+            Some(b'c' | b'C' | b't' | b'T') => read_field(field, &mut request)?,
+            Some(b' ' | b'\t' | b':') => return Err(Refused::Malformed),
+            Some(_) if memchr(b':', field).is_none() => return Err(Refused::Malformed),
+            Some(_) => {}
+        }
+    }
+    if position > HEAD_BYTES_MAX {
+        return Err(Refused::TooLarge);
+    }
+    Ok(Some((request, position)))
+}
+
+fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refused> {
+    if input.len() > HEAD_BYTES_MAX {
+        Err(Refused::TooLarge)
+    } else {
+        Ok(None)
+    }
+}
+
+/// The line that starts here, without its end, and where the next one starts.
+fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, Refused> {
+    let rest = &input[start..];
+    match memchr(b'\n', rest) {
+        None => Ok(None),
+        Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some((&rest[..end - 1], start + end + 1))),
+        Some(_) => Err(Refused::Malformed),
+    }
+}
+
+fn request_line(line: &[u8]) -> Result<Request<'_>, Refused> {
+    let (rest, version) = line.split_last_chunk::<9>().ok_or(Refused::Malformed)?;
+    let old = match version {
+        b" HTTP/1.1" => false,
+        b" HTTP/1.0" => true,
+        _ => return Err(Refused::Malformed),
+    };
+    let (method, target) = if let Some(target) = rest.strip_prefix(b"GET ") {
+        (Method::Get, target)
+    } else if let Some(target) = rest.strip_prefix(b"HEAD ") {
+        (Method::Head, target)
+    } else {
+        let space = memchr(b' ', rest).ok_or(Refused::Malformed)?;
+        let token = &rest[..space];
+        if token.is_empty() || !token.iter().all(u8::is_ascii_alphanumeric) {
+            return Err(Refused::Malformed);
+        }
+        (Method::Other, &rest[space + 1..])
+    };
+    // All bytes are looked at, without a way out in between: so the compiler makes vector code of it.
+    let printable = target.iter().fold(true, |printable, byte| {
+        printable & (byte.wrapping_sub(0x21) < 0x5e)
+    });
+    if target.is_empty() || !printable {
+        return Err(Refused::Malformed);
+    }
+    Ok(Request {
+        method,
+        target,
+        old,
+        keep_alive: !old,
+        body: false,
+    })
+}
+
+fn read_field(field: &[u8], request: &mut Request<'_>) -> Result<(), Refused> {
+    let colon = memchr(b':', field).ok_or(Refused::Malformed)?;
+    let (name, value) = (&field[..colon], field[colon + 1..].trim_ascii());
+    if name.eq_ignore_ascii_case(b"connection") {
+        for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"close") {
+                request.keep_alive = false;
+                return Ok(());
+            }
+            request.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+        }
+    } else if name.eq_ignore_ascii_case(b"content-length") {
+        if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+            return Err(Refused::Malformed);
+        }
+        request.body |= value.iter().any(|digit| *digit != b'0');
+    } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        request.body = true;
+    }
+    Ok(())
+}
+
+/// What a target asks for. Texts are still percent-encoded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Route<'a> {
+    Get(&'a [u8]),
+    List(Option<&'a [u8]>),
+    Stats,
+    Unknown,
+}
+
+/// Reads a target, in the form of a path or of a whole URL.
+pub(crate) fn route(target: &[u8]) -> Route<'_> {
+    let target = if target.first() == Some(&b'/') {
+        target
+    } else {
+        path_of_url(target)
+    };
+    if let Some(name) = target.strip_prefix(b"/get/") {
+        return Route::Get(memchr(b'?', name).map_or(name, |query| &name[..query]));
+    }
+    let (path, query) = match memchr(b'?', target) {
+        Some(position) => (&target[..position], &target[position + 1..]),
+        None => (target, &[][..]),
+    };
+    match path {
+        b"/list" => Route::List(
+            query
+                .split(|byte| *byte == b'&')
+                .find_map(|parameter| parameter.strip_prefix(b"next-marker=")),
+        ),
+        b"/stats" => Route::Stats,
+        _ => Route::Unknown,
+    }
+}
+
+fn path_of_url(target: &[u8]) -> &[u8] {
+    let Some(rest) = target.strip_prefix(b"http://") else {
+        return &[];
+    };
+    memchr(b'/', rest).map_or(&[], |path| &rest[path..])
+}
+
+/// Why a text is refused.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(crate) enum BadText {
+    /// A `%` without two hexadecimal digits behind it.
+    Escape,
+    /// Not UTF-8 once decoded.
+    NotUtf8,
+}
+
+/// Decodes percent escapes, once: `%2541` is `%41`. The buffer is used only when there are any.
+pub(crate) fn decode<'a>(text: &'a [u8], buffer: &'a mut Vec<u8>) -> Result<&'a str, BadText> {
+    let Some(first) = memchr(b'%', text) else {
+        return std::str::from_utf8(text).map_err(|_| BadText::NotUtf8);
+    };
+    buffer.clear();
+    let mut rest = text;
+    let mut escape = Some(first);
+    while let Some(position) = escape {
+        buffer.extend_from_slice(&rest[..position]);
+        let digits = rest.get(position + 1..position + 3).ok_or(BadText::Escape)?;
+        buffer.push(hex_digit(digits[0])? << 4 | hex_digit(digits[1])?);
+        rest = &rest[position + 3..];
+        escape = memchr(b'%', rest);
+    }
+    buffer.extend_from_slice(rest);
+    std::str::from_utf8(buffer).map_err(|_| BadText::NotUtf8)
+}
+
+fn hex_digit(byte: u8) -> Result<u8, BadText> {
+    match byte {
+        b'0'..=b'9' => Ok(byte - b'0'),
+        b'a'..=b'f' => Ok(byte - b'a' + 10),
+        b'A'..=b'F' => Ok(byte - b'A' + 10),
+        _ => Err(BadText::Escape),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(head: &str) -> Request<'_> {
+        let (request, length) = parse(head.as_bytes()).expect("well-formed").expect("complete");
+        assert_eq!(length, head.len());
+        request
+    }
+
+    #[test]
+    fn a_request_is_read() {
+        assert_eq!(
+            parsed("GET /get/a HTTP/1.1\r\nHost: x\r\n\r\n"),
+            Request {
+                method: Method::Get,
+                target: b"/get/a",
+                old: false,
+                keep_alive: true,
+                body: false
+            }
+        );
+        assert_eq!(parsed("HEAD / HTTP/1.1\r\n\r\n").method, Method::Head);
+        assert_eq!(parsed("POST / HTTP/1.1\r\n\r\n").method, Method::Other);
+        assert_eq!(parsed("GETS / HTTP/1.1\r\n\r\n").method, Method::Other);
+        assert_eq!(parsed("\r\nGET /x HTTP/1.1\r\n\r\n").target, b"/x");
+    }
+
+    #[test]
+    fn the_connection_stays_or_not() {
+        for (head, expected) in [
+            ("GET / HTTP/1.1\r\n\r\n", true),
+            ("GET / HTTP/1.0\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nConnection: close\r\n\r\n", false),
+            ("GET / HTTP/1.1\r\ncoNNection:\tCLOSE \r\n\r\n", false),
+            ("GET / HTTP/1.1\r\nConnection: keep-alive, close\r\n\r\n", false),
+            ("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nConnection: closed\r\n\r\n", true),
+            ("GET / HTTP/1.1\r\nX-Connection: close\r\n\r\n", true),
+        ] {
+            assert_eq!(parsed(head).keep_alive, expected, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_noticed() {
+        for (field, expected) in [
+            ("Content-Length: 0", false),
+            ("Content-Length: 10", true),
+            ("content-length:5", true),
+            ("Transfer-Encoding: chunked", true),
+            ("Content-Type: text/plain", false),
+        ] {
+            assert_eq!(
+                parsed(&format!("GET / HTTP/1.1\r\n{field}\r\n\r\n")).body,
+                expected,
+                "{field}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_prefix_is_incomplete() {
+        let head = b"GET /get/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        for length in 0..head.len() {
+            assert_eq!(parse(&head[..length]), Ok(None), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn malformed_heads_are_refused() {
+        for head in [
+            "GET\r\n\r\n",
+            "GET /\r\n\r\n",
+            "GET  HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\n\n",
+            "GET / HTTP/2.0\r\n\r\n",
+            "GET / http/1.1\r\n\r\n",
+            "GET /a b HTTP/1.1\r\n\r\n",
+            "GET /\u{7f} HTTP/1.1\r\n\r\n",
+            "GET /ü HTTP/1.1\r\n\r\n",
+            " GET / HTTP/1.1\r\n\r\n",
+            "G@T / HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            "GET / HTTP/1.1\r\ncolon\r\n\r\n",
+            "GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\n: no name\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length:\r\n\r\n",
+            "\x16\x03\x01\x02\n",
+        ] {
+            assert_eq!(parse(head.as_bytes()), Err(Refused::Malformed), "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_has_a_limit() {
+        let endless = vec![b'a'; HEAD_BYTES_MAX + 1];
+        assert_eq!(parse(&endless), Err(Refused::TooLarge));
+
+        let whole = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(HEAD_BYTES_MAX));
+        assert_eq!(parse(whole.as_bytes()), Err(Refused::TooLarge));
+    }
+
+    #[test]
+    fn targets_are_routed() {
+        for (target, expected) in [
+            ("/get/a", Route::Get(b"a")),
+            ("/get/a/b%20c", Route::Get(b"a/b%20c")),
+            ("/get/a?b", Route::Get(b"a")),
+            ("/get/", Route::Get(b"")),
+            ("/get", Route::Unknown),
+            ("/list", Route::List(None)),
+            ("/list?", Route::List(None)),
+            ("/list?next-marker=x", Route::List(Some(b"x"))),
+            ("/list?a=b&next-marker=x%26&c", Route::List(Some(b"x%26"))),
+            ("/list?next-marker=", Route::List(Some(b""))),
+            ("/list/", Route::Unknown),
+            ("/stats", Route::Stats),
+            ("/", Route::Unknown),
+            ("*", Route::Unknown),
+            ("http://host:1/get/a", Route::Get(b"a")),
+            ("http://host", Route::Unknown),
+            ("ftp://host/list", Route::Unknown),
+        ] {
+            assert_eq!(route(target.as_bytes()), expected, "{target}");
+        }
+    }
+
+    #[test]
+    fn escapes_are_decoded_once() {
+        let buffer = &mut Vec::new();
+        for (text, expected) in [
+            ("plain", Ok("plain")),
+            ("%41%2f%2F", Ok("A//")),
+            ("%2541", Ok("%41")),
+            ("a%20b+c", Ok("a b+c")),
+            ("%C3%BC", Ok("ü")),
+            ("%00", Ok("\0")),
+            ("%", Err(BadText::Escape)),
+            ("a%4", Err(BadText::Escape)),
+            ("%4g", Err(BadText::Escape)),
+            ("%+1", Err(BadText::Escape)),
+            ("%FF", Err(BadText::NotUtf8)),
+            ("%C3", Err(BadText::NotUtf8)),
+        ] {
+            assert_eq!(decode(text.as_bytes(), buffer), expected, "{text}");
+        }
+    }
+}

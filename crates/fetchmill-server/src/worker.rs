@@ -1,0 +1,483 @@
+//! What one thread of the server knows, and how it answers a request: from a request's bytes to a reply's bytes,
+//! without I/O on the connection.
+//!
+//! The plain way takes no lock and allocates nothing: the reply is appended to the thread's output buffer. What has
+//! to wait, goes wrong on purpose or does not fit into a buffer is handed back as [`Later`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::content::{Body, Content, ContentError, Page, Stream, Written};
+use crate::error::Error;
+use crate::faults::{Action, Fault, Faults};
+use crate::hash::{self, GOLDEN};
+use crate::options::{Delay, On, Options};
+use crate::reply::{self, Framing, GetHead, Persistence};
+use crate::request::{self, BadText, Method, Refused, Request, Route};
+use crate::stats::{Counters, Stats};
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain";
+
+/// What all threads share.
+pub(crate) struct Shared {
+    pub(crate) content: Arc<dyn Content>,
+    pub(crate) faults: Faults,
+    get_head: Vec<u8>,
+    page_size: usize,
+    get_delay: Option<Delay>,
+    list_delay: Option<Delay>,
+    /// Whether any request may have to wait or go wrong: the one thing that the plain way looks at.
+    scripted: bool,
+    seed: u64,
+    counters: Vec<Counters>,
+}
+
+impl Shared {
+    pub(crate) fn new(content: Arc<dyn Content>, options: &Options) -> Result<Self, Error> {
+        let faults = Faults::new(&options.faults, options.seed)?;
+        let get_delay = Delay::new("delay", options.delay, options.delay_steps)?;
+        let list_delay = Delay::new("list_delay", options.list_delay, false)?;
+        Ok(Shared {
+            get_head: GetHead::prepare(content.content_type()),
+            content,
+            page_size: options.page_size,
+            scripted: !faults.is_empty() || get_delay.is_some() || list_delay.is_some(),
+            faults,
+            get_delay,
+            list_delay,
+            seed: options.seed,
+            counters: (0..options.threads).map(|_| Counters::default()).collect(),
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats::sum(self.counters.iter(), self.content.unlisted())
+    }
+}
+
+/// One thread's view.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    position: usize,
+    random: AtomicU64,
+}
+
+/// A request whose meaning is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) what: What<'a>,
+    /// HEAD: the reply ends with its head.
+    pub(crate) head: bool,
+    pub(crate) old: bool,
+    pub(crate) persistence: Persistence,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What<'a> {
+    Get(&'a str),
+    List(Option<&'a str>),
+}
+
+/// What became of a request.
+pub(crate) enum Answer {
+    /// The reply is in the buffer.
+    Done,
+    /// As before, and the connection ends.
+    Last,
+    /// More has to be done.
+    Later(Later),
+}
+
+/// What the plain way cannot do.
+pub(crate) enum Later {
+    /// The head is in the buffer, the body follows piece by piece.
+    Large(Large),
+    /// It waits or goes wrong.
+    Script(Box<Script>),
+}
+
+pub(crate) struct Large {
+    pub(crate) size: u64,
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) keep_alive: bool,
+}
+
+/// A call that has to be kept, with what shall happen to it.
+pub(crate) struct Script {
+    list: bool,
+    text: Option<String>,
+    head: bool,
+    old: bool,
+    persistence: Persistence,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Script {
+    pub(crate) fn call(&self) -> Call<'_> {
+        let text = self.text.as_deref();
+        Call {
+            what: if self.list {
+                What::List(text)
+            } else {
+                What::Get(text.unwrap_or_default())
+            },
+            head: self.head,
+            old: self.old,
+            persistence: self.persistence,
+        }
+    }
+}
+
+/// Buffers that one request after the other uses.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    text: Vec<u8>,
+    page: Vec<u8>,
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, position: usize) -> Self {
+        let random = AtomicU64::new(hash::mix(
+            shared.seed ^ (position as u64 + 1).wrapping_mul(GOLDEN),
+        ));
+        Worker {
+            shared,
+            position,
+            random,
+        }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters[self.position]
+    }
+
+    /// A random word. Only this thread uses it.
+    pub(crate) fn random(&self) -> u64 {
+        let state = self.random.load(Ordering::Relaxed).wrapping_add(GOLDEN);
+        self.random.store(state, Ordering::Relaxed);
+        hash::mix(state)
+    }
+
+    /// Answers one request.
+    pub(crate) fn answer(&self, request: &Request<'_>, buffers: &mut Buffers, out: &mut Vec<u8>) -> Answer {
+        let counters = self.counters();
+        counters.requests.add(1);
+        let head = request.method == Method::Head;
+        if head {
+            counters.head.add(1);
+        }
+        let persistence = match (request.keep_alive, request.old) {
+            (true, false) => Persistence::Keep,
+            (true, true) => Persistence::KeepOld,
+            (false, _) => Persistence::Close,
+        };
+        if request.method == Method::Other || request.body {
+            // Where the next request starts is not known, so there is none.
+            let persistence = if request.body {
+                Persistence::Close
+            } else {
+                persistence
+            };
+            self.plain(if request.body { 400 } else { 405 }, head, persistence, out);
+            return done(persistence);
+        }
+        let call = |what| Call {
+            what,
+            head,
+            old: request.old,
+            persistence,
+        };
+        match request::route(request.target) {
+            Route::Get(name) => {
+                counters.get.add(1);
+                match request::decode(name, &mut buffers.text) {
+                    Ok(name) => return self.start(call(What::Get(name)), &mut buffers.page, out),
+                    Err(BadText::Escape) => self.plain(400, head, persistence, out),
+                    Err(BadText::NotUtf8) => self.plain(404, head, persistence, out),
+                }
+            }
+            Route::List(marker) => {
+                counters.list.add(1);
+                match marker
+                    .map(|marker| request::decode(marker, &mut buffers.text))
+                    .transpose()
+                {
+                    Ok(marker) => return self.start(call(What::List(marker)), &mut buffers.page, out),
+                    Err(_) => self.plain(400, head, persistence, out),
+                }
+            }
+            Route::Stats => {
+                counters.stats.add(1);
+                self.stats(head, persistence, out);
+            }
+            Route::Unknown => self.plain(404, head, persistence, out),
+        }
+        done(persistence)
+    }
+
+    /// Answers what is not a request. The connection ends with it.
+    pub(crate) fn refuse(&self, refused: Refused, out: &mut Vec<u8>) {
+        let status = match refused {
+            Refused::Malformed => 400,
+            Refused::TooLarge => 431,
+        };
+        self.plain(status, false, Persistence::Close, out);
+    }
+
+    fn start(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> Answer {
+        if self.shared.scripted
+            && let Some(script) = self.script(call)
+        {
+            return Answer::Later(Later::Script(Box::new(script)));
+        }
+        self.carry_out(call, page, out)
+    }
+
+    fn script(&self, call: Call<'_>) -> Option<Script> {
+        let shared = &*self.shared;
+        let (on, text, delay) = match call.what {
+            What::Get(name) => (On::Get, Some(name), shared.get_delay),
+            What::List(marker) => (On::List, marker, shared.list_delay),
+        };
+        let delay = delay.map(|delay| delay.pick(self.random()));
+        let fault = shared.faults.pick(on, text.unwrap_or_default());
+        if delay.is_none() && fault.is_none() {
+            return None;
+        }
+        Some(Script {
+            list: on == On::List,
+            text: text.map(str::to_owned),
+            head: call.head,
+            old: call.old,
+            persistence: call.persistence,
+            delay,
+            fault,
+        })
+    }
+
+    /// Answers a call as it should be.
+    pub(crate) fn carry_out(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> Answer {
+        let start = out.len();
+        let result = match call.what {
+            What::Get(name) => self.get(name, call, out),
+            What::List(marker) => self.list(marker, call, page, out).map(|()| None),
+        };
+        match result {
+            Ok(None) => {}
+            Ok(Some(large)) => return Answer::Later(Later::Large(large)),
+            Err(error) => {
+                out.truncate(start);
+                self.plain(status(&error), call.head, call.persistence, out);
+            }
+        }
+        done(call.persistence)
+    }
+
+    /// Appends a body, or only its head when it is large.
+    fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<Large>, ContentError> {
+        let head = GetHead {
+            prepared: &self.shared.get_head,
+            persistence: call.persistence,
+        };
+        let mut body = Body::with_head(out, head);
+        self.shared.content.get(name, &mut body)?;
+        let Written { start, size, stream } = body.finish()?;
+        if call.head {
+            out.truncate(start);
+            return Ok(None);
+        }
+        let keep_alive = call.persistence != Persistence::Close;
+        Ok(stream.map(|stream| Large {
+            size,
+            stream,
+            keep_alive,
+        }))
+    }
+
+    fn list(
+        &self,
+        marker: Option<&str>,
+        call: Call<'_>,
+        page: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ContentError> {
+        page.clear();
+        self.page(marker, None, page)?;
+        reply::head(
+            200,
+            JSON,
+            Framing::Length(page.len() as u64),
+            call.persistence,
+            b"",
+            out,
+        );
+        if !call.head {
+            out.extend_from_slice(page);
+        }
+        Ok(())
+    }
+
+    /// Appends a page. With a `period` its marker leads back by so many pages, once so many were listed.
+    pub(crate) fn page(
+        &self,
+        marker: Option<&str>,
+        period: Option<u32>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ContentError> {
+        let shared = &*self.shared;
+        let mut page = Page::new(out);
+        shared.content.list(marker, shared.page_size, &mut page)?;
+        match period.and_then(|period| shared.faults.earlier(marker, period)) {
+            Some(earlier) => page.next_marker(earlier),
+            None if shared.scripted => shared.faults.note_step(marker, page.next()),
+            None => {}
+        }
+        page.finish();
+        Ok(())
+    }
+
+    /// The reply to a call as its parts, for a script that changes them.
+    pub(crate) fn parts(&self, call: Call<'_>, fault: Action) -> Parts {
+        let mut bytes = Vec::new();
+        let result = match call.what {
+            What::Get(name) => {
+                let mut body = Body::alone(&mut bytes);
+                self.shared
+                    .content
+                    .get(name, &mut body)
+                    .and_then(|()| body.finish())
+            }
+            What::List(marker) => {
+                let period = if let Action::RepeatMarker { period } = fault {
+                    Some(period)
+                } else {
+                    None
+                };
+                self.page(marker, period, &mut bytes).map(|()| Written {
+                    start: 0,
+                    size: bytes.len() as u64,
+                    stream: None,
+                })
+            }
+        };
+        match result {
+            Ok(Written { size, stream, .. }) => {
+                let content_type = match call.what {
+                    What::Get(_) => self.shared.content.content_type(),
+                    What::List(_) => JSON,
+                };
+                Parts {
+                    status: 200,
+                    content_type,
+                    extra: Vec::new(),
+                    body: bytes,
+                    size,
+                    stream,
+                }
+            }
+            Err(error) => {
+                let status = status(&error);
+                self.count_status(status);
+                Parts::text(status)
+            }
+        }
+    }
+
+    fn stats(&self, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
+        // A map of numbers: it always becomes JSON.
+        let mut body = serde_json::to_vec(&self.shared.stats()).unwrap_or_default();
+        body.push(b'\n');
+        reply::head(
+            200,
+            JSON,
+            Framing::Length(body.len() as u64),
+            persistence,
+            b"",
+            out,
+        );
+        if !head {
+            out.extend_from_slice(&body);
+        }
+    }
+
+    /// A reply that only says its status.
+    fn plain(&self, status: u16, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
+        self.count_status(status);
+        let body = text(status);
+        let extra: &[u8] = if status == 405 {
+            b"Allow: GET, HEAD\r\n"
+        } else {
+            b""
+        };
+        reply::head(
+            status,
+            TEXT,
+            Framing::Length(body.len() as u64),
+            persistence,
+            extra,
+            out,
+        );
+        if !head {
+            out.extend_from_slice(body.as_bytes());
+        }
+    }
+
+    fn count_status(&self, status: u16) {
+        let counters = self.counters();
+        match status {
+            404 => counters.not_found.add(1),
+            403 | 500 => counters.errors.add(1),
+            _ => counters.bad_requests.add(1),
+        }
+    }
+}
+
+/// A reply in parts.
+pub(crate) struct Parts {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) extra: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) size: u64,
+    pub(crate) stream: Option<Box<dyn Stream>>,
+}
+
+impl Parts {
+    /// A reply that only says its status.
+    pub(crate) fn text(status: u16) -> Self {
+        let body = text(status).into_bytes();
+        let size = body.len() as u64;
+        Parts {
+            status,
+            content_type: TEXT,
+            extra: Vec::new(),
+            body,
+            size,
+            stream: None,
+        }
+    }
+}
+
+fn text(status: u16) -> String {
+    format!("{status} {}\n", reply::reason(status))
+}
+
+fn done(persistence: Persistence) -> Answer {
+    if persistence == Persistence::Close {
+        Answer::Last
+    } else {
+        Answer::Done
+    }
+}
+
+fn status(error: &ContentError) -> u16 {
+    match error {
+        ContentError::NotFound => 404,
+        ContentError::Forbidden => 403,
+        ContentError::UnknownMarker => 400,
+        ContentError::Io(_) => 500,
+    }
+}
