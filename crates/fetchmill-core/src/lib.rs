@@ -12,7 +12,12 @@
 
 pub mod durable;
 pub mod error;
+pub mod http1;
+pub mod journal;
 pub mod limits;
+pub mod name;
 pub mod outcome;
 pub mod planner;
+pub mod source;
 pub mod target;
+mod time_text;

@@ -1,0 +1,99 @@
+//! The table of folders not yet listed: the cursor of a walk. Deepest first, so that it stays small: it holds the
+//! siblings along one way down, not a whole level.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::Journal;
+use crate::error::Result;
+use crate::source::Folder;
+use crate::target::Names;
+
+impl Journal {
+    /// Starts the walk at the top.
+    pub fn start_walk(&mut self) -> Result<()> {
+        self.begin()?;
+        let mut top = Names::default();
+        top.push(b"");
+        self.check(insert(&self.db, &top))?;
+        self.set("walk", "started")?;
+        self.commit()
+    }
+
+    /// The folder to list next; none when the walk is over.
+    pub fn next_folder(&self) -> Result<Option<Folder>> {
+        let statement = "SELECT path, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
+        let row = self.db.query_row(statement, [], |row| {
+            Ok(Folder {
+                path: row.get(0)?,
+                read: row.get::<_, i64>(1)? as u64,
+                digest: row.get::<_, i64>(2)? as u64,
+            })
+        });
+        self.check(row.optional())
+    }
+
+    /// A folder that gives no listing: it counts as a target that failed, and the walk goes on.
+    pub fn fail_folder(&mut self, path: &[u8], status: Option<u16>, attempts: u32, detail: &str) -> Result<()> {
+        self.begin()?;
+        // How far it was read stays with it: a second pass must not list the beginning again.
+        let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
+                         SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
+        self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
+        self.check(self.db.execute("DELETE FROM folders WHERE path = ?", [path]))?;
+        self.tally.listed += 1;
+        self.tally.failed += 1;
+        Ok(())
+    }
+
+    /// Folders that are not even asked for.
+    pub(super) fn refuse_folders(&mut self, refused: &Names) -> Result<()> {
+        for path in refused.iter() {
+            self.check(insert_one(&self.db, path))?;
+            self.fail_folder(path, None, 0, "deeper than 64 folders, or no name of a folder")?;
+        }
+        Ok(())
+    }
+
+    /// Puts the failed folders back into the walk; returns how many.
+    pub(super) fn retry_folders(&mut self) -> Result<u64> {
+        let statement = "INSERT OR IGNORE INTO folders (path, depth, read, digest)
+                         SELECT path, depth, read, digest FROM failed_folders";
+        self.check(self.db.execute(statement, []))?;
+        let count = self.check(self.db.execute("DELETE FROM failed_folders", []))? as u64;
+        self.tally.listed -= count;
+        self.tally.failed -= count;
+        Ok(count)
+    }
+}
+
+/// Stores how far a folder was read and the folders found in it.
+pub(super) fn keep(
+    db: &Connection,
+    path: &[u8],
+    found: &Names,
+    (read, digest): (u64, u64),
+    is_last: bool,
+) -> rusqlite::Result<()> {
+    insert(db, found)?;
+    if is_last {
+        db.prepare_cached("DELETE FROM folders WHERE path = ?")?.execute([path])?;
+    } else {
+        let mut update = db.prepare_cached("UPDATE folders SET read = ?, digest = ? WHERE path = ?")?;
+        update.execute(params![read as i64, digest as i64, path])?;
+    }
+    Ok(())
+}
+
+fn insert(db: &Connection, folders: &Names) -> rusqlite::Result<()> {
+    folders.iter().try_for_each(|path| insert_one(db, path))
+}
+
+fn insert_one(db: &Connection, path: &[u8]) -> rusqlite::Result<()> {
+    let mut insert =
+        db.prepare_cached("INSERT OR IGNORE INTO folders (path, depth, read, digest) VALUES (?, ?, 0, 0)")?;
+    insert.execute(params![path, depth(path)]).map(drop)
+}
+
+fn depth(path: &[u8]) -> i64 {
+    if path.is_empty() { 0 } else { 1 + path.iter().filter(|byte| **byte == b'/').count() as i64 }
+}

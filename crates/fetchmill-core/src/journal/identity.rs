@@ -1,0 +1,40 @@
+//! What makes two runs the same job.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// Source, listing, format and names identify a job; all other options may change between runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity(BTreeMap<String, String>);
+
+impl Identity {
+    /// From its parts: what the part is called in a message, and its value.
+    pub fn new(parts: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        Identity(parts.into_iter().map(|(part, value)| (part.to_owned(), value)).collect())
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_value(&self.0).map_or_else(|_| String::new(), |value| value.to_string())
+    }
+
+    /// The parts that a journal stores.
+    pub fn from_json(stored: &str) -> BTreeMap<String, String> {
+        serde_json::from_str(stored).unwrap_or_default()
+    }
+
+    pub(super) fn must_equal(&self, stored: &str, dest: &Path) -> Result<()> {
+        let stored = Self::from_json(stored);
+        let differs = self.0.iter().find(|(part, value)| stored.get(*part) != Some(value));
+        match differs {
+            None if stored.len() == self.0.len() => Ok(()),
+            None => Err(Error::Journal(format!("the job in {} was made by another fetchmill", dest.display()))),
+            Some((part, value)) => Err(Error::Usage(format!(
+                "{} belongs to another job: its {part} is {}, not {value}; choose another destination",
+                dest.display(),
+                stored.get(part).map_or("not set", String::as_str)
+            ))),
+        }
+    }
+}

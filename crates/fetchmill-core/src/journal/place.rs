@@ -1,0 +1,163 @@
+//! Where a job lives: its destination, its state folder, and the lock against a second run.
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::error::{Error, Result};
+
+/// The name of the folder in a destination that is not output.
+const STATE_FOLDER: &str = ".fetchmill";
+
+/// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
+const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x0102_1997, "9p"),
+];
+
+/// See the module.
+#[derive(Debug)]
+pub struct Place {
+    /// Where objects go.
+    pub dest: PathBuf,
+    /// What the job knows.
+    pub state: PathBuf,
+    lock: Option<File>,
+}
+
+impl Place {
+    /// Makes what is missing, refuses what is not a job's, and takes the lock.
+    pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let state = state_folder(dest, state);
+        if !state.join("job.sqlite").exists() {
+            refuse_foreign(dest)?;
+        }
+        make_folder(dest, 0o777)?;
+        let hidden = dest.join(STATE_FOLDER);
+        make_folder(&hidden, 0o700)?;
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        if state != hidden {
+            let pointer = hidden.join("state");
+            let target = std::path::absolute(&state).map_err(|error| Error::storage("find", &state, error))?;
+            std::fs::write(&pointer, target.as_os_str().as_encoded_bytes())
+                .map_err(|error| Error::storage("write", &pointer, error))?;
+        }
+        let lock = take_lock(&state, dest)?;
+        Ok(Place { dest: dest.to_owned(), state, lock: Some(lock) })
+    }
+
+    /// A job that is there, to look at.
+    pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let state = state_folder(dest, state);
+        if state.join("job.sqlite").exists() {
+            Ok(Place { dest: dest.to_owned(), state, lock: None })
+        } else {
+            let dest = dest.display();
+            Err(Error::Usage(format!("{dest} holds no fetchmill job; name a folder that `fetchmill get` has written")))
+        }
+    }
+
+    /// The journal's file.
+    pub fn journal_path(&self) -> PathBuf {
+        self.state.join("job.sqlite")
+    }
+
+    /// Where objects lie until their window is journaled: on the destination's file system, whatever the state's.
+    pub fn stage_path(&self) -> PathBuf {
+        self.dest.join(STATE_FOLDER).join("stage")
+    }
+
+    /// Where failures shards are.
+    pub fn failures_path(&self) -> PathBuf {
+        self.state.join("failures")
+    }
+
+    /// Whether another process holds the lock.
+    pub fn is_running(&self) -> bool {
+        self.lock.is_none()
+            && File::open(self.state.join("lock")).is_ok_and(|file| {
+                rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+            })
+    }
+}
+
+fn state_folder(dest: &Path, state: Option<&Path>) -> PathBuf {
+    if let Some(state) = state {
+        return state.to_owned();
+    }
+    let hidden = dest.join(STATE_FOLDER);
+    match std::fs::read(hidden.join("state")) {
+        Ok(path) if !path.is_empty() => {
+            PathBuf::from(std::ffi::OsString::from_vec(path))
+        }
+        _ => hidden,
+    }
+}
+
+fn refuse_foreign(dest: &Path) -> Result<()> {
+    let shown = dest.display();
+    match std::fs::read_dir(dest) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
+        }
+        Err(error) => Err(Error::storage("read", dest, error)),
+        Ok(mut entries) => {
+            let foreign = entries.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != STATE_FOLDER));
+            match foreign {
+                None => Ok(()),
+                Some(entry) => Err(Error::Usage(format!(
+                    "{shown} is not empty and holds no fetchmill job (there is {}); choose a new or empty destination",
+                    entry.file_name().display()
+                ))),
+            }
+        }
+    }
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|error| Error::storage("make the folder", path, error))
+}
+
+fn refuse_network(state: &Path) -> Result<()> {
+    let Ok(found) = rustix::fs::statfs(state) else { return Ok(()) };
+    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type as i64) {
+        None => Ok(()),
+        Some((_, name)) => Err(Error::Usage(format!(
+            "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \
+             with --state DIR",
+            state.display()
+        ))),
+    }
+}
+
+fn take_lock(state: &Path, dest: &Path) -> Result<File> {
+    let path = state.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Error::storage("open", &path, error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Busy(format!(
+            "another fetchmill is working on {}; wait for it or stop it, then run this again",
+            dest.display()
+        ))),
+        Err(error) => Err(Error::storage("lock", path, error)),
+    }
+}

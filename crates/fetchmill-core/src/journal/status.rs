@@ -1,0 +1,135 @@
+//! What a journal tells to somebody who only looks, also while the job runs; and the second pass over failures.
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::{Identity, Journal, Place, schema};
+use crate::error::Result;
+use crate::outcome::{ShardEnd, Tally};
+use crate::target::Waiting;
+
+/// A job, looked at.
+#[derive(Debug, Clone)]
+pub struct Status {
+    /// The parts of its identity.
+    pub identity: std::collections::BTreeMap<String, String>,
+    /// What is durable.
+    pub tally: Tally,
+    /// When it was made, ISO 8601 UTC.
+    pub started_at: Option<String>,
+    /// When its listing was complete.
+    pub listed_at: Option<String>,
+    /// When it had finished.
+    pub finished_at: Option<String>,
+    /// Targets that wait for another attempt in the journal's table.
+    pub waiting: u64,
+    /// Whether a process works on it.
+    pub is_running: bool,
+}
+
+/// A folder that gave no listing.
+#[derive(Debug, Clone)]
+pub struct FailedFolder {
+    /// Its path.
+    pub path: Vec<u8>,
+    /// The status of the reply, when there was one.
+    pub status: Option<u16>,
+    /// Attempts.
+    pub attempts: u32,
+    /// What was wrong.
+    pub detail: String,
+}
+
+/// Reads a job's status.
+pub fn read_status(place: &Place) -> Result<Status> {
+    let path = place.journal_path();
+    let read = || -> rusqlite::Result<Status> {
+        let db = schema::open_to_read(&path)?;
+        let fact = |key: &str| {
+            let row = db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get::<_, String>(0));
+            row.optional()
+        };
+        Ok(Status {
+            identity: fact("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default(),
+            tally: schema::read_tally(&db)?.0,
+            started_at: fact("started_at")?,
+            listed_at: fact("listed_at")?,
+            finished_at: fact("finished_at")?,
+            waiting: db.query_row("SELECT count(*) FROM waiting", [], |row| row.get::<_, i64>(0))? as u64,
+            is_running: place.is_running(),
+        })
+    };
+    read().map_err(|error| Journal::error(&path, &error))
+}
+
+/// Failures shards and where they end.
+pub fn read_shards(place: &Place) -> Result<Vec<ShardEnd>> {
+    let path = place.journal_path();
+    let read = || shards(&schema::open_to_read(&path)?);
+    read().map_err(|error| Journal::error(&path, &error))
+}
+
+pub(super) fn shards(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
+    let mut query = db.prepare("SELECT path, end, crc32c FROM failures ORDER BY path")?;
+    let rows = query.query_map([], |row| {
+        Ok(ShardEnd { path: row.get(0)?, end: row.get::<_, i64>(1)? as u64, crc32c: row.get::<_, i64>(2)? as u32 })
+    })?;
+    rows.collect()
+}
+
+/// Folders that gave no listing, by path, behind one.
+pub fn read_failed_folders(place: &Place, after: Option<&[u8]>, max: usize) -> Result<Vec<FailedFolder>> {
+    let path = place.journal_path();
+    let read = || -> rusqlite::Result<Vec<FailedFolder>> {
+        let db = schema::open_to_read(&path)?;
+        let mut query = db.prepare(
+            "SELECT path, status, attempts, detail FROM failed_folders
+             WHERE ?1 IS NULL OR path > ?1 ORDER BY path LIMIT ?2",
+        )?;
+        let rows = query.query_map(rusqlite::params![after, max as i64], |row| {
+            Ok(FailedFolder { path: row.get(0)?, status: row.get(1)?, attempts: row.get(2)?, detail: row.get(3)? })
+        })?;
+        rows.collect()
+    };
+    read().map_err(|error| Journal::error(&path, &error))
+}
+
+impl Journal {
+    /// Starts a second pass: what failed or was absent waits for another attempt, due at once, and is no longer
+    /// counted. `each_failure` calls its argument with every such target. One transaction, so a crash leaves either
+    /// pass. Returns how many targets and folders are tried again.
+    pub fn start_pass(
+        &mut self,
+        each_failure: impl FnOnce(&mut dyn FnMut(Waiting) -> Result<()>) -> Result<()>,
+    ) -> Result<u64> {
+        self.begin()?;
+        let mut targets = 0;
+        each_failure(&mut |target| {
+            targets += 1;
+            self.insert_waiting(&target)
+        })?;
+        self.check(self.db.execute("DELETE FROM failures", []))?;
+        let folders = self.retry_folders()?;
+        if targets != self.tally.failed + self.tally.absent {
+            return Err(crate::error::Error::Journal(format!(
+                "the failures shards hold {targets} targets, but {} failed and {} were absent; a file of {} is missing \
+                 or damaged",
+                self.tally.failed,
+                self.tally.absent,
+                self.path.display()
+            )));
+        }
+        self.tally.failed = 0;
+        self.tally.absent = 0;
+        self.check(self.db.execute("DELETE FROM job WHERE key = 'finished_at'", []))?;
+        self.commit()?;
+        Ok(targets + folders)
+    }
+
+    /// Every target has an outcome.
+    pub fn finish(&mut self) -> Result<()> {
+        if self.get("finished_at")?.is_none() {
+            self.set("finished_at", &super::now_text())?;
+        }
+        Ok(())
+    }
+}

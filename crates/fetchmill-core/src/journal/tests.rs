@@ -1,0 +1,210 @@
+//! Tests of the journal as a whole.
+
+use super::*;
+use crate::outcome::FailureKind;
+use crate::target::Waiting;
+
+fn identity(source: &str) -> Identity {
+    Identity::new([("source", source.to_owned()), ("format", "files".to_owned())])
+}
+
+fn open(dest: &Path) -> Journal {
+    let place = Place::prepare(dest, None).unwrap();
+    Journal::open(&place, &identity("http://a"), false).unwrap()
+}
+
+fn page(names: &[&str], from: Option<&str>, next: Option<&str>) -> ListedPage {
+    let mut listed = Names::default();
+    names.iter().for_each(|name| listed.push(name.as_bytes()));
+    let cursor = Cursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
+    ListedPage { names: listed, skipped: 0, cursor }
+}
+
+fn receipt(sequences: &[u64]) -> Receipt {
+    let tally = Tally { fetched: sequences.len() as u64, ..Tally::default() };
+    Receipt { settled: Runs::from_unsorted(&mut sequences.to_vec()), tally, ..Receipt::default() }
+}
+
+fn pending(journal: &Journal) -> Vec<String> {
+    let mut from = 0;
+    let mut names = Vec::new();
+    while let Some((first, page, ranges)) = journal.next_live_page(from).unwrap() {
+        for position in ranges.into_iter().flatten() {
+            names.push(String::from_utf8_lossy(page.get(position)).into_owned());
+        }
+        from = first + 1;
+    }
+    names
+}
+
+#[test]
+fn what_was_committed_is_there_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    assert_eq!(journal.add_page(&page(&["a", "b", "c"], None, Some("1"))).unwrap(), 0);
+    assert_eq!(journal.add_page(&page(&["d"], Some("1"), None)).unwrap(), 3);
+    journal.settle(&receipt(&[1, 3])).unwrap();
+    journal.commit().unwrap();
+    drop(journal);
+
+    let journal = open(folder.path());
+
+    assert_eq!(pending(&journal), ["a", "c"]);
+    assert_eq!(journal.tally(), Tally { listed: 4, fetched: 2, ..Tally::default() });
+    assert!(journal.get("listed_at").unwrap().is_some());
+}
+
+#[test]
+fn what_was_not_committed_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a"], None, Some("1"))).unwrap();
+    journal.commit().unwrap();
+    journal.add_page(&page(&["b"], Some("1"), None)).unwrap();
+    journal.settle(&receipt(&[0])).unwrap();
+    drop(journal);
+
+    let journal = open(folder.path());
+
+    assert_eq!(pending(&journal), ["a"]);
+    assert_eq!(journal.get("marker").unwrap().as_deref(), Some("1"));
+}
+
+#[test]
+fn a_page_without_targets_left_loses_its_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a", "b"], None, None)).unwrap();
+    journal.settle(&receipt(&[0, 1])).unwrap();
+    journal.commit().unwrap();
+
+    let kept: i64 =
+        journal.db.query_row("SELECT count(*) FROM pages WHERE names IS NOT NULL", [], |row| row.get(0)).unwrap();
+
+    assert_eq!(kept, 0);
+    assert!(journal.next_live_page(0).unwrap().is_none());
+}
+
+#[test]
+fn a_marker_that_came_before_ends_the_listing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a"], None, Some("A"))).unwrap();
+    journal.add_page(&page(&["b"], Some("A"), Some("B"))).unwrap();
+
+    let error = journal.add_page(&page(&["c"], Some("B"), Some("A"))).unwrap_err();
+
+    assert_eq!(error.exit_code(), 4);
+    assert!(error.to_string().contains("marker A"), "{error}");
+    journal.commit().unwrap();
+    assert_eq!(pending(&journal), ["a", "b"]);
+}
+
+#[test]
+fn a_waiting_target_leaves_its_page_and_is_settled_from_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a", "b"], None, None)).unwrap();
+    let target = Waiting {
+        sequence: 1,
+        name: b"b"[..].into(),
+        attempts: 1,
+        kind: FailureKind::Throttled,
+        not_before: 77,
+        throttled_since: 5,
+    };
+    journal.add_waiting(std::slice::from_ref(&target)).unwrap();
+    journal.settle(&receipt(&[0])).unwrap();
+    journal.commit().unwrap();
+    assert!(pending(&journal).is_empty());
+    assert_eq!(journal.load_waiting((0, 0), 10).unwrap(), (vec![target.clone()], true));
+
+    journal.add_waiting(&[Waiting { not_before: 99, attempts: 2, ..target }]).unwrap();
+    assert_eq!(journal.load_waiting((78, 0), 10).unwrap().0[0].attempts, 2);
+    journal.settle(&receipt(&[1])).unwrap();
+    journal.commit().unwrap();
+
+    assert!(!journal.has_waiting().unwrap());
+    assert_eq!(journal.tally().settled(), 2);
+}
+
+#[test]
+fn another_job_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let place = Place::prepare(folder.path(), None).unwrap();
+
+    let error = Journal::open(&place, &identity("http://b"), false).unwrap_err();
+
+    assert_eq!(error.exit_code(), 2);
+    assert!(error.to_string().contains("its source is http://a, not http://b"), "{error}");
+}
+
+#[test]
+fn a_second_run_is_refused_and_seen() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = Place::prepare(folder.path(), None).unwrap();
+    let _journal = Journal::open(&place, &identity("http://a"), false).unwrap();
+
+    assert_eq!(Place::prepare(folder.path(), None).unwrap_err().exit_code(), 9);
+    assert!(Place::find(folder.path(), None).unwrap().is_running());
+    drop(place);
+    assert!(!Place::find(folder.path(), None).unwrap().is_running());
+}
+
+#[test]
+fn a_folder_with_other_files_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("mine"), "").unwrap();
+
+    assert_eq!(Place::prepare(folder.path(), None).unwrap_err().exit_code(), 2);
+    assert!(!folder.path().join(".fetchmill").exists());
+}
+
+#[test]
+fn a_state_elsewhere_is_found_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dest, state) = (folder.path().join("dest"), folder.path().join("state"));
+    let place = Place::prepare(&dest, Some(&state)).unwrap();
+    let _journal = Journal::open(&place, &identity("http://a"), false).unwrap();
+
+    assert_eq!(Place::find(&dest, None).unwrap().state, state);
+}
+
+#[test]
+fn staged_targets_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a", "b", "c"], None, None)).unwrap();
+    let staged = Runs::from_unsorted(&mut [0, 2]);
+    journal.settle(&Receipt { worker: 3, staged: staged.clone(), ..Receipt::default() }).unwrap();
+    journal.commit().unwrap();
+
+    assert_eq!(journal.staged().unwrap(), [(3, staged.clone())]);
+    let mut names = Vec::new();
+    journal
+        .for_each_name(&staged, |sequence, name| {
+            names.push((sequence, name.to_vec()));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(names, [(0, b"a".to_vec()), (2, b"c".to_vec())]);
+    journal.settle(&Receipt { worker: 3, settled: staged, ..Receipt::default() }).unwrap();
+    assert!(journal.staged().unwrap().is_empty());
+}
+
+#[test]
+fn the_deepest_folder_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.start_walk().unwrap();
+    let mut found = Names::default();
+    ["x", "a", "a/b"].iter().for_each(|path| found.push(path.as_bytes()));
+    let cursor = Cursor::Folder { path: Vec::new(), found, refused: Names::default(), read: 3, digest: 9, is_last: true };
+    journal.add_page(&ListedPage { names: Names::default(), skipped: 2, cursor }).unwrap();
+
+    assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a/b");
+    journal.fail_folder(b"a/b", Some(403), 1, "403").unwrap();
+    assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a");
+    assert_eq!(journal.tally(), Tally { listed: 3, failed: 1, skipped: 2, ..Tally::default() });
+}

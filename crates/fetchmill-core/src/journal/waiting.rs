@@ -1,0 +1,91 @@
+//! The table of targets that wait for another attempt longer than a commit window.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::Journal;
+use crate::error::Result;
+use crate::outcome::{FailureKind, Runs};
+use crate::planner::waiting::Key;
+use crate::target::{Sequence, Waiting};
+
+impl Journal {
+    /// Moves targets out of their pages into the table, or renews their rows.
+    pub fn add_waiting(&mut self, targets: &[Waiting]) -> Result<()> {
+        self.begin()?;
+        for target in targets {
+            self.insert_waiting(target)?;
+        }
+        let mut sequences: Vec<Sequence> = targets.iter().map(|target| target.sequence).collect();
+        self.leave_pages(&Runs::from_unsorted(&mut sequences))
+    }
+
+    /// Clears bits only: the rows have just been written.
+    fn leave_pages(&mut self, sequences: &Runs) -> Result<()> {
+        for sequence in sequences.numbers() {
+            let Some((&first, page)) = self.live.range_mut(..=sequence).next_back() else { continue };
+            if page.holds(first, sequence) && page.clear((sequence - first) as usize) {
+                super::live::store(&self.db, first, page).map_err(|error| Self::error(&self.path, &error))?;
+                if page.is_settled() {
+                    self.live.remove(&first);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn insert_waiting(&self, target: &Waiting) -> Result<()> {
+        let statement = "REPLACE INTO waiting (sequence, name, attempts, kind, not_before, throttled_since)
+                         VALUES (?, ?, ?, ?, ?, ?)";
+        let mut insert = self.check(self.db.prepare_cached(statement))?;
+        self.check(insert.execute(params![
+            target.sequence as i64,
+            &*target.name,
+            target.attempts,
+            target.kind.name(),
+            target.not_before as i64,
+            target.throttled_since as i64
+        ]))
+        .map(drop)
+    }
+
+    /// At most `max` rows from a key on, in their order, and whether there are no more.
+    pub fn load_waiting(&self, from: Key, max: usize) -> Result<(Vec<Waiting>, bool)> {
+        let statement = "SELECT sequence, name, attempts, kind, not_before, throttled_since FROM waiting
+                         WHERE (not_before, sequence) >= (?, ?) ORDER BY not_before, sequence LIMIT ?";
+        let mut query = self.check(self.db.prepare_cached(statement))?;
+        let rows = query.query_map(params![from.0 as i64, from.1 as i64, max as i64 + 1], read_row);
+        let rows: rusqlite::Result<Vec<Waiting>> = self.check(rows)?.collect();
+        let mut rows = self.check(rows)?;
+        let complete = rows.len() <= max;
+        rows.truncate(max);
+        Ok((rows, complete))
+    }
+
+    /// Whether any target waits in the table.
+    pub fn has_waiting(&self) -> Result<bool> {
+        let row = self.db.query_row("SELECT 1 FROM waiting LIMIT 1", [], |_| Ok(()));
+        Ok(self.check(row.optional())?.is_some())
+    }
+}
+
+fn read_row(row: &Row<'_>) -> rusqlite::Result<Waiting> {
+    let kind: String = row.get(3)?;
+    Ok(Waiting {
+        sequence: row.get::<_, i64>(0)? as Sequence,
+        name: row.get::<_, Vec<u8>>(1)?.into_boxed_slice(),
+        attempts: row.get(2)?,
+        // A kind of a newer version: what matters is that it waits.
+        kind: FailureKind::from_name(&kind).unwrap_or(FailureKind::ServerError),
+        not_before: row.get::<_, i64>(4)? as u64,
+        throttled_since: row.get::<_, i64>(5)? as u64,
+    })
+}
+
+pub(super) fn remove(db: &Connection, sequence: Sequence) -> rusqlite::Result<()> {
+    db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?.execute([sequence as i64]).map(drop)
+}
+
+pub(super) fn name(db: &Connection, sequence: Sequence) -> rusqlite::Result<Option<Vec<u8>>> {
+    let mut query = db.prepare_cached("SELECT name FROM waiting WHERE sequence = ?")?;
+    query.query_row([sequence as i64], |row| row.get(0)).optional()
+}

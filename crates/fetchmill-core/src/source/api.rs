@@ -1,0 +1,324 @@
+//! The list/get API: pages of names with a marker that leads to the next one.
+//!
+//! `GET /list` gives `{"FileNames": [...], "NextMarker": "..."}`; the marker is missing, null or empty on the last
+//! page, and opaque, so that the listing cannot be parallelised. `GET /get/NAME` gives the bytes.
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{BadPage, Cursor, ListedPage, OriginUrl, resolve_marker};
+use crate::error::{Error, Result};
+use crate::limits::MARKER_BYTES_MAX;
+use crate::target::Names;
+
+/// What a server calls the parts of the API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiNames {
+    /// Path of the listing.
+    pub list_path: String,
+    /// Field of the names; dots lead into objects.
+    pub names_field: String,
+    /// Field of the marker; dots lead into objects.
+    pub marker_field: String,
+    /// Query parameter of the marker.
+    pub marker_param: String,
+    /// Path of an object, with `{name}` in it.
+    pub get_path: String,
+}
+
+impl Default for ApiNames {
+    fn default() -> Self {
+        ApiNames {
+            list_path: "/list".into(),
+            names_field: "FileNames".into(),
+            marker_field: "NextMarker".into(),
+            marker_param: "next-marker".into(),
+            get_path: "/get/{name}".into(),
+        }
+    }
+}
+
+impl ApiNames {
+    /// The path before and behind a name.
+    pub fn around_name(&self) -> Result<(&str, &str)> {
+        match self.get_path.split_once("{name}") {
+            Some((before, behind)) if before.starts_with('/') && !behind.contains("{name}") => Ok((before, behind)),
+            _ => Err(Error::Usage(format!(
+                "--get-path {} must start with / and hold {{name}} once, such as /get/{{name}}",
+                self.get_path
+            ))),
+        }
+    }
+
+    /// The path and query of a page.
+    pub fn page_path(&self, origin: &OriginUrl, marker: Option<&str>) -> Result<String> {
+        let mut path = format!("{}{}", origin.path(), self.list_path);
+        if let Some(marker) = marker {
+            if let Some(whole) = resolve_marker(origin, marker)? {
+                return Ok(whole);
+            }
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(&self.marker_param);
+            path.push('=');
+            path.extend(url::form_urlencoded::byte_serialize(marker.as_bytes()));
+        }
+        Ok(path)
+    }
+
+    /// Reads a page. Names are kept as they come; what is wrong with one of them is its target's failure.
+    pub fn read_page(&self, body: &[u8], from: Option<String>) -> std::result::Result<ListedPage, BadPage> {
+        let names_path: Vec<&str> = self.names_field.split('.').collect();
+        let mut marker_paths = vec![self.marker_field.split('.').collect::<Vec<_>>()];
+        if self.marker_field == "NextMarker" {
+            // Servers in the wild call it so.
+            marker_paths.push(vec!["NextFile"]);
+        }
+        let mut found = Found::default();
+        let seed = ObjectSeed {
+            names: vec![&names_path],
+            markers: marker_paths.iter().map(Vec::as_slice).collect(),
+            found: &mut found,
+        };
+        let mut json = serde_json::Deserializer::from_slice(body);
+        seed.deserialize(&mut json)
+            .and_then(|()| json.end())
+            .map_err(|error| BadPage(format!("the page is not the JSON that was expected: {error}")))?;
+        if !found.has_names {
+            return Err(BadPage(format!("the page has no field {}", self.names_field)));
+        }
+        let next = found.marker.filter(|marker| !marker.is_empty());
+        if next.as_ref().is_some_and(|marker| marker.len() > MARKER_BYTES_MAX) {
+            return Err(BadPage(format!("the page's marker is longer than {MARKER_BYTES_MAX} bytes")));
+        }
+        Ok(ListedPage { names: found.names, skipped: 0, cursor: Cursor::Marker { from, next } })
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    names: Names,
+    has_names: bool,
+    marker: Option<String>,
+}
+
+/// Walks into an object along the paths that are wanted and ignores all else.
+struct ObjectSeed<'p, 'f> {
+    names: Vec<&'p [&'p str]>,
+    markers: Vec<&'p [&'p str]>,
+    found: &'f mut Found,
+}
+
+impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+/// The rest of the paths that begin with `key`.
+fn below<'p>(paths: &[&'p [&'p str]], key: &str) -> Vec<&'p [&'p str]> {
+    paths.iter().filter(|path| path.first() == Some(&key)).map(|path| &path[1..]).collect()
+}
+
+impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+            let names = below(&self.names, &key);
+            let markers = below(&self.markers, &key);
+            if names.iter().any(|path| path.is_empty()) {
+                if self.found.has_names {
+                    return Err(A::Error::custom(format!("the field {key} comes twice")));
+                }
+                map.next_value_seed(NamesSeed(&mut self.found.names))?;
+                self.found.has_names = true;
+            } else if markers.iter().any(|path| path.is_empty()) {
+                let marker = map.next_value_seed(MarkerSeed)?;
+                self.found.marker = self.found.marker.take().or(marker);
+            } else if names.is_empty() && markers.is_empty() {
+                map.next_value::<IgnoredAny>()?;
+            } else {
+                map.next_value_seed(ObjectSeed { names, markers, found: self.found })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Pushes the strings of an array without an allocation each.
+struct NamesSeed<'f>(&'f mut Names);
+
+impl<'de> DeserializeSeed<'de> for NamesSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for NamesSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("an array of names")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> std::result::Result<(), A::Error> {
+        while seq.next_element_seed(NameSeed(self.0))?.is_some() {}
+        Ok(())
+    }
+}
+
+struct NameSeed<'f>(&'f mut Names);
+
+impl<'de> DeserializeSeed<'de> for NameSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for NameSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a name")
+    }
+
+    fn visit_str<E>(self, name: &str) -> std::result::Result<(), E> {
+        self.0.push(name.as_bytes());
+        Ok(())
+    }
+}
+
+struct MarkerSeed;
+
+impl<'de> DeserializeSeed<'de> for MarkerSeed {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Self::Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for MarkerSeed {
+    type Value = Option<String>;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a marker: a string, a whole number or null")
+    }
+
+    fn visit_unit<E>(self) -> std::result::Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, marker: &str) -> std::result::Result<Self::Value, E> {
+        Ok(Some(marker.to_owned()).filter(|marker| !marker.is_empty()))
+    }
+
+    fn visit_u64<E>(self, marker: u64) -> std::result::Result<Self::Value, E> {
+        Ok(Some(marker.to_string()))
+    }
+
+    fn visit_i64<E>(self, marker: i64) -> std::result::Result<Self::Value, E> {
+        Ok(Some(marker.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> std::result::Result<(Vec<String>, Option<String>), BadPage> {
+        read_with(&ApiNames::default(), body)
+    }
+
+    fn read_with(api: &ApiNames, body: &str) -> std::result::Result<(Vec<String>, Option<String>), BadPage> {
+        let page = api.read_page(body.as_bytes(), None)?;
+        let Cursor::Marker { next, .. } = page.cursor else { panic!() };
+        Ok((page.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(), next))
+    }
+
+    #[test]
+    fn the_last_page_has_no_marker() {
+        for body in [
+            r#"{"FileNames": ["a"]}"#,
+            r#"{"FileNames": ["a"], "NextMarker": null}"#,
+            r#"{"NextMarker": "", "FileNames": ["a"]}"#,
+            r#"{"NextFile": "", "NextMarker": null, "x": [{"FileNames": 1}], "FileNames": ["a"]}"#,
+        ] {
+            assert_eq!(read(body).unwrap(), (vec!["a".to_owned()], None), "{body}");
+        }
+    }
+
+    #[test]
+    fn a_marker_is_called_by_either_name() {
+        assert_eq!(read(r#"{"FileNames": [], "NextMarker": "m"}"#).unwrap().1.as_deref(), Some("m"));
+        assert_eq!(read(r#"{"FileNames": [], "NextFile": "m"}"#).unwrap().1.as_deref(), Some("m"));
+        assert_eq!(read(r#"{"FileNames": [], "NextMarker": 17}"#).unwrap().1.as_deref(), Some("17"));
+    }
+
+    #[test]
+    fn fields_may_be_dotted() {
+        let api = ApiNames { names_field: "data.keys".into(), marker_field: "data.next".into(), ..Default::default() };
+
+        let page = read_with(&api, r#"{"data": {"x": {}, "keys": ["\u00e9"], "next": "n"}}"#).unwrap();
+
+        assert_eq!(page, (vec!["é".to_owned()], Some("n".to_owned())));
+    }
+
+    #[test]
+    fn what_is_no_page_is_told() {
+        for (body, message) in [
+            ("", "EOF"),
+            ("<html>", "expected value"),
+            ("[]", "expected an object"),
+            ("{}", "no field FileNames"),
+            (r#"{"FileNames": "a"}"#, "expected an array of names"),
+            (r#"{"FileNames": [1]}"#, "expected a name"),
+            (r#"{"FileNames": ["a"]"#, "EOF"),
+            (r#"{"FileNames": ["\ud800"]}"#, "surrogate"),
+            (r#"{"FileNames": [], "FileNames": []}"#, "twice"),
+            (r#"{"FileNames": [], "NextMarker": {}}"#, "expected a marker"),
+            (r#"{"FileNames": []} x"#, "trailing"),
+        ] {
+            let error = read(body).unwrap_err().to_string();
+            assert!(error.contains(message), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn depth_costs_no_stack() {
+        let deep = format!("{{\"x\": {}{}, \"FileNames\": []}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+
+        assert_eq!(read(&deep).unwrap(), (vec![], None));
+        assert!(read(&deep.replace('x', "FileNames")).is_err());
+    }
+
+    #[test]
+    fn paths_are_encoded() {
+        let origin = OriginUrl::parse("http://a/base/").unwrap();
+        let api = ApiNames::default();
+
+        assert_eq!(api.page_path(&origin, None).unwrap(), "/base/list");
+        assert_eq!(api.page_path(&origin, Some("a b&c=/é")).unwrap(), "/base/list?next-marker=a+b%26c%3D%2F%C3%A9");
+        assert_eq!(api.page_path(&origin, Some("http://a/p?q")).unwrap(), "/p?q");
+        let api = ApiNames { list_path: "/list?all=1".into(), ..api };
+        assert_eq!(api.page_path(&origin, Some("x")).unwrap(), "/base/list?all=1&next-marker=x");
+    }
+
+    #[test]
+    fn the_path_of_an_object_holds_the_name_once() {
+        for get_path in ["/get", "get/{name}", "/{name}/{name}"] {
+            let api = ApiNames { get_path: get_path.into(), ..Default::default() };
+            assert_eq!(api.around_name().unwrap_err().exit_code(), 2);
+        }
+        assert_eq!(ApiNames::default().around_name().unwrap(), ("/get/", ""));
+    }
+}

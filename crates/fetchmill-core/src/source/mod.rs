@@ -1,0 +1,68 @@
+//! Sources: which request gives the next page of a listing, and what a page's bytes mean.
+//!
+//! No I/O: the engine moves the requests on a connection of the listing's own. A source's state is its cursor, and
+//! the cursor stands in the journal: what a source returns with a page is exactly what the journal must keep in
+//! order to go on behind it.
+
+pub mod api;
+pub mod autoindex;
+mod origin_url;
+
+pub use api::ApiNames;
+pub use origin_url::{OriginUrl, resolve_marker};
+
+use crate::target::Names;
+
+/// What a page brings besides names: the cursor behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cursor {
+    /// The list/get API.
+    Marker {
+        /// The marker that led to this page; none for the first.
+        from: Option<String>,
+        /// The marker of the next page; none behind the last.
+        next: Option<String>,
+    },
+    /// A piece of a folder.
+    Folder {
+        /// The folder that is being read.
+        path: Vec<u8>,
+        /// Folders that were found in it, with their whole paths.
+        found: Names,
+        /// Folders that are not entered: too deep, or with a name that is none. Each is failed(listing).
+        refused: Names,
+        /// Entries read from it so far.
+        read: u64,
+        /// A digest of these entries: a folder that is read again must begin in the same way.
+        digest: u64,
+        /// Whether this is its end.
+        is_last: bool,
+    },
+}
+
+/// A page as it was listed; it has no sequence numbers yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedPage {
+    /// The targets.
+    pub names: Names,
+    /// Entries that were left out.
+    pub skipped: u64,
+    /// What the journal keeps.
+    pub cursor: Cursor,
+}
+
+/// A folder that is not yet listed, or not to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Folder {
+    /// Its path, without slashes at its ends; empty for the top.
+    pub path: Vec<u8>,
+    /// See [`Cursor::Folder`].
+    pub read: u64,
+    /// See [`Cursor::Folder`].
+    pub digest: u64,
+}
+
+/// Why a page is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadPage(pub String);

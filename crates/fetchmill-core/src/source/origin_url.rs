@@ -1,0 +1,125 @@
+//! The URL that a user gives as SOURCE: an origin and a path before everything.
+
+use url::{Position, Url};
+
+use crate::error::{Error, Result};
+
+/// `http://host[:port][/path]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginUrl {
+    url: Url,
+}
+
+impl OriginUrl {
+    /// Parses what a user has typed; the message says what to write instead.
+    pub fn parse(text: &str) -> Result<Self> {
+        // The URL standard drops tabs and newlines silently: look before it does.
+        if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return Err(Error::Usage("SOURCE holds a space or a control character; percent-encode it".into()));
+        }
+        let url = Url::parse(text).map_err(|error| {
+            Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
+        })?;
+        match url.scheme() {
+            "http" => {}
+            "https" => return Err(Error::Usage("https:// is not there yet: this version fetches over http:// only".into())),
+            scheme => return Err(Error::Usage(format!("{scheme}: is no scheme that can be fetched; use http://"))),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Error::Usage("a user or password in SOURCE is not supported".into()));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(Error::Usage("SOURCE must not have a query or a fragment: it is a place, not a request".into()));
+        }
+        Ok(OriginUrl { url })
+    }
+
+    /// Without a slash at its end: two spellings are one source.
+    pub fn text(&self) -> String {
+        self.url.as_str().trim_end_matches('/').to_owned()
+    }
+
+    /// The host, as a resolver or an address parser wants it.
+    pub fn host(&self) -> String {
+        let host = self.url.host_str().unwrap_or_default();
+        host.trim_start_matches('[').trim_end_matches(']').to_owned()
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.url.port_or_known_default().unwrap_or(80)
+    }
+
+    /// The value of the Host field.
+    pub fn authority(&self) -> String {
+        self.url[Position::BeforeHost..Position::AfterPort].to_owned()
+    }
+
+    /// The path before everything, encoded, without a slash at its end.
+    pub fn path(&self) -> &str {
+        self.url.path().trim_end_matches('/')
+    }
+}
+
+/// A marker may be a URL, the whole address of the next page. It must stay on the origin: whoever writes listings
+/// must not choose where requests go. `None` when it is no URL but a token.
+pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>> {
+    let lower = marker.get(..8).unwrap_or(marker).to_ascii_lowercase();
+    if !(lower.starts_with("http://") || lower.starts_with("https://")) {
+        return Ok(None);
+    }
+    let refused = |why: &str| {
+        Error::Security(format!(
+            "the listing's marker leads away from {}: {} ({why}); it is not followed",
+            origin.text(),
+            crate::name::for_display(marker.as_bytes())
+        ))
+    };
+    if marker.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(refused("it holds a control character"));
+    }
+    let url = Url::parse(marker).map_err(|_| refused("it is no URL"))?;
+    if url.origin() != origin.url.origin() || !url.username().is_empty() || url.password().is_some() {
+        return Err(refused("another origin"));
+    }
+    Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_an_origin_with_a_path() {
+        let url = OriginUrl::parse("http://Example.test:8080/a%20b/").unwrap();
+
+        assert_eq!(url.text(), "http://example.test:8080/a%20b");
+        assert_eq!((url.host().as_str(), url.port()), ("example.test", 8080));
+        assert_eq!(url.authority(), "example.test:8080");
+        assert_eq!(url.path(), "/a%20b");
+        assert_eq!(OriginUrl::parse("http://[::1]:1").unwrap().host(), "::1");
+        assert_eq!(OriginUrl::parse("http://a").unwrap(), OriginUrl::parse("http://a:80/").unwrap());
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for text in
+            ["", "host", "localhost:80", "https://a", "ftp://a", "http://u:p@a", "http://a?b", "http://a#b", "http://a\n"]
+        {
+            assert_eq!(OriginUrl::parse(text).unwrap_err().exit_code(), 2, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_marker_stays_on_the_origin() {
+        let origin = OriginUrl::parse("http://a.test:81/x").unwrap();
+
+        assert_eq!(resolve_marker(&origin, "token").unwrap(), None);
+        assert_eq!(resolve_marker(&origin, "http://a.test:81/list?p=2#f").unwrap().as_deref(), Some("/list?p=2"));
+        for marker in
+            ["http://a.test/list", "https://a.test:81/list", "HTTP://b.test:81/", "http://u@a.test:81/", "http://a.test:81/\r\nX"]
+        {
+            assert_eq!(resolve_marker(&origin, marker).unwrap_err().exit_code(), 6, "{marker:?}");
+        }
+    }
+}
