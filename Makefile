@@ -38,9 +38,9 @@ format: env ## Mend what the formatters can
 	$(BIN)/ruff format
 	cargo fmt --all
 
-layers: env ## Check that imports point down
+layers: build ## Check that imports point down
 	$(BIN)/python scripts/check-layers
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo --no-cache
 
 servers: ## Install nginx, wrk and strace if they are missing
 	@scripts/install-servers

@@ -8,7 +8,7 @@ import time
 from os import PathLike
 from typing import Unpack
 
-from fetchmill import _native
+from fetchmill._native import Job
 from fetchmill.options import GetKeywords, GetOptions
 from fetchmill.report import Report
 
@@ -51,7 +51,7 @@ def get(source: str, dest: str | PathLike[str], **options: Unpack[GetKeywords]) 
     job = None
     try:
         # Inside, so that no moment is left in which a job runs and a signal would not end it.
-        job = _native.Job(checked)
+        job = Job(checked)
         while not job.wait(STEP_SECONDS):
             pass
     except BaseException:
@@ -61,7 +61,7 @@ def get(source: str, dest: str | PathLike[str], **options: Unpack[GetKeywords]) 
     return Report.from_native(job.report())
 
 
-def _drain(job: _native.Job) -> None:
+def _drain(job: Job) -> None:
     """Ends a job with a checkpoint; without one when that takes too long or is interrupted too."""
     try:
         job.stop()

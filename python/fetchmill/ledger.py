@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterator
 
-from fetchmill import _native
+from fetchmill._native import Failures
+from fetchmill._native import status as journal_status
 from fetchmill.report import Failure, Status
 
 
@@ -21,7 +22,7 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
         UsageError: there is no job.
         JournalError: the journal cannot be read.
     """
-    return Status.from_native(_native.status(os.fspath(dest), _path(state)))
+    return Status.from_native(journal_status(os.fspath(dest), _path(state)))
 
 
 def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
@@ -38,7 +39,7 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
         UsageError: there is no job.
         JournalError: the journal or a failures shard cannot be read.
     """
-    batches = _native.Failures(os.fspath(dest), _path(state))
+    batches = Failures(os.fspath(dest), _path(state))
     while batch := batches.next_batch():
         for values in batch:
             yield Failure.from_native(values)

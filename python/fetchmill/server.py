@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
-from fetchmill import _native
+from fetchmill._native import Server as NativeServer
 from fetchmill.errors import UsageError
 
 Action = Literal[
@@ -120,7 +120,7 @@ class Server:
     """
 
     def __init__(self, options: ServeOptions) -> None:
-        self._native = _native.Server(options.to_json())
+        self._native = NativeServer(options.to_json())
 
     @property
     def url(self) -> str:

@@ -1,0 +1,109 @@
+"""What all tests share: a server, the real command, and a look at what is on disk."""
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fetchmill.testing import Server, serve
+
+COMMAND = (sys.executable, "-m", "fetchmill")
+ROOT = Path(__file__).resolve().parents[1]
+
+Tree = dict[str, bytes | None]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code (negative: the signal that killed it) and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Switches of this project."""
+    parser.addoption("--update-help", action="store_true", help="write tests/help/ instead of comparing with it")
+
+
+@pytest.fixture
+def root() -> Path:
+    """The folder of the project."""
+    return ROOT
+
+
+@pytest.fixture
+def server() -> Iterator[Callable[..., Server]]:
+    """Starts servers, with the arguments of `fetchmill.testing.serve`; they end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(serve(*arguments, **options))
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of commands: nothing of the person's who runs the tests, and a fixed width."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
+    return kept | {"COLUMNS": "80", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+
+
+@pytest.fixture
+def run(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended]:
+    """Runs the real command to its end, in a folder of its own: `run("get", url, "out")`."""
+
+    def run_command(*arguments: object, timeout: float = 60, **options: Any) -> Ended:  # noqa: ANN401
+        settings = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, **options}
+        texts = [str(argument) for argument in arguments]
+        ended = subprocess.run(
+            [*COMMAND, *texts], capture_output=True, text=True, timeout=timeout, check=False, **settings
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    return run_command
+
+
+@pytest.fixture
+def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the real command and goes on; whatever still runs at the end of the test is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start_command(*arguments: object, **options: Any) -> subprocess.Popen[str]:  # noqa: ANN401
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        settings = {"cwd": tmp_path, "env": environment, **pipes, **options}
+        texts = [str(argument) for argument in arguments]
+        started.append(subprocess.Popen([*COMMAND, *texts], text=True, **settings))
+        return started[-1]
+
+    yield start_command
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def dest(tmp_path: Path) -> Path:
+    """A destination that does not exist yet."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def tree() -> Callable[..., Tree]:
+    """Takes a picture of a folder."""
+    return take_tree
+
+
+def take_tree(folder: Path, *, with_state: bool = False) -> Tree:
+    """Relative path to bytes, None for a folder. Without the job's own folder, unless asked for."""
+    found: Tree = {}
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        if with_state or relative.parts[0] != ".fetchmill":
+            found[relative.as_posix()] = path.read_bytes() if path.is_file() and not path.is_symlink() else None
+    return found

@@ -1,0 +1,105 @@
+"""The command line as one sees it before anything runs: help, usage errors, names."""
+
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import fetchmill
+from fetchmill.cli.main import command as group
+from fetchmill.options import GetOptions
+
+COMMANDS = ("", "get", "serve", "status")
+HELP = Path(__file__).parent / "help"
+# Options of `get` that are about the command line, not about the job.
+OF_THE_COMMAND = {"allow_absent", "as_json", "quiet"}
+
+
+def command_of(name: str) -> click.Command:
+    """A command by its name; the whole by an empty one."""
+    found = group.get_command(click.Context(group), name) if name else group
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_the_committed_text(name: str, run: Callable[..., Any], request: pytest.FixtureRequest) -> None:
+    """A change of help is a change of a file: `make help-texts`."""
+    shown = run(*([name] if name else []), "--help")
+    file = HELP / f"{name or 'fetchmill'}.txt"
+    if request.config.getoption("--update-help"):
+        HELP.mkdir(exist_ok=True)
+        file.write_text(shown.out)
+
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out == file.read_text()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    """And every command."""
+    found = command_of(name)
+    options = [parameter for parameter in found.params if isinstance(parameter, click.Option)]
+
+    assert found.help
+    assert [option.name for option in options if not option.help] == []
+
+
+def test_options_have_the_same_names_as_in_python() -> None:
+    """With dashes, and with the same defaults."""
+    table = {field.name: field.default for field in fields(GetOptions) if field.metadata}
+    shown = {
+        parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.default
+        for parameter in command_of("get").params
+        if isinstance(parameter, click.Option) and parameter.name not in OF_THE_COMMAND
+    }
+
+    assert shown == table
+
+
+def test_version(run: Callable[..., Any]) -> None:
+    """One line of data."""
+    shown = run("--version")
+
+    assert (shown.code, shown.out, shown.err) == (0, f"fetchmill {fetchmill.__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fetch"], "No such command 'fetch'"),
+        (["get"], "Missing argument 'SOURCE'"),
+        (["get", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
+        (["get", "http://127.0.0.1:1", "out", "--limt", "3"], "No such option '--limt'"),
+        (["get", "http://127.0.0.1:1", "out", "--limit", "many"], "'many' is not understood"),
+        (["get", "http://127.0.0.1:1", "out", "--limit", "0"], "limit must be a whole number of at least 1, not 0"),
+        (["get", "http://127.0.0.1:1", "out", "--format", "zip"], "'zip' is not one of 'files', 'null'"),
+        (["get", "http://127.0.0.1:1", "out", "--commit-window", "soon"], "'soon' is not understood"),
+        (["get", "http://127.0.0.1:1", ""], "dest must be a path that is not empty"),
+        (["serve"], "Give either FOLDER or --synthetic N"),
+        (["serve", ".", "--synthetic", "5"], "Give either FOLDER or --synthetic N"),
+        (["serve", ".", "--retry-after", "3"], "--retry-after needs --error-rate"),
+        (["serve", ".", "--error-rate", "2"], "'--error-rate': 2.0 is not in the range 0<=x<=1"),
+        (["status"], "Missing argument 'DEST'"),
+    ],
+)
+def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str) -> None:
+    """Exit code 2, and nothing was touched."""
+    refused = run(*arguments)
+
+    assert re.fullmatch(r"fetchmill: error: [^\n]+\n", refused.err)
+    assert message in refused.err
+    assert (refused.code, refused.out) == (2, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_argument_is_answered_with_help(run: Callable[..., Any]) -> None:
+    """On standard error: it is no data."""
+    shown = run()
+
+    assert (shown.code, shown.out) == (2, "")
+    assert shown.err.startswith("Usage: fetchmill ")

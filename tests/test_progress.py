@@ -1,0 +1,110 @@
+"""What is shown while a job runs, from snapshots alone: nothing here reads a clock."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from fetchmill.progress import JsonDisplay, LiveDisplay, Meter, PlainDisplay, describe, remaining_seconds
+from fetchmill.report import Snapshot
+
+
+def snapshot(**given: Any) -> Snapshot:  # noqa: ANN401
+    """A snapshot with zeros where nothing is given."""
+    zeros = dict.fromkeys(("listed", "fetched", "absent", "failed", "skipped", "bytes", "in_flight", "waiting"), 0)
+    rest: dict[str, Any] = {"listing_done": False, "failures": {}, "phase": "fetching", "seconds": 0.0}
+    return Snapshot(**{**zeros, **rest, "resumed": False, "start_settled": 0, **given})
+
+
+def test_rates_are_over_the_last_seconds() -> None:
+    """A job that slows down shows it, whatever it did before."""
+    meter = Meter(seconds=10)
+    for second in range(101):
+        fetched = second * 1000 if second <= 50 else 50_000 + (second - 50) * 10
+        rates = meter.add(snapshot(seconds=float(second), fetched=fetched, bytes=fetched * 100))
+
+    assert rates.objects == pytest.approx(10)
+    assert rates.bytes == pytest.approx(1000)
+
+
+def test_a_resumed_job_does_not_count_what_was_done_before() -> None:
+    """Not even in the first second."""
+    rates = Meter().add(snapshot(seconds=1.0, fetched=1_000_100, start_settled=1_000_000, resumed=True))
+
+    assert rates.objects == pytest.approx(100)
+
+
+def test_eta_needs_the_total() -> None:
+    """Without it, the number of listed targets is a lower bound and is called so."""
+    rates = Meter().add(snapshot(seconds=1.0, fetched=100))
+    running = snapshot(seconds=1.0, listed=1000, fetched=100)
+    listed = snapshot(seconds=1.0, listed=1000, fetched=100, listing_done=True)
+
+    assert remaining_seconds(running, rates) is None
+    assert remaining_seconds(listed, rates) == pytest.approx(9)
+    assert describe(running, rates) == ["100 of at least 1,000, 100 objects/s, 0 B/s, 0 in flight"]
+    assert describe(listed, rates) == ["100 of 1,000 (10 %), 100 objects/s, 0 B/s, 0 in flight, ETA 9.00 s"]
+
+
+def test_what_went_wrong_has_its_own_line() -> None:
+    """Failure kinds, the most frequent first."""
+    shown = snapshot(absent=3, failed=6, failures={"dns": 1, "truncated": 5}, waiting=2, phase="draining")
+
+    assert describe(shown, Meter().add(shown)) == [
+        "9 of at least 0, 0 objects/s, 0 B/s, 0 in flight, draining",
+        "absent 3, failed 6 (truncated 5, dns 1), waiting to be retried 2",
+    ]
+
+
+def test_plain_lines_come_every_ten_seconds() -> None:
+    """However often snapshots are taken."""
+    lines: list[str] = []
+    display = PlainDisplay(lines.append)
+    for tenth in range(250):
+        display.update(snapshot(seconds=tenth / 10, fetched=tenth))
+
+    assert len(lines) == 2
+
+
+def test_json_events_carry_the_counters_and_the_rates() -> None:
+    """And can be written as JSON."""
+    events: list[tuple[str, dict[str, Any]]] = []
+    display = JsonDisplay(lambda event, values: events.append((event, values)))
+    for tenth in range(21):
+        display.update(snapshot(seconds=tenth / 10, fetched=tenth, failures={"dns": 1}))
+    display.notice("resuming")
+
+    assert [event for event, _ in events] == ["progress", "progress", "progress", "notice"]
+    last = json.loads(json.dumps(events[2][1]))
+    assert last["failures"] == {"dns": 1}
+    assert last["objects_per_second"] == pytest.approx(10)
+    assert last["remaining_seconds"] is None
+
+
+class _GoneTerminal(io.StringIO):
+    """A terminal whose other end was closed."""
+
+    gone = False
+
+    def write(self, text: str) -> int:
+        if self.gone:
+            raise BrokenPipeError
+        return super().write(text)
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_that_goes_away_does_not_end_the_job() -> None:
+    """Later updates are dropped."""
+    terminal = _GoneTerminal()
+    display = LiveDisplay(terminal)
+    display.update(snapshot(seconds=1.0))
+    terminal.gone = True
+
+    display.update(snapshot(seconds=2.0))
+    display.notice("resuming")
+    display.close()
+
+    assert "of at least" in terminal.getvalue()
