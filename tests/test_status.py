@@ -1,0 +1,111 @@
+"""`fetchmill status`: the ledger and the failures of a destination."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Fault, Server
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+FAULTS = [
+    Fault("status", status=404, match="file-000000000003"),
+    Fault("status", status=403, match="file-000000000005"),
+    Fault("status", status=500, match="file-000000000007"),
+]
+
+
+@pytest.fixture
+def finished(run: Run, server: Serve, dest: Path) -> Path:
+    """The destination of a job of ten targets, of which one is absent and two are failed."""
+    ended = run("get", server(synthetic=10, faults=FAULTS).url, dest, "--attempts", "2")
+    assert ended.code == 3, ended.err
+    return dest
+
+
+def test_the_ledger_is_shown(run: Run, finished: Path) -> None:
+    """As data, on standard output."""
+    shown = run("status", finished)
+
+    lines = dict(line.split(maxsplit=1) for line in shown.out.splitlines())
+    assert (shown.code, shown.err) == (0, "")
+    assert lines["job"] == "finished"
+    assert [lines[name] for name in ("listed", "fetched", "absent", "skipped", "pending")] == ["10", "7", "1", "0", "0"]
+    assert lines["failed"] == "2 (server-error 1, status 1)"
+    assert lines["listing"].endswith(" UTC")
+
+
+def test_the_ledger_can_be_json(run: Run, finished: Path) -> None:
+    """One object; the same as in Python."""
+    shown = json.loads(run("status", finished, "--json").out)
+
+    assert shown == fetchmill.status(finished).to_dict()
+    assert (shown["listed"], shown["failed"], shown["running"]) == (10, 2, False)
+
+
+def test_failures_are_listed_with_tabs(run: Run, finished: Path) -> None:
+    """Name, outcome, kind, status, attempts, detail."""
+    shown = run("status", finished, "--failures")
+
+    rows = {line.split("\t")[0]: line.split("\t")[1:5] for line in shown.out.splitlines()}
+    assert shown.code == 0
+    assert rows == {
+        "file-000000000003": ["absent", "absent", "404", "1"],
+        "file-000000000005": ["failed", "status", "403", "1"],
+        "file-000000000007": ["failed", "server-error", "500", "2"],
+    }
+
+
+def test_failures_can_be_json(run: Run, finished: Path) -> None:
+    """An object a line; the same as in Python."""
+    shown = [json.loads(line) for line in run("status", finished, "--failures", "--json").out.splitlines()]
+
+    assert shown == [vars(failure) for failure in fetchmill.failures(finished)]
+    assert {row["name"] for row in shown} == {"file-000000000003", "file-000000000005", "file-000000000007"}
+
+
+def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: Path) -> None:
+    """The journal can be read beside it."""
+    source = server(synthetic=200, delay=(0.2, 0.5))
+    process = start("get", source.url, dest, "--commit-window", "50ms")
+    while not source.stats()["get"]:
+        assert process.poll() is None
+
+    shown = run("status", dest)
+    process.communicate(timeout=60)
+
+    assert "job          running\n" in shown.out
+    assert process.returncode == 0
+    assert "job          finished\n" in run("status", dest).out
+
+
+def test_a_folder_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
+    """In one line, and without leaving anything in it."""
+    folder = tmp_path / "other"
+    folder.mkdir()
+
+    for where in (folder, tmp_path / "missing"):
+        for arguments in ([], ["--failures"]):
+            refused = run("status", where, *arguments)
+            assert (refused.code, refused.out) == (2, "")
+            assert refused.err.startswith("fetchmill: error: ")
+            assert refused.err.count("\n") == 1
+    assert list(folder.iterdir()) == []
+    assert not (tmp_path / "missing").exists()
+
+
+def test_the_state_can_be_elsewhere(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Every command that takes DEST finds it there."""
+    state = tmp_path / "state"
+    ended = run("get", server(synthetic=10, faults=FAULTS[:1]).url, dest, "--state", state)
+
+    assert f"list them: fetchmill status {dest} --state {state} --failures\n" in ended.err
+    assert not (dest / ".fetchmill" / "journal").exists()
+    assert fetchmill.status(dest, state=state).absent == 1
+    assert [failure.status for failure in fetchmill.failures(dest, state=state)] == [404]
+    assert run("status", dest, "--state", state).code == 0
