@@ -256,12 +256,10 @@ impl ReplyReader {
 
     /// Gives the body's bytes in `input` to `body`; how many bytes of input they took.
     fn read_body(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<usize, Malformed> {
-        if input.is_empty() {
-            return Ok(0);
-        }
         match &mut self.state {
-            State::Head | State::Done => Ok(0),
             State::Refused(malformed) => Err(*malformed),
+            State::Head | State::Done => Ok(0),
+            _ if input.is_empty() => Ok(0),
             State::Length(left) => {
                 let count = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
                 body.piece(&input[..count]);

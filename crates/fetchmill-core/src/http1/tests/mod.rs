@@ -47,6 +47,7 @@ pub(super) fn read_cut(stream: &[u8], cuts: impl Iterator<Item = usize>) -> Read
             Ok(Progress::NeedMore { consumed }) => start += consumed,
             Ok(Progress::Done { consumed }) => return reply(&reader, body, start + consumed),
             Err(malformed) => {
+                assert_eq!(reader.read(b"", &mut body), Err(malformed), "an error stays");
                 assert_eq!(reader.read(b"x", &mut body), Err(malformed), "an error stays");
                 assert_eq!(reader.end_of_stream(), Err(malformed), "an error stays");
                 return Read::Refused(malformed);
