@@ -31,7 +31,9 @@ def url_of(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     line = process.stderr.readline()
     assert line.startswith("serving "), line
-    return next(word.rstrip(",") for word in line.split() if word.startswith("http://"))
+    url = next(word.rstrip(",") for word in line.split() if word.startswith("http://"))
+    assert process.stderr.readline() == f"for example: fetchmill get {url} out/\n"
+    return url
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -48,7 +50,7 @@ def test_it_serves_until_a_signal(start: Run, number: signal.Signals) -> None:
     assert process.returncode == 0
     assert len(page["FileNames"]) == 10
     assert body == testing.synthetic_body(page["FileNames"][3], 1024)
-    assert err == f"for example: fetchmill get {url} out/\n"
+    assert err == ""
     assert (json.loads(out)["list"], json.loads(out)["get"]) == (1, 1)
 
 
