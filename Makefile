@@ -8,6 +8,8 @@ CARGO_PROFILE := --release
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
+# Two builds at once would only wait for each other's locks.
+.NOTPARALLEL:
 .PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean
 
 help: ## List the commands

@@ -163,9 +163,10 @@ def _watch(job: "Job", signals: _Signals, display: Display) -> Snapshot:
         if signals.number is not None and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             display.notice("stopping: requests in flight are drained; run the same command again to resume")
-        if deadline is not None and time.monotonic() > deadline:
+        if signals.number is not None and deadline is not None and time.monotonic() > deadline:
             job.abort()
-            break
+            display.notice("stopped without a last checkpoint: run the same command again to resume")
+            sys.exit(128 + signals.number)
         display.update(Snapshot.from_native(job.snapshot()))
     return first
 
