@@ -215,7 +215,7 @@ impl ReplyReader {
         if window.len().saturating_sub(self.line_start) >= HEAD_LINE_BYTES_MAX {
             return Err(line_too_large());
         }
-        if input.len() > left {
+        if input.len() >= left {
             return Err(Malformed::new(
                 FailureKind::HeadTooLarge,
                 "the head is larger than 64 KiB",

@@ -322,13 +322,18 @@ fn each_cut_of_a_reply_is_noticed() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused_before_it_is_read() {
+fn a_body_that_is_too_large_is_refused() {
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", BodyTooLarge);
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Truncated);
     assert_refused(
         b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n",
         BodyTooLarge,
     );
+
+    // Without a length, as soon as it is.
+    let unbounded = |length: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(length));
+    assert_reply(unbounded(1000).as_bytes(), Framing::Eof, &[b'x'; 1000], 0);
+    assert_refused(unbounded(1001).as_bytes(), BodyTooLarge);
 }
 
 #[test]

@@ -48,6 +48,9 @@ fn a_head_is_bounded() {
     assert_read(&head_of(HEAD_BYTES_MAX));
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1));
     assert_too_large(&head_of(HEAD_BYTES_MAX + 1000));
+
+    // As soon as it is known.
+    assert_too_large(&head_of(HEAD_BYTES_MAX + 1000)[..HEAD_BYTES_MAX]);
 }
 
 #[test]
