@@ -11,6 +11,7 @@
 //! - A sink knows no transport and a transport no sink.
 
 pub mod durable;
+pub mod engine;
 pub mod error;
 pub mod http1;
 pub mod journal;
@@ -18,6 +19,8 @@ pub mod limits;
 pub mod name;
 pub mod outcome;
 pub mod planner;
+pub mod sink;
 pub mod source;
 pub mod target;
 mod time_text;
+pub mod transport;

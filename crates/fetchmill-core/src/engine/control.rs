@@ -1,0 +1,231 @@
+//! What the threads of a job share: the plan behind its lock, the signals, and the first error.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::Notify;
+
+use super::counters::{self, Counters, Sum};
+use super::options::JobOptions;
+use super::recorder::ToJournal;
+use crate::error::Error;
+use crate::planner::origin::Millis;
+use crate::planner::{Next, Planner, PlannerOptions, Report};
+use crate::target::{Batch, LiveBytes};
+
+/// How far a job is asked to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Stop {
+    /// To its end.
+    No = 0,
+    /// Finish what is in flight, make it durable, end.
+    Drain = 1,
+    /// End.
+    Abort = 2,
+}
+
+/// Milliseconds: 1970 UTC when the job starts, monotonic from there.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    started: Instant,
+    offset: Millis,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Clock { started: Instant::now(), offset: since.as_millis() as Millis }
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.offset + self.started.elapsed().as_millis() as Millis
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Control {
+    pub(super) clock: Clock,
+    planner: Mutex<Planner>,
+    /// Signalled when there may be room for a page.
+    room: Condvar,
+    wake: Vec<Notify>,
+    pub(super) live_bytes: LiveBytes,
+    stop: AtomicU8,
+    /// The origin rests until then: looked at before each target, so no lock.
+    resting_until: AtomicU64,
+    failure: Mutex<Option<Error>>,
+    pub(super) is_listing_done: AtomicBool,
+    pub(super) counters: Vec<Counters>,
+    /// Taken away at the end: the journal's thread works until nobody can send.
+    to_journal: Mutex<Option<crossbeam_channel::Sender<ToJournal>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked ends the job anyway (engine::job); what it held is plain data.
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+impl Control {
+    pub(super) fn new(
+        options: &JobOptions,
+        workers: usize,
+        to_journal: crossbeam_channel::Sender<ToJournal>,
+    ) -> Arc<Self> {
+        let clock = Clock::start();
+        let planner = PlannerOptions {
+            workers,
+            limit: options.limit as usize,
+            commit_window: options.commit_window.as_millis() as Millis,
+            give_up_after: options.give_up_after.as_millis() as Millis,
+            seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
+        };
+        Arc::new(Control {
+            clock,
+            planner: Mutex::new(Planner::new(planner, clock.now())),
+            room: Condvar::new(),
+            wake: (0..workers).map(|_| Notify::new()).collect(),
+            live_bytes: Arc::new(AtomicUsize::new(0)),
+            stop: AtomicU8::new(0),
+            resting_until: AtomicU64::new(0),
+            failure: Mutex::new(None),
+            is_listing_done: AtomicBool::new(false),
+            // The workers' and the listing's.
+            counters: (0..=workers).map(|_| Counters::default()).collect(),
+            to_journal: Mutex::new(Some(to_journal)),
+        })
+    }
+
+    pub(super) fn planner(&self) -> MutexGuard<'_, Planner> {
+        lock(&self.planner)
+    }
+
+    pub(super) fn workers(&self) -> usize {
+        self.wake.len()
+    }
+
+    pub(super) fn listing_counters(&self) -> &Counters {
+        &self.counters[self.counters.len() - 1]
+    }
+
+    pub(super) fn sum(&self) -> Sum {
+        counters::sum(self.counters.iter())
+    }
+
+    /// Sends to the journal's thread. When that has ended there is an error already, and the job is ending.
+    pub(super) fn journal(&self, message: ToJournal) {
+        let to_journal = lock(&self.to_journal).clone();
+        if let Some(to_journal) = to_journal {
+            let _ = to_journal.send(message);
+        }
+    }
+
+    /// Nobody will send to the journal's thread any more.
+    pub(super) fn end_journal(&self) {
+        lock(&self.to_journal).take();
+    }
+
+    /// A worker's turn: it says what it has done and gets something to do. One lock.
+    pub(super) fn turn(&self, report: Report, max: usize) -> Next {
+        let now = self.clock.now();
+        let (to_journal, load, next, is_given_up) = {
+            let mut planner = self.planner();
+            let to_journal = planner.report(report, now);
+            let next = if max > 0 { planner.next_batch(max, now) } else { Next::Wait };
+            self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
+            (to_journal, planner.wants_waiting(), next, planner.is_given_up(now))
+        };
+        self.room.notify_all();
+        if !to_journal.is_empty() {
+            self.journal(ToJournal::Waiting(to_journal));
+        }
+        if let Some((from, max)) = load {
+            self.journal(ToJournal::LoadWaiting { from, max });
+        }
+        if is_given_up {
+            self.fail(Error::Temporary(
+                "the server gave no good reply for too long (--give-up-after); run the same command again to resume"
+                    .into(),
+            ));
+        }
+        if matches!(next, Next::Done) {
+            self.wake_all();
+        }
+        next
+    }
+
+    pub(super) fn give_back(&self, batch: Batch) {
+        self.planner().give_back(batch);
+    }
+
+    pub(super) fn is_resting(&self, now: Millis) -> bool {
+        self.resting_until.load(Ordering::Relaxed) > now
+    }
+
+    /// Waits until the planner wants another page; `false` when the job is to end.
+    pub(super) fn wait_for_room(&self) -> bool {
+        let mut planner = self.planner();
+        while self.stop() == Stop::No {
+            if planner.wants_pages(self.live_bytes.load(Ordering::Relaxed)) {
+                return true;
+            }
+            let waited = self.room.wait_timeout(planner, Duration::from_millis(100));
+            planner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+        false
+    }
+
+    pub(super) fn end_listing(&self) {
+        self.is_listing_done.store(true, Ordering::Relaxed);
+        self.planner().end_listing();
+        self.wake_all();
+    }
+
+    pub(super) fn wake(&self, worker: usize) -> &Notify {
+        &self.wake[worker]
+    }
+
+    pub(super) fn wake_all(&self) {
+        self.wake.iter().for_each(Notify::notify_one);
+        self.room.notify_all();
+    }
+
+    pub(super) fn stop(&self) -> Stop {
+        match self.stop.load(Ordering::Relaxed) {
+            0 => Stop::No,
+            1 => Stop::Drain,
+            _ => Stop::Abort,
+        }
+    }
+
+    pub(super) fn ask_to_stop(&self, stop: Stop) {
+        self.stop.fetch_max(stop as u8, Ordering::Relaxed);
+        self.wake_all();
+    }
+
+    /// Keeps the first error and lets the job drain: what is in flight is made durable where that is still possible.
+    pub(super) fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+        self.ask_to_stop(Stop::Drain);
+    }
+
+    /// Keeps the first error; what is listed already is fetched all the same.
+    pub(super) fn fail_listing(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+        self.end_listing();
+    }
+
+    pub(super) fn take_failure(&self) -> Option<Error> {
+        lock(&self.failure).take()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+}

@@ -1,0 +1,127 @@
+//! What is shown while a job runs: counters that each thread adds to once a block, and that are summed on read.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::outcome::{FailureKind, Outcome, Tally};
+
+/// Counters of one thread, on cache lines of their own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Counters {
+    listed: AtomicU64,
+    /// May go down: a name that is taken is known only after its object was fetched.
+    fetched: AtomicI64,
+    absent: AtomicU64,
+    failed: AtomicU64,
+    skipped: AtomicU64,
+    bytes: AtomicI64,
+    attempts: AtomicU64,
+    in_flight: AtomicU64,
+    kinds: [AtomicU64; FailureKind::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            listed: AtomicU64::new(0),
+            fetched: AtomicI64::new(0),
+            absent: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            bytes: AtomicI64::new(0),
+            attempts: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+            kinds: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+}
+
+/// What a thread did since it last added to its counters.
+#[derive(Debug, Default)]
+pub(super) struct Delta {
+    pub(super) tally: Tally,
+    pub(super) attempts: u64,
+    kinds: Vec<FailureKind>,
+}
+
+impl Delta {
+    pub(super) fn count(&mut self, outcome: Outcome, bytes: u64) {
+        self.tally.count(outcome);
+        self.tally.bytes += bytes;
+        if let Outcome::Failed(kind) = outcome {
+            self.kinds.push(kind);
+        }
+    }
+}
+
+impl Counters {
+    pub(super) fn add(&self, delta: &mut Delta) {
+        let Delta { tally, attempts, kinds } = std::mem::take(delta);
+        self.fetched.fetch_add(tally.fetched as i64, Ordering::Relaxed);
+        self.absent.fetch_add(tally.absent, Ordering::Relaxed);
+        self.failed.fetch_add(tally.failed, Ordering::Relaxed);
+        self.bytes.fetch_add(tally.bytes as i64, Ordering::Relaxed);
+        self.attempts.fetch_add(attempts, Ordering::Relaxed);
+        for kind in kinds {
+            self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn add_listed(&self, listed: u64, skipped: u64) {
+        self.listed.fetch_add(listed, Ordering::Relaxed);
+        self.skipped.fetch_add(skipped, Ordering::Relaxed);
+    }
+
+    /// A fetched object that could not be put in its place.
+    pub(super) fn refuse(&self, kind: FailureKind) {
+        self.fetched.fetch_sub(1, Ordering::Relaxed);
+        self.fail(kind);
+    }
+
+    /// A failure that is no reply's.
+    pub(super) fn fail(&self, kind: FailureKind) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+        self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_in_flight(&self, in_flight: u64) {
+        self.in_flight.store(in_flight, Ordering::Relaxed);
+    }
+}
+
+/// The sum of all counters of this run.
+#[derive(Debug, Clone, Default)]
+pub struct Sum {
+    /// Outcomes of this run.
+    pub tally: Tally,
+    /// Requests made.
+    pub attempts: u64,
+    /// Requests in flight now.
+    pub in_flight: u64,
+    /// Failures by kind.
+    pub kinds: Vec<(FailureKind, u64)>,
+}
+
+pub(super) fn sum<'c>(all: impl Iterator<Item = &'c Counters>) -> Sum {
+    let mut sum = Sum::default();
+    let mut kinds = [0_u64; FailureKind::ALL.len()];
+    let (mut fetched, mut bytes) = (0_i64, 0_i64);
+    for counters in all {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        sum.tally.listed += read(&counters.listed);
+        fetched += counters.fetched.load(Ordering::Relaxed);
+        sum.tally.absent += read(&counters.absent);
+        sum.tally.failed += read(&counters.failed);
+        sum.tally.skipped += read(&counters.skipped);
+        bytes += counters.bytes.load(Ordering::Relaxed);
+        sum.attempts += read(&counters.attempts);
+        sum.in_flight += read(&counters.in_flight);
+        for (total, counter) in kinds.iter_mut().zip(&counters.kinds) {
+            *total += read(counter);
+        }
+    }
+    sum.tally.fetched = fetched.max(0) as u64;
+    sum.tally.bytes = bytes.max(0) as u64;
+    sum.kinds = FailureKind::ALL.iter().copied().zip(kinds).filter(|(_, count)| *count > 0).collect();
+    sum
+}

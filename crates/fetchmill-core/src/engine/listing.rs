@@ -1,0 +1,461 @@
+//! The listing's thread: asks for page after page on a connection of its own, ahead of the fetching, and hands them
+//! to the journal. Before that it hands over what an earlier run has listed and not settled.
+
+use std::cell::{Cell, RefCell};
+use std::io::Read;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::control::{Control, Stop};
+use super::recorder::ToJournal;
+use crate::error::{Error, Result};
+use crate::http1::{BodySink, RequestTemplate};
+use crate::limits;
+use crate::outcome::{FailureClass, FailureKind, Outcome};
+use crate::planner::origin::{Millis, Observed};
+use crate::planner::retry::{self, Jitter};
+use crate::source::autoindex::{self, ReadError};
+use crate::source::{ApiNames, Cursor, Folder, ListedPage, OriginUrl};
+use crate::target::{Page, Sequence};
+use crate::transport::{Broken, ConnectFailure, Connection, Timeouts, Watch, connect};
+
+pub(super) struct Lister {
+    pub(super) control: Arc<Control>,
+    pub(super) origin: OriginUrl,
+    pub(super) addresses: Arc<[SocketAddr]>,
+    pub(super) template: RequestTemplate,
+    pub(super) timeouts: Timeouts,
+    pub(super) runtime: Runtime,
+    pub(super) connection: Option<Connection>,
+    pub(super) jitter: Jitter,
+    /// Whether any page has come, in this run or before: from then on a failure is an outage and is waited for.
+    pub(super) has_listed: bool,
+}
+
+/// Where a listing goes on.
+pub(super) enum From {
+    /// The list/get API, behind a marker; none for the start.
+    Api(ApiNames, Option<String>),
+    /// The journal knows the folders.
+    Autoindex,
+    /// It was complete.
+    Nowhere,
+}
+
+/// Why a page did not come.
+struct NoPage {
+    kind: FailureKind,
+    status: u16,
+    reason: String,
+}
+
+impl NoPage {
+    fn of(broken: &Broken) -> Self {
+        NoPage { kind: broken.kind, status: 0, reason: broken.reason.to_owned() }
+    }
+}
+
+impl Lister {
+    /// Works until everything is listed or the job is to end.
+    pub(super) fn run(mut self, from: From) {
+        let listed = self.hand_over_live_pages().and_then(|()| match from {
+            From::Api(names, marker) => self.list_api(&names, marker),
+            From::Autoindex => self.list_folders(),
+            From::Nowhere => Ok(()),
+        });
+        match listed {
+            Ok(()) if self.control.stop() == Stop::No => self.control.end_listing(),
+            Ok(()) => {}
+            Err(error @ (Error::Listing(_) | Error::Temporary(_) | Error::Security(_))) => {
+                self.control.fail_listing(error);
+            }
+            Err(error) => self.control.fail(error),
+        }
+    }
+
+    fn ask_journal<T>(&self, message: impl FnOnce(std::sync::mpsc::Sender<T>) -> ToJournal) -> Result<T> {
+        let (reply, answer) = channel();
+        self.control.journal(message(reply));
+        answer.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
+    }
+
+    fn hand_over_live_pages(&mut self) -> Result<()> {
+        let mut from: Sequence = 0;
+        while self.control.wait_for_room() {
+            let Some((first, names, pending)) = self.ask_journal(|reply| ToJournal::NextLivePage(from, reply))? else {
+                return Ok(());
+            };
+            from = first + 1;
+            let targets = pending.iter().map(ExactSizeIterator::len).sum();
+            let live_bytes = Arc::clone(&self.control.live_bytes);
+            live_bytes.fetch_add(names.byte_len(), std::sync::atomic::Ordering::Relaxed);
+            let page = Arc::new(Page::new(first, names, Some(live_bytes)));
+            let mut planner = self.control.planner();
+            planner.announce(targets);
+            planner.add_page(&page, pending);
+            drop(planner);
+            self.control.wake_all();
+        }
+        Ok(())
+    }
+
+    /// A page is on its way to the journal: from now on it counts.
+    fn hand_over(control: &Control, page: ListedPage) {
+        control.planner().announce(page.names.len());
+        control.live_bytes.fetch_add(page.names.byte_len(), std::sync::atomic::Ordering::Relaxed);
+        control.journal(ToJournal::Page(page));
+    }
+
+    fn list_api(&mut self, names: &ApiNames, mut marker: Option<String>) -> Result<()> {
+        let mut empty_pages = 0;
+        while self.control.wait_for_room() && !self.is_over() {
+            let path = names.page_path(&self.origin, marker.as_deref())?;
+            let Some(body) = self.fetch_page(&path)? else { return Ok(()) };
+            let page = names.read_page(&body, marker.take()).map_err(|error| {
+                Error::Listing(format!("the listing {} cannot be read: {error}", self.url(&path)))
+            })?;
+            let Cursor::Marker { next, .. } = &page.cursor else { return Ok(()) };
+            marker.clone_from(next);
+            empty_pages = if page.names.is_empty() { empty_pages + 1 } else { 0 };
+            if empty_pages > limits::EMPTY_PAGES_MAX {
+                return Err(Error::Listing(format!(
+                    "the listing never ends: {} pages one after the other brought no name, the last is {}",
+                    limits::EMPTY_PAGES_MAX,
+                    self.url(&path)
+                )));
+            }
+            self.has_listed = true;
+            Self::hand_over(&self.control, page);
+            if marker.is_none() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The journal's thread may have found that the listing never ends.
+    fn is_over(&self) -> bool {
+        self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{}", self.origin.authority(), path)
+    }
+
+    /// Fetches a page of the API as a whole; `None` when the job is to end.
+    fn fetch_page(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+        let mut attempts = 0;
+        loop {
+            let mut body = PageBody::default();
+            let no_page = match self.start(path).and_then(|()| self.receive_to_end(&mut body)) {
+                Ok(()) => {
+                    self.observe(None);
+                    return Ok(Some(body.bytes));
+                }
+                Err(no_page) => no_page,
+            };
+            attempts += 1;
+            if !self.wait_after(&no_page, attempts)? {
+                return Ok(None);
+            }
+            if self.is_final(&no_page, attempts) {
+                return Err(self.no_listing(path, &no_page, attempts));
+            }
+        }
+    }
+
+    fn is_final(&self, no_page: &NoPage, attempts: u32) -> bool {
+        !no_page.kind.is_retryable() || (!self.has_listed && attempts >= limits::FIRST_PAGE_ATTEMPTS_MAX)
+    }
+
+    fn no_listing(&self, path: &str, no_page: &NoPage, attempts: u32) -> Error {
+        let url = self.url(path);
+        let NoPage { status, reason, kind } = no_page;
+        let hint = match kind {
+            FailureKind::Refused | FailureKind::Unreachable | FailureKind::ConnectTimeout => {
+                "; is the server running, and the port right?"
+            }
+            FailureKind::NotHttp => "; is it an http server, and the port right?",
+            _ if *status == 404 => "; is the SOURCE right? --list-path and --listing say how the server lists",
+            _ => "",
+        };
+        Error::Listing(format!("the listing {url} failed ({}): {reason}, attempts: {attempts}{hint}", kind.name()))
+    }
+
+    /// Waits as the failure asks for; `false` when the job is to end.
+    fn wait_after(&mut self, no_page: &NoPage, attempts: u32) -> Result<bool> {
+        self.connection = None;
+        self.observe(Some(no_page.kind));
+        if self.is_final(no_page, attempts) {
+            return Ok(true);
+        }
+        let now = self.control.clock.now();
+        let delay = retry::delay(no_page.kind, attempts, None, self.jitter.next());
+        let resting = self.control.planner().resting_until(now).unwrap_or(now);
+        let until = resting.max(now + delay);
+        while self.control.clock.now() < until {
+            if self.control.stop() != Stop::No || self.control.has_failed() {
+                return Ok(false);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if self.control.planner().is_given_up(self.control.clock.now()) {
+            return Err(Error::Temporary(format!(
+                "the server gave no page for too long (--give-up-after): {}; run the same command again to resume",
+                no_page.reason
+            )));
+        }
+        Ok(true)
+    }
+
+    fn observe(&self, failure: Option<FailureKind>) {
+        let mut observed = Observed::default();
+        match failure.map(FailureKind::class) {
+            None | Some(FailureClass::Final) => observed.successes = 1,
+            Some(FailureClass::Transient) => observed.transient = 1,
+            Some(FailureClass::Throttle) => observed.throttled = 1,
+        }
+        self.control.planner().observe(observed, self.control.clock.now());
+    }
+
+    /// Sends a request and awaits the reply's head; a connection that the server has closed is forgiven.
+    fn start(&mut self, path: &str) -> std::result::Result<(), NoPage> {
+        let was_used = self.connection.is_some();
+        let started = self.try_start(path);
+        match started {
+            Err(broken) if was_used && broken.is_unanswered => {
+                self.connection = None;
+                self.try_start(path).map_err(|broken| NoPage::of(&broken))
+            }
+            Err(broken) => Err(NoPage::of(&broken)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn try_start(&mut self, path: &str) -> std::result::Result<(), Broken> {
+        if self.connection.as_ref().is_some_and(|open| open.look() != crate::transport::Unused::Quiet) {
+            self.connection = None;
+        }
+        if self.connection.is_none() {
+            let stream = self.runtime.block_on(connect(&self.addresses, self.timeouts.connect));
+            let stream = stream.map_err(|failure| match failure {
+                ConnectFailure::Failed(kind) => {
+                    Broken { kind, reason: "there is no connection", is_unanswered: false }
+                }
+                ConnectFailure::Exhausted(_) => Broken {
+                    kind: FailureKind::Unreachable,
+                    reason: "this machine has no descriptor or port left",
+                    is_unanswered: false,
+                },
+            })?;
+            self.connection = Some(Connection::new(stream, u64::MAX));
+        }
+        let mut request = Vec::new();
+        self.template.write_path(path, &mut request);
+        match &mut self.connection {
+            Some(connection) => connection.send(&request),
+            None => Ok(()),
+        }
+    }
+
+    fn receive_to_end(&mut self, body: &mut PageBody) -> std::result::Result<(), NoPage> {
+        while !self.receive_some(body)? {
+            if body.bytes.len() > limits::PAGE_BYTES_MAX {
+                return Err(NoPage {
+                    kind: FailureKind::BodyTooLarge,
+                    status: 200,
+                    reason: "the page is larger than 16 MiB; let the server give smaller pages".into(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives the next bytes of a page; whether they were the last.
+    fn receive_some(&mut self, body: &mut PageBody) -> std::result::Result<bool, NoPage> {
+        let clock = Rc::new(Cell::new(self.control.clock.now()));
+        let watch = Watch::new(clock, self.timeouts);
+        let scratch = RefCell::new(std::mem::take(&mut body.scratch));
+        scratch.borrow_mut().resize(limits::READ_BYTES, 0);
+        let Some(connection) = &mut self.connection else {
+            return Err(NoPage { kind: FailureKind::Reset, status: 0, reason: "the connection is gone".into() });
+        };
+        let control = &self.control;
+        // The time for a page is long enough for one that takes its time; a stop is noticed at each tick.
+        let (head_by, idle_by) = (self.timeouts.head, self.timeouts.idle);
+        let received = self.runtime.block_on(async {
+            let wait = if connection.head().is_some() { idle_by } else { head_by };
+            let mut tick = tokio::time::interval(limits::TICK);
+            let started = std::time::Instant::now();
+            let receive = connection.receive_some(body, &scratch, &watch);
+            tokio::pin!(receive);
+            loop {
+                tokio::select! {
+                    received = &mut receive => return received,
+                    _ = tick.tick() => {
+                        if control.stop() != Stop::No {
+                            watch.expire(FailureKind::TotalTimeout);
+                        } else if started.elapsed() >= wait {
+                            watch.expire(FailureKind::HeadTimeout);
+                        }
+                    }
+                }
+            }
+        });
+        body.scratch = scratch.into_inner();
+        let replied = received.map_err(|broken| NoPage::of(&broken))?;
+        let status = connection.head().map_or(0, |head| head.status);
+        if status != 0
+            && let Some(no_page) = refused_status(status)
+        {
+            return Err(no_page);
+        }
+        let Some(replied) = replied else { return Ok(false) };
+        if !crate::transport::is_verified(&replied.head) {
+            // A page without a length may have been cut: what is missing would never be fetched. JSON that ends is
+            // whole, and JSON that does not is noticed by the parser.
+            self.connection = None;
+        } else if replied.has_surplus || !replied.head.keep_alive {
+            self.connection = None;
+        }
+        Ok(true)
+    }
+
+    fn list_folders(&mut self) -> Result<()> {
+        let mut attempts = 0;
+        while self.control.wait_for_room() {
+            let Some(folder) = self.ask_journal(ToJournal::NextFolder)? else {
+                self.control.journal(ToJournal::EndListing);
+                return Ok(());
+            };
+            let path = autoindex::folder_path(&self.origin, &folder.path);
+            let no_page = match self.read_folder(&path, &folder) {
+                Ok(()) => {
+                    attempts = 0;
+                    self.has_listed = true;
+                    self.observe(None);
+                    continue;
+                }
+                Err(ReadError::Job(error)) => return Err(error),
+                Err(ReadError::Page(bad)) => NoPage { kind: FailureKind::Listing, status: 200, reason: bad.0 },
+                Err(ReadError::Io(error)) => no_page_of(error),
+            };
+            attempts += 1;
+            if self.control.stop() != Stop::No || !self.wait_after(&no_page, attempts)? {
+                return Ok(());
+            }
+            if !no_page.kind.is_retryable() || attempts >= limits::FIRST_PAGE_ATTEMPTS_MAX {
+                if !self.has_listed {
+                    return Err(self.no_listing(&path, &no_page, attempts));
+                }
+                let status = (no_page.status != 0).then_some(no_page.status);
+                let detail = no_page.reason;
+                self.control.listing_counters().add_listed(1, 0);
+                self.control.listing_counters().fail(FailureKind::Listing);
+                self.control.journal(ToJournal::FailFolder { path: folder.path, status, attempts, detail });
+                attempts = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_folder(&mut self, path: &str, folder: &Folder) -> std::result::Result<(), ReadError> {
+        self.start(path).map_err(|no_page| ReadError::Io(io_error(no_page)))?;
+        let control = Arc::clone(&self.control);
+        let reader = PageReader { lister: self, body: PageBody::default(), at: 0, is_over: false };
+        autoindex::read_folder(reader, folder, |page| {
+            if let Cursor::Folder { refused, .. } = &page.cursor {
+                control.listing_counters().add_listed(refused.len() as u64, 0);
+                (0..refused.len()).for_each(|_| control.listing_counters().fail(FailureKind::Listing));
+            }
+            Self::hand_over(&control, page);
+            // A folder may be larger than the window.
+            if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
+        })
+        .map_err(|error| match error {
+            ReadError::Job(_) if self.control.stop() != Stop::No => {
+                ReadError::Io(std::io::Error::other("the job is ending"))
+            }
+            other => other,
+        })
+    }
+}
+
+/// What a status means for a page; `None` for 2xx.
+fn refused_status(status: u16) -> Option<NoPage> {
+    match FailureKind::of_status(status) {
+        Ok(Outcome::Fetched) => None,
+        Ok(_) => Some(NoPage { kind: FailureKind::Status, status, reason: format!("status {status}") }),
+        Err(kind) => Some(NoPage { kind, status, reason: format!("status {status}") }),
+    }
+}
+
+/// Through `Read`, whose errors are the operating system's.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+struct PageFailure {
+    kind: FailureKind,
+    status: u16,
+    reason: String,
+}
+
+fn io_error(no_page: NoPage) -> std::io::Error {
+    std::io::Error::other(PageFailure { kind: no_page.kind, status: no_page.status, reason: no_page.reason })
+}
+
+fn no_page_of(error: std::io::Error) -> NoPage {
+    match error.downcast::<PageFailure>() {
+        Ok(PageFailure { kind, status, reason }) => NoPage { kind, status, reason },
+        Err(error) => NoPage { kind: FailureKind::Reset, status: 0, reason: error.to_string() },
+    }
+}
+
+/// A page's bytes as they come.
+#[derive(Default)]
+struct PageBody {
+    bytes: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl BodySink for PageBody {
+    fn piece(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+/// A folder's listing as a stream, so that its size costs no memory.
+struct PageReader<'l> {
+    lister: &'l mut Lister,
+    body: PageBody,
+    at: usize,
+    is_over: bool,
+}
+
+impl Read for PageReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        while self.at == self.body.bytes.len() && !self.is_over {
+            self.body.bytes.clear();
+            self.at = 0;
+            self.is_over = self.lister.receive_some(&mut self.body).map_err(io_error)?;
+        }
+        let count = buffer.len().min(self.body.bytes.len() - self.at);
+        buffer[..count].copy_from_slice(&self.body.bytes[self.at..self.at + count]);
+        self.at += count;
+        Ok(count)
+    }
+}
+
+/// The time that a page may take, from what a target may take.
+pub(super) fn page_timeouts(timeouts: Timeouts) -> Timeouts {
+    Timeouts { total: limits::PAGE_TIMEOUT.max(timeouts.total), ..timeouts }
+}
+
+/// For a lister's first waits.
+pub(super) fn jitter(now: Millis) -> Jitter {
+    Jitter::new(now)
+}

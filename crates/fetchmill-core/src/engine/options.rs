@@ -1,0 +1,147 @@
+//! What a user asks for, checked in one place.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::journal::Identity;
+use crate::limits;
+use crate::source::{ApiNames, OriginUrl};
+use crate::transport::Timeouts;
+
+/// How a server lists its objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Listing {
+    /// The list/get API.
+    Api(ApiNames),
+    /// Folders, as nginx's `autoindex_format json` lists them.
+    Autoindex,
+}
+
+/// How objects are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// An object a file.
+    Files,
+    /// Counted and forgotten.
+    Null,
+}
+
+impl Format {
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Files => "files",
+            Format::Null => "null",
+        }
+    }
+}
+
+/// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
+#[derive(Debug, Clone)]
+pub struct JobOptions {
+    /// Where targets come from.
+    pub source: OriginUrl,
+    /// Where objects go.
+    pub dest: PathBuf,
+    /// Where the journal is, when not in the destination.
+    pub state: Option<PathBuf>,
+    /// How the server lists.
+    pub listing: Listing,
+    /// How objects are stored.
+    pub format: Format,
+    /// Requests in flight.
+    pub limit: u32,
+    /// Threads that fetch; none: one for each processor of the affinity mask.
+    pub threads: Option<usize>,
+    /// Time of a commit window.
+    pub commit_window: Duration,
+    /// Whether a power cut is survived, or only a kill.
+    pub is_durable: bool,
+    /// Attempts at a target.
+    pub attempts: u32,
+    /// See [`Timeouts`].
+    pub timeouts: Timeouts,
+    /// Bytes of a body.
+    pub max_size: u64,
+    /// Bodies without a length are taken as they come.
+    pub allow_eof_bodies: bool,
+    /// See [`limits::GIVE_UP_AFTER`].
+    pub give_up_after: Duration,
+    /// A second pass over what failed or was absent.
+    pub retry_failed: bool,
+    /// Of the jitter; none: from the clock.
+    pub seed: Option<u64>,
+    /// See [`crate::sink::FilesSink::settle_before_rename`]: tests only.
+    pub settle_before_rename: Option<Duration>,
+}
+
+impl JobOptions {
+    /// With the defaults.
+    pub fn new(source: OriginUrl, dest: PathBuf) -> Self {
+        JobOptions {
+            source,
+            dest,
+            state: None,
+            listing: Listing::Api(ApiNames::default()),
+            format: Format::Files,
+            limit: limits::LIMIT_DEFAULT,
+            threads: None,
+            commit_window: limits::COMMIT_WINDOW,
+            is_durable: true,
+            attempts: limits::ATTEMPTS_MAX,
+            timeouts: Timeouts::default(),
+            max_size: limits::BODY_BYTES_MAX,
+            allow_eof_bodies: false,
+            give_up_after: limits::GIVE_UP_AFTER,
+            retry_failed: false,
+            seed: None,
+            settle_before_rename: None,
+        }
+    }
+
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        if self.limit == 0 {
+            return refuse("--limit must be at least 1");
+        }
+        if self.threads == Some(0) {
+            return refuse("--threads must be at least 1");
+        }
+        if self.attempts == 0 {
+            return refuse("--attempts must be at least 1");
+        }
+        if self.commit_window < Duration::from_millis(1) || self.commit_window > Duration::from_secs(3600) {
+            return refuse("--commit-window must be between 0.001 and 3600 seconds");
+        }
+        if self.max_size == 0 {
+            return refuse("--max-size must be at least 1 byte");
+        }
+        let Timeouts { connect, head, idle, total } = self.timeouts;
+        if [connect, head, idle, total].iter().any(Duration::is_zero) {
+            return refuse("a timeout must be above 0 seconds");
+        }
+        match &self.listing {
+            Listing::Api(names) if !names.list_path.starts_with('/') => refuse("--list-path must start with /"),
+            Listing::Api(names) => names.around_name().map(drop),
+            Listing::Autoindex => Ok(()),
+        }
+    }
+
+    /// What makes another run the same job.
+    pub fn identity(&self) -> Identity {
+        let listing = match &self.listing {
+            Listing::Api(names) => format!(
+                "api {} {} {} {} {}",
+                names.list_path, names.names_field, names.marker_field, names.marker_param, names.get_path
+            ),
+            Listing::Autoindex => "autoindex".to_owned(),
+        };
+        Identity::new([
+            ("source", self.source.text()),
+            ("listing", listing),
+            ("format", self.format.name().to_owned()),
+        ])
+    }
+}

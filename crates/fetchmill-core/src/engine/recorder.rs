@@ -1,0 +1,132 @@
+//! The journal's thread: the only one that writes it. It takes what has come, makes one transaction of it, and tells
+//! everybody afterwards. Pages are handed to the planner only when they are durable.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender};
+
+use crossbeam_channel::Receiver;
+
+use super::control::Control;
+use crate::error::{Error, Result};
+use crate::journal::Journal;
+use crate::outcome::Receipt;
+use crate::planner::waiting::Key;
+use crate::source::{Folder, ListedPage};
+use crate::target::{Names, Page, Sequence, Waiting};
+
+/// Messages that make one transaction: pages of 16 MiB at the worst, a few hundred rows usually.
+const MESSAGES_MAX: usize = 64;
+
+/// Everything that the journal is asked for.
+#[derive(Debug)]
+pub(super) enum ToJournal {
+    /// A page; its targets are announced to the planner.
+    Page(ListedPage),
+    /// A folder that gives no listing.
+    FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
+    /// The listing is complete.
+    EndListing,
+    /// What a worker's sink has made durable; the sender is told when that is in the journal.
+    Receipt(Receipt, SyncSender<()>),
+    /// Targets that wait longer than a commit window.
+    Waiting(Vec<Waiting>),
+    /// The planner has room for waiting targets.
+    LoadWaiting { from: Key, max: usize },
+    /// The next folder to list.
+    NextFolder(Sender<Option<Folder>>),
+    /// A page of an earlier run with targets that are not settled.
+    NextLivePage(Sequence, Sender<Option<LivePage>>),
+}
+
+/// A page of an earlier run: its first sequence number, its names, and the positions that are not settled.
+pub(super) type LivePage = (Sequence, Names, Vec<Range<usize>>);
+
+/// What is told to others once the transaction is durable.
+#[derive(Default)]
+struct Afterwards {
+    pages: Vec<Arc<Page>>,
+    acknowledge: Vec<SyncSender<()>>,
+}
+
+/// Works until every sender has gone. Returns the journal.
+pub(super) fn run(mut journal: Journal, messages: &Receiver<ToJournal>, control: &Control) -> Result<Journal> {
+    while let Ok(first) = messages.recv() {
+        let mut afterwards = Afterwards::default();
+        let mut next = Some(first);
+        for _ in 0..MESSAGES_MAX {
+            let Some(message) = next.take() else { break };
+            handle(&mut journal, message, control, &mut afterwards)?;
+            next = messages.try_recv().ok();
+        }
+        if let Some(message) = next {
+            handle(&mut journal, message, control, &mut afterwards)?;
+        }
+        journal.commit()?;
+        afterwards.tell(control);
+    }
+    Ok(journal)
+}
+
+fn handle(journal: &mut Journal, message: ToJournal, control: &Control, afterwards: &mut Afterwards) -> Result<()> {
+    match message {
+        ToJournal::Page(page) => add_page(journal, page, control, afterwards)?,
+        ToJournal::FailFolder { path, status, attempts, detail } => {
+            journal.fail_folder(&path, status, attempts, &detail)?;
+        }
+        ToJournal::EndListing => {
+            journal.begin()?;
+            journal.end_listing()?;
+        }
+        ToJournal::Receipt(receipt, sender) => {
+            journal.settle(&receipt)?;
+            afterwards.acknowledge.push(sender);
+        }
+        ToJournal::Waiting(targets) => journal.add_waiting(&targets)?,
+        ToJournal::LoadWaiting { from, max } => {
+            let (rows, complete) = journal.load_waiting(from, max)?;
+            control.planner().loaded_waiting(rows, complete);
+            control.wake_all();
+        }
+        // Who asked may have ended meanwhile.
+        ToJournal::NextFolder(reply) => drop(reply.send(journal.next_folder()?)),
+        ToJournal::NextLivePage(from, reply) => drop(reply.send(journal.next_live_page(from)?)),
+    }
+    Ok(())
+}
+
+fn add_page(journal: &mut Journal, page: ListedPage, control: &Control, afterwards: &mut Afterwards) -> Result<()> {
+    match journal.add_page(&page) {
+        Ok(first) => {
+            control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
+            if !page.names.is_empty() {
+                let live_bytes = Arc::clone(&control.live_bytes);
+                afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
+            }
+            Ok(())
+        }
+        Err(error @ Error::Listing(_)) => {
+            control.planner().withdraw(page.names.len());
+            control.fail_listing(error);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Afterwards {
+    fn tell(self, control: &Control) {
+        for sender in self.acknowledge {
+            let _ = sender.send(());
+        }
+        if !self.pages.is_empty() {
+            let mut planner = control.planner();
+            for page in self.pages {
+                let all = 0..page.names.len();
+                planner.add_page(&page, [all]);
+            }
+            drop(planner);
+            control.wake_all();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A body while it is received: in memory while it is small and there is room, else in a staging file.
+
+use std::cell::Cell;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::http1::BodySink;
+use crate::limits::BODY_MEMORY_BYTES_MAX;
+use crate::sink::FetchedBody;
+use crate::target::Sequence;
+
+/// Memory that a connection keeps for its next body.
+const KEPT_BYTES: usize = 16 * 1024;
+
+/// The folder where bodies go that are too large for memory: where the sink stages, so that a file is written once.
+#[derive(Debug)]
+pub(in crate::engine) struct Spills {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+impl Spills {
+    pub(in crate::engine) fn open(path: &Path) -> Result<Self> {
+        let folder =
+            durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
+        Ok(Spills { folder, path: path.to_owned() })
+    }
+
+    fn fail(&self, sequence: Sequence, error: rustix::io::Errno) -> Error {
+        Error::storage("write", self.path.join(sequence.to_string()), error)
+    }
+}
+
+/// The body that a connection receives.
+pub(super) struct Incoming {
+    is_kept: bool,
+    sequence: Sequence,
+    memory: Vec<u8>,
+    length: u64,
+    spill: Option<File>,
+    failed: Option<Error>,
+    used: Rc<BodyMemory>,
+}
+
+/// Memory of all bodies that a worker receives.
+pub(super) struct BodyMemory {
+    pub(super) bytes: Cell<usize>,
+    pub(super) bytes_max: usize,
+    pub(super) spills: Option<Spills>,
+}
+
+impl Incoming {
+    pub(super) fn new(is_kept: bool, used: Rc<BodyMemory>) -> Self {
+        Incoming { is_kept, sequence: 0, memory: Vec::new(), length: 0, spill: None, failed: None, used }
+    }
+
+    /// Another body comes, for this target. What is left of the last one is forgotten.
+    pub(super) fn start(&mut self, sequence: Sequence) {
+        self.discard();
+        self.sequence = sequence;
+    }
+
+    /// Forgets the body; its staging file is removed.
+    pub(super) fn discard(&mut self) {
+        if self.spill.take().is_some()
+            && let Some(spills) = &self.used.spills
+            && let Err(error) = durable::remove(spills.folder.as_fd(), self.sequence.to_string().as_bytes())
+        {
+            self.failed = Some(spills.fail(self.sequence, error));
+        }
+        self.release();
+    }
+
+    fn release(&mut self) {
+        self.used.bytes.set(self.used.bytes.get() - self.memory.len());
+        self.memory.clear();
+        if self.memory.capacity() > KEPT_BYTES {
+            self.memory = Vec::new();
+        }
+        self.length = 0;
+    }
+
+    /// The body, complete.
+    pub(super) fn get(&self) -> FetchedBody<'_> {
+        if self.spill.is_some() {
+            FetchedBody::Spilled(self.length)
+        } else if self.is_kept {
+            FetchedBody::Bytes(&self.memory)
+        } else {
+            FetchedBody::Dropped(self.length)
+        }
+    }
+
+    /// The body has been handed over: its staging file belongs to the sink.
+    pub(super) fn handed_over(&mut self) {
+        self.spill = None;
+        self.release();
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether something went wrong on this machine.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// What went wrong on this machine.
+    pub(super) fn take_failure(&mut self) -> Option<Error> {
+        self.failed.take()
+    }
+
+    fn must_spill(&self, more: usize) -> bool {
+        let needed = self.memory.len() + more;
+        needed > BODY_MEMORY_BYTES_MAX
+            || (needed > KEPT_BYTES && self.used.bytes.get() + more > self.used.bytes_max)
+    }
+
+    fn spill(&mut self, bytes: &[u8]) -> Result<()> {
+        let used = Rc::clone(&self.used);
+        let Some(spills) = &used.spills else { return Ok(()) };
+        let fail = |error| spills.fail(self.sequence, error);
+        let file = match &mut self.spill {
+            Some(file) => file,
+            None => {
+                let name = self.sequence.to_string();
+                let mut file = durable::create_new(spills.folder.as_fd(), name.as_bytes()).map_err(fail)?;
+                durable::append(&mut file, &self.memory).map_err(fail)?;
+                used.bytes.set(used.bytes.get() - self.memory.len());
+                self.memory = Vec::new();
+                self.spill.insert(file)
+            }
+        };
+        durable::append(file, bytes).map_err(fail)
+    }
+}
+
+impl BodySink for Incoming {
+    fn piece(&mut self, bytes: &[u8]) {
+        self.length += bytes.len() as u64;
+        if !self.is_kept || self.failed.is_some() {
+            return;
+        }
+        if self.spill.is_some() || self.must_spill(bytes.len()) {
+            if let Err(error) = self.spill(bytes) {
+                self.failed = Some(error);
+            }
+            return;
+        }
+        self.memory.extend_from_slice(bytes);
+        self.used.bytes.set(self.used.bytes.get() + bytes.len());
+    }
+}

@@ -1,0 +1,140 @@
+//! The thread beside a worker that has its sink: takes blocks, and at the end of each commit window makes them
+//! durable, sends the receipt and waits until that is in the journal. All syncs happen here.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc::Receiver;
+
+use super::control::{Control, Stop};
+use super::recorder::ToJournal;
+use crate::error::{Error, Result};
+use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
+use crate::outcome::{Outcome, Receipt, Runs, Tally};
+use crate::sink::failures::FailuresShard;
+use crate::sink::{Block, Sink};
+use crate::target::Sequence;
+
+pub(super) struct Writer {
+    pub(super) worker: u32,
+    pub(super) control: Arc<Control>,
+    pub(super) sink: Box<dyn Sink>,
+    pub(super) failures: FailuresShard,
+    pub(super) commit_window: Duration,
+    /// Only to wait for a block or the end of a window.
+    pub(super) runtime: Runtime,
+    pub(super) blocks: Receiver<Block>,
+    /// Blocks go back to the worker, which uses their memory again.
+    pub(super) empty: tokio::sync::mpsc::UnboundedSender<Block>,
+    /// Outcomes of this window that are not fetched.
+    pub(super) others: Vec<Sequence>,
+    pub(super) tally: Tally,
+}
+
+/// What has gathered in a window.
+#[derive(Default)]
+struct Window {
+    outcomes: usize,
+    bytes: u64,
+    since: Option<Instant>,
+}
+
+impl Writer {
+    /// Works until the worker has gone.
+    pub(super) fn run(mut self) -> Result<()> {
+        let mut window = Window::default();
+        while let Some(mut block) = self.next_block(&mut window)? {
+            window.since.get_or_insert_with(Instant::now);
+            window.outcomes += block.entries().len();
+            window.bytes += block.entries().iter().map(|entry| entry.body.len()).sum::<u64>();
+            self.write(&mut block)?;
+            block.clear();
+            // The worker may have ended: then nobody needs the memory.
+            let _ = self.empty.send(block);
+            if window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES {
+                self.commit(&mut window)?;
+            }
+        }
+        if self.control.stop() == Stop::Abort {
+            return Ok(());
+        }
+        while self.sink.has_unsettled() || !self.others.is_empty() {
+            self.commit(&mut window)?;
+        }
+        Ok(())
+    }
+
+    /// The next block; commits when a window ends before it comes. `None`: there will be none.
+    fn next_block(&mut self, window: &mut Window) -> Result<Option<Block>> {
+        loop {
+            let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                self.commit(window)?;
+                continue;
+            }
+            let received = match left {
+                None => Ok(self.runtime.block_on(self.blocks.recv())),
+                Some(left) => {
+                    let blocks = &mut self.blocks;
+                    self.runtime.block_on(async { tokio::time::timeout(left, blocks.recv()).await })
+                }
+            };
+            match received {
+                Ok(block) if self.control.stop() != Stop::Abort => return Ok(block),
+                Ok(_) => return Ok(None),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn write(&mut self, block: &mut Block) -> Result<()> {
+        for entry in block.entries() {
+            if entry.outcome == Outcome::Fetched {
+                continue;
+            }
+            self.failures.add(block, entry)?;
+            self.others.push(entry.sequence);
+            self.tally.count(entry.outcome);
+        }
+        self.sink.write(block)
+    }
+
+    /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
+    fn commit(&mut self, window: &mut Window) -> Result<()> {
+        *window = Window::default();
+        let failures = if self.others.is_empty() { None } else { self.failures.checkpoint()? };
+        let durable = self.sink.checkpoint()?;
+        let mut settled: Vec<Sequence> = durable.settled.numbers().collect();
+        settled.append(&mut self.others);
+        let mut tally = std::mem::take(&mut self.tally);
+        tally.fetched += durable.settled.count();
+        tally.bytes += durable.bytes;
+        let receipt = Receipt {
+            worker: self.worker,
+            settled: Runs::from_unsorted(&mut settled),
+            tally,
+            staged: durable.staged,
+            failures,
+        };
+        self.journal(receipt)?;
+        for refused in self.sink.committed()? {
+            self.failures.add_refused(&refused)?;
+            self.others.push(refused.sequence);
+            self.tally.count(Outcome::Failed(refused.kind));
+            self.control.counters[self.worker as usize].refuse(refused.kind);
+        }
+        if !self.others.is_empty() || self.sink.has_unsettled() {
+            window.since = Some(Instant::now());
+        }
+        Ok(())
+    }
+
+    fn journal(&self, receipt: Receipt) -> Result<()> {
+        let (acknowledge, acknowledged) = sync_channel(1);
+        self.control.journal(ToJournal::Receipt(receipt, acknowledge));
+        // The journal's thread ends only with an error, which is the first: this one is not shown.
+        acknowledged.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
+    }
+}

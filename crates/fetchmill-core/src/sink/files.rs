@@ -1,0 +1,386 @@
+//! `files`: an object a file, under its name.
+//!
+//! The objects of window k are written to `.fetchmill/stage/<worker>/<sequence>`. The checkpoint at its end syncs
+//! the file system once; its receipt says "window k is staged, window k-1 is settled". Only when that is in the
+//! journal are the files of window k renamed to their names, never replacing anything; the sync of window k+1 makes
+//! the renames durable. So after a crash a staged file of a journaled window is still to be renamed, a missing one
+//! is done, and staged files of no journaled window are rubbish.
+//!
+//! Cost an object: create, write, close, rename; the folders that are written to stay open.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::{Block, Body, Durable, Refused, Sink};
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::name;
+use crate::outcome::{FailureKind, Outcome, Runs};
+use crate::target::Sequence;
+
+/// Folders kept open: 256 descriptors would be too many where 1,024 are allowed and connections need the most.
+const OPEN_FOLDERS_MAX: usize = 16;
+
+/// An object that was written and is not yet in its place. Names lie in one buffer: a window has 100,000.
+#[derive(Debug)]
+struct Staged {
+    sequence: Sequence,
+    bytes: u64,
+    name: std::ops::Range<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    objects: Vec<Staged>,
+    names: Vec<u8>,
+}
+
+impl Window {
+    fn sequences(&self) -> Runs {
+        Runs::from_unsorted(&mut self.objects.iter().map(|staged| staged.sequence).collect::<Vec<_>>())
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct FilesSink {
+    places: Places,
+    stage: OwnedFd,
+    stage_path: PathBuf,
+    is_durable: bool,
+    /// Written since the last checkpoint.
+    open: Window,
+    /// Staged by the last checkpoint; its receipt is on its way to the journal.
+    staged: Window,
+    /// Renamed; the next checkpoint makes that durable.
+    renamed: Vec<Sequence>,
+    renamed_bytes: u64,
+    /// Refused by the last renames: their staged files go when the receipt that settles them is in the journal.
+    refused: Vec<Sequence>,
+    refused_before: Vec<Sequence>,
+    /// For a test that must fail: see [`FilesSink::settle_before_rename`].
+    settle_early: Option<Duration>,
+}
+
+impl FilesSink {
+    /// Stores below `dest`; stages in `stage`, a folder of the same file system that is made.
+    pub fn open(dest: &Path, stage: &Path, is_durable: bool) -> Result<Self> {
+        std::fs::create_dir_all(stage).map_err(|error| Error::storage("make the folder", stage, error))?;
+        let open = |path: &Path| {
+            durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))
+        };
+        Ok(FilesSink {
+            places: Places::new(open(dest)?, dest),
+            stage: open(stage)?,
+            stage_path: stage.to_owned(),
+            is_durable,
+            open: Window::default(),
+            staged: Window::default(),
+            renamed: Vec::new(),
+            renamed_bytes: 0,
+            refused: Vec::new(),
+            refused_before: Vec::new(),
+            settle_early: None,
+        })
+    }
+
+    /// Breaks the order on purpose: a window is journaled as settled before its renames, with a pause in between.
+    /// The crash tests use it to show that they notice.
+    #[must_use]
+    pub fn settle_before_rename(mut self, pause: Option<Duration>) -> Self {
+        self.settle_early = pause;
+        self
+    }
+
+    fn stage(&mut self, sequence: Sequence, bytes: &[u8]) -> Result<()> {
+        let mut buffer = itoa_buffer();
+        let file = decimal(sequence, &mut buffer);
+        durable::create_with(self.stage.as_fd(), file, bytes)
+            .map_err(|error| Error::storage("write", self.staged_path(sequence), error))
+    }
+
+    fn staged_path(&self, sequence: Sequence) -> PathBuf {
+        self.stage_path.join(sequence.to_string())
+    }
+
+    fn rename_all(&mut self) -> Result<Vec<Refused>> {
+        let window = std::mem::take(&mut self.staged);
+        let mut refused = Vec::new();
+        for staged in &window.objects {
+            let name = &window.names[staged.name.clone()];
+            match self.places.put(self.stage.as_fd(), staged.sequence, name)? {
+                Placed::Done | Placed::Missing => {
+                    self.renamed.push(staged.sequence);
+                    self.renamed_bytes += staged.bytes;
+                }
+                Placed::Refused(kind) => {
+                    self.refused.push(staged.sequence);
+                    refused.push(Refused { sequence: staged.sequence, name: name.into(), kind });
+                }
+            }
+        }
+        Ok(refused)
+    }
+
+    fn remove_refused(&mut self) -> Result<()> {
+        for sequence in std::mem::take(&mut self.refused_before) {
+            let mut buffer = itoa_buffer();
+            durable::remove(self.stage.as_fd(), decimal(sequence, &mut buffer))
+                .map_err(|error| Error::storage("remove", self.staged_path(sequence), error))?;
+        }
+        self.refused_before = std::mem::take(&mut self.refused);
+        Ok(())
+    }
+}
+
+impl Sink for FilesSink {
+    fn write(&mut self, block: &mut Block) -> Result<()> {
+        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+            if !matches!(entry.body, Body::Spilled(_)) {
+                self.stage(entry.sequence, block.body(entry))?;
+            }
+            let start = self.open.names.len();
+            self.open.names.extend_from_slice(block.name(entry));
+            let name = start..self.open.names.len();
+            self.open.objects.push(Staged { sequence: entry.sequence, bytes: entry.body.len(), name });
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<Durable> {
+        if self.is_durable && self.has_unsettled() {
+            durable::sync_file_system(self.stage.as_fd())
+                .map_err(|error| Error::storage("sync the file system of", &self.stage_path, error))?;
+        }
+        self.staged = std::mem::take(&mut self.open);
+        if self.settle_early.is_some() {
+            let settled = self.staged.sequences();
+            let bytes = self.staged.objects.iter().map(|staged| staged.bytes).sum();
+            return Ok(Durable { settled, bytes, staged: Runs::default() });
+        }
+        let settled = Runs::from_unsorted(&mut self.renamed);
+        self.renamed.clear();
+        let bytes = std::mem::take(&mut self.renamed_bytes);
+        Ok(Durable { settled, bytes, staged: self.staged.sequences() })
+    }
+
+    fn committed(&mut self) -> Result<Vec<Refused>> {
+        if let Some(pause) = self.settle_early {
+            std::thread::sleep(pause);
+            self.rename_all()?;
+            self.renamed.clear();
+            self.renamed_bytes = 0;
+            return Ok(Vec::new());
+        }
+        self.remove_refused()?;
+        self.rename_all()
+    }
+
+    fn has_unsettled(&self) -> bool {
+        !(self.open.objects.is_empty()
+            && self.staged.objects.is_empty()
+            && self.renamed.is_empty()
+            && self.refused.is_empty()
+            && self.refused_before.is_empty())
+    }
+}
+
+/// What became of a rename.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placed {
+    /// It is in its place.
+    Done,
+    /// There is no staged file: it was renamed before.
+    Missing,
+    /// It cannot be.
+    Refused(FailureKind),
+}
+
+/// The destination: names become paths, and folders are made and kept open.
+#[derive(Debug)]
+pub struct Places {
+    root: OwnedFd,
+    root_path: PathBuf,
+    folders: HashMap<Box<[u8]>, OwnedFd>,
+    path: Vec<u8>,
+}
+
+impl Places {
+    /// Below this folder.
+    pub fn new(root: OwnedFd, root_path: &Path) -> Self {
+        Places { root, root_path: root_path.to_owned(), folders: HashMap::new(), path: Vec::new() }
+    }
+
+    /// Renames a staged file to its name.
+    pub fn put(&mut self, stage: BorrowedFd<'_>, sequence: Sequence, name: &[u8]) -> Result<Placed> {
+        let mut path = std::mem::take(&mut self.path);
+        let placed = match name::to_path(name, &mut path) {
+            Ok(()) => self.put_at(stage, sequence, &path),
+            Err(_) => Ok(Placed::Refused(FailureKind::Name)),
+        };
+        self.path = path;
+        placed
+    }
+
+    fn put_at(&mut self, stage: BorrowedFd<'_>, sequence: Sequence, path: &[u8]) -> Result<Placed> {
+        let (folder, leaf) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (&path[..slash], &path[slash + 1..]),
+            None => (&path[..0], path),
+        };
+        let mut buffer = itoa_buffer();
+        let staged = decimal(sequence, &mut buffer);
+        let renamed = self.folder(folder).and_then(|folder| durable::rename_new(stage, staged, folder, leaf));
+        match renamed {
+            Ok(()) => Ok(Placed::Done),
+            Err(Errno::NOENT) if folder.is_empty() || self.folders.remove(folder).is_none() => Ok(Placed::Missing),
+            // The folder that was open is gone, or the staged file is: look once more.
+            Err(Errno::NOENT) => self.put_at(stage, sequence, path),
+            Err(Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP) => {
+                Ok(Placed::Refused(FailureKind::NameTaken))
+            }
+            Err(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => Ok(Placed::Refused(FailureKind::Name)),
+            Err(error) => {
+                let shown = self.root_path.join(name::for_display(path));
+                Err(Error::storage("put in its place", shown, error))
+            }
+        }
+    }
+
+    fn folder(&mut self, path: &[u8]) -> durable::Result<BorrowedFd<'_>> {
+        if path.is_empty() {
+            return Ok(self.root.as_fd());
+        }
+        if !self.folders.contains_key(path) {
+            if self.folders.len() >= OPEN_FOLDERS_MAX {
+                self.folders.clear();
+            }
+            let opened = durable::make_folders_beneath(self.root.as_fd(), path)?;
+            self.folders.insert(path.into(), opened);
+        }
+        self.folders.get(path).map(AsFd::as_fd).ok_or(Errno::NOENT)
+    }
+
+    /// The size of the file at a name, when there is one.
+    pub fn size(&self, name: &[u8]) -> Option<u64> {
+        let mut path = Vec::new();
+        name::to_path(name, &mut path).ok()?;
+        durable::file_size(self.root.as_fd(), &path).ok().flatten()
+    }
+}
+
+type DecimalBuffer = [u8; 20];
+
+fn itoa_buffer() -> DecimalBuffer {
+    [0; 20]
+}
+
+/// A number as text without an allocation.
+fn decimal(mut number: u64, buffer: &mut DecimalBuffer) -> &[u8] {
+    let mut at = buffer.len();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &buffer[at..];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::FetchedBody;
+    use super::*;
+
+    struct World {
+        _folder: tempfile::TempDir,
+        dest: PathBuf,
+        stage: PathBuf,
+        sink: FilesSink,
+    }
+
+    fn world() -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let dest = folder.path().join("dest");
+        let stage = dest.join(".fetchmill/stage/0");
+        std::fs::create_dir(&dest).unwrap();
+        let sink = FilesSink::open(&dest, &stage, true).unwrap();
+        World { _folder: folder, dest, stage, sink }
+    }
+
+    fn block(objects: &[(u64, &str, &str)]) -> Block {
+        let mut block = Block::default();
+        for (sequence, name, body) in objects {
+            block.push_fetched(*sequence, 200, 1, name.as_bytes(), FetchedBody::Bytes(body.as_bytes()));
+        }
+        block
+    }
+
+    #[test]
+    fn objects_appear_only_when_their_window_is_journaled() {
+        let mut world = world();
+        world.sink.write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")])).unwrap();
+
+        let durable = world.sink.checkpoint().unwrap();
+        assert_eq!(durable.staged.numbers().collect::<Vec<_>>(), [7, 8]);
+        assert!(durable.settled.is_empty());
+        assert!(!world.dest.join("a").exists());
+
+        assert_eq!(world.sink.committed().unwrap(), []);
+        assert_eq!(std::fs::read(world.dest.join("b/c")).unwrap(), b"C");
+        let durable = world.sink.checkpoint().unwrap();
+        assert_eq!((durable.settled.count(), durable.bytes), (2, 2));
+        world.sink.committed().unwrap();
+        assert!(!world.sink.has_unsettled());
+        assert_eq!(std::fs::read_dir(&world.stage).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn the_first_of_two_names_stays() {
+        let mut world = world();
+        let objects = [(1, "a", "1"), (2, "a", "2"), (3, "a/b", "3"), (4, "d/e", "4"), (5, "d", "5")];
+        world.sink.write(&mut block(&objects)).unwrap();
+        world.sink.checkpoint().unwrap();
+
+        let refused = world.sink.committed().unwrap();
+
+        let sequences: Vec<_> = refused.iter().map(|refused| (refused.sequence, refused.kind)).collect();
+        assert_eq!(sequences, [2, 3, 5].map(|sequence| (sequence, FailureKind::NameTaken)));
+        assert_eq!(std::fs::read(world.dest.join("a")).unwrap(), b"1");
+        assert_eq!(std::fs::read_dir(&world.stage).unwrap().count(), 3, "kept until the receipt is journaled");
+        for _ in 0..2 {
+            world.sink.checkpoint().unwrap();
+            world.sink.committed().unwrap();
+        }
+        assert_eq!(std::fs::read_dir(&world.stage).unwrap().count(), 0);
+        assert!(!world.sink.has_unsettled());
+    }
+
+    #[test]
+    fn a_folder_that_is_removed_meanwhile_is_made_again() {
+        let mut world = world();
+        for (sequence, name) in [(1, "d/a"), (2, "d/b")] {
+            world.sink.write(&mut block(&[(sequence, name, "x")])).unwrap();
+            world.sink.checkpoint().unwrap();
+            world.sink.committed().unwrap();
+            assert!(world.dest.join(name).exists());
+            std::fs::remove_dir_all(world.dest.join("d")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_planted_is_not_followed() {
+        let mut world = world();
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), world.dest.join("d")).unwrap();
+        world.sink.write(&mut block(&[(1, "d/a", "x")])).unwrap();
+        world.sink.checkpoint().unwrap();
+
+        assert_eq!(world.sink.committed().unwrap()[0].kind, FailureKind::NameTaken);
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+}

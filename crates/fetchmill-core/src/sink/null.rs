@@ -1,0 +1,37 @@
+//! `null`: counts and forgets. For checks, rehearsals and measurements; the journal is kept as for any other.
+
+use super::{Block, Durable, Refused, Sink};
+use crate::error::Result;
+use crate::outcome::{Outcome, Runs};
+use crate::target::Sequence;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct NullSink {
+    sequences: Vec<Sequence>,
+    bytes: u64,
+}
+
+impl Sink for NullSink {
+    fn write(&mut self, block: &mut Block) -> Result<()> {
+        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+            self.sequences.push(entry.sequence);
+            self.bytes += entry.body.len();
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<Durable> {
+        let settled = Runs::from_unsorted(&mut self.sequences);
+        self.sequences.clear();
+        Ok(Durable { settled, bytes: std::mem::take(&mut self.bytes), staged: Runs::default() })
+    }
+
+    fn committed(&mut self) -> Result<Vec<Refused>> {
+        Ok(Vec::new())
+    }
+
+    fn has_unsettled(&self) -> bool {
+        !self.sequences.is_empty()
+    }
+}
