@@ -251,7 +251,8 @@ impl Connection {
     /// and the client might never see the reply.
     pub(crate) async fn linger(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
-        let mut sink = [0; 4096];
+        // On the heap: this future is part of every connection, also of an idle one.
+        let mut sink = vec![0; 4096];
         let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
         // Running out of time is one of the two expected ends.
         let _ = tokio::time::timeout(LINGER, drain).await;

@@ -62,6 +62,13 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refuse
 }
 
 fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refused> {
+    // A client that speaks TLS, say, waits for an answer before it sends a line.
+    if input
+        .first()
+        .is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r')
+    {
+        return Err(Refused::Malformed);
+    }
     if input.len() > HEAD_BYTES_MAX {
         Err(Refused::TooLarge)
     } else {
@@ -303,7 +310,7 @@ mod tests {
             "GET / HTTP/1.1\r\n: no name\r\n\r\n",
             "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
             "GET / HTTP/1.1\r\nContent-Length:\r\n\r\n",
-            "\x16\x03\x01\x02\n",
+            "\x16\x03\x01\x02",
         ] {
             assert_eq!(parse(head.as_bytes()), Err(Refused::Malformed), "{head:?}");
         }

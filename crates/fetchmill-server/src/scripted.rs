@@ -54,12 +54,12 @@ async fn plain(connection: &mut Connection, script: &Script) -> io::Result<Next>
 async fn large_body(connection: &mut Connection, large: Large) -> io::Result<Next> {
     let mut source = Source::new(Vec::new(), large.size, Some(large.stream));
     let mut piece = Vec::new();
-    while source
-        .piece(PIECE_BYTES, &mut piece)
-        .inspect_err(|_| connection.worker.counters().errors.add(1))?
-    {
-        connection.send(&piece).await?;
+    let mut more = true;
+    while more {
         piece.clear();
+        let result = source.piece(PIECE_BYTES, &mut piece);
+        more = result.inspect_err(|_| connection.worker.counters().errors.add(1))?;
+        connection.send(&piece).await?;
     }
     Ok(if large.keep_alive {
         Next::Continue
