@@ -14,9 +14,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use crate::call::{Answer, Later};
 use crate::request;
 use crate::scripted;
-use crate::worker::{Answer, Buffers, Later, Worker};
+use crate::worker::{Buffers, Worker};
 
 /// The read buffer of a thread: some thousand pipelined requests.
 const READ_BYTES: usize = 64 * 1024;

@@ -6,75 +6,16 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use crate::error::Error;
 use crate::hash;
-use crate::options::{ActionName, On, RetryAfter, Rule, refuse, seconds};
+use crate::options::{On, Rule};
+use crate::rules::{self, Action, Compiled, Fault};
 
 /// Names that `times` remembers, in two halves: when the younger is full, the older is forgotten.
 const REMEMBERED_MAX: usize = 1 << 20;
 /// Steps of a listing that `period` remembers.
 const STEPS_MAX: usize = 4096;
-
-/// The names of all actions, as in the options, by their position in [`ActionName`].
-pub(crate) const ACTIONS: [(&str, &[&str]); 11] = [
-    ("status", &["status", "retry_after"]),
-    ("reset", &["after_bytes"]),
-    ("truncate", &["after_bytes"]),
-    ("wrong-length", &["delta"]),
-    ("stall", &["after_bytes", "seconds"]),
-    ("trickle", &["after_bytes", "seconds"]),
-    ("repeat-marker", &["period"]),
-    ("unsolicited", &["seconds"]),
-    ("close", &[]),
-    ("chunked", &[]),
-    ("eof", &[]),
-];
-
-/// An action with its parameters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Action {
-    Status {
-        status: u16,
-        retry_after: Option<[u64; 2]>,
-    },
-    Reset {
-        after: u64,
-    },
-    /// Without a number: in the middle of the body.
-    Truncate {
-        after: Option<u64>,
-    },
-    WrongLength {
-        delta: i64,
-    },
-    Stall {
-        after: u64,
-        time: Duration,
-    },
-    Trickle {
-        after: u64,
-        time: Duration,
-    },
-    RepeatMarker {
-        period: u32,
-    },
-    Unsolicited {
-        time: Duration,
-    },
-    Close,
-    Chunked,
-    Eof,
-}
-
-/// A fault that hits a request.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fault {
-    pub(crate) action: Action,
-    /// For the counters.
-    pub(crate) name: ActionName,
-}
 
 /// The rules, compiled.
 #[derive(Debug)]
@@ -85,34 +26,10 @@ pub(crate) struct Faults {
     steps: Mutex<HashMap<String, String>>,
 }
 
-#[derive(Debug)]
-struct Compiled {
-    fault: Fault,
-    on: On,
-    pattern: Option<Pattern>,
-    rate: f64,
-    times: Option<u32>,
-}
-
-#[derive(Debug)]
-enum Pattern {
-    Exact(String),
-    Start(String),
-}
-
-impl Pattern {
-    fn matches(&self, name: &str) -> bool {
-        match self {
-            Pattern::Exact(text) => name == text,
-            Pattern::Start(text) => name.starts_with(text.as_str()),
-        }
-    }
-}
-
 impl Faults {
     pub(crate) fn new(rules: &[Rule], seed: u64) -> Result<Self, Error> {
         let rules = rules.iter().enumerate().map(|(position, rule)| {
-            compile(rule).map_err(|error| Error::Option(format!("fault {}: {error}", position + 1)))
+            rules::compile(rule).map_err(|error| Error::Option(format!("fault {}: {error}", position + 1)))
         });
         Ok(Faults {
             rules: rules.collect::<Result<_, _>>()?,
@@ -131,11 +48,7 @@ impl Faults {
         self.rules
             .iter()
             .enumerate()
-            .find(|(position, rule)| {
-                (rule.on == On::Any || rule.on == on)
-                    && rule.pattern.as_ref().is_none_or(|pattern| pattern.matches(name))
-                    && self.is_hit(*position, rule, name)
-            })
+            .find(|(position, rule)| rule.is_for(on, name) && self.is_hit(*position, rule, name))
             .map(|(_, rule)| rule.fault)
     }
 
@@ -202,98 +115,6 @@ impl Hits {
         self.young.insert(hash, before + 1);
         true
     }
-}
-
-fn compile(rule: &Rule) -> Result<Compiled, Error> {
-    if !(0.0..=1.0).contains(&rule.rate) {
-        return refuse(format!("rate must be 0 to 1, not {}", rule.rate));
-    }
-    let action = action(rule)?;
-    let only_list = matches!(action, Action::RepeatMarker { .. });
-    let on = rule.on.unwrap_or(if only_list { On::List } else { On::Get });
-    if only_list && on != On::List {
-        return refuse("repeat-marker is for list only".to_owned());
-    }
-    Ok(Compiled {
-        fault: Fault {
-            action,
-            name: rule.action,
-        },
-        on,
-        pattern: rule.pattern.as_deref().map(pattern).transpose()?,
-        rate: rule.rate,
-        times: rule.times,
-    })
-}
-
-fn pattern(text: &str) -> Result<Pattern, Error> {
-    match text.find('*') {
-        None => Ok(Pattern::Exact(text.to_owned())),
-        Some(star) if star + 1 == text.len() => Ok(Pattern::Start(text[..star].to_owned())),
-        Some(_) => refuse(format!("match may have a * only at its end, not {text:?}")),
-    }
-}
-
-fn action(rule: &Rule) -> Result<Action, Error> {
-    let (name, allowed) = ACTIONS[rule.action as usize];
-    for (parameter, given) in [
-        ("status", rule.status.is_some()),
-        ("retry_after", rule.retry_after.is_some()),
-        ("after_bytes", rule.after_bytes.is_some()),
-        ("delta", rule.delta.is_some()),
-        ("seconds", rule.seconds.is_some()),
-        ("period", rule.period.is_some()),
-    ] {
-        if given && !allowed.contains(&parameter) {
-            return refuse(format!("{name} takes no {parameter}"));
-        }
-    }
-    let after = rule.after_bytes.unwrap_or(0);
-    let time = || match rule.seconds {
-        Some(number) => seconds("seconds", number),
-        None => refuse(format!("{name} needs seconds")),
-    };
-    Ok(match rule.action {
-        ActionName::Status => status(rule)?,
-        ActionName::Reset => Action::Reset { after },
-        ActionName::Truncate => Action::Truncate {
-            after: rule.after_bytes,
-        },
-        ActionName::WrongLength => match rule.delta.unwrap_or(1) {
-            0 => return refuse("delta must not be 0".to_owned()),
-            delta => Action::WrongLength { delta },
-        },
-        ActionName::Stall => Action::Stall { after, time: time()? },
-        ActionName::Trickle => Action::Trickle { after, time: time()? },
-        ActionName::RepeatMarker => match rule.period.unwrap_or(1) {
-            0 => return refuse("period must be at least 1".to_owned()),
-            period => Action::RepeatMarker { period },
-        },
-        ActionName::Unsolicited => Action::Unsolicited {
-            time: seconds("seconds", rule.seconds.unwrap_or(0.0))?,
-        },
-        ActionName::Close => Action::Close,
-        ActionName::Chunked => Action::Chunked,
-        ActionName::Eof => Action::Eof,
-    })
-}
-
-fn status(rule: &Rule) -> Result<Action, Error> {
-    let Some(status) = rule.status else {
-        return refuse("status needs a status".to_owned());
-    };
-    if !(200..=599).contains(&status) {
-        return refuse(format!("status must be 200 to 599, not {status}"));
-    }
-    let retry_after = match rule.retry_after {
-        None => None,
-        Some(RetryAfter::Seconds(seconds)) => Some([seconds, seconds]),
-        Some(RetryAfter::Range([min, max])) if min <= max => Some([min, max]),
-        Some(RetryAfter::Range([min, max])) => {
-            return refuse(format!("retry_after must be [min, max], not [{min}, {max}]"));
-        }
-    };
-    Ok(Action::Status { status, retry_after })
 }
 
 #[cfg(test)]
@@ -383,6 +204,13 @@ mod tests {
     }
 
     #[test]
+    fn an_error_says_which_rule() {
+        let error = faults(r#"[{"action": "close"}, {"action": "stall"}]"#, 0).expect_err("refused");
+
+        assert_eq!(error.to_string(), "fault 2: stall needs seconds");
+    }
+
+    #[test]
     fn circles_need_their_steps() {
         let faults = faults(r#"[{"action": "repeat-marker", "period": 2}]"#, 0).expect("valid");
         faults.note_step(None, Some("a"));
@@ -392,54 +220,5 @@ mod tests {
         assert_eq!(faults.earlier(Some("a"), 2), None);
         assert_eq!(faults.earlier(Some("a"), 1).as_deref(), Some("a"));
         assert_eq!(faults.earlier(None, 1), None);
-    }
-
-    #[test]
-    fn every_action_has_its_name() {
-        for (position, (name, _)) in ACTIONS.iter().enumerate() {
-            let action: ActionName = serde_json::from_str(&format!("\"{name}\"")).expect("known");
-            assert_eq!(action as usize, position);
-        }
-    }
-
-    #[test]
-    fn nonsense_is_refused_in_one_line() {
-        for (rule, message) in [
-            (r#"{"action": "status"}"#, "fault 1: status needs a status"),
-            (
-                r#"{"action": "status", "status": 99}"#,
-                "fault 1: status must be 200 to 599, not 99",
-            ),
-            (r#"{"action": "stall"}"#, "fault 1: stall needs seconds"),
-            (
-                r#"{"action": "stall", "seconds": -1}"#,
-                "fault 1: seconds must be 0 to 86400 seconds, not -1",
-            ),
-            (
-                r#"{"action": "close", "delta": 1}"#,
-                "fault 1: close takes no delta",
-            ),
-            (
-                r#"{"action": "close", "rate": 2}"#,
-                "fault 1: rate must be 0 to 1, not 2",
-            ),
-            (
-                r#"{"action": "wrong-length", "delta": 0}"#,
-                "fault 1: delta must not be 0",
-            ),
-            (
-                r#"{"action": "repeat-marker", "on": "get"}"#,
-                "fault 1: repeat-marker is for list only",
-            ),
-            (
-                r#"{"action": "eof", "match": "a*b"}"#,
-                "fault 1: match may have a * only at its end, not \"a*b\"",
-            ),
-        ] {
-            assert_eq!(
-                faults(&format!("[{rule}]"), 0).expect_err("refused").to_string(),
-                message
-            );
-        }
     }
 }

@@ -14,9 +14,11 @@
 //!
 //! # Layout, from the bottom up
 //! - `hash`, `json`, `error`, `options`
-//! - `request` reads heads, `reply` writes them; `faults` decides which request goes wrong; `stats` counts
+//! - `request` reads heads, `reply` writes them; `rules` checks the faults, `faults` decides which request
+//!   goes wrong; `stats` counts
 //! - `content` is the trait, `synthetic` and `folder` are two contents
-//! - `worker` turns a request into a reply; `connection` moves bytes; `scripted` is the slow way of a reply
+//! - `shared` is what all threads know, `call` a request that is understood; `worker` turns it into a reply
+//! - `connection` moves bytes; `scripted` is the slow way of a reply, `source` its body in pieces
 //! - `server` has the threads
 //!
 //! # Example
@@ -27,6 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod call;
 mod connection;
 mod content;
 mod error;
@@ -37,8 +40,11 @@ mod json;
 mod options;
 mod reply;
 mod request;
+mod rules;
 mod scripted;
 mod server;
+mod shared;
+mod source;
 mod stats;
 mod synthetic;
 mod worker;

@@ -19,13 +19,14 @@ use crate::content::Content;
 use crate::error::Error;
 use crate::folder::Folder;
 use crate::options::{ContentOptions, Options, refuse};
+use crate::shared::Shared;
 use crate::stats::Stats;
 use crate::synthetic::Synthetic;
-use crate::worker::{Shared, Worker};
+use crate::worker::Worker;
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
-/// When accepting fails there are no descriptors or no memory: trying again at once would only burn time.
+/// When accepting fails there are no descriptors or there is no memory: trying again at once would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running server. It ends when it is stopped or dropped.
@@ -186,6 +187,7 @@ async fn accept(
         let stream = loop {
             match listener.accept().await {
                 Ok((stream, _)) => break stream,
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         };

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 
-use crate::faults::ACTIONS;
+use crate::rules::ACTIONS;
 
 /// A number that one thread writes and any may read.
 #[derive(Debug, Default)]

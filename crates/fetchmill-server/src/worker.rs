@@ -6,129 +6,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use crate::content::{Body, Content, ContentError, Page, Stream, Written};
-use crate::error::Error;
-use crate::faults::{Action, Fault, Faults};
+use crate::call::{self, Answer, Call, Large, Later, Parts, Script, TEXT, What};
+use crate::content::{Body, ContentError, Page, Written};
 use crate::hash::{self, GOLDEN};
-use crate::options::{Delay, On, Options};
+use crate::options::On;
 use crate::reply::{self, Framing, GetHead, Persistence};
 use crate::request::{self, BadText, Method, Refused, Request, Route};
-use crate::stats::{Counters, Stats};
+use crate::rules::Action;
+use crate::shared::Shared;
+use crate::stats::Counters;
 
 const JSON: &str = "application/json";
-const TEXT: &str = "text/plain";
-
-/// What all threads share.
-pub(crate) struct Shared {
-    pub(crate) content: Arc<dyn Content>,
-    pub(crate) faults: Faults,
-    get_head: Vec<u8>,
-    page_size: usize,
-    get_delay: Option<Delay>,
-    list_delay: Option<Delay>,
-    /// Whether any request may have to wait or go wrong: the one thing that the plain way looks at.
-    scripted: bool,
-    seed: u64,
-    counters: Vec<Counters>,
-}
-
-impl Shared {
-    pub(crate) fn new(content: Arc<dyn Content>, options: &Options) -> Result<Self, Error> {
-        let faults = Faults::new(&options.faults, options.seed)?;
-        let get_delay = Delay::new("delay", options.delay, options.delay_steps)?;
-        let list_delay = Delay::new("list_delay", options.list_delay, false)?;
-        Ok(Shared {
-            get_head: GetHead::prepare(content.content_type()),
-            content,
-            page_size: options.page_size,
-            scripted: !faults.is_empty() || get_delay.is_some() || list_delay.is_some(),
-            faults,
-            get_delay,
-            list_delay,
-            seed: options.seed,
-            counters: (0..options.threads).map(|_| Counters::default()).collect(),
-        })
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        Stats::sum(self.counters.iter(), self.content.unlisted())
-    }
-}
 
 /// One thread's view.
 pub(crate) struct Worker {
     pub(crate) shared: Arc<Shared>,
     position: usize,
     random: AtomicU64,
-}
-
-/// A request whose meaning is known.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Call<'a> {
-    pub(crate) what: What<'a>,
-    /// HEAD: the reply ends with its head.
-    pub(crate) head: bool,
-    pub(crate) old: bool,
-    pub(crate) persistence: Persistence,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum What<'a> {
-    Get(&'a str),
-    List(Option<&'a str>),
-}
-
-/// What became of a request.
-pub(crate) enum Answer {
-    /// The reply is in the buffer.
-    Done,
-    /// As before, and the connection ends.
-    Last,
-    /// More has to be done.
-    Later(Later),
-}
-
-/// What the plain way cannot do.
-pub(crate) enum Later {
-    /// The head is in the buffer, the body follows piece by piece.
-    Large(Large),
-    /// It waits or goes wrong.
-    Script(Box<Script>),
-}
-
-pub(crate) struct Large {
-    pub(crate) size: u64,
-    pub(crate) stream: Box<dyn Stream>,
-    pub(crate) keep_alive: bool,
-}
-
-/// A call that has to be kept, with what shall happen to it.
-pub(crate) struct Script {
-    list: bool,
-    text: Option<String>,
-    head: bool,
-    old: bool,
-    persistence: Persistence,
-    pub(crate) delay: Option<Duration>,
-    pub(crate) fault: Option<Fault>,
-}
-
-impl Script {
-    pub(crate) fn call(&self) -> Call<'_> {
-        let text = self.text.as_deref();
-        Call {
-            what: if self.list {
-                What::List(text)
-            } else {
-                What::Get(text.unwrap_or_default())
-            },
-            head: self.head,
-            old: self.old,
-            persistence: self.persistence,
-        }
-    }
 }
 
 /// Buffers that one request after the other uses.
@@ -175,13 +70,14 @@ impl Worker {
             (false, _) => Persistence::Close,
         };
         if request.method == Method::Other || request.body {
-            // Where the next request starts is not known, so there is none.
+            // A body is not read: where the next request would start is not known.
             let persistence = if request.body {
                 Persistence::Close
             } else {
                 persistence
             };
-            self.plain(if request.body { 400 } else { 405 }, head, persistence, out);
+            let status = if request.method == Method::Other { 405 } else { 400 };
+            self.plain(status, head, persistence, out);
             return done(persistence);
         }
         let call = |what| Call {
@@ -406,7 +302,7 @@ impl Worker {
     /// A reply that only says its status.
     fn plain(&self, status: u16, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
         self.count_status(status);
-        let body = text(status);
+        let body = call::text(status);
         let extra: &[u8] = if status == 405 {
             b"Allow: GET, HEAD\r\n"
         } else {
@@ -433,36 +329,6 @@ impl Worker {
             _ => counters.bad_requests.add(1),
         }
     }
-}
-
-/// A reply in parts.
-pub(crate) struct Parts {
-    pub(crate) status: u16,
-    pub(crate) content_type: &'static str,
-    pub(crate) extra: Vec<u8>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) size: u64,
-    pub(crate) stream: Option<Box<dyn Stream>>,
-}
-
-impl Parts {
-    /// A reply that only says its status.
-    pub(crate) fn text(status: u16) -> Self {
-        let body = text(status).into_bytes();
-        let size = body.len() as u64;
-        Parts {
-            status,
-            content_type: TEXT,
-            extra: Vec::new(),
-            body,
-            size,
-            stream: None,
-        }
-    }
-}
-
-fn text(status: u16) -> String {
-    format!("{status} {}\n", reply::reason(status))
 }
 
 fn done(persistence: Persistence) -> Answer {

@@ -162,12 +162,16 @@ fn other_methods_are_not_allowed() {
 #[test]
 fn a_request_with_a_body_ends_the_connection() {
     let server = synthetic();
-    for field in ["Content-Length: 4", "Transfer-Encoding: chunked"] {
+    for (method, field, status) in [
+        ("GET", "Content-Length: 4", 400),
+        ("GET", "Transfer-Encoding: chunked", 400),
+        ("POST", "Content-Length: 4", 405),
+    ] {
         let mut client = Client::new(server.address());
 
-        client.send(format!("GET {TARGET} HTTP/1.1\r\n{field}\r\n\r\nGET "));
+        client.send(format!("{method} {TARGET} HTTP/1.1\r\n{field}\r\n\r\nGET "));
 
-        assert_eq!(client.reply().status, 400, "{field}");
+        assert_eq!(client.reply().status, status, "{method} {field}");
         assert!(client.rest().is_empty());
     }
 }

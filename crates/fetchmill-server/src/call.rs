@@ -1,0 +1,108 @@
+//! A request whose meaning is known, what became of it, and what is kept of it when that takes longer.
+
+use std::time::Duration;
+
+use crate::content::Stream;
+use crate::reply::{self, Persistence};
+use crate::rules::Fault;
+
+/// For replies that only say their status.
+pub(crate) const TEXT: &str = "text/plain";
+
+/// A request whose meaning is known.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) what: What<'a>,
+    /// HEAD: the reply ends with its head.
+    pub(crate) head: bool,
+    pub(crate) old: bool,
+    pub(crate) persistence: Persistence,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum What<'a> {
+    Get(&'a str),
+    List(Option<&'a str>),
+}
+
+/// What became of a request.
+pub(crate) enum Answer {
+    /// The reply is in the buffer.
+    Done,
+    /// As before, and the connection ends.
+    Last,
+    /// More has to be done.
+    Later(Later),
+}
+
+/// What the plain way cannot do.
+pub(crate) enum Later {
+    /// The head is in the buffer, the body follows piece by piece.
+    Large(Large),
+    /// It waits or goes wrong.
+    Script(Box<Script>),
+}
+
+pub(crate) struct Large {
+    pub(crate) size: u64,
+    pub(crate) stream: Box<dyn Stream>,
+    pub(crate) keep_alive: bool,
+}
+
+/// A call that has to be kept, with what shall happen to it.
+pub(crate) struct Script {
+    pub(crate) list: bool,
+    pub(crate) text: Option<String>,
+    pub(crate) head: bool,
+    pub(crate) old: bool,
+    pub(crate) persistence: Persistence,
+    pub(crate) delay: Option<Duration>,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Script {
+    pub(crate) fn call(&self) -> Call<'_> {
+        let text = self.text.as_deref();
+        Call {
+            what: if self.list {
+                What::List(text)
+            } else {
+                What::Get(text.unwrap_or_default())
+            },
+            head: self.head,
+            old: self.old,
+            persistence: self.persistence,
+        }
+    }
+}
+
+/// A reply in parts.
+pub(crate) struct Parts {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) extra: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) size: u64,
+    pub(crate) stream: Option<Box<dyn Stream>>,
+}
+
+impl Parts {
+    /// A reply that only says its status.
+    pub(crate) fn text(status: u16) -> Self {
+        let body = text(status).into_bytes();
+        let size = body.len() as u64;
+        Parts {
+            status,
+            content_type: TEXT,
+            extra: Vec::new(),
+            body,
+            size,
+            stream: None,
+        }
+    }
+}
+
+/// The body of such a reply.
+pub(crate) fn text(status: u16) -> String {
+    format!("{status} {}\n", reply::reason(status))
+}
