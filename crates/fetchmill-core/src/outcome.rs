@@ -1,5 +1,7 @@
 //! What became of targets: outcomes, failure kinds, the tally that always balances, and receipts.
 
+use std::collections::BTreeMap;
+
 use crate::target::Sequence;
 
 /// What became of a target.
@@ -158,6 +160,27 @@ impl Tally {
     }
 }
 
+/// How many targets failed in which way.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct KindCounts(BTreeMap<FailureKind, u64>);
+
+impl KindCounts {
+    /// Counts so many failures.
+    pub fn add(&mut self, kind: FailureKind, count: u64) {
+        *self.0.entry(kind).or_default() += count;
+    }
+
+    /// Counts what another one has counted.
+    pub fn add_all(&mut self, other: &KindCounts) {
+        other.iter().for_each(|(kind, count)| self.add(kind, count));
+    }
+
+    /// The kinds that occurred.
+    pub fn iter(&self) -> impl Iterator<Item = (FailureKind, u64)> {
+        self.0.iter().map(|(kind, count)| (*kind, *count))
+    }
+}
+
 /// Sequence numbers as runs: first and length, ascending, apart from each other.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Runs(Vec<(Sequence, u64)>);
@@ -244,6 +267,8 @@ pub struct Receipt {
     pub settled: Runs,
     /// Their outcomes, counted; `listed` is 0.
     pub tally: Tally,
+    /// The failed ones among them, by kind.
+    pub kinds: KindCounts,
     /// Numbers that are staged now and settled by the next receipt (`files` only).
     pub staged: Runs,
     /// The worker's failures shard, when it grew.

@@ -137,7 +137,11 @@ impl Control {
         let (to_journal, load, next, is_given_up) = {
             let mut planner = self.planner();
             let to_journal = planner.report(report, now);
-            let next = if max > 0 { planner.next_batch(max, now) } else { Next::Wait };
+            let next = match max {
+                0 if planner.is_done() => Next::Done,
+                0 => Next::Wait,
+                max => planner.next_batch(max, now),
+            };
             self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
             (to_journal, planner.wants_waiting(), next, planner.is_given_up(now))
         };

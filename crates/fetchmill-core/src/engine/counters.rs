@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::outcome::{FailureKind, Outcome, Tally};
+use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
 
 /// Counters of one thread, on cache lines of their own.
 #[derive(Debug)]
@@ -99,12 +99,11 @@ pub struct Sum {
     /// Requests in flight now.
     pub in_flight: u64,
     /// Failures by kind.
-    pub kinds: Vec<(FailureKind, u64)>,
+    pub kinds: KindCounts,
 }
 
 pub(super) fn sum<'c>(all: impl Iterator<Item = &'c Counters>) -> Sum {
     let mut sum = Sum::default();
-    let mut kinds = [0_u64; FailureKind::ALL.len()];
     let (mut fetched, mut bytes) = (0_i64, 0_i64);
     for counters in all {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -116,12 +115,14 @@ pub(super) fn sum<'c>(all: impl Iterator<Item = &'c Counters>) -> Sum {
         bytes += counters.bytes.load(Ordering::Relaxed);
         sum.attempts += read(&counters.attempts);
         sum.in_flight += read(&counters.in_flight);
-        for (total, counter) in kinds.iter_mut().zip(&counters.kinds) {
-            *total += read(counter);
+        for (kind, counter) in FailureKind::ALL.iter().zip(&counters.kinds) {
+            match read(counter) {
+                0 => {}
+                count => sum.kinds.add(*kind, count),
+            }
         }
     }
     sum.tally.fetched = fetched.max(0) as u64;
     sum.tally.bytes = bytes.max(0) as u64;
-    sum.kinds = FailureKind::ALL.iter().copied().zip(kinds).filter(|(_, count)| *count > 0).collect();
     sum
 }

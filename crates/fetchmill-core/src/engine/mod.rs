@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::journal::{Journal, Place};
 use crate::limits;
-use crate::outcome::{FailureKind, Tally};
+use crate::outcome::{FailureKind, KindCounts, Tally};
 use crate::sink::failures::{FailureRows, FailuresShard};
 use crate::sink::{FilesSink, NullSink, Properties, Sink};
 use crate::target::Waiting;
@@ -46,6 +46,7 @@ struct Shared {
     control: Arc<Control>,
     /// What was settled before this run.
     before: Tally,
+    kinds_before: KindCounts,
     is_resumed: bool,
     ended: Mutex<Option<Result<Report>>>,
     has_ended: Condvar,
@@ -64,8 +65,8 @@ pub struct Snapshot {
     pub waiting: u64,
     /// Whether the number of targets is known.
     pub is_listing_done: bool,
-    /// Failures of this run, by kind.
-    pub kinds: Vec<(FailureKind, u64)>,
+    /// Failed targets by kind.
+    pub kinds: KindCounts,
     /// `listing`, `fetching`, `draining` or `done`.
     pub phase: &'static str,
     /// Since the run started.
@@ -79,8 +80,8 @@ pub struct Snapshot {
 pub struct Report {
     /// The ledger: what is durable.
     pub tally: Tally,
-    /// Failures of this run, by kind.
-    pub kinds: Vec<(FailureKind, u64)>,
+    /// Failed targets by kind.
+    pub kinds: KindCounts,
     /// Of this run.
     pub elapsed: Duration,
     /// Requests of this run.
@@ -120,6 +121,7 @@ impl Job {
         let shared = Arc::new(Shared {
             control,
             before: journal.tally(),
+            kinds_before: journal.kinds()?,
             is_resumed,
             ended: Mutex::new(None),
             has_ended: Condvar::new(),
@@ -169,7 +171,8 @@ impl Job {
     /// How it stands. Cheap.
     pub fn snapshot(&self) -> Snapshot {
         let control = &self.shared.control;
-        let sum = control.sum();
+        let mut sum = control.sum();
+        sum.kinds.add_all(&self.shared.kinds_before);
         let has_ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
         Snapshot {
@@ -410,6 +413,7 @@ impl Run {
                 empty,
                 others: Vec::new(),
                 tally: Tally::default(),
+                kinds: KindCounts::default(),
             });
             workers.push(worker::Setup {
                 index,
@@ -513,7 +517,7 @@ fn report(shared: &Shared, journal: &Journal, notices: Vec<String>, was_finished
     let sum = shared.control.sum();
     Ok(Report {
         tally: journal.tally(),
-        kinds: sum.kinds,
+        kinds: journal.kinds()?,
         elapsed: shared.control.clock.elapsed(),
         attempts: sum.attempts,
         listed_at: journal.get("listed_at")?,

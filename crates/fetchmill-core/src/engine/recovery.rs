@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
-use crate::outcome::{Outcome, Receipt, Runs, Tally};
+use crate::outcome::{KindCounts, Outcome, Receipt, Runs, Tally};
 use crate::sink::failures::{FailuresShard, cut_back};
 use crate::sink::{Placed, Places, Refused};
 
@@ -31,6 +31,7 @@ fn finish_window(place: &Place, journal: &mut Journal, worker: u32, staged: &Run
     let mut places = Places::new(open(&place.dest)?, &place.dest);
     let mut failures = FailuresShard::new(&place.failures_path(), shard_name("recovery", worker), is_durable);
     let mut tally = Tally::default();
+    let mut kinds = KindCounts::default();
     journal.for_each_name(staged, |sequence, name| {
         match crate::sink::Places::put(&mut places, stage.as_fd(), sequence, name)? {
             Placed::Done | Placed::Missing => {
@@ -39,6 +40,7 @@ fn finish_window(place: &Place, journal: &mut Journal, worker: u32, staged: &Run
             }
             Placed::Refused(kind) => {
                 tally.count(Outcome::Failed(kind));
+                kinds.add(kind, 1);
                 failures.add_refused(&Refused { sequence, name: name.into(), kind })?;
             }
         }
@@ -49,7 +51,7 @@ fn finish_window(place: &Place, journal: &mut Journal, worker: u32, staged: &Run
         durable::sync_file_system(stage.as_fd())
             .map_err(|error| Error::storage("sync the file system of", &stage_path, error))?;
     }
-    let receipt = Receipt { worker, settled: staged.clone(), tally, staged: Runs::default(), failures: end };
+    let receipt = Receipt { worker, settled: staged.clone(), tally, kinds, staged: Runs::default(), failures: end };
     journal.settle(&receipt)?;
     journal.commit()
 }

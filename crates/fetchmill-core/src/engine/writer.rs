@@ -12,7 +12,7 @@ use super::control::{Control, Stop};
 use super::recorder::ToJournal;
 use crate::error::{Error, Result};
 use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use crate::outcome::{Outcome, Receipt, Runs, Tally};
+use crate::outcome::{KindCounts, Outcome, Receipt, Runs, Tally};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{Block, Sink};
 use crate::target::Sequence;
@@ -31,6 +31,7 @@ pub(super) struct Writer {
     /// Outcomes of this window that are not fetched.
     pub(super) others: Vec<Sequence>,
     pub(super) tally: Tally,
+    pub(super) kinds: KindCounts,
 }
 
 /// What has gathered in a window.
@@ -95,10 +96,17 @@ impl Writer {
                 continue;
             }
             self.failures.add(block, entry)?;
-            self.others.push(entry.sequence);
-            self.tally.count(entry.outcome);
+            self.settle_other(entry.sequence, entry.outcome);
         }
         self.sink.write(block)
+    }
+
+    fn settle_other(&mut self, sequence: Sequence, outcome: Outcome) {
+        self.others.push(sequence);
+        self.tally.count(outcome);
+        if let Outcome::Failed(kind) = outcome {
+            self.kinds.add(kind, 1);
+        }
     }
 
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
@@ -115,14 +123,14 @@ impl Writer {
             worker: self.worker,
             settled: Runs::from_unsorted(&mut settled),
             tally,
+            kinds: std::mem::take(&mut self.kinds),
             staged: durable.staged,
             failures,
         };
         self.journal(receipt)?;
         for refused in self.sink.committed()? {
             self.failures.add_refused(&refused)?;
-            self.others.push(refused.sequence);
-            self.tally.count(Outcome::Failed(refused.kind));
+            self.settle_other(refused.sequence, Outcome::Failed(refused.kind));
             self.control.counters[self.worker as usize].refuse(refused.kind);
         }
         if !self.others.is_empty() || self.sink.has_unsettled() {

@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::Journal;
 use crate::error::Result;
+use crate::outcome::{FailureKind, KindCounts};
 use crate::source::Folder;
 use crate::target::Names;
 
@@ -42,7 +43,9 @@ impl Journal {
         self.check(self.db.execute("DELETE FROM folders WHERE path = ?", [path]))?;
         self.tally.listed += 1;
         self.tally.failed += 1;
-        Ok(())
+        let mut kinds = KindCounts::default();
+        kinds.add(FailureKind::Listing, 1);
+        self.check(super::schema::add_kinds(&self.db, &kinds))
     }
 
     /// Folders that are not even asked for.

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::error::{Error, Result};
-use crate::outcome::{Receipt, Runs, ShardEnd, Tally};
+use crate::outcome::{KindCounts, Receipt, Runs, ShardEnd, Tally};
 use crate::source::{Cursor, ListedPage};
 use crate::target::{Names, Sequence};
 use live::LivePage;
@@ -110,6 +110,11 @@ impl Journal {
     /// The counters as they are durable, and what is in the open transaction.
     pub fn tally(&self) -> Tally {
         self.tally
+    }
+
+    /// Failed targets by kind.
+    pub fn kinds(&self) -> Result<KindCounts> {
+        self.check(schema::read_kinds(&self.db))
     }
 
     /// Starts a transaction unless one is open.
@@ -201,6 +206,7 @@ impl Journal {
         self.tally.absent += receipt.tally.absent;
         self.tally.failed += receipt.tally.failed;
         self.tally.bytes += receipt.tally.bytes;
+        self.check(schema::add_kinds(&self.db, &receipt.kinds))?;
         let worker = i64::from(receipt.worker);
         let staged = if receipt.staged.is_empty() {
             self.db.execute("DELETE FROM staged WHERE worker = ?", [worker])

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, params};
 
-use crate::outcome::Tally;
+use crate::outcome::{FailureKind, KindCounts, Tally};
 
 /// Raised when a journal of this version could not be read by an older fetchmill.
 pub(super) const VERSION: i64 = 1;
@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS waiting (
     sequence INTEGER PRIMARY KEY, name BLOB NOT NULL, attempts INTEGER NOT NULL, kind TEXT NOT NULL,
     not_before INTEGER NOT NULL, throttled_since INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS waiting_by_time ON waiting (not_before, sequence);
+CREATE TABLE IF NOT EXISTS failed_kinds (kind TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS staged (worker INTEGER PRIMARY KEY, sequences BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (path TEXT PRIMARY KEY, end INTEGER NOT NULL, crc32c INTEGER NOT NULL) WITHOUT ROWID;
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
@@ -96,6 +97,28 @@ pub(super) fn write_tally(db: &Connection, tally: Tally, next_sequence: u64) -> 
         tally.bytes as i64,
         next_sequence as i64
     ])?;
+    Ok(())
+}
+
+/// Failed targets by kind. A kind that only a newer version knows is left out.
+pub(super) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCounts> {
+    let mut query = db.prepare("SELECT kind, count FROM failed_kinds")?;
+    let mut rows = query.query([])?;
+    let mut kinds = KindCounts::default();
+    while let Some(row) = rows.next()? {
+        if let Some(kind) = FailureKind::from_name(&row.get::<_, String>(0)?) {
+            kinds.add(kind, row.get::<_, i64>(1)? as u64);
+        }
+    }
+    Ok(kinds)
+}
+
+/// Adds to them.
+pub(super) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusqlite::Result<()> {
+    let statement = "INSERT INTO failed_kinds VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
+    for (kind, count) in kinds.iter() {
+        db.prepare_cached(statement)?.execute(params![kind.name(), count as i64])?;
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{Identity, Journal, Place, schema};
 use crate::error::Result;
-use crate::outcome::{ShardEnd, Tally};
+use crate::outcome::{KindCounts, ShardEnd, Tally};
 use crate::target::Waiting;
 
 /// A job, looked at.
@@ -14,6 +14,8 @@ pub struct Status {
     pub identity: std::collections::BTreeMap<String, String>,
     /// What is durable.
     pub tally: Tally,
+    /// Failed targets by kind.
+    pub kinds: KindCounts,
     /// When it was made, ISO 8601 UTC.
     pub started_at: Option<String>,
     /// When its listing was complete.
@@ -51,6 +53,7 @@ pub fn read_status(place: &Place) -> Result<Status> {
         Ok(Status {
             identity: fact("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default(),
             tally: schema::read_tally(&db)?.0,
+            kinds: schema::read_kinds(&db)?,
             started_at: fact("started_at")?,
             listed_at: fact("listed_at")?,
             finished_at: fact("finished_at")?,
@@ -107,7 +110,7 @@ impl Journal {
             targets += 1;
             self.insert_waiting(&target)
         })?;
-        self.check(self.db.execute("DELETE FROM failures", []))?;
+        self.check(self.db.execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"))?;
         let folders = self.retry_folders()?;
         if targets != self.tally.failed + self.tally.absent {
             return Err(crate::error::Error::Journal(format!(

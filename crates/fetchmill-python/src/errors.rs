@@ -1,0 +1,38 @@
+//! The core's errors as the exceptions of `fetchmill.errors`: by exit code, in one place.
+
+use fetchmill_core::error::Error;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+/// An exception of `fetchmill.errors`.
+pub(crate) fn exception(class: &str, message: &str) -> PyErr {
+    Python::attach(|py| {
+        let made = py
+            .import("fetchmill.errors")
+            .and_then(|errors| errors.getattr(class))
+            .and_then(|class| class.call1((message,)));
+        match made {
+            Ok(value) => PyErr::from_value(value),
+            Err(_) => PyRuntimeError::new_err(message.to_owned()),
+        }
+    })
+}
+
+/// What stopped a job.
+pub(crate) fn of(error: &Error) -> PyErr {
+    let class = match error {
+        Error::Internal(_) => "InternalError",
+        Error::Usage(_) => "UsageError",
+        Error::Listing(_) => "ListingError",
+        Error::Temporary(_) => "TemporaryError",
+        Error::Security(_) => "SecurityError",
+        Error::Storage { .. } => "StorageError",
+        Error::Busy(_) => "BusyError",
+        Error::Journal(_) => "JournalError",
+    };
+    exception(class, &error.to_string())
+}
+
+pub(crate) fn usage(message: &str) -> PyErr {
+    exception("UsageError", message)
+}

@@ -1,0 +1,141 @@
+//! What the journal of a destination says.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use fetchmill_core::error::Error;
+use fetchmill_core::journal::{FailedFolder, Place, read_failed_folders, read_shards, read_status};
+use fetchmill_core::name;
+use fetchmill_core::outcome::ShardEnd;
+use fetchmill_core::sink::failures::{FailureRow, FailureRows};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::errors;
+use crate::job::set_tally;
+
+/// Rows of a batch.
+const BATCH_ROWS: usize = 1000;
+
+#[pyfunction]
+#[pyo3(signature = (dest, state))]
+pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
+    let read = || read_status(&Place::find(&dest, state.as_deref())?);
+    let status = py.detach(read).map_err(|error| errors::of(&error))?;
+    let dict = PyDict::new(py);
+    set_tally(&dict, status.tally, &status.kinds)?;
+    let part = |name: &str| status.identity.get(name).cloned().unwrap_or_default();
+    dict.set_item("source", part("source"))?;
+    dict.set_item("dest", &dest)?;
+    dict.set_item("format", part("format"))?;
+    dict.set_item("waiting", status.waiting)?;
+    dict.set_item("started_at", status.started_at)?;
+    dict.set_item("listed_at", status.listed_at)?;
+    dict.set_item("already_finished", status.finished_at.is_some())?;
+    dict.set_item("finished_at", status.finished_at)?;
+    dict.set_item("running", status.is_running)?;
+    dict.set_item("interrupted", false)?;
+    dict.set_item("resumed", false)?;
+    dict.set_item("seconds", 0.0)?;
+    dict.set_item("attempts", 0)?;
+    dict.set_item("notices", Vec::<String>::new())?;
+    Ok(dict)
+}
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Failures {
+    reader: Mutex<Reader>,
+}
+
+/// Shards first, then the folders that gave no listing.
+struct Reader {
+    place: Place,
+    folder: PathBuf,
+    shards: VecDeque<ShardEnd>,
+    rows: Option<FailureRows>,
+    last_folder: Option<Vec<u8>>,
+}
+
+enum Row {
+    Target(FailureRow),
+    Folder(FailedFolder),
+}
+
+impl Reader {
+    fn open(dest: &Path, state: Option<&Path>) -> Result<Self, Error> {
+        let place = Place::find(dest, state)?;
+        let shards = read_shards(&place)?.into();
+        Ok(Reader { folder: place.failures_path(), place, shards, rows: None, last_folder: None })
+    }
+
+    fn next_batch(&mut self) -> Result<Vec<Row>, Error> {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH_ROWS {
+            if let Some(rows) = &mut self.rows {
+                match rows.next() {
+                    Some(row) => batch.push(Row::Target(row?)),
+                    None => self.rows = None,
+                }
+            } else if let Some(shard) = self.shards.pop_front() {
+                self.rows = Some(FailureRows::open(&self.folder, &shard)?);
+            } else {
+                break;
+            }
+        }
+        if batch.is_empty() {
+            let folders = read_failed_folders(&self.place, self.last_folder.as_deref(), BATCH_ROWS)?;
+            if let Some(last) = folders.last() {
+                self.last_folder = Some(last.path.clone());
+            }
+            batch.extend(folders.into_iter().map(Row::Folder));
+        }
+        Ok(batch)
+    }
+}
+
+#[pymethods]
+impl Failures {
+    #[new]
+    #[pyo3(signature = (dest, state))]
+    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    fn new(dest: PathBuf, state: Option<PathBuf>) -> PyResult<Self> {
+        let reader = Reader::open(&dest, state.as_deref()).map_err(|error| errors::of(&error))?;
+        Ok(Failures { reader: Mutex::new(reader) })
+    }
+
+    fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let read = || self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next_batch();
+        let batch = py.detach(read).map_err(|error| errors::of(&error))?;
+        let list = PyList::empty(py);
+        for row in &batch {
+            list.append(row_dict(py, row)?)?;
+        }
+        Ok(list)
+    }
+}
+
+fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    match row {
+        Row::Target(row) => {
+            dict.set_item("name", name::for_display(&row.name_bytes().unwrap_or_default()))?;
+            dict.set_item("sequence", row.sequence)?;
+            dict.set_item("outcome", &row.outcome)?;
+            dict.set_item("kind", row.kind.as_deref().unwrap_or("absent"))?;
+            dict.set_item("status", row.status)?;
+            dict.set_item("attempts", row.attempts)?;
+            dict.set_item("detail", "")?;
+        }
+        Row::Folder(folder) => {
+            dict.set_item("name", format!("{}/", name::for_display(&folder.path)))?;
+            dict.set_item("sequence", py.None())?;
+            dict.set_item("outcome", "failed")?;
+            dict.set_item("kind", "listing")?;
+            dict.set_item("status", folder.status)?;
+            dict.set_item("attempts", folder.attempts)?;
+            dict.set_item("detail", &folder.detail)?;
+        }
+    }
+    Ok(dict)
+}

@@ -1,0 +1,66 @@
+//! The file server.
+
+use std::sync::Mutex;
+
+use fetchmill_server::{Options, Stats, synthetic_body as body};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors;
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Server {
+    running: Mutex<Running>,
+    address: String,
+}
+
+enum Running {
+    Yes(fetchmill_server::Server),
+    /// What it had counted at its end.
+    No(Box<Stats>),
+}
+
+#[pymethods]
+impl Server {
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: Options =
+            serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
+        let server = py
+            .detach(|| fetchmill_server::Server::start(&options))
+            .map_err(|error| errors::usage(&error.to_string()))?;
+        let address = server.address().to_string();
+        Ok(Server { running: Mutex::new(Running::Yes(server)), address })
+    }
+
+    #[getter]
+    fn address(&self) -> &str {
+        &self.address
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stats = match &*self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
+            Running::Yes(server) => server.stats(),
+            Running::No(stats) => (**stats).clone(),
+        };
+        let json = serde_json::to_string(&stats).map_err(|error| errors::usage(&error.to_string()))?;
+        py.import("json")?.call_method1("loads", (json,))
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            if let Running::Yes(server) = &*running {
+                let stats = Box::new(server.stats());
+                if let Running::Yes(server) = std::mem::replace(&mut *running, Running::No(stats)) {
+                    server.stop();
+                }
+            }
+        });
+    }
+}
+
+#[pyfunction]
+pub(crate) fn synthetic_body<'py>(py: Python<'py>, name: &str, size: usize) -> Bound<'py, PyBytes> {
+    PyBytes::new(py, &body(name, size))
+}
