@@ -49,8 +49,9 @@ impl Worker {
             if let Some(error) = body.take_failure() {
                 self.control().fail(error);
             }
-            if self.block.borrow().is_full() {
-                self.send_block(false).await;
+            if self.block.borrow().is_full() && self.send_block(false).await {
+                // It took its time: something may have come.
+                self.close_unless_quiet(&mut connection);
             }
             let is_waited_for = self.dry_until.get().is_some() && self.in_flight.get() == 0;
             if is_waited_for || self.report.borrow().retries.len() >= RETRIES_REPORTED_AT {
@@ -67,8 +68,14 @@ impl Worker {
             None => watch.rest(),
         }
         self.parking.park(connection.as_ref(), watch).await;
-        let has_expired = watch.has_expired();
-        if has_expired || connection.as_ref().is_some_and(|connection| connection.look() != Unused::Quiet) {
+        if watch.has_expired() {
+            self.close(connection);
+        }
+        self.close_unless_quiet(connection);
+    }
+
+    fn close_unless_quiet(&self, connection: &mut Option<Connection>) {
+        if connection.as_ref().is_some_and(|connection| connection.look() != Unused::Quiet) {
             self.close(connection);
         }
     }
@@ -90,12 +97,6 @@ impl Worker {
         if self.setup.properties.names_are_paths && name::to_path(&target.name, &mut self.path.borrow_mut()).is_err() {
             self.settle_other(target, Outcome::Failed(FailureKind::Name), 0, 0);
             return Attempt::Over;
-        }
-        if let Some(used) = connection.as_ref()
-            && used.replies() > 0
-            && used.look() != Unused::Quiet
-        {
-            self.close(connection);
         }
         let open = match connection {
             Some(open) => open,

@@ -249,15 +249,22 @@ impl Worker {
             }
             return false;
         }
-        if self.queue.borrow_mut().take(target) {
-            return true;
-        }
-        if self.dry_until.get().is_some() || !self.turn(self.batch_size()) {
+        if self.is_idle() {
             return false;
         }
-        let taken = self.queue.borrow_mut().take(target);
+        self.queue.borrow_mut().take(target)
+    }
+
+    /// Whether nothing is there to do, and the planner has nothing either.
+    fn is_idle(&self) -> bool {
+        if !self.queue.borrow().is_empty() {
+            return false;
+        }
+        if self.dry_until.get().is_some() || !self.turn(self.batch_size()) {
+            return true;
+        }
         self.parking.wake(self.queue.borrow().len());
-        taken
+        false
     }
 
     /// What this worker finishes in a second, and something for each connection.
@@ -265,30 +272,25 @@ impl Worker {
         (self.rate.get() as usize).clamp(self.setup.connections.min(64), limits::BATCH_TARGETS_MAX)
     }
 
-    /// Sends the block to the sink when it is full, or anyway; waits while the sink is behind.
-    async fn send_block(&self, is_last: bool) {
+    /// Sends the block to the sink; waits while the sink is behind. Whether it had to wait.
+    async fn send_block(&self, is_last: bool) -> bool {
         if self.is_congested.get() || self.block.borrow().is_empty() {
-            return;
+            return false;
         }
         let fresh = self.empty.borrow_mut().try_recv().unwrap_or_default();
         let block = self.block.replace(fresh);
         self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
         match self.setup.blocks.try_send(block) {
-            Ok(()) => {}
             Err(tokio::sync::mpsc::error::TrySendError::Full(block)) => {
                 self.is_congested.set(!is_last);
-                // A sink that has failed has ended the job already.
                 let _ = self.setup.blocks.send(block).await;
                 self.is_congested.set(false);
                 self.parking.wake_all();
+                true
             }
-            Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => {}
+            // A sink that has ended has ended the job with it.
+            Ok(()) | Err(tokio::sync::mpsc::error::TrySendError::Closed(_)) => false,
         }
-    }
-
-    /// Whether nothing is there to do: what a connection has may be looked at more closely.
-    fn is_idle(&self) -> bool {
-        self.queue.borrow().is_empty()
     }
 
     /// Out of descriptors or ports: the targets are not to blame. With no connection at all the job ends.
