@@ -24,7 +24,7 @@ env: .venv/.stamp ## Check the machine and make .venv
 	@touch $@
 
 build: env ## Build the package and install it into .venv
-	$(BIN)/maturin develop --release --quiet
+	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 
 test: build servers lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
 

@@ -3,6 +3,7 @@
 It balances: listed = fetched + absent + failed + skipped, plus what is still pending in a job that has not finished.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -127,6 +128,7 @@ class Report:
     def from_native(cls, values: Mapping[str, Any]) -> Self:
         """From what the native module returns."""
         own = _own(cls, values)
+        own["dest"] = os.fspath(own["dest"])
         own["listed_at"] = datetime.fromisoformat(own["listed_at"]) if own["listed_at"] else None
         own["notices"] = tuple(own["notices"])
         return cls(**own)
@@ -148,8 +150,9 @@ class Failure:
     """A target that is absent or failed.
 
     Args:
-        name: the target's name, for display: bytes that are not UTF-8 are escaped.
-        sequence: its sequence number in the job.
+        name: the target's name, for display: bytes that are not UTF-8 are escaped. A folder that gave no listing ends
+            with a slash.
+        sequence: its sequence number in the job; None for a folder.
         outcome: `absent` or `failed`.
         kind: the failure kind, or `absent`.
         status: the HTTP status of the last reply, None when there was none.
@@ -158,7 +161,7 @@ class Failure:
     """
 
     name: str
-    sequence: int
+    sequence: int | None
     outcome: str
     kind: str
     status: int | None

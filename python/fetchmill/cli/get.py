@@ -156,7 +156,7 @@ def _display(as_json: bool, quiet: bool) -> Display:
 def _watch(job: "Job", signals: _Signals, display: Display) -> Snapshot:
     """Shows the job until it ends; gives the first snapshot."""
     first = Snapshot.from_native(job.snapshot())
-    if first.resumed:
+    if first.resumed and not (first.listing_done and first.settled == first.listed):
         display.notice(f"resuming: {first.start_settled:,} of the listed targets are done")
     deadline = None
     while not job.wait(STEP_SECONDS):
@@ -172,23 +172,21 @@ def _watch(job: "Job", signals: _Signals, display: Display) -> Snapshot:
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display) -> None:
-    """The summary, which stays."""
-    state = None if options.state is None else str(options.state)
+    """The summary, which stays; a machine has it in the event `report`."""
     lines = list(report.notices)
-    if report.already_finished:
-        lines += finished_lines(report)
-    else:
-        lines.append(run_line(report, settled_before))
-    lines += [ledger_line(report), *failure_lines(report, state)]
+    if not isinstance(display, JsonDisplay):
+        lines += _summary(report, settled_before, None if options.state is None else str(options.state))
+    for line in lines:
+        if isinstance(display, LiveDisplay):
+            say(line)  # the block is gone
+        else:
+            display.notice(line)
+
+
+def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
+    """What happened, the ledger, and how to go on."""
+    done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
+    lines = [*done, ledger_line(report), *failure_lines(report, state)]
     if report.interrupted:
         lines.append("stopped after a checkpoint: run the same command again to resume")
-    _say_all(lines, display)
-
-
-def _say_all(lines: list[str], display: Display) -> None:
-    if isinstance(display, LiveDisplay):
-        for line in lines:
-            say(line)
-        return
-    for line in lines:
-        display.notice(line)
+    return lines
