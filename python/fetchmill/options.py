@@ -79,7 +79,7 @@ class GetOptions:
     state: str | os.PathLike[str] | None = _option(
         "path", None, "Folder of the journal, on a local file system; DEST/.fetchmill if not given."
     )
-    retry_failed: bool = _option("flag", False, "Fetch what failed in this job, and nothing else.")
+    retry_failed: bool = _option("flag", False, "Fetch again what failed or was absent in this job, and nothing else.")
     attempts: int = _option("count", 5, "Attempts at a target before it is failed.")
     connect_timeout: float = _option("seconds", 5.0, "Time for a connection.")
     head_timeout: float = _option("seconds", 15.0, "Time from a request to the end of the reply's head.")

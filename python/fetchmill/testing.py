@@ -8,7 +8,7 @@ assert server.stats()["get"] == 2000
 import os
 from collections.abc import Sequence
 
-from fetchmill._native import synthetic_body
+from fetchmill._native import synthetic_body as native_synthetic_body
 from fetchmill.server import Fault, ServeOptions, Server
 
 __all__ = ["Fault", "Server", "serve", "synthetic_body"]
@@ -67,3 +67,16 @@ def serve(  # noqa: PLR0913 - each has its default
             faults=faults,
         )
     )
+
+
+def synthetic_body(name: str, size: int) -> bytes:
+    """The body that a synthetic server gives to a name: text of about 24 random bytes in 100, the name first.
+
+    Args:
+        name: the name, as listed.
+        size: its size in bytes.
+
+    Returns:
+        Exactly so many bytes.
+    """
+    return native_synthetic_body(name, size)

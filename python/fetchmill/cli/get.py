@@ -35,7 +35,7 @@ what was interrupted, by whatever. Killed at any moment, at most the last commit
 Examples:
   fetchmill get http://127.0.0.1:8080 out/
   fetchmill get http://127.0.0.1:8080 out/                    again: resumes
-  fetchmill get http://127.0.0.1:8080 out/ --retry-failed     the failed ones again
+  fetchmill get http://127.0.0.1:8080 out/ --retry-failed     what failed or was absent
   fetchmill get http://127.0.0.1 mirror/ --listing autoindex  nginx, autoindex_format json
   fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
 """

@@ -24,8 +24,7 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
     where = destination_arguments(report.dest, state)
     lines = [f"failed: {describe_failures(report.failures, None)}"] if report.failures else []
     lines.append(f"list them: fetchmill status {where} --failures")
-    if report.failed:
-        lines.append("fetch the failed ones again: the same command with --retry-failed")
+    lines.append("fetch them again: the same command with --retry-failed")
     return lines
 
 
