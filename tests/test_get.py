@@ -72,6 +72,7 @@ def test_a_finished_job_says_so(run: Run, server: Serve, dest: Path) -> None:
     assert "all done already: the listing was taken at 2" in ended.err
     assert " UTC\n" in ended.err
     assert "need a new destination" in ended.err
+    assert "resuming" not in ended.err
     assert source.stats()["get"] == 10
 
 

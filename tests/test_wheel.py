@@ -38,6 +38,7 @@ def test_the_wheel_works_without_a_compiler(
     source = server(synthetic=100)
     ended = subprocess.run(
         [binaries / "fetchmill", "get", source.url, tmp_path / "out"],
+        cwd=tmp_path,
         env=bare,
         capture_output=True,
         text=True,

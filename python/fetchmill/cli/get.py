@@ -156,10 +156,12 @@ def _display(as_json: bool, quiet: bool) -> Display:
 def _watch(job: "Job", signals: _Signals, display: Display) -> Snapshot:
     """Shows the job until it ends; gives the first snapshot."""
     first = Snapshot.from_native(job.snapshot())
-    if first.resumed and not (first.listing_done and first.settled == first.listed):
-        display.notice(f"resuming: {first.start_settled:,} of the listed targets are done")
+    says_resuming = first.resumed and first.start_settled > 0
     deadline = None
     while not job.wait(STEP_SECONDS):
+        if says_resuming:  # not at once: a finished job has ended by now
+            says_resuming = False
+            display.notice(f"resuming: {first.start_settled:,} targets are done already")
         if signals.number is not None and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
             display.notice("stopping: requests in flight are drained; run the same command again to resume")
