@@ -110,7 +110,11 @@ pub struct Page {
 impl Page {
     /// A page; its names count in `live_bytes` from when they were listed, and until the page is dropped.
     pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
-        Page { first, names, live_bytes }
+        Page {
+            first,
+            names,
+            live_bytes,
+        }
     }
 }
 

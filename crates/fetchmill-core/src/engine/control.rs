@@ -35,8 +35,13 @@ pub(super) struct Clock {
 
 impl Clock {
     fn start() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Clock { started: Instant::now(), offset: since.as_millis() as Millis }
+        let since = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        Clock {
+            started: Instant::now(),
+            offset: since.as_millis() as Millis,
+        }
     }
 
     pub(super) fn now(&self) -> Millis {
@@ -84,7 +89,9 @@ impl Control {
             limit: options.limit as usize,
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,
-            seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
+            seed: options
+                .seed
+                .unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
         Arc::new(Control {
             clock,
@@ -142,8 +149,14 @@ impl Control {
                 0 => Next::Wait,
                 max => planner.next_batch(max, now),
             };
-            self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
-            (to_journal, planner.wants_waiting(), next, planner.is_given_up(now))
+            self.resting_until
+                .store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
+            (
+                to_journal,
+                planner.wants_waiting(),
+                next,
+                planner.is_given_up(now),
+            )
         };
         self.room.notify_all();
         if !to_journal.is_empty() {

@@ -56,7 +56,11 @@ struct NoPage {
 
 impl NoPage {
     fn of(broken: &Broken) -> Self {
-        NoPage { kind: broken.kind, status: 0, reason: broken.reason.to_owned() }
+        NoPage {
+            kind: broken.kind,
+            status: 0,
+            reason: broken.reason.to_owned(),
+        }
     }
 }
 
@@ -81,13 +85,17 @@ impl Lister {
     fn ask_journal<T>(&self, message: impl FnOnce(std::sync::mpsc::Sender<T>) -> ToJournal) -> Result<T> {
         let (reply, answer) = channel();
         self.control.journal(message(reply));
-        answer.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
+        answer
+            .recv()
+            .map_err(|_| Error::Internal("the journal's thread has ended".into()))
     }
 
     fn hand_over_live_pages(&mut self) -> Result<()> {
         let mut from: Sequence = 0;
         while self.control.wait_for_room() {
-            let Some((first, names, pending)) = self.ask_journal(|reply| ToJournal::NextLivePage(from, reply))? else {
+            let Some((first, names, pending)) =
+                self.ask_journal(|reply| ToJournal::NextLivePage(from, reply))?
+            else {
                 return Ok(());
             };
             from = first + 1;
@@ -107,7 +115,9 @@ impl Lister {
     /// A page is on its way to the journal: from now on it counts.
     fn hand_over(control: &Control, page: ListedPage) {
         control.planner().announce(page.names.len());
-        control.live_bytes.fetch_add(page.names.byte_len(), std::sync::atomic::Ordering::Relaxed);
+        control
+            .live_bytes
+            .fetch_add(page.names.byte_len(), std::sync::atomic::Ordering::Relaxed);
         control.journal(ToJournal::Page(page));
     }
 
@@ -115,11 +125,15 @@ impl Lister {
         let mut empty_pages = 0;
         while self.control.wait_for_room() && !self.is_over() {
             let path = names.page_path(&self.origin, marker.as_deref())?;
-            let Some(body) = self.fetch_page(&path)? else { return Ok(()) };
+            let Some(body) = self.fetch_page(&path)? else {
+                return Ok(());
+            };
             let page = names.read_page(&body, marker.take()).map_err(|error| {
                 Error::Listing(format!("the listing {} cannot be read: {error}", self.url(&path)))
             })?;
-            let Cursor::Marker { next, .. } = &page.cursor else { return Ok(()) };
+            let Cursor::Marker { next, .. } = &page.cursor else {
+                return Ok(());
+            };
             marker.clone_from(next);
             empty_pages = if page.names.is_empty() { empty_pages + 1 } else { 0 };
             if empty_pages > limits::EMPTY_PAGES_MAX {
@@ -140,7 +154,9 @@ impl Lister {
 
     /// The journal's thread may have found that the listing never ends.
     fn is_over(&self) -> bool {
-        self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
+        self.control
+            .is_listing_done
+            .load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn url(&self, path: &str) -> String {
@@ -181,10 +197,15 @@ impl Lister {
                 "; is the server running, and the port right?"
             }
             FailureKind::NotHttp => "; is it an http server, and the port right?",
-            _ if *status == 404 => "; is the SOURCE right? --list-path and --listing say how the server lists",
+            _ if *status == 404 => {
+                "; is the SOURCE right? --list-path and --listing say how the server lists"
+            }
             _ => "",
         };
-        Error::Listing(format!("the listing {url} failed ({}): {reason}, attempts: {attempts}{hint}", kind.name()))
+        Error::Listing(format!(
+            "the listing {url} failed ({}): {reason}, attempts: {attempts}{hint}",
+            kind.name()
+        ))
     }
 
     /// Waits as the failure asks for; `false` when the job is to end.
@@ -238,15 +259,23 @@ impl Lister {
     }
 
     fn try_start(&mut self, path: &str) -> std::result::Result<(), Broken> {
-        if self.connection.as_ref().is_some_and(|open| open.look() != crate::transport::Unused::Quiet) {
+        if self
+            .connection
+            .as_ref()
+            .is_some_and(|open| open.look() != crate::transport::Unused::Quiet)
+        {
             self.connection = None;
         }
         if self.connection.is_none() {
-            let stream = self.runtime.block_on(connect(&self.addresses, self.timeouts.connect));
+            let stream = self
+                .runtime
+                .block_on(connect(&self.addresses, self.timeouts.connect));
             let stream = stream.map_err(|failure| match failure {
-                ConnectFailure::Failed(kind) => {
-                    Broken { kind, reason: "there is no connection", is_unanswered: false }
-                }
+                ConnectFailure::Failed(kind) => Broken {
+                    kind,
+                    reason: "there is no connection",
+                    is_unanswered: false,
+                },
                 ConnectFailure::Exhausted(_) => Broken {
                     kind: FailureKind::Unreachable,
                     reason: "this machine has no descriptor or port left",
@@ -283,13 +312,21 @@ impl Lister {
         let scratch = RefCell::new(std::mem::take(&mut body.scratch));
         scratch.borrow_mut().resize(limits::READ_BYTES, 0);
         let Some(connection) = &mut self.connection else {
-            return Err(NoPage { kind: FailureKind::Reset, status: 0, reason: "the connection is gone".into() });
+            return Err(NoPage {
+                kind: FailureKind::Reset,
+                status: 0,
+                reason: "the connection is gone".into(),
+            });
         };
         let control = &self.control;
         // The time for a page is long enough for one that takes its time; a stop is noticed at each tick.
         let (head_by, idle_by) = (self.timeouts.head, self.timeouts.idle);
         let received = self.runtime.block_on(async {
-            let wait = if connection.head().is_some() { idle_by } else { head_by };
+            let wait = if connection.head().is_some() {
+                idle_by
+            } else {
+                head_by
+            };
             let mut tick = tokio::time::interval(limits::TICK);
             let started = std::time::Instant::now();
             let receive = connection.receive_some(body, &scratch, &watch);
@@ -342,7 +379,11 @@ impl Lister {
                     continue;
                 }
                 Err(ReadError::Job(error)) => return Err(error),
-                Err(ReadError::Page(bad)) => NoPage { kind: FailureKind::Listing, status: 200, reason: bad.0 },
+                Err(ReadError::Page(bad)) => NoPage {
+                    kind: FailureKind::Listing,
+                    status: 200,
+                    reason: bad.0,
+                },
                 Err(ReadError::Io(error)) => no_page_of(error),
             };
             attempts += 1;
@@ -357,7 +398,12 @@ impl Lister {
                 let detail = no_page.reason;
                 self.control.listing_counters().add_listed(1, 0);
                 self.control.listing_counters().fail(FailureKind::Listing);
-                self.control.journal(ToJournal::FailFolder { path: folder.path, status, attempts, detail });
+                self.control.journal(ToJournal::FailFolder {
+                    path: folder.path,
+                    status,
+                    attempts,
+                    detail,
+                });
                 attempts = 0;
             }
         }
@@ -365,9 +411,15 @@ impl Lister {
     }
 
     fn read_folder(&mut self, path: &str, folder: &Folder) -> std::result::Result<(), ReadError> {
-        self.start(path).map_err(|no_page| ReadError::Io(io_error(no_page)))?;
+        self.start(path)
+            .map_err(|no_page| ReadError::Io(io_error(no_page)))?;
         let control = Arc::clone(&self.control);
-        let reader = PageReader { lister: self, body: PageBody::default(), at: 0, is_over: false };
+        let reader = PageReader {
+            lister: self,
+            body: PageBody::default(),
+            at: 0,
+            is_over: false,
+        };
         autoindex::read_folder(reader, folder, |page| {
             if let Cursor::Folder { refused, .. } = &page.cursor {
                 control.listing_counters().add_listed(refused.len() as u64, 0);
@@ -375,7 +427,11 @@ impl Lister {
             }
             Self::hand_over(&control, page);
             // A folder may be larger than the window.
-            if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
+            if control.wait_for_room() {
+                Ok(())
+            } else {
+                Err(Error::Internal("the job is ending".into()))
+            }
         })
         .map_err(|error| match error {
             ReadError::Job(_) if self.control.stop() != Stop::No => {
@@ -390,8 +446,16 @@ impl Lister {
 fn refused_status(status: u16) -> Option<NoPage> {
     match FailureKind::of_status(status) {
         Ok(Outcome::Fetched) => None,
-        Ok(_) => Some(NoPage { kind: FailureKind::Status, status, reason: format!("status {status}") }),
-        Err(kind) => Some(NoPage { kind, status, reason: format!("status {status}") }),
+        Ok(_) => Some(NoPage {
+            kind: FailureKind::Status,
+            status,
+            reason: format!("status {status}"),
+        }),
+        Err(kind) => Some(NoPage {
+            kind,
+            status,
+            reason: format!("status {status}"),
+        }),
     }
 }
 
@@ -405,13 +469,21 @@ struct PageFailure {
 }
 
 fn io_error(no_page: NoPage) -> std::io::Error {
-    std::io::Error::other(PageFailure { kind: no_page.kind, status: no_page.status, reason: no_page.reason })
+    std::io::Error::other(PageFailure {
+        kind: no_page.kind,
+        status: no_page.status,
+        reason: no_page.reason,
+    })
 }
 
 fn no_page_of(error: std::io::Error) -> NoPage {
     match error.downcast::<PageFailure>() {
         Ok(PageFailure { kind, status, reason }) => NoPage { kind, status, reason },
-        Err(error) => NoPage { kind: FailureKind::Reset, status: 0, reason: error.to_string() },
+        Err(error) => NoPage {
+            kind: FailureKind::Reset,
+            status: 0,
+            reason: error.to_string(),
+        },
     }
 }
 
@@ -452,7 +524,10 @@ impl Read for PageReader<'_> {
 
 /// The time that a page may take, from what a target may take.
 pub(super) fn page_timeouts(timeouts: Timeouts) -> Timeouts {
-    Timeouts { total: limits::PAGE_TIMEOUT.max(timeouts.total), ..timeouts }
+    Timeouts {
+        total: limits::PAGE_TIMEOUT.max(timeouts.total),
+        ..timeouts
+    }
 }
 
 /// For a lister's first waits.

@@ -118,12 +118,19 @@ impl JobOptions {
         if self.max_size == 0 {
             return refuse("--max-size must be at least 1 byte");
         }
-        let Timeouts { connect, head, idle, total } = self.timeouts;
+        let Timeouts {
+            connect,
+            head,
+            idle,
+            total,
+        } = self.timeouts;
         if [connect, head, idle, total].iter().any(Duration::is_zero) {
             return refuse("a timeout must be above 0 seconds");
         }
         match &self.listing {
-            Listing::Api(names) if !names.list_path.starts_with('/') => refuse("--list-path must start with /"),
+            Listing::Api(names) if !names.list_path.starts_with('/') => {
+                refuse("--list-path must start with /")
+            }
             Listing::Api(names) => names.around_name().map(drop),
             Listing::Autoindex => Ok(()),
         }

@@ -24,7 +24,12 @@ pub(super) enum ToJournal {
     /// A page; its targets are announced to the planner.
     Page(ListedPage),
     /// A folder that gives no listing.
-    FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
+    FailFolder {
+        path: Vec<u8>,
+        status: Option<u16>,
+        attempts: u32,
+        detail: String,
+    },
     /// The listing is complete.
     EndListing,
     /// What a worker's sink has made durable; the sender is told when that is in the journal.
@@ -50,7 +55,11 @@ struct Afterwards {
 }
 
 /// Works until every sender has gone. Returns the journal.
-pub(super) fn run(mut journal: Journal, messages: &Receiver<ToJournal>, control: &Control) -> Result<Journal> {
+pub(super) fn run(
+    mut journal: Journal,
+    messages: &Receiver<ToJournal>,
+    control: &Control,
+) -> Result<Journal> {
     while let Ok(first) = messages.recv() {
         let mut afterwards = Afterwards::default();
         let mut next = Some(first);
@@ -68,10 +77,20 @@ pub(super) fn run(mut journal: Journal, messages: &Receiver<ToJournal>, control:
     Ok(journal)
 }
 
-fn handle(journal: &mut Journal, message: ToJournal, control: &Control, afterwards: &mut Afterwards) -> Result<()> {
+fn handle(
+    journal: &mut Journal,
+    message: ToJournal,
+    control: &Control,
+    afterwards: &mut Afterwards,
+) -> Result<()> {
     match message {
         ToJournal::Page(page) => add_page(journal, page, control, afterwards)?,
-        ToJournal::FailFolder { path, status, attempts, detail } => {
+        ToJournal::FailFolder {
+            path,
+            status,
+            attempts,
+            detail,
+        } => {
             journal.fail_folder(&path, status, attempts, &detail)?;
         }
         ToJournal::EndListing => {
@@ -95,13 +114,22 @@ fn handle(journal: &mut Journal, message: ToJournal, control: &Control, afterwar
     Ok(())
 }
 
-fn add_page(journal: &mut Journal, page: ListedPage, control: &Control, afterwards: &mut Afterwards) -> Result<()> {
+fn add_page(
+    journal: &mut Journal,
+    page: ListedPage,
+    control: &Control,
+    afterwards: &mut Afterwards,
+) -> Result<()> {
     match journal.add_page(&page) {
         Ok(first) => {
-            control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
+            control
+                .listing_counters()
+                .add_listed(page.names.len() as u64 + page.skipped, page.skipped);
             if !page.names.is_empty() {
                 let live_bytes = Arc::clone(&control.live_bytes);
-                afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
+                afterwards
+                    .pages
+                    .push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
             }
             Ok(())
         }

@@ -34,12 +34,21 @@ impl Journal {
     }
 
     /// A folder that gives no listing: it counts as a target that failed, and the walk goes on.
-    pub fn fail_folder(&mut self, path: &[u8], status: Option<u16>, attempts: u32, detail: &str) -> Result<()> {
+    pub fn fail_folder(
+        &mut self,
+        path: &[u8],
+        status: Option<u16>,
+        attempts: u32,
+        detail: &str,
+    ) -> Result<()> {
         self.begin()?;
         // How far it was read stays with it: a second pass must not list the beginning again.
         let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
                          SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
-        self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
+        self.check(
+            self.db
+                .execute(statement, params![status, attempts, detail, path]),
+        )?;
         self.check(self.db.execute("DELETE FROM folders WHERE path = ?", [path]))?;
         self.tally.listed += 1;
         self.tally.failed += 1;
@@ -79,7 +88,8 @@ pub(super) fn keep(
 ) -> rusqlite::Result<()> {
     insert(db, found)?;
     if is_last {
-        db.prepare_cached("DELETE FROM folders WHERE path = ?")?.execute([path])?;
+        db.prepare_cached("DELETE FROM folders WHERE path = ?")?
+            .execute([path])?;
     } else {
         let mut update = db.prepare_cached("UPDATE folders SET read = ?, digest = ? WHERE path = ?")?;
         update.execute(params![read as i64, digest as i64, path])?;
@@ -98,5 +108,9 @@ fn insert_one(db: &Connection, path: &[u8]) -> rusqlite::Result<()> {
 }
 
 fn depth(path: &[u8]) -> i64 {
-    if path.is_empty() { 0 } else { 1 + path.iter().filter(|byte| **byte == b'/').count() as i64 }
+    if path.is_empty() {
+        0
+    } else {
+        1 + path.iter().filter(|byte| **byte == b'/').count() as i64
+    }
 }

@@ -17,14 +17,23 @@ pub(super) struct LivePage {
 
 impl LivePage {
     pub(super) fn new(count: usize) -> Self {
-        LivePage { settled: vec![0; count.div_ceil(8)], count, pending: count }
+        LivePage {
+            settled: vec![0; count.div_ceil(8)],
+            count,
+            pending: count,
+        }
     }
 
     fn from_blob(count: usize, blob: Option<Vec<u8>>) -> Option<Self> {
-        let Some(settled) = blob else { return Some(Self::new(count)) };
+        let Some(settled) = blob else {
+            return Some(Self::new(count));
+        };
         let cleared: usize = settled.iter().map(|byte| byte.count_ones() as usize).sum();
-        (settled.len() == count.div_ceil(8) && cleared <= count)
-            .then(|| LivePage { settled, count, pending: count - cleared })
+        (settled.len() == count.div_ceil(8) && cleared <= count).then(|| LivePage {
+            settled,
+            count,
+            pending: count - cleared,
+        })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -70,12 +79,17 @@ impl LivePage {
 pub(super) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Sequence, LivePage>> {
     let mut query = db.prepare("SELECT first, count, settled FROM pages WHERE names IS NOT NULL")?;
     let rows = query.query_map([], |row| {
-        Ok((row.get::<_, i64>(0)? as Sequence, row.get::<_, i64>(1)? as usize, row.get::<_, Option<Vec<u8>>>(2)?))
+        Ok((
+            row.get::<_, i64>(0)? as Sequence,
+            row.get::<_, i64>(1)? as usize,
+            row.get::<_, Option<Vec<u8>>>(2)?,
+        ))
     })?;
     rows.map(|row| {
         let (first, count, settled) = row?;
         let page = LivePage::from_blob(count, settled);
-        page.map(|page| (first, page)).ok_or(rusqlite::Error::IntegralValueOutOfRange(2, first as i64))
+        page.map(|page| (first, page))
+            .ok_or(rusqlite::Error::IntegralValueOutOfRange(2, first as i64))
     })
     .collect()
 }
@@ -83,7 +97,8 @@ pub(super) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Sequence, LiveP
 /// Stores one; a page that is settled loses its names.
 pub(super) fn store(db: &Connection, first: Sequence, page: &LivePage) -> rusqlite::Result<()> {
     if page.is_settled() {
-        let mut update = db.prepare_cached("UPDATE pages SET settled = NULL, names = NULL WHERE first = ?")?;
+        let mut update =
+            db.prepare_cached("UPDATE pages SET settled = NULL, names = NULL WHERE first = ?")?;
         update.execute([first as i64])?;
     } else {
         let mut update = db.prepare_cached("UPDATE pages SET settled = ? WHERE first = ?")?;

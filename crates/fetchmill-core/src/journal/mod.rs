@@ -59,7 +59,14 @@ impl Journal {
         schema::make_tables(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;
-        let journal = Journal { db, path, live, tally, next_sequence, in_transaction: false };
+        let journal = Journal {
+            db,
+            path,
+            live,
+            tally,
+            next_sequence,
+            in_transaction: false,
+        };
         match journal.get("identity")? {
             None => journal.found(identity)?,
             Some(stored) => identity.must_equal(&stored, &place.dest)?,
@@ -88,7 +95,11 @@ impl Journal {
             }
         };
         // SQLite keeps the number only of some failures; the kinds above stand for the others.
-        Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
+        Error::storage(
+            "write the journal",
+            path,
+            std::io::Error::from_raw_os_error(number),
+        )
     }
 
     fn check<T>(&self, result: rusqlite::Result<T>) -> Result<T> {
@@ -97,13 +108,17 @@ impl Journal {
 
     /// A fact of the job.
     pub fn get(&self, key: &str) -> Result<Option<String>> {
-        let row = self.db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
+        let row = self
+            .db
+            .query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
         self.check(row.optional())
     }
 
     /// Sets a fact of the job.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
-        let done = self.db.execute("REPLACE INTO job (key, value) VALUES (?, ?)", [key, value]);
+        let done = self
+            .db
+            .execute("REPLACE INTO job (key, value) VALUES (?, ?)", [key, value]);
         self.check(done).map(drop)
     }
 
@@ -146,7 +161,8 @@ impl Journal {
             let blob = schema::pack(&page.names.to_blob());
             let blob = blob.map_err(|error| Error::Internal(format!("zstd: {error}")))?;
             let mut insert = self.check(
-                self.db.prepare_cached("INSERT INTO pages (first, count, names) VALUES (?, ?, ?)"),
+                self.db
+                    .prepare_cached("INSERT INTO pages (first, count, names) VALUES (?, ?, ?)"),
             )?;
             self.check(insert.execute(params![first as i64, count as i64, blob]))?;
             drop(insert);
@@ -162,12 +178,19 @@ impl Journal {
         match cursor {
             Cursor::Marker { from, next } => {
                 if let Some(from) = from {
-                    self.check(self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [marker_digest(from)]))?;
+                    self.check(
+                        self.db
+                            .execute("REPLACE INTO markers (digest) VALUES (?)", [marker_digest(from)]),
+                    )?;
                 }
                 if let Some(next) = next {
                     let known = self.check(
                         self.db
-                            .query_row("SELECT 1 FROM markers WHERE digest = ?", [marker_digest(next)], |_| Ok(()))
+                            .query_row(
+                                "SELECT 1 FROM markers WHERE digest = ?",
+                                [marker_digest(next)],
+                                |_| Ok(()),
+                            )
                             .optional(),
                     )?;
                     if known.is_some() {
@@ -183,7 +206,14 @@ impl Journal {
                 }
                 Ok(())
             }
-            Cursor::Folder { path, found, refused, read, digest, is_last } => {
+            Cursor::Folder {
+                path,
+                found,
+                refused,
+                read,
+                digest,
+                is_last,
+            } => {
                 self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
                 self.refuse_folders(refused)
             }
@@ -212,12 +242,18 @@ impl Journal {
             self.db.execute("DELETE FROM staged WHERE worker = ?", [worker])
         } else {
             let blob = receipt.staged.to_blob();
-            self.db.execute("REPLACE INTO staged (worker, sequences) VALUES (?, ?)", params![worker, blob])
+            self.db.execute(
+                "REPLACE INTO staged (worker, sequences) VALUES (?, ?)",
+                params![worker, blob],
+            )
         };
         self.check(staged)?;
         if let Some(shard) = &receipt.failures {
             let values = params![shard.path, shard.end as i64, i64::from(shard.crc32c)];
-            let done = self.db.execute("REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)", values);
+            let done = self.db.execute(
+                "REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)",
+                values,
+            );
             self.check(done)?;
         }
         Ok(())
@@ -230,7 +266,11 @@ impl Journal {
         for (start, length) in sequences.iter() {
             let mut at = start;
             while at < start + length {
-                let home = self.live.range_mut(..=at).next_back().filter(|(first, page)| page.holds(**first, at));
+                let home = self
+                    .live
+                    .range_mut(..=at)
+                    .next_back()
+                    .filter(|(first, page)| page.holds(**first, at));
                 let Some((&first, page)) = home else {
                     check(waiting::remove(&self.db, at))?;
                     at += 1;
@@ -249,7 +289,9 @@ impl Journal {
             }
         }
         for first in touched {
-            let Some(page) = self.live.get(&first) else { continue };
+            let Some(page) = self.live.get(&first) else {
+                continue;
+            };
             self.check(live::store(&self.db, first, page))?;
             if page.is_settled() {
                 self.live.remove(&first);
@@ -260,7 +302,9 @@ impl Journal {
 
     /// The next page with targets that are not settled, behind a sequence number: its names and which positions.
     pub fn next_live_page(&self, from: Sequence) -> Result<Option<(Sequence, Names, Vec<Range<usize>>)>> {
-        let Some((&first, page)) = self.live.range(from..).next() else { return Ok(None) };
+        let Some((&first, page)) = self.live.range(from..).next() else {
+            return Ok(None);
+        };
         let names = self.names_of_page(first)?;
         if names.len() != page.count() {
             return Err(self.damaged(first));
@@ -269,14 +313,22 @@ impl Journal {
     }
 
     fn damaged(&self, first: Sequence) -> Error {
-        Error::Journal(format!("the journal {} is damaged: page {first} has lost its names", self.path.display()))
+        Error::Journal(format!(
+            "the journal {} is damaged: page {first} has lost its names",
+            self.path.display()
+        ))
     }
 
     fn names_of_page(&self, first: Sequence) -> Result<Names> {
-        let row = self.db.query_row("SELECT names FROM pages WHERE first = ?", [first as i64], |row| {
-            row.get::<_, Option<Vec<u8>>>(0)
-        });
-        let blob = self.check(row.optional())?.flatten().ok_or_else(|| self.damaged(first))?;
+        let row = self
+            .db
+            .query_row("SELECT names FROM pages WHERE first = ?", [first as i64], |row| {
+                row.get::<_, Option<Vec<u8>>>(0)
+            });
+        let blob = self
+            .check(row.optional())?
+            .flatten()
+            .ok_or_else(|| self.damaged(first))?;
         let unpacked = schema::unpack(&blob).map_err(|_| self.damaged(first))?;
         Names::from_blob(&unpacked).ok_or_else(|| self.damaged(first))
     }
@@ -289,7 +341,8 @@ impl Journal {
         self.check(rows)?
             .into_iter()
             .map(|(worker, blob)| {
-                let damaged = || Error::Journal("the journal is damaged: a staged window cannot be read".into());
+                let damaged =
+                    || Error::Journal("the journal is damaged: a staged window cannot be read".into());
                 Ok((worker, Runs::from_blob(&blob).ok_or_else(damaged)?))
             })
             .collect()
@@ -304,9 +357,13 @@ impl Journal {
         let mut page: Option<(Sequence, Names)> = None;
         for sequence in sequences.numbers() {
             let home = self.live.range(..=sequence).next_back();
-            let home = home.filter(|(first, page)| page.holds(**first, sequence)).map(|(first, _)| *first);
+            let home = home
+                .filter(|(first, page)| page.holds(**first, sequence))
+                .map(|(first, _)| *first);
             let in_page = home.is_some_and(|first| {
-                self.live.get(&first).is_some_and(|page| page.is_pending((sequence - first) as usize))
+                self.live
+                    .get(&first)
+                    .is_some_and(|page| page.is_pending((sequence - first) as usize))
             });
             match home.filter(|_| in_page) {
                 Some(first) => {

@@ -47,22 +47,33 @@ impl Place {
         refuse_network(&state)?;
         if state != hidden {
             let pointer = hidden.join("state");
-            let target = std::path::absolute(&state).map_err(|error| Error::storage("find", &state, error))?;
+            let target =
+                std::path::absolute(&state).map_err(|error| Error::storage("find", &state, error))?;
             std::fs::write(&pointer, target.as_os_str().as_encoded_bytes())
                 .map_err(|error| Error::storage("write", &pointer, error))?;
         }
         let lock = take_lock(&state, dest)?;
-        Ok(Place { dest: dest.to_owned(), state, lock: Some(lock) })
+        Ok(Place {
+            dest: dest.to_owned(),
+            state,
+            lock: Some(lock),
+        })
     }
 
     /// A job that is there, to look at.
     pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state_folder(dest, state);
         if state.join("job.sqlite").exists() {
-            Ok(Place { dest: dest.to_owned(), state, lock: None })
+            Ok(Place {
+                dest: dest.to_owned(),
+                state,
+                lock: None,
+            })
         } else {
             let dest = dest.display();
-            Err(Error::Usage(format!("{dest} holds no fetchmill job; name a folder that `fetchmill get` has written")))
+            Err(Error::Usage(format!(
+                "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
+            )))
         }
     }
 
@@ -85,7 +96,8 @@ impl Place {
     pub fn is_running(&self) -> bool {
         self.lock.is_none()
             && File::open(self.state.join("lock")).is_ok_and(|file| {
-                rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
+                rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)
+                    == Err(rustix::io::Errno::WOULDBLOCK)
             })
     }
 }
@@ -96,9 +108,7 @@ fn state_folder(dest: &Path, state: Option<&Path>) -> PathBuf {
     }
     let hidden = dest.join(STATE_FOLDER);
     match std::fs::read(hidden.join("state")) {
-        Ok(path) if !path.is_empty() => {
-            PathBuf::from(std::ffi::OsString::from_vec(path))
-        }
+        Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
         _ => hidden,
     }
 }
@@ -107,12 +117,13 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Err(Error::Usage(format!(
+            "{shown} is not a folder; choose a new or empty one as destination"
+        ))),
         Err(error) => Err(Error::storage("read", dest, error)),
         Ok(mut entries) => {
-            let foreign = entries.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != STATE_FOLDER));
+            let foreign =
+                entries.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != STATE_FOLDER));
             match foreign {
                 None => Ok(()),
                 Some(entry) => Err(Error::Usage(format!(
@@ -133,8 +144,13 @@ fn make_folder(path: &Path, mode: u32) -> Result<()> {
 }
 
 fn refuse_network(state: &Path) -> Result<()> {
-    let Ok(found) = rustix::fs::statfs(state) else { return Ok(()) };
-    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type as i64) {
+    let Ok(found) = rustix::fs::statfs(state) else {
+        return Ok(());
+    };
+    match NETWORK_FILE_SYSTEMS
+        .iter()
+        .find(|(magic, _)| *magic == found.f_type as i64)
+    {
         None => Ok(()),
         Some((_, name)) => Err(Error::Usage(format!(
             "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \

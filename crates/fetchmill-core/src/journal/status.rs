@@ -47,11 +47,15 @@ pub fn read_status(place: &Place) -> Result<Status> {
     let read = || -> rusqlite::Result<Status> {
         let db = schema::open_to_read(&path)?;
         let fact = |key: &str| {
-            let row = db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get::<_, String>(0));
+            let row = db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| {
+                row.get::<_, String>(0)
+            });
             row.optional()
         };
         Ok(Status {
-            identity: fact("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default(),
+            identity: fact("identity")?
+                .map(|stored| Identity::from_json(&stored))
+                .unwrap_or_default(),
             tally: schema::read_tally(&db)?.0,
             kinds: schema::read_kinds(&db)?,
             started_at: fact("started_at")?,
@@ -74,7 +78,11 @@ pub fn read_shards(place: &Place) -> Result<Vec<ShardEnd>> {
 pub(super) fn shards(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
     let mut query = db.prepare("SELECT path, end, crc32c FROM failures ORDER BY path")?;
     let rows = query.query_map([], |row| {
-        Ok(ShardEnd { path: row.get(0)?, end: row.get::<_, i64>(1)? as u64, crc32c: row.get::<_, i64>(2)? as u32 })
+        Ok(ShardEnd {
+            path: row.get(0)?,
+            end: row.get::<_, i64>(1)? as u64,
+            crc32c: row.get::<_, i64>(2)? as u32,
+        })
     })?;
     rows.collect()
 }
@@ -89,7 +97,12 @@ pub fn read_failed_folders(place: &Place, after: Option<&[u8]>, max: usize) -> R
              WHERE ?1 IS NULL OR path > ?1 ORDER BY path LIMIT ?2",
         )?;
         let rows = query.query_map(rusqlite::params![after, max as i64], |row| {
-            Ok(FailedFolder { path: row.get(0)?, status: row.get(1)?, attempts: row.get(2)?, detail: row.get(3)? })
+            Ok(FailedFolder {
+                path: row.get(0)?,
+                status: row.get(1)?,
+                attempts: row.get(2)?,
+                detail: row.get(3)?,
+            })
         })?;
         rows.collect()
     };
@@ -110,7 +123,10 @@ impl Journal {
             targets += 1;
             self.insert_waiting(&target)
         })?;
-        self.check(self.db.execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"))?;
+        self.check(
+            self.db
+                .execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"),
+        )?;
         let folders = self.retry_folders()?;
         if targets != self.tally.failed + self.tally.absent {
             return Err(crate::error::Error::Journal(format!(

@@ -57,20 +57,48 @@ pub struct Block {
 
 impl Block {
     /// Adds a fetched target. A sink that keeps nothing needs no name.
-    pub fn push_fetched(&mut self, sequence: Sequence, status: u16, attempts: u32, name: &[u8], body: FetchedBody<'_>) {
+    pub fn push_fetched(
+        &mut self,
+        sequence: Sequence,
+        status: u16,
+        attempts: u32,
+        name: &[u8],
+        body: FetchedBody<'_>,
+    ) {
         let name = self.append(name);
         let body = match body {
             FetchedBody::Bytes(bytes) => Body::Inside(self.append(bytes)),
             FetchedBody::Spilled(length) => Body::Spilled(length),
             FetchedBody::Dropped(length) => Body::Dropped(length),
         };
-        self.entries.push(Entry { sequence, outcome: Outcome::Fetched, status, attempts, name, body });
+        self.entries.push(Entry {
+            sequence,
+            outcome: Outcome::Fetched,
+            status,
+            attempts,
+            name,
+            body,
+        });
     }
 
     /// Adds a target that was not fetched.
-    pub fn push_other(&mut self, sequence: Sequence, outcome: Outcome, status: u16, attempts: u32, name: &[u8]) {
+    pub fn push_other(
+        &mut self,
+        sequence: Sequence,
+        outcome: Outcome,
+        status: u16,
+        attempts: u32,
+        name: &[u8],
+    ) {
         let name = self.append(name);
-        self.entries.push(Entry { sequence, outcome, status, attempts, name, body: Body::Dropped(0) });
+        self.entries.push(Entry {
+            sequence,
+            outcome,
+            status,
+            attempts,
+            name,
+            body: Body::Dropped(0),
+        });
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {

@@ -49,8 +49,15 @@ impl FailureRow {
         FailureRow {
             sequence,
             name: text.map(str::to_owned),
-            name_hex: text.is_none().then(|| name.iter().map(|byte| format!("{byte:02x}")).collect()),
-            outcome: if outcome == Outcome::Absent { "absent" } else { "failed" }.to_owned(),
+            name_hex: text
+                .is_none()
+                .then(|| name.iter().map(|byte| format!("{byte:02x}")).collect()),
+            outcome: if outcome == Outcome::Absent {
+                "absent"
+            } else {
+                "failed"
+            }
+            .to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
                 _ => None,
@@ -65,8 +72,13 @@ impl FailureRow {
         match (&self.name, &self.name_hex) {
             (Some(name), _) => Some(name.as_bytes().to_vec()),
             (None, Some(hex)) => {
-                let (pairs, []) = hex.as_bytes().as_chunks::<2>() else { return None };
-                pairs.iter().map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
+                let (pairs, []) = hex.as_bytes().as_chunks::<2>() else {
+                    return None;
+                };
+                pairs
+                    .iter()
+                    .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+                    .collect()
             }
             (None, None) => None,
         }
@@ -88,23 +100,47 @@ pub struct FailuresShard {
 impl FailuresShard {
     /// A new shard in a folder; no other may have its name.
     pub fn new(folder: &Path, name: String, is_durable: bool) -> Self {
-        FailuresShard { folder: folder.to_owned(), name, file: None, lines: Vec::new(), end: 0, crc32c: 0, is_durable }
+        FailuresShard {
+            folder: folder.to_owned(),
+            name,
+            file: None,
+            lines: Vec::new(),
+            end: 0,
+            crc32c: 0,
+            is_durable,
+        }
     }
 
     /// Adds an entry of a block that was not fetched.
     pub fn add(&mut self, block: &Block, entry: &Entry) -> Result<()> {
-        self.line(&FailureRow::new(entry.sequence, entry.outcome, entry.status, entry.attempts, block.name(entry)))
+        self.line(&FailureRow::new(
+            entry.sequence,
+            entry.outcome,
+            entry.status,
+            entry.attempts,
+            block.name(entry),
+        ))
     }
 
     /// Adds an object that a sink could not put in its place.
     pub fn add_refused(&mut self, refused: &Refused) -> Result<()> {
-        self.line(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &refused.name))
+        self.line(&FailureRow::new(
+            refused.sequence,
+            Outcome::Failed(refused.kind),
+            0,
+            1,
+            &refused.name,
+        ))
     }
 
     fn line(&mut self, row: &FailureRow) -> Result<()> {
         serde_json::to_writer(&mut self.lines, row).map_err(|error| Error::Internal(error.to_string()))?;
         self.lines.push(b'\n');
-        if self.lines.len() >= FRAME_BYTES { self.write_frame() } else { Ok(()) }
+        if self.lines.len() >= FRAME_BYTES {
+            self.write_frame()
+        } else {
+            Ok(())
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -112,13 +148,15 @@ impl FailuresShard {
     }
 
     fn write_frame(&mut self) -> Result<()> {
-        let frame = zstd::bulk::compress(&self.lines, 1).map_err(|error| Error::Internal(error.to_string()))?;
+        let frame =
+            zstd::bulk::compress(&self.lines, 1).map_err(|error| Error::Internal(error.to_string()))?;
         self.lines.clear();
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(create(&self.folder, &self.name)?),
         };
-        durable::append(file, &frame).map_err(|error| Error::storage("write", self.folder.join(&self.name), error))?;
+        durable::append(file, &frame)
+            .map_err(|error| Error::storage("write", self.folder.join(&self.name), error))?;
         self.end += frame.len() as u64;
         self.crc32c = crc32c::crc32c_append(self.crc32c, &frame);
         Ok(())
@@ -133,7 +171,11 @@ impl FailuresShard {
         if self.is_durable {
             durable::sync_file(file).map_err(|error| Error::storage("sync", self.path(), error))?;
         }
-        Ok(Some(ShardEnd { path: self.name.clone(), end: self.end, crc32c: self.crc32c }))
+        Ok(Some(ShardEnd {
+            path: self.name.clone(),
+            end: self.end,
+            crc32c: self.crc32c,
+        }))
     }
 }
 
@@ -162,11 +204,16 @@ pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
             Err(error) => return Err(Error::storage("cut back", path, error)),
         }
     }
-    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(());
+    };
     for entry in entries.flatten() {
-        let is_known = shards.iter().any(|shard| entry.file_name() == shard.path.as_str());
+        let is_known = shards
+            .iter()
+            .any(|shard| entry.file_name() == shard.path.as_str());
         if !is_known {
-            std::fs::remove_file(entry.path()).map_err(|error| Error::storage("remove", entry.path(), error))?;
+            std::fs::remove_file(entry.path())
+                .map_err(|error| Error::storage("remove", entry.path(), error))?;
         }
     }
     Ok(())
@@ -180,7 +227,10 @@ pub struct FailureRows {
 
 impl std::fmt::Debug for FailureRows {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("FailureRows").field("path", &self.path).finish_non_exhaustive()
+        formatter
+            .debug_struct("FailureRows")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
     }
 }
 
@@ -193,7 +243,10 @@ impl FailureRows {
             zstd::stream::read::Decoder::new(file)
         };
         let decoder = open().map_err(|error| Error::storage("read", &path, error))?;
-        Ok(FailureRows { lines: BufReader::new(decoder), path })
+        Ok(FailureRows {
+            lines: BufReader::new(decoder),
+            path,
+        })
     }
 
     fn read(&mut self) -> Result<Option<FailureRow>> {
@@ -206,7 +259,10 @@ impl FailureRows {
             return Ok(None);
         }
         serde_json::from_slice(&line).map(Some).map_err(|error| {
-            Error::Journal(format!("{} is damaged ({error}); the list of failures is incomplete", self.path.display()))
+            Error::Journal(format!(
+                "{} is damaged ({error}); the list of failures is incomplete",
+                self.path.display()
+            ))
         })
     }
 }
@@ -232,7 +288,10 @@ mod tests {
     }
 
     fn rows(folder: &Path, end: &ShardEnd) -> Vec<FailureRow> {
-        FailureRows::open(folder, end).unwrap().map(Result::unwrap).collect()
+        FailureRows::open(folder, end)
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     }
 
     #[test]
@@ -251,10 +310,18 @@ mod tests {
 
         cut_back(folder.path(), std::slice::from_ref(&end)).unwrap();
 
-        assert_eq!(std::fs::metadata(folder.path().join(&end.path)).unwrap().len(), end.end);
+        assert_eq!(
+            std::fs::metadata(folder.path().join(&end.path)).unwrap().len(),
+            end.end
+        );
         assert!(!folder.path().join("unknown").exists());
         let rows = rows(folder.path(), &end);
-        assert_eq!(rows.iter().map(|row| row.name_bytes().unwrap()).collect::<Vec<_>>(), [&b"a\n"[..], b"\xff"]);
+        assert_eq!(
+            rows.iter()
+                .map(|row| row.name_bytes().unwrap())
+                .collect::<Vec<_>>(),
+            [&b"a\n"[..], b"\xff"]
+        );
         assert_eq!(rows[1].kind.as_deref(), Some("server-error"));
         assert_eq!(rows[1].status, Some(500));
         let bytes = std::fs::read(folder.path().join(&end.path)).unwrap();
@@ -266,7 +333,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("s"), "x").unwrap();
 
-        let error = cut_back(folder.path(), &[ShardEnd { path: "s".into(), end: 2, crc32c: 0 }]).unwrap_err();
+        let error = cut_back(
+            folder.path(),
+            &[ShardEnd {
+                path: "s".into(),
+                end: 2,
+                crc32c: 0,
+            }],
+        )
+        .unwrap_err();
 
         assert_eq!(error.exit_code(), 10);
     }

@@ -1,6 +1,6 @@
 //! `files`: an object a file, under its name.
 //!
-//! The objects of window k are written to `.fetchmill/stage/<worker>/<sequence>`. The checkpoint at its end syncs
+//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end syncs
 //! the file system once; its receipt says "window k is staged, window k-1 is settled". Only when that is in the
 //! journal are the files of window k renamed to their names, never replacing anything; the sync of window k+1 makes
 //! the renames durable. So after a crash a staged file of a journaled window is still to be renamed, a missing one
@@ -11,11 +11,12 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Block, Body, Durable, Refused, Sink};
+use super::{Block, Body, Durable, Refused, Sink, Stage};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::name;
@@ -41,7 +42,13 @@ struct Window {
 
 impl Window {
     fn sequences(&self) -> Runs {
-        Runs::from_unsorted(&mut self.objects.iter().map(|staged| staged.sequence).collect::<Vec<_>>())
+        Runs::from_unsorted(
+            &mut self
+                .objects
+                .iter()
+                .map(|staged| staged.sequence)
+                .collect::<Vec<_>>(),
+        )
     }
 }
 
@@ -49,8 +56,7 @@ impl Window {
 #[derive(Debug)]
 pub struct FilesSink {
     places: Places,
-    stage: OwnedFd,
-    stage_path: PathBuf,
+    stage: Arc<Stage>,
     is_durable: bool,
     /// Written since the last checkpoint.
     open: Window,
@@ -67,16 +73,11 @@ pub struct FilesSink {
 }
 
 impl FilesSink {
-    /// Stores below `dest`; stages in `stage`, a folder of the same file system that is made.
-    pub fn open(dest: &Path, stage: &Path, is_durable: bool) -> Result<Self> {
-        std::fs::create_dir_all(stage).map_err(|error| Error::storage("make the folder", stage, error))?;
-        let open = |path: &Path| {
-            durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))
-        };
+    /// Stores below `dest`; stages in a folder of the same file system.
+    pub fn open(dest: &Path, stage: Arc<Stage>, is_durable: bool) -> Result<Self> {
         Ok(FilesSink {
-            places: Places::new(open(dest)?, dest),
-            stage: open(stage)?,
-            stage_path: stage.to_owned(),
+            places: Places::open(dest)?,
+            stage,
             is_durable,
             open: Window::default(),
             staged: Window::default(),
@@ -96,30 +97,23 @@ impl FilesSink {
         self
     }
 
-    fn stage(&mut self, sequence: Sequence, bytes: &[u8]) -> Result<()> {
-        let mut buffer = itoa_buffer();
-        let file = decimal(sequence, &mut buffer);
-        durable::create_with(self.stage.as_fd(), file, bytes)
-            .map_err(|error| Error::storage("write", self.staged_path(sequence), error))
-    }
-
-    fn staged_path(&self, sequence: Sequence) -> PathBuf {
-        self.stage_path.join(sequence.to_string())
-    }
-
     fn rename_all(&mut self) -> Result<Vec<Refused>> {
         let window = std::mem::take(&mut self.staged);
         let mut refused = Vec::new();
         for staged in &window.objects {
             let name = &window.names[staged.name.clone()];
-            match self.places.put(self.stage.as_fd(), staged.sequence, name)? {
+            match self.places.put(&self.stage, staged.sequence, name)? {
                 Placed::Done | Placed::Missing => {
                     self.renamed.push(staged.sequence);
                     self.renamed_bytes += staged.bytes;
                 }
                 Placed::Refused(kind) => {
                     self.refused.push(staged.sequence);
-                    refused.push(Refused { sequence: staged.sequence, name: name.into(), kind });
+                    refused.push(Refused {
+                        sequence: staged.sequence,
+                        name: name.into(),
+                        kind,
+                    });
                 }
             }
         }
@@ -128,9 +122,7 @@ impl FilesSink {
 
     fn remove_refused(&mut self) -> Result<()> {
         for sequence in std::mem::take(&mut self.refused_before) {
-            let mut buffer = itoa_buffer();
-            durable::remove(self.stage.as_fd(), decimal(sequence, &mut buffer))
-                .map_err(|error| Error::storage("remove", self.staged_path(sequence), error))?;
+            self.stage.remove(sequence)?;
         }
         self.refused_before = std::mem::take(&mut self.refused);
         Ok(())
@@ -139,33 +131,49 @@ impl FilesSink {
 
 impl Sink for FilesSink {
     fn write(&mut self, block: &mut Block) -> Result<()> {
-        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+        for entry in block
+            .entries()
+            .iter()
+            .filter(|entry| entry.outcome == Outcome::Fetched)
+        {
             if !matches!(entry.body, Body::Spilled(_)) {
-                self.stage(entry.sequence, block.body(entry))?;
+                self.stage.write(entry.sequence, block.body(entry))?;
             }
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));
             let name = start..self.open.names.len();
-            self.open.objects.push(Staged { sequence: entry.sequence, bytes: entry.body.len(), name });
+            self.open.objects.push(Staged {
+                sequence: entry.sequence,
+                bytes: entry.body.len(),
+                name,
+            });
         }
         Ok(())
     }
 
     fn checkpoint(&mut self) -> Result<Durable> {
         if self.is_durable && self.has_unsettled() {
-            durable::sync_file_system(self.stage.as_fd())
-                .map_err(|error| Error::storage("sync the file system of", &self.stage_path, error))?;
+            durable::sync_file_system(self.stage.folder())
+                .map_err(|error| Error::storage("sync the file system of", self.stage.path(), error))?;
         }
         self.staged = std::mem::take(&mut self.open);
         if self.settle_early.is_some() {
             let settled = self.staged.sequences();
             let bytes = self.staged.objects.iter().map(|staged| staged.bytes).sum();
-            return Ok(Durable { settled, bytes, staged: Runs::default() });
+            return Ok(Durable {
+                settled,
+                bytes,
+                staged: Runs::default(),
+            });
         }
         let settled = Runs::from_unsorted(&mut self.renamed);
         self.renamed.clear();
         let bytes = std::mem::take(&mut self.renamed_bytes);
-        Ok(Durable { settled, bytes, staged: self.staged.sequences() })
+        Ok(Durable {
+            settled,
+            bytes,
+            staged: self.staged.sequences(),
+        })
     }
 
     fn committed(&mut self) -> Result<Vec<Refused>> {
@@ -211,12 +219,19 @@ pub struct Places {
 
 impl Places {
     /// Below this folder.
-    pub fn new(root: OwnedFd, root_path: &Path) -> Self {
-        Places { root, root_path: root_path.to_owned(), folders: HashMap::new(), path: Vec::new() }
+    pub fn open(root: &Path) -> Result<Self> {
+        let opened =
+            durable::open_folder(root).map_err(|error| Error::storage("open the folder", root, error))?;
+        Ok(Places {
+            root: opened,
+            root_path: root.to_owned(),
+            folders: HashMap::new(),
+            path: Vec::new(),
+        })
     }
 
     /// Renames a staged file to its name.
-    pub fn put(&mut self, stage: BorrowedFd<'_>, sequence: Sequence, name: &[u8]) -> Result<Placed> {
+    pub fn put(&mut self, stage: &Stage, sequence: Sequence, name: &[u8]) -> Result<Placed> {
         let mut path = std::mem::take(&mut self.path);
         let placed = match name::to_path(name, &mut path) {
             Ok(()) => self.put_at(stage, sequence, &path),
@@ -226,19 +241,19 @@ impl Places {
         placed
     }
 
-    fn put_at(&mut self, stage: BorrowedFd<'_>, sequence: Sequence, path: &[u8]) -> Result<Placed> {
+    fn put_at(&mut self, stage: &Stage, sequence: Sequence, path: &[u8]) -> Result<Placed> {
         let (folder, leaf) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&path[..0], path),
         };
-        let mut buffer = itoa_buffer();
-        let staged = decimal(sequence, &mut buffer);
-        let renamed = self.folder(folder).and_then(|folder| durable::rename_new(stage, staged, folder, leaf));
+        let renamed = self
+            .folder(folder)
+            .and_then(|folder| stage.rename(sequence, folder, leaf));
         match renamed {
             Ok(()) => Ok(Placed::Done),
-            Err(Errno::NOENT) if folder.is_empty() || self.folders.remove(folder).is_none() => Ok(Placed::Missing),
-            // The folder that was open is gone, or the staged file is: look once more.
-            Err(Errno::NOENT) => self.put_at(stage, sequence, path),
+            Err(Errno::NOENT) if !stage.has(sequence) => Ok(Placed::Missing),
+            // Then the folder that was open is gone: once more with a new one.
+            Err(Errno::NOENT) if self.folders.remove(folder).is_some() => self.put_at(stage, sequence, path),
             Err(Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP) => {
                 Ok(Placed::Refused(FailureKind::NameTaken))
             }
@@ -272,25 +287,6 @@ impl Places {
     }
 }
 
-type DecimalBuffer = [u8; 20];
-
-fn itoa_buffer() -> DecimalBuffer {
-    [0; 20]
-}
-
-/// A number as text without an allocation.
-fn decimal(mut number: u64, buffer: &mut DecimalBuffer) -> &[u8] {
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &buffer[at..];
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::block::FetchedBody;
@@ -308,14 +304,32 @@ mod tests {
         let dest = folder.path().join("dest");
         let stage = dest.join(".fetchmill/stage/0");
         std::fs::create_dir(&dest).unwrap();
-        let sink = FilesSink::open(&dest, &stage, true).unwrap();
-        World { _folder: folder, dest, stage, sink }
+        let sink = FilesSink::open(&dest, Arc::new(Stage::open(&stage).unwrap()), true).unwrap();
+        World {
+            _folder: folder,
+            dest,
+            stage,
+            sink,
+        }
+    }
+
+    fn staged_files(world: &World) -> usize {
+        let folders = std::fs::read_dir(&world.stage).unwrap();
+        folders
+            .map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count())
+            .sum()
     }
 
     fn block(objects: &[(u64, &str, &str)]) -> Block {
         let mut block = Block::default();
         for (sequence, name, body) in objects {
-            block.push_fetched(*sequence, 200, 1, name.as_bytes(), FetchedBody::Bytes(body.as_bytes()));
+            block.push_fetched(
+                *sequence,
+                200,
+                1,
+                name.as_bytes(),
+                FetchedBody::Bytes(body.as_bytes()),
+            );
         }
         block
     }
@@ -323,7 +337,10 @@ mod tests {
     #[test]
     fn objects_appear_only_when_their_window_is_journaled() {
         let mut world = world();
-        world.sink.write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")])).unwrap();
+        world
+            .sink
+            .write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")]))
+            .unwrap();
 
         let durable = world.sink.checkpoint().unwrap();
         assert_eq!(durable.staged.numbers().collect::<Vec<_>>(), [7, 8]);
@@ -336,27 +353,39 @@ mod tests {
         assert_eq!((durable.settled.count(), durable.bytes), (2, 2));
         world.sink.committed().unwrap();
         assert!(!world.sink.has_unsettled());
-        assert_eq!(std::fs::read_dir(&world.stage).unwrap().count(), 0);
+        assert_eq!(staged_files(&world), 0);
     }
 
     #[test]
     fn the_first_of_two_names_stays() {
         let mut world = world();
-        let objects = [(1, "a", "1"), (2, "a", "2"), (3, "a/b", "3"), (4, "d/e", "4"), (5, "d", "5")];
+        let objects = [
+            (1, "a", "1"),
+            (2, "a", "2"),
+            (3, "a/b", "3"),
+            (4, "d/e", "4"),
+            (5, "d", "5"),
+        ];
         world.sink.write(&mut block(&objects)).unwrap();
         world.sink.checkpoint().unwrap();
 
         let refused = world.sink.committed().unwrap();
 
-        let sequences: Vec<_> = refused.iter().map(|refused| (refused.sequence, refused.kind)).collect();
-        assert_eq!(sequences, [2, 3, 5].map(|sequence| (sequence, FailureKind::NameTaken)));
+        let sequences: Vec<_> = refused
+            .iter()
+            .map(|refused| (refused.sequence, refused.kind))
+            .collect();
+        assert_eq!(
+            sequences,
+            [2, 3, 5].map(|sequence| (sequence, FailureKind::NameTaken))
+        );
         assert_eq!(std::fs::read(world.dest.join("a")).unwrap(), b"1");
-        assert_eq!(std::fs::read_dir(&world.stage).unwrap().count(), 3, "kept until the receipt is journaled");
+        assert_eq!(staged_files(&world), 3, "kept until the receipt is journaled");
         for _ in 0..2 {
             world.sink.checkpoint().unwrap();
             world.sink.committed().unwrap();
         }
-        assert_eq!(std::fs::read_dir(&world.stage).unwrap().count(), 0);
+        assert_eq!(staged_files(&world), 0);
         assert!(!world.sink.has_unsettled());
     }
 

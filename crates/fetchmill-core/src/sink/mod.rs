@@ -8,10 +8,12 @@ mod block;
 pub mod failures;
 mod files;
 mod null;
+mod stage;
 
 pub use block::{Block, Body, Entry, FetchedBody};
 pub use files::{FilesSink, Placed, Places};
 pub use null::NullSink;
+pub use stage::Stage;
 
 use crate::error::Result;
 use crate::outcome::{FailureKind, Runs};

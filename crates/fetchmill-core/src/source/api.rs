@@ -41,7 +41,9 @@ impl ApiNames {
     /// The path before and behind a name.
     pub fn around_name(&self) -> Result<(&str, &str)> {
         match self.get_path.split_once("{name}") {
-            Some((before, behind)) if before.starts_with('/') && !behind.contains("{name}") => Ok((before, behind)),
+            Some((before, behind)) if before.starts_with('/') && !behind.contains("{name}") => {
+                Ok((before, behind))
+            }
             _ => Err(Error::Usage(format!(
                 "--get-path {} must start with / and hold {{name}} once, such as /get/{{name}}",
                 self.get_path
@@ -86,10 +88,19 @@ impl ApiNames {
             return Err(BadPage(format!("the page has no field {}", self.names_field)));
         }
         let next = found.marker.filter(|marker| !marker.is_empty());
-        if next.as_ref().is_some_and(|marker| marker.len() > MARKER_BYTES_MAX) {
-            return Err(BadPage(format!("the page's marker is longer than {MARKER_BYTES_MAX} bytes")));
+        if next
+            .as_ref()
+            .is_some_and(|marker| marker.len() > MARKER_BYTES_MAX)
+        {
+            return Err(BadPage(format!(
+                "the page's marker is longer than {MARKER_BYTES_MAX} bytes"
+            )));
         }
-        Ok(ListedPage { names: found.names, skipped: 0, cursor: Cursor::Marker { from, next } })
+        Ok(ListedPage {
+            names: found.names,
+            skipped: 0,
+            cursor: Cursor::Marker { from, next },
+        })
     }
 }
 
@@ -117,7 +128,11 @@ impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, '_> {
 
 /// The rest of the paths that begin with `key`.
 fn below<'p>(paths: &[&'p [&'p str]], key: &str) -> Vec<&'p [&'p str]> {
-    paths.iter().filter(|path| path.first() == Some(&key)).map(|path| &path[1..]).collect()
+    paths
+        .iter()
+        .filter(|path| path.first() == Some(&key))
+        .map(|path| &path[1..])
+        .collect()
 }
 
 impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
@@ -143,7 +158,11 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
             } else if names.is_empty() && markers.is_empty() {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(ObjectSeed { names, markers, found: self.found })?;
+                map.next_value_seed(ObjectSeed {
+                    names,
+                    markers,
+                    found: self.found,
+                })?;
             }
         }
         Ok(())
@@ -202,7 +221,10 @@ struct MarkerSeed;
 impl<'de> DeserializeSeed<'de> for MarkerSeed {
     type Value = Option<String>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<Self::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> std::result::Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
@@ -241,8 +263,16 @@ mod tests {
 
     fn read_with(api: &ApiNames, body: &str) -> std::result::Result<(Vec<String>, Option<String>), BadPage> {
         let page = api.read_page(body.as_bytes(), None)?;
-        let Cursor::Marker { next, .. } = page.cursor else { panic!() };
-        Ok((page.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(), next))
+        let Cursor::Marker { next, .. } = page.cursor else {
+            panic!()
+        };
+        Ok((
+            page.names
+                .iter()
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .collect(),
+            next,
+        ))
     }
 
     #[test]
@@ -259,14 +289,36 @@ mod tests {
 
     #[test]
     fn a_marker_is_called_by_either_name() {
-        assert_eq!(read(r#"{"FileNames": [], "NextMarker": "m"}"#).unwrap().1.as_deref(), Some("m"));
-        assert_eq!(read(r#"{"FileNames": [], "NextFile": "m"}"#).unwrap().1.as_deref(), Some("m"));
-        assert_eq!(read(r#"{"FileNames": [], "NextMarker": 17}"#).unwrap().1.as_deref(), Some("17"));
+        assert_eq!(
+            read(r#"{"FileNames": [], "NextMarker": "m"}"#)
+                .unwrap()
+                .1
+                .as_deref(),
+            Some("m")
+        );
+        assert_eq!(
+            read(r#"{"FileNames": [], "NextFile": "m"}"#)
+                .unwrap()
+                .1
+                .as_deref(),
+            Some("m")
+        );
+        assert_eq!(
+            read(r#"{"FileNames": [], "NextMarker": 17}"#)
+                .unwrap()
+                .1
+                .as_deref(),
+            Some("17")
+        );
     }
 
     #[test]
     fn fields_may_be_dotted() {
-        let api = ApiNames { names_field: "data.keys".into(), marker_field: "data.next".into(), ..Default::default() };
+        let api = ApiNames {
+            names_field: "data.keys".into(),
+            marker_field: "data.next".into(),
+            ..Default::default()
+        };
 
         let page = read_with(&api, r#"{"data": {"x": {}, "keys": ["\u00e9"], "next": "n"}}"#).unwrap();
 
@@ -283,7 +335,7 @@ mod tests {
             (r#"{"FileNames": "a"}"#, "expected an array of names"),
             (r#"{"FileNames": [1]}"#, "expected a name"),
             (r#"{"FileNames": ["a"]"#, "EOF"),
-            (r#"{"FileNames": ["\ud800"]}"#, "surrogate"),
+            (r#"{"FileNames": ["\ud800"]}"#, "hex escape"),
             (r#"{"FileNames": [], "FileNames": []}"#, "twice"),
             (r#"{"FileNames": [], "NextMarker": {}}"#, "expected a marker"),
             (r#"{"FileNames": []} x"#, "trailing"),
@@ -295,7 +347,11 @@ mod tests {
 
     #[test]
     fn depth_costs_no_stack() {
-        let deep = format!("{{\"x\": {}{}, \"FileNames\": []}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+        let deep = format!(
+            "{{\"x\": {}{}, \"FileNames\": []}}",
+            "[".repeat(1_000_000),
+            "]".repeat(1_000_000)
+        );
 
         assert_eq!(read(&deep).unwrap(), (vec![], None));
         assert!(read(&deep.replace('x', "FileNames")).is_err());
@@ -307,16 +363,28 @@ mod tests {
         let api = ApiNames::default();
 
         assert_eq!(api.page_path(&origin, None).unwrap(), "/base/list");
-        assert_eq!(api.page_path(&origin, Some("a b&c=/é")).unwrap(), "/base/list?next-marker=a+b%26c%3D%2F%C3%A9");
+        assert_eq!(
+            api.page_path(&origin, Some("a b&c=/é")).unwrap(),
+            "/base/list?next-marker=a+b%26c%3D%2F%C3%A9"
+        );
         assert_eq!(api.page_path(&origin, Some("http://a/p?q")).unwrap(), "/p?q");
-        let api = ApiNames { list_path: "/list?all=1".into(), ..api };
-        assert_eq!(api.page_path(&origin, Some("x")).unwrap(), "/base/list?all=1&next-marker=x");
+        let api = ApiNames {
+            list_path: "/list?all=1".into(),
+            ..api
+        };
+        assert_eq!(
+            api.page_path(&origin, Some("x")).unwrap(),
+            "/base/list?all=1&next-marker=x"
+        );
     }
 
     #[test]
     fn the_path_of_an_object_holds_the_name_once() {
         for get_path in ["/get", "get/{name}", "/{name}/{name}"] {
-            let api = ApiNames { get_path: get_path.into(), ..Default::default() };
+            let api = ApiNames {
+                get_path: get_path.into(),
+                ..Default::default()
+            };
             assert_eq!(api.around_name().unwrap_err().exit_code(), 2);
         }
         assert_eq!(ApiNames::default().around_name().unwrap(), ("/get/", ""));

@@ -15,21 +15,37 @@ impl OriginUrl {
     pub fn parse(text: &str) -> Result<Self> {
         // The URL standard drops tabs and newlines silently: look before it does.
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(Error::Usage("SOURCE holds a space or a control character; percent-encode it".into()));
+            return Err(Error::Usage(
+                "SOURCE holds a space or a control character; percent-encode it".into(),
+            ));
         }
         let url = Url::parse(text).map_err(|error| {
-            Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
+            Error::Usage(format!(
+                "{text} is no URL ({error}); write it as http://HOST:PORT/PATH"
+            ))
         })?;
         match url.scheme() {
             "http" => {}
-            "https" => return Err(Error::Usage("https:// is not there yet: this version fetches over http:// only".into())),
-            scheme => return Err(Error::Usage(format!("{scheme}: is no scheme that can be fetched; use http://"))),
+            "https" => {
+                return Err(Error::Usage(
+                    "https:// is not there yet: this version fetches over http:// only".into(),
+                ));
+            }
+            scheme => {
+                return Err(Error::Usage(format!(
+                    "{scheme}: is no scheme that can be fetched; use http://"
+                )));
+            }
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Error::Usage("a user or password in SOURCE is not supported".into()));
+            return Err(Error::Usage(
+                "a user or password in SOURCE is not supported".into(),
+            ));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(Error::Usage("SOURCE must not have a query or a fragment: it is a place, not a request".into()));
+            return Err(Error::Usage(
+                "SOURCE must not have a query or a fragment: it is a place, not a request".into(),
+            ));
         }
         Ok(OriginUrl { url })
     }
@@ -98,14 +114,25 @@ mod tests {
         assert_eq!(url.authority(), "example.test:8080");
         assert_eq!(url.path(), "/a%20b");
         assert_eq!(OriginUrl::parse("http://[::1]:1").unwrap().host(), "::1");
-        assert_eq!(OriginUrl::parse("http://a").unwrap(), OriginUrl::parse("http://a:80/").unwrap());
+        assert_eq!(
+            OriginUrl::parse("http://a").unwrap(),
+            OriginUrl::parse("http://a:80/").unwrap()
+        );
     }
 
     #[test]
     fn what_is_no_place_is_refused() {
-        for text in
-            ["", "host", "localhost:80", "https://a", "ftp://a", "http://u:p@a", "http://a?b", "http://a#b", "http://a\n"]
-        {
+        for text in [
+            "",
+            "host",
+            "localhost:80",
+            "https://a",
+            "ftp://a",
+            "http://u:p@a",
+            "http://a?b",
+            "http://a#b",
+            "http://a\n",
+        ] {
             assert_eq!(OriginUrl::parse(text).unwrap_err().exit_code(), 2, "{text:?}");
         }
     }
@@ -115,11 +142,24 @@ mod tests {
         let origin = OriginUrl::parse("http://a.test:81/x").unwrap();
 
         assert_eq!(resolve_marker(&origin, "token").unwrap(), None);
-        assert_eq!(resolve_marker(&origin, "http://a.test:81/list?p=2#f").unwrap().as_deref(), Some("/list?p=2"));
-        for marker in
-            ["http://a.test/list", "https://a.test:81/list", "HTTP://b.test:81/", "http://u@a.test:81/", "http://a.test:81/\r\nX"]
-        {
-            assert_eq!(resolve_marker(&origin, marker).unwrap_err().exit_code(), 6, "{marker:?}");
+        assert_eq!(
+            resolve_marker(&origin, "http://a.test:81/list?p=2#f")
+                .unwrap()
+                .as_deref(),
+            Some("/list?p=2")
+        );
+        for marker in [
+            "http://a.test/list",
+            "https://a.test:81/list",
+            "HTTP://b.test:81/",
+            "http://u@a.test:81/",
+            "http://a.test:81/\r\nX",
+        ] {
+            assert_eq!(
+                resolve_marker(&origin, marker).unwrap_err().exit_code(),
+                6,
+                "{marker:?}"
+            );
         }
     }
 }

@@ -46,7 +46,11 @@ pub struct Broken {
 
 impl Broken {
     fn new(kind: FailureKind, reason: &'static str) -> Self {
-        Broken { kind, reason, is_unanswered: false }
+        Broken {
+            kind,
+            reason,
+            is_unanswered: false,
+        }
     }
 }
 
@@ -78,7 +82,14 @@ impl Connection {
     /// A connection that has been made.
     pub fn new(stream: TcpStream, max_body: u64) -> Self {
         let reader = ReplyReader::new(max_body);
-        Connection { stream, reader, pending: Vec::new(), unsent: Vec::new(), replies: 0, has_input: false }
+        Connection {
+            stream,
+            reader,
+            pending: Vec::new(),
+            unsent: Vec::new(),
+            replies: 0,
+            has_input: false,
+        }
     }
 
     /// Complete replies so far.
@@ -93,7 +104,9 @@ impl Connection {
         self.unsent.clear();
         match self.stream.try_write(request) {
             Ok(sent) => self.unsent.extend_from_slice(&request[sent..]),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.unsent.extend_from_slice(request),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                self.unsent.extend_from_slice(request)
+            }
             Err(_) => return Err(self.lost()),
         }
         Ok(())
@@ -158,7 +171,12 @@ impl Connection {
         Ok(())
     }
 
-    fn take(&mut self, bytes: &[u8], body: &mut impl BodySink, watch: &Watch) -> Result<Option<Replied>, Broken> {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        body: &mut impl BodySink,
+        watch: &Watch,
+    ) -> Result<Option<Replied>, Broken> {
         self.has_input = true;
         let had_head = self.reader.head().is_some();
         let (progress, available) = if self.pending.is_empty() {
@@ -212,8 +230,16 @@ impl Connection {
 
     /// The socket failed.
     fn lost(&self) -> Broken {
-        let kind = if self.reader.head().is_some() { FailureKind::Truncated } else { FailureKind::Reset };
-        Broken { kind, reason: "the connection broke", is_unanswered: !self.has_input }
+        let kind = if self.reader.head().is_some() {
+            FailureKind::Truncated
+        } else {
+            FailureKind::Reset
+        };
+        Broken {
+            kind,
+            reason: "the connection broke",
+            is_unanswered: !self.has_input,
+        }
     }
 
     /// The head of the reply that is being received, once it is there.

@@ -96,7 +96,11 @@ impl Watch {
 
     pub(super) fn body_begins(&self, head: &Head) {
         if let Framing::Length(length) = head.framing {
-            self.total.set(self.total.get().saturating_add(length / limits::BODY_RATE_MIN * 1000));
+            self.total.set(
+                self.total
+                    .get()
+                    .saturating_add(length / limits::BODY_RATE_MIN * 1000),
+            );
         }
         self.body_goes_on();
     }
@@ -140,7 +144,10 @@ impl Watch {
             return Some(kind);
         }
         let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+        if !waker
+            .as_ref()
+            .is_some_and(|known| known.will_wake(context.waker()))
+        {
             *waker = Some(context.waker().clone());
         }
         None

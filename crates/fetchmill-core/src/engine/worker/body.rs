@@ -2,38 +2,17 @@
 
 use std::cell::Cell;
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use crate::durable;
 use crate::error::{Error, Result};
 use crate::http1::BodySink;
 use crate::limits::BODY_MEMORY_BYTES_MAX;
-use crate::sink::FetchedBody;
+use crate::sink::{FetchedBody, Stage};
 use crate::target::Sequence;
 
 /// Memory that a connection keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
-
-/// The folder where bodies go that are too large for memory: where the sink stages, so that a file is written once.
-#[derive(Debug)]
-pub(in crate::engine) struct Spills {
-    folder: OwnedFd,
-    path: PathBuf,
-}
-
-impl Spills {
-    pub(in crate::engine) fn open(path: &Path) -> Result<Self> {
-        let folder =
-            durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
-        Ok(Spills { folder, path: path.to_owned() })
-    }
-
-    fn fail(&self, sequence: Sequence, error: rustix::io::Errno) -> Error {
-        Error::storage("write", self.path.join(sequence.to_string()), error)
-    }
-}
 
 /// The body that a connection receives.
 pub(super) struct Incoming {
@@ -50,12 +29,22 @@ pub(super) struct Incoming {
 pub(super) struct BodyMemory {
     pub(super) bytes: Cell<usize>,
     pub(super) bytes_max: usize,
-    pub(super) spills: Option<Spills>,
+    /// Where bodies go that are too large for memory: where the sink stages, so that a file is written once. None
+    /// when bodies are not kept.
+    pub(super) stage: Option<Arc<Stage>>,
 }
 
 impl Incoming {
     pub(super) fn new(is_kept: bool, used: Rc<BodyMemory>) -> Self {
-        Incoming { is_kept, sequence: 0, memory: Vec::new(), length: 0, spill: None, failed: None, used }
+        Incoming {
+            is_kept,
+            sequence: 0,
+            memory: Vec::new(),
+            length: 0,
+            spill: None,
+            failed: None,
+            used,
+        }
     }
 
     /// Another body comes, for this target. What is left of the last one is forgotten.
@@ -67,10 +56,10 @@ impl Incoming {
     /// Forgets the body; its staging file is removed.
     pub(super) fn discard(&mut self) {
         if self.spill.take().is_some()
-            && let Some(spills) = &self.used.spills
-            && let Err(error) = durable::remove(spills.folder.as_fd(), self.sequence.to_string().as_bytes())
+            && let Some(stage) = &self.used.stage
+            && let Err(error) = stage.remove(self.sequence)
         {
-            self.failed = Some(spills.fail(self.sequence, error));
+            self.failed = Some(error);
         }
         self.release();
     }
@@ -123,20 +112,18 @@ impl Incoming {
 
     fn spill(&mut self, bytes: &[u8]) -> Result<()> {
         let used = Rc::clone(&self.used);
-        let Some(spills) = &used.spills else { return Ok(()) };
-        let fail = |error| spills.fail(self.sequence, error);
+        let Some(stage) = &used.stage else { return Ok(()) };
         let file = match &mut self.spill {
             Some(file) => file,
             None => {
-                let name = self.sequence.to_string();
-                let mut file = durable::create_new(spills.folder.as_fd(), name.as_bytes()).map_err(fail)?;
-                durable::append(&mut file, &self.memory).map_err(fail)?;
+                let mut file = stage.create(self.sequence)?;
+                stage.append(self.sequence, &mut file, &self.memory)?;
                 used.bytes.set(used.bytes.get() - self.memory.len());
                 self.memory = Vec::new();
                 self.spill.insert(file)
             }
         };
-        durable::append(file, bytes).map_err(fail)
+        stage.append(self.sequence, file, bytes)
     }
 }
 

@@ -75,7 +75,10 @@ impl Worker {
     }
 
     fn close_unless_quiet(&self, connection: &mut Option<Connection>) {
-        if connection.as_ref().is_some_and(|connection| connection.look() != Unused::Quiet) {
+        if connection
+            .as_ref()
+            .is_some_and(|connection| connection.look() != Unused::Quiet)
+        {
             self.close(connection);
         }
     }
@@ -94,7 +97,9 @@ impl Worker {
         watch: &Rc<Watch>,
     ) -> Attempt {
         body.start(target.sequence);
-        if self.setup.properties.names_are_paths && name::to_path(&target.name, &mut self.path.borrow_mut()).is_err() {
+        if self.setup.properties.names_are_paths
+            && name::to_path(&target.name, &mut self.path.borrow_mut()).is_err()
+        {
             self.settle_other(target, Outcome::Failed(FailureKind::Name), 0, 0);
             return Attempt::Over;
         }
@@ -108,7 +113,9 @@ impl Worker {
         match self.exchange(open, target, body, watch).await {
             Ok(replied) => self.replied(connection, target, body, watch, replied).await,
             Err(broken) => {
-                let was_used = connection.as_ref().is_some_and(|connection| connection.replies() > 0);
+                let was_used = connection
+                    .as_ref()
+                    .is_some_and(|connection| connection.replies() > 0);
                 self.close(connection);
                 body.discard();
                 self.broken(target, broken, was_used)
@@ -164,9 +171,15 @@ impl Worker {
         watch: &Rc<Watch>,
         replied: Replied,
     ) -> Attempt {
-        let Some(open) = connection.as_ref() else { return Attempt::Over };
+        let Some(open) = connection.as_ref() else {
+            return Attempt::Over;
+        };
         let is_first = open.replies() == 1;
-        let mut unused = if replied.has_surplus { Unused::Unsolicited } else { open.look() };
+        let mut unused = if replied.has_surplus {
+            Unused::Unsolicited
+        } else {
+            open.look()
+        };
         if unused == Unused::Quiet && !is_first && replied.head.keep_alive && self.is_idle() {
             watch.only(LISTEN);
             self.parking.park(Some(open), watch).await;
@@ -195,10 +208,16 @@ impl Worker {
                 self.settle_other(target, Outcome::Failed(FailureKind::UnverifiedLength), status, 1);
             }
             Ok(Outcome::Fetched) => {
-                let name = if self.setup.properties.keeps_bodies { target.name.as_slice() } else { &[] };
+                let name = if self.setup.properties.keeps_bodies {
+                    target.name.as_slice()
+                } else {
+                    &[]
+                };
                 self.delta.borrow_mut().count(Outcome::Fetched, body.length());
                 let attempts = target.attempts + 1;
-                self.block.borrow_mut().push_fetched(target.sequence, status, attempts, name, body.get());
+                self.block
+                    .borrow_mut()
+                    .push_fetched(target.sequence, status, attempts, name, body.get());
                 body.handed_over();
                 self.settled();
             }
@@ -224,7 +243,13 @@ impl Worker {
     /// `made` is 1 when an attempt was made that is not counted in the target.
     fn settle_other(&self, target: &Target, outcome: Outcome, status: u16, made: u32) {
         self.delta.borrow_mut().count(outcome, 0);
-        self.block.borrow_mut().push_other(target.sequence, outcome, status, target.attempts + made, &target.name);
+        self.block.borrow_mut().push_other(
+            target.sequence,
+            outcome,
+            status,
+            target.attempts + made,
+            &target.name,
+        );
         let mut report = self.report.borrow_mut();
         report.settled += 1;
         // A complete reply of whatever status is a sign of life; a name without a request is none.
@@ -255,12 +280,21 @@ impl Worker {
             .and_then(|replied| replied.head.retry_after)
             .map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
         self.observe(kind, retry_after);
-        match after_failure(kind, target.attempts, target.throttled_since, self.setup.attempts_max, now) {
+        match after_failure(
+            kind,
+            target.attempts,
+            target.throttled_since,
+            self.setup.attempts_max,
+            now,
+        ) {
             Verdict::Final => {
                 let status = replied.map_or(0, |replied| replied.head.status);
                 self.settle_other(target, Outcome::Failed(kind), status, 1);
             }
-            Verdict::Again { attempts, throttled_since } => {
+            Verdict::Again {
+                attempts,
+                throttled_since,
+            } => {
                 let waiting = Waiting {
                     sequence: target.sequence,
                     name: target.name.as_slice().into(),
@@ -269,7 +303,10 @@ impl Worker {
                     not_before: 0,
                     throttled_since,
                 };
-                self.report.borrow_mut().retries.push(Retry { target: waiting, retry_after });
+                self.report.borrow_mut().retries.push(Retry {
+                    target: waiting,
+                    retry_after,
+                });
             }
         }
         Attempt::Over
@@ -281,7 +318,9 @@ impl Worker {
             FailureClass::Transient => observed.transient += 1,
             FailureClass::Throttle => {
                 observed.throttled += 1;
-                let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
+                let asked = retry_after
+                    .unwrap_or(0)
+                    .min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
                 observed.retry_after = observed.retry_after.max(asked);
             }
             FailureClass::Final => {}

@@ -26,10 +26,9 @@ use crate::limits;
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
 use crate::planner::{Next, Report};
-use crate::sink::{Block, Properties};
+use crate::sink::{Block, Properties, Stage};
 use crate::transport::{Timeouts, Watch};
 use body::BodyMemory;
-pub(super) use body::Spills;
 use parking::Parking;
 use queue::{Queue, Target};
 
@@ -46,8 +45,8 @@ pub(super) struct Setup {
     pub(super) max_body: u64,
     pub(super) allow_eof_bodies: bool,
     pub(super) properties: Properties,
-    /// Where bodies go that are too large for memory; none when bodies are not kept.
-    pub(super) spills: Option<Spills>,
+    /// See [`BodyMemory`].
+    pub(super) stage: Option<Arc<Stage>>,
     pub(super) blocks: Sender<Block>,
     pub(super) empty: UnboundedReceiver<Block>,
 }
@@ -100,7 +99,7 @@ fn run_on(runtime: &LocalRuntime, mut setup: Setup) -> Result<()> {
     let body_memory = Rc::new(BodyMemory {
         bytes: Cell::new(0),
         bytes_max: limits::REPLIES_BYTES_MAX / setup.control.workers(),
-        spills: setup.spills.take(),
+        stage: setup.stage.take(),
     });
     let worker = Rc::new(Worker {
         clock,
@@ -197,7 +196,9 @@ impl Worker {
         self.is_done.set(true);
         self.parking.wake_all();
         if stop == Stop::Abort || now >= until {
-            watches.iter().for_each(|watch| watch.expire(FailureKind::TotalTimeout));
+            watches
+                .iter()
+                .for_each(|watch| watch.expire(FailureKind::TotalTimeout));
         }
     }
 
@@ -300,7 +301,8 @@ impl Worker {
         self.exhausted_since.set(Some(since));
         if self.open_connections.get() == 0 && now.saturating_sub(since) > 10_000 {
             let error = std::io::Error::from_raw_os_error(number);
-            self.control().fail(Error::storage("connect from", "this machine", error));
+            self.control()
+                .fail(Error::storage("connect from", "this machine", error));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

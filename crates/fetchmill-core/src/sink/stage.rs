@@ -1,0 +1,175 @@
+//! The stage: where objects lie under their sequence numbers until their window is journaled.
+//!
+//! A staged file is `<folder>/<sequence>`, with the folder computed from the sequence number: some 64 files lie in
+//! one. Each create and each rename looks a name up in a folder's block, and a full block costs as much as the
+//! rename itself: with a window of 20,000 files in one folder an object takes a seventh more (docs/performance.md).
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::target::Sequence;
+
+/// Neighbours that share a folder.
+const FOLDER_FILES: u64 = 64;
+/// Folders: a window has up to 100,000 outcomes.
+const FOLDERS: u64 = 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Stage {
+    folder: OwnedFd,
+    path: PathBuf,
+}
+
+/// `1023/18446744073709551615` is the longest.
+#[derive(Debug)]
+struct StagedName {
+    bytes: [u8; 26],
+    start: usize,
+}
+
+impl StagedName {
+    /// Without an allocation: it is made for each object.
+    fn of(sequence: Sequence) -> Self {
+        let mut name = StagedName {
+            bytes: [0; 26],
+            start: 26,
+        };
+        name.prepend(sequence);
+        name.start -= 1;
+        name.bytes[name.start] = b'/';
+        name.prepend(sequence / FOLDER_FILES % FOLDERS);
+        name
+    }
+
+    fn prepend(&mut self, mut number: u64) {
+        loop {
+            self.start -= 1;
+            self.bytes[self.start] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                return;
+            }
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    fn folder(&self) -> &[u8] {
+        let name = self.as_bytes();
+        &name[..name.iter().position(|byte| *byte == b'/').unwrap_or(0)]
+    }
+}
+
+impl Stage {
+    /// Makes the folder if it is missing, and opens it.
+    pub fn open(path: &Path) -> Result<Self> {
+        std::fs::create_dir_all(path).map_err(|error| Error::storage("make the folder", path, error))?;
+        let folder =
+            durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
+        Ok(Stage {
+            folder,
+            path: path.to_owned(),
+        })
+    }
+
+    /// For a sync of its file system.
+    pub fn folder(&self) -> BorrowedFd<'_> {
+        self.folder.as_fd()
+    }
+
+    /// For messages.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn fail(&self, action: &'static str, name: &StagedName, error: Errno) -> Error {
+        Error::storage(
+            action,
+            self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()),
+            error,
+        )
+    }
+
+    /// Runs `create`, and again once the file's folder is made when that was missing.
+    fn in_folder<T>(&self, name: &StagedName, create: impl Fn() -> durable::Result<T>) -> Result<T> {
+        let mut created = create();
+        if matches!(created, Err(Errno::NOENT)) {
+            created = durable::make_folders_beneath(self.folder(), name.folder()).and_then(|_| create());
+        }
+        created.map_err(|error| self.fail("write", name, error))
+    }
+
+    /// Stages a whole object.
+    pub fn write(&self, sequence: Sequence, bytes: &[u8]) -> Result<()> {
+        let name = StagedName::of(sequence);
+        self.in_folder(&name, || {
+            durable::create_with(self.folder(), name.as_bytes(), bytes)
+        })
+    }
+
+    /// Stages an object piece by piece: see [`Stage::append`].
+    pub fn create(&self, sequence: Sequence) -> Result<File> {
+        let name = StagedName::of(sequence);
+        self.in_folder(&name, || durable::create_new(self.folder(), name.as_bytes()))
+    }
+
+    /// Appends to a staged object.
+    pub fn append(&self, sequence: Sequence, file: &mut File, bytes: &[u8]) -> Result<()> {
+        durable::append(file, bytes).map_err(|error| self.fail("write", &StagedName::of(sequence), error))
+    }
+
+    /// Renames a staged object to its place.
+    pub fn rename(&self, sequence: Sequence, folder: BorrowedFd<'_>, name: &[u8]) -> durable::Result<()> {
+        durable::rename_new(self.folder(), StagedName::of(sequence).as_bytes(), folder, name)
+    }
+
+    /// Whether an object is staged.
+    pub fn has(&self, sequence: Sequence) -> bool {
+        matches!(
+            durable::file_size(self.folder(), StagedName::of(sequence).as_bytes()),
+            Ok(Some(_))
+        )
+    }
+
+    /// Removes a staged object.
+    pub fn remove(&self, sequence: Sequence) -> Result<()> {
+        let name = StagedName::of(sequence);
+        durable::remove(self.folder(), name.as_bytes()).map_err(|error| self.fail("remove", &name, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_computed_from_the_sequence_number() {
+        for (sequence, name) in [(0, "0/0"), (63, "0/63"), (64, "1/64"), (65_536, "0/65536")] {
+            assert_eq!(StagedName::of(sequence).as_bytes(), name.as_bytes());
+        }
+        assert_eq!(StagedName::of(u64::MAX).as_bytes(), b"1023/18446744073709551615");
+    }
+
+    #[test]
+    fn folders_are_made_when_they_are_needed() {
+        let folder = tempfile::tempdir().unwrap();
+        let stage = Stage::open(&folder.path().join("stage/0")).unwrap();
+
+        stage.write(70, b"x").unwrap();
+
+        assert!(stage.has(70));
+        assert!(!stage.has(71));
+        stage.remove(70).unwrap();
+        assert!(!stage.has(70));
+        assert!(stage.write(70, b"x").is_ok());
+        assert_eq!(stage.write(70, b"x").unwrap_err().exit_code(), 7);
+    }
+}
