@@ -10,7 +10,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
-.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean
+.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -52,6 +52,9 @@ test-rust: env
 
 test-python: build
 	$(BIN)/python -m pytest
+
+crash-matrix: build servers ## 500 kills at seeded moments (FETCHMILL_SEED repeats them)
+	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/test_crash.py
 
 wheel: env ## Build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --quiet --out dist

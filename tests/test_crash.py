@@ -1,0 +1,321 @@
+"""SIGKILL at seeded moments: the finished destination equals an undisturbed one, each object once in the ledger.
+
+`FETCHMILL_SEED` repeats the moments of a run that failed; `FETCHMILL_KILLS` says how many there are in all
+(`make crash-matrix`: 500).
+"""
+
+import contextlib
+import itertools
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import COMMAND
+from fetchmill.testing import Fault, Server, serve
+from independent import (
+    Expected,
+    find_lost,
+    find_problems,
+    find_unbalanced,
+    find_wrong,
+    read_ledger,
+    synthetic,
+)
+
+Serve = Callable[..., Server]
+
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+KILLS = int(os.environ.get("FETCHMILL_KILLS") or 60)
+KILLS_IN_A_JOB = 7
+JOBS_AT_ONCE = 3
+WINDOW = 0.05
+OPTIONS = ("--commit-window", "50ms", "--attempts", "8", "--quiet")
+COUNT = 2000
+# A job of about a second: so many in flight, each taking 15 ms in the middle.
+PACE: dict[str, Any] = {"page_size": 100, "delay": (0.0, 0.03), "list_delay": (0.0, 0.02)}
+LIMIT = 32
+# Refused for good, and for a moment only: the latter wait, some of them in the journal's table.
+FOR_A_MOMENT = [
+    Fault("status", status=500, times=1, rate=0.02),
+    Fault("status", status=503, retry_after=1, times=1, rate=0.004),
+    Fault("reset", times=1, rate=0.01),
+]
+# A kill before the N-th such call of a thread, N up to this. The journal's first writes are made by the main thread.
+CALLS = {"renameat2": 200, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
+# Calls that only a run that resumes makes, and perhaps not even that one: what is staged is removed.
+CALLS_OF_RESUME = {"unlinkat": 40, "rmdir": 2}
+MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", "call")
+
+
+@dataclass
+class Case:
+    """A job that is killed again and again, and what it must have become at the end."""
+
+    source: Server
+    dest: Path
+    expected: Expected
+    environment: dict[str, str]
+    format: str = "files"
+    killed: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def command(self) -> list[str]:
+        """The same each time."""
+        settings = [*OPTIONS, "--limit", str(LIMIT), "--format", self.format]
+        return [*COMMAND, "get", self.source.url, str(self.dest), *settings]
+
+    def start(self, *before: str) -> subprocess.Popen[str]:
+        """A run."""
+        return subprocess.Popen(
+            [*before, *self.command], env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+
+    def has_journal(self) -> bool:
+        """Whether a run came so far: the facts of the job are the last thing that a new journal gets."""
+        with contextlib.suppress(Exception):
+            return bool(read_ledger(self.dest))
+        return False
+
+    def finish(self) -> None:
+        """The run that is left alone; then everything is looked at."""
+        pending = self.expected.listed - read_ledger(self.dest).settled if self.has_journal() else self.expected.listed
+        served = self.source.stats()["get"]
+        process = self.start()
+        _, err = process.communicate(timeout=30)
+        if process.returncode != (3 if self.expected.failures else 0):
+            self.problems.append(f"the last run ended with {process.returncode}: {err}")
+            return
+        self.problems += find_problems(self.dest, self.expected, is_null=self.format == "null")
+        self.problems += find_doubled_failures(self.dest, self.expected, self.environment)
+        served = self.source.stats()["get"] - served
+        if self.format == "null" and served != pending:
+            self.problems.append(f"{served} requests for {pending} targets that were not settled")
+
+
+def find_doubled_failures(dest: Path, expected: Expected, environment: dict[str, str]) -> list[str]:
+    """Whether the command lists each failed and absent target once, and no other."""
+    shown = subprocess.run(
+        [*COMMAND, "status", str(dest), "--failures", "--json"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    names = [json.loads(line)["name"] for line in shown.stdout.splitlines()]
+    return [] if sorted(names) == sorted(expected.failures) else [f"the failures listed are {sorted(names)}"]
+
+
+def kill(case: Case, rng: random.Random) -> bool:
+    """One run, killed at a moment of its life; False when it ended before."""
+    moment = rng.choice(MOMENTS)
+    if moment == "call":
+        calls = CALLS | CALLS_OF_RESUME if case.killed else CALLS
+        call = rng.choice(sorted(calls))
+        at = rng.randint(1, calls[call])
+        moment = f"{call} {at}"
+        inject = f"inject={call}:signal=SIGKILL:when={at}"
+        process = case.start("strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
+    else:
+        process = case.start()
+        wait_for(moment, case, process, rng)
+        process.kill()
+    process.communicate(timeout=30)
+    was_killed = process.returncode == -signal.SIGKILL
+    case.killed += was_killed
+    if not was_killed and process.returncode not in {0, 3}:
+        case.problems.append(f"a run that was to be killed at {moment} ended with {process.returncode}")
+    case.problems += [f"{problem} after {moment}" for problem in find_broken(case)]
+    return was_killed
+
+
+def find_broken(case: Case) -> list[str]:
+    """What a kill must never leave behind."""
+    problems = find_wrong(case.dest, case.expected) if case.dest.exists() else []
+    return problems + (find_unbalanced(case.dest) if case.has_journal() else [])
+
+
+def wait_for(moment: str, case: Case, process: subprocess.Popen[str], rng: random.Random) -> None:
+    """Until the moment has come, or the run has ended."""
+    before = case.source.stats()
+    wal = case.dest / ".fetchmill" / "job.sqlite-wal"
+
+    kind = "list" if moment == "listing" else "get"
+
+    def is_near() -> bool:
+        if moment == "resuming":
+            return has_open(process, "job.sqlite")
+        return bool(case.source.stats()[kind] > before[kind])
+
+    wait_until(is_near, process)
+    if moment == "fetching":
+        time.sleep(rng.uniform(0.1, 3) * WINDOW)
+    elif moment == "committing":
+        time.sleep(rng.uniform(0.1, 2) * WINDOW)
+        seen = size_of(wal)
+        wait_until(lambda: size_of(wal) != seen, process)
+        time.sleep(rng.uniform(0, 0.01))
+    else:
+        time.sleep(rng.uniform(0, 0.02))
+
+
+def wait_until(is_near: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Looks every half millisecond."""
+    while process.poll() is None and not is_near():
+        time.sleep(0.0005)
+
+
+def size_of(path: Path) -> int:
+    """0 when there is none."""
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
+
+
+def has_open(process: subprocess.Popen[str], name: str) -> bool:
+    """Whether a process has a file of this name open."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                if descriptor.readlink().name == name:
+                    return True
+    return False
+
+
+def crash(make_case: Callable[[], Case], seed: str, kills: int) -> list[Case]:
+    """Kills jobs until so many kills have hit; each job is killed several times and then left to finish."""
+    rng = random.Random(seed)
+    cases: list[Case] = []
+    while (left := kills - sum(case.killed for case in cases)) > 0:
+        case = make_case()
+        cases.append(case)
+        for _ in range(min(left, rng.randint(2, KILLS_IN_A_JOB))):
+            if not kill(case, rng):
+                break
+        case.finish()
+    return cases
+
+
+def make_folder(folder: Path) -> Expected:
+    """Files in folders in folders, with names in several scripts; a tenth of a per cent is large."""
+    rng = random.Random(1)
+    bodies = {}
+    for index in range(COUNT):
+        parts = [rng.choice(("a", "b c", "ü", "文件", "d.e")) for _ in range(index % 4)]
+        name = "/".join([*parts, f"{index}-{rng.choice(('x', 'ß', '&=#?', '.txt'))}"])
+        size = 1_200_000 if index % 1000 == 500 else rng.randint(0, 3000)
+        bodies[name] = f"{name}\n".encode() + rng.randbytes(size)
+    for name, body in bodies.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(body)
+    refused = frozenset(sorted(name for name in bodies if name.startswith("a/a/")))
+    return Expected({name: body for name, body in bodies.items() if name not in refused}, refused)
+
+
+@pytest.fixture(params=["synthetic", "folder"])
+def make_source(request: pytest.FixtureRequest, tmp_path: Path, server: Serve) -> Callable[..., Any]:
+    """A server, and what a job must fetch from it."""
+    if request.param == "folder":
+        expected = make_folder(tmp_path / "content")
+        refusals = [Fault("status", status=404, match="a/a/*")]
+        return lambda faults: (server(tmp_path / "content", **PACE, faults=[*refusals, *faults]), expected)
+    expected = synthetic(COUNT, failures=[*range(120, 130), *range(340, 350)])
+    refusals = [
+        Fault("status", status=404, match="file-00000000012*"),
+        Fault("status", status=403, match="file-00000000034*"),
+    ]
+    return lambda faults: (server(synthetic=COUNT, **PACE, faults=[*refusals, *faults]), expected)
+
+
+@pytest.mark.timeout(60 + 2 * KILLS)
+@pytest.mark.parametrize("format", ["files", "null"])
+def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
+    make_source: Callable[..., tuple[Server, Expected]],
+    environment: dict[str, str],
+    tmp_path: Path,
+    format: str,
+) -> None:
+    """Nothing is lost, doubled or left; failures are listed once; what was settled is not requested again."""
+    numbers = itertools.count()
+
+    def make_case() -> Case:
+        source, expected = make_source(FOR_A_MOMENT if format == "files" else [])
+        return Case(source, tmp_path / f"out{next(numbers)}", expected, environment, format)
+
+    kills = -(-KILLS // 4 // JOBS_AT_ONCE)
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        made = pool.map(lambda index: crash(make_case, f"{SEED}-{index}", kills), range(JOBS_AT_ONCE))
+        ended = [case for cases in made for case in cases]
+
+    problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
+    assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
+    assert sum(case.killed for case in ended) * 4 >= KILLS
+
+
+@pytest.mark.timeout(60)
+def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) -> None:
+    """Whatever was fetched longer ago than a commit window, and the time of a commit, is in the journal."""
+    slack = 0.4
+    expected = synthetic(4000)
+
+    def lose(index: int) -> tuple[int, list[str]]:
+        with serve(synthetic=expected.listed, page_size=500, delay=(0.0, 0.03)) as source:
+            case = Case(source, tmp_path / f"out{index}", expected, environment, "null")
+            process = case.start()
+            wait_until(lambda: source.stats()["get"] > 0, process)
+            served = []
+            end = time.monotonic() + random.Random(f"{SEED}-{index}").uniform(0.7, 1.2)
+            while time.monotonic() < end:
+                served.append((time.monotonic(), source.stats()["get"]))
+                time.sleep(0.002)
+            process.kill()
+            killed = time.monotonic()
+            process.communicate(timeout=10)
+            assert process.returncode == -signal.SIGKILL
+            settled = read_ledger(case.dest).settled
+            case.finish()
+            return max(count for at, count in served if at < killed - WINDOW - slack) - LIMIT - settled, case.problems
+
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        lost = list(pool.map(lose, range(3)))
+
+    assert all(count <= 0 and not problems for count, problems in lost), f"FETCHMILL_SEED={SEED}: {lost}"
+
+
+@pytest.mark.timeout(60)
+def test_the_crash_tests_notice_lost_objects(environment: dict[str, str], tmp_path: Path) -> None:
+    """With the order broken on purpose (a window is journaled as settled, then renamed) the same check fails."""
+    broken = environment | {"FETCHMILL_TEST_SETTLE_BEFORE_RENAME_MS": "200"}
+    rng = random.Random(SEED)
+
+    def lose(index: int) -> list[str]:
+        with serve(synthetic=1000, **PACE) as source:
+            case = Case(source, tmp_path / f"out{index}", synthetic(1000), broken)
+            process = case.start()
+            wait_for("fetching", case, process, rng)
+            time.sleep(rng.uniform(1, 3) * WINDOW)
+            process.kill()
+            process.communicate(timeout=10)
+            case.environment = environment
+            case.finish()
+            assert any(problem.endswith("is lost") for problem in case.problems) == bool(
+                find_lost(case.dest, case.expected)
+            )
+            return case.problems
+
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        found = list(pool.map(lose, range(6)))
+
+    assert any("is lost" in problem for problems in found for problem in problems)
