@@ -4,14 +4,16 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from canary import Canary
 from fetchmill.testing import Server, serve
+from raw_server import Behaviour, RawServer
 
 COMMAND = (sys.executable, "-m", "fetchmill")
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,6 +46,23 @@ def server() -> Iterator[Callable[..., Server]]:
     """Starts servers, with the arguments of `fetchmill.testing.serve`; they end with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda *arguments, **options: stack.enter_context(serve(*arguments, **options))
+
+
+@pytest.fixture
+def raw() -> Iterator[Callable[[Mapping[str, Behaviour]], RawServer]]:
+    """Starts scripted servers, with routes as in `raw_server`; they end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda routes: stack.enter_context(RawServer(routes))
+
+
+@pytest.fixture
+def canary(tmp_path: Path) -> Iterator[Canary]:
+    """A destination with a tree of files around it; at the end of the test nothing there has changed."""
+    folder = tmp_path / "around"
+    folder.mkdir()
+    canary = Canary(folder)
+    yield canary
+    canary.assert_untouched()
 
 
 @pytest.fixture

@@ -1,0 +1,288 @@
+"""A scripted server over raw sockets: it can send any bytes, trickle, stall, close and reset, and counts what came.
+
+It shares no code with the project, so that no mistake can stand on both sides of the wire.
+"""
+
+import contextlib
+import json
+import select
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Self
+from urllib.parse import quote
+
+STALL_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 10.0
+REQUEST_BYTES_MAX = 1 << 16
+
+
+class Exchange:
+    """One request, and the means to answer it.
+
+    Args:
+        connection: the socket.
+        target: what the request line asks for, undecoded.
+        number: 1 for the first request of this target, 2 for the next.
+        turn: 1 for the first request of this connection, 2 for the next.
+    """
+
+    def __init__(self, connection: socket.socket, target: str, number: int, turn: int) -> None:
+        self._connection = connection
+        self.target = target
+        self.number = number
+        self.turn = turn
+
+    def send(self, *pieces: bytes, pause: float = 0.0) -> None:
+        """Sends the pieces one by one, with seconds between them."""
+        for index, piece in enumerate(pieces):
+            if index and pause:
+                time.sleep(pause)
+            self._connection.sendall(piece)
+
+    def trickle(self, text: bytes, pause: float) -> None:
+        """Sends byte by byte."""
+        self.send(*(text[index : index + 1] for index in range(len(text))), pause=pause)
+
+    def flood(self, text: bytes) -> None:
+        """Sends the same again and again, until the client has gone."""
+        block = text * (1 + 16384 // len(text))
+        while True:
+            self._connection.sendall(block)
+
+    def client_speaks(self, within: float) -> bool:
+        """Waits for the client to send something or to close; False when it did not."""
+        return bool(select.select([self._connection], [], [], within)[0])
+
+    def stall(self) -> None:
+        """Says nothing more, until the client has gone."""
+        self.client_speaks(STALL_SECONDS_MAX)
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection after what was sent."""
+        with contextlib.suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def reset(self) -> None:
+        """Resets the connection."""
+        self._connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self._connection.close()
+
+
+# What is sent; or a function that sends it, or returns it. A closed connection takes no further request.
+Behaviour = bytes | Callable[[Exchange], bytes | None]
+
+
+class RawServer:
+    """Answers by request target; a target with a query may be scripted by its path alone.
+
+    Serves from the moment it is made until the end of a `with` block. What goes wrong in a behaviour is raised there;
+    that a client has gone is nothing wrong.
+    """
+
+    def __init__(self, routes: Mapping[str, Behaviour]) -> None:
+        self.routes = dict(routes)
+        self.requests: list[str] = []
+        self.connections = 0
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
+        self._open: set[socket.socket] = set()
+        self._wrong: list[BaseException] = []
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._threads = [threading.Thread(target=self._accept, name="raw-server", daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def url(self) -> str:
+        """The SOURCE of a job."""
+        host, port = self._listener.getsockname()
+        return f"http://{host}:{port}"
+
+    def count(self, target: str) -> int:
+        """Requests for a target so far."""
+        with self._lock:
+            return self._counts[target]
+
+    def asked(self, prefix: str = "/get/") -> list[str]:
+        """Targets that were asked for so far, in order, each as often as it was."""
+        with self._lock:
+            return [target for target in self.requests if target.startswith(prefix)]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(STOP_SECONDS_MAX)
+        if self._wrong:
+            raise self._wrong[0]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            thread = threading.Thread(target=self._serve, args=(connection,), name="raw-connection", daemon=True)
+            with self._lock:
+                self.connections += 1
+                self._open.add(connection)
+                self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            self._answer_all(connection)
+        except OSError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - told when the block ends
+            self._wrong.append(error)
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            connection.close()
+
+    def _answer_all(self, connection: socket.socket) -> None:
+        received = b""
+        turn = 0
+        while connection.fileno() >= 0:
+            while b"\r\n\r\n" not in received:
+                more = connection.recv(REQUEST_BYTES_MAX)
+                if not more:
+                    return
+                received += more
+            head, _, received = received.partition(b"\r\n\r\n")
+            turn += 1
+            self._answer(connection, _target_of(head), turn)
+
+    def _answer(self, connection: socket.socket, target: str, turn: int) -> None:
+        with self._lock:
+            self.requests.append(target)
+            self._counts[target] += 1
+            number = self._counts[target]
+        behaviour = self.routes.get(target) or self.routes.get(target.partition("?")[0], reply(status="404 Not Found"))
+        answer = behaviour if isinstance(behaviour, bytes) else behaviour(Exchange(connection, target, number, turn))
+        if answer:
+            connection.sendall(answer)
+
+
+def _target_of(head: bytes) -> str:
+    """The target of the one request line that a head must have."""
+    method, target, version = head.split(b"\r\n")[0].split(b" ")
+    if (method, version) != (b"GET", b"HTTP/1.1") or any(
+        b"\r" in line or b"\n" in line for line in head.split(b"\r\n")
+    ):
+        raise AssertionError(f"no good request: {head!r}")
+    return target.decode("ascii")
+
+
+def reply(
+    body: bytes = b"",
+    *fields: str,
+    status: str = "200 OK",
+    length: int | None = None,
+    version: str = "HTTP/1.1",
+) -> bytes:
+    """A reply with a length: the body's unless another one is given."""
+    return (
+        bare_reply(
+            f"Content-Length: {len(body) if length is None else length}", *fields, status=status, version=version
+        )
+        + body
+    )
+
+
+def bare_reply(*fields: str, status: str = "200 OK", version: str = "HTTP/1.1") -> bytes:
+    """A head of these fields alone."""
+    return "\r\n".join([f"{version} {status}", *fields, "", ""]).encode("latin-1")
+
+
+def chunked_reply(*chunks: bytes) -> bytes:
+    """A reply in chunks."""
+    body = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks if chunk)
+    return bare_reply("Transfer-Encoding: chunked") + body + b"0\r\n\r\n"
+
+
+def page(names: Iterable[str], marker: str | None = None) -> bytes:
+    """A page of the listing."""
+    values: dict[str, object] = {"FileNames": list(names)}
+    if marker is not None:
+        values["NextMarker"] = marker
+    return reply(json.dumps(values).encode(), "Content-Type: application/json")
+
+
+def get_target(name: str) -> str:
+    """What a request for an object must ask for."""
+    return "/get/" + quote(name, safe="/-._~")
+
+
+def mirror(names: Iterable[str], scripted: Mapping[str, Behaviour] | None = None) -> dict[str, Behaviour]:
+    """Routes of a server that lists these names on one page; each object is its own name, unless scripted."""
+    listed = list(names)
+    routes: dict[str, Behaviour] = {"/list": page(listed)}
+    for name in listed:
+        routes[get_target(name)] = (scripted or {}).get(name) or reply(name.encode())
+    return routes
+
+
+def in_turn(*behaviours: Behaviour) -> Behaviour:
+    """The first for the first request of a target, the second for the second; the last one goes on."""
+
+    def behave(exchange: Exchange) -> bytes | None:
+        behaviour = behaviours[min(exchange.number, len(behaviours)) - 1]
+        return behaviour if isinstance(behaviour, bytes) else behaviour(exchange)
+
+    return behave
+
+
+def then_close(text: bytes) -> Behaviour:
+    """Sends something and closes."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.send(text)
+        exchange.close()
+
+    return behave
+
+
+def then_reset(text: bytes) -> Behaviour:
+    """Sends something and resets."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.send(text)
+        exchange.reset()
+
+    return behave
+
+
+def then_stall(text: bytes) -> Behaviour:
+    """Sends something and nothing more."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.send(text)
+        exchange.stall()
+
+    return behave
+
+
+def then_flood(text: bytes, flood: bytes) -> Behaviour:
+    """Sends something and then the same without end."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.send(text)
+        exchange.flood(flood)
+
+    return behave
