@@ -28,16 +28,8 @@ fn main() {
          Content-Length: 100\r\nLast-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nConnection: keep-alive\r\n\
          ETag: \"2ebc1b41-64\"\r\nAccept-Ranges: bytes\r\n",
     );
-    println!(
-        "reply, lean head ({} bytes): {:.0} ns",
-        lean.len(),
-        reply_cost(&lean)
-    );
-    println!(
-        "reply, usual head ({} bytes): {:.0} ns",
-        usual.len(),
-        reply_cost(&usual)
-    );
+    println!("reply, lean head ({} bytes): {:.0} ns", lean.len(), reply_cost(&lean));
+    println!("reply, usual head ({} bytes): {:.0} ns", usual.len(), reply_cost(&usual));
 
     let Ok(template) = RequestTemplate::new("example.org:8080", "/files/", "", &[]) else {
         unreachable!("the parts are valid");
@@ -69,12 +61,7 @@ fn reply_cost(bytes: &[u8]) -> f64 {
     best(|| {
         reader.start();
         let progress = reader.read(black_box(bytes), &mut body);
-        assert_eq!(
-            progress,
-            Ok(Progress::Done {
-                consumed: bytes.len()
-            })
-        );
+        assert_eq!(progress, Ok(Progress::Done { consumed: bytes.len() }));
     })
 }
 

@@ -18,17 +18,12 @@ use rustix::io::Errno;
 pub type Result<T> = std::result::Result<T, Errno>;
 
 /// No link is followed and nothing above the folder is reached.
-const BENEATH: ResolveFlags = ResolveFlags::BENEATH
-    .union(ResolveFlags::NO_SYMLINKS)
-    .union(ResolveFlags::NO_MAGICLINKS);
+const BENEATH: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// Opens a folder that the user named.
 pub fn open_folder(path: &Path) -> Result<OwnedFd> {
-    rustix::fs::open(
-        path,
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Opens a folder beneath another one.
@@ -63,12 +58,7 @@ pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Owned
 /// Creates a file that must not exist.
 pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(
-        folder,
-        name,
-        flags,
-        Mode::from(0o666),
-    )?))
+    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from(0o666))?))
 }
 
 /// Creates a file with these bytes.
@@ -103,8 +93,7 @@ fn last_error() -> Errno {
 
 /// Appends all bytes.
 pub fn append(file: &mut File, bytes: &[u8]) -> Result<()> {
-    file.write_all(bytes)
-        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
 /// Makes a file's bytes durable. A sync that failed must never be tried again on the same file: the kernel has
@@ -167,10 +156,7 @@ mod tests {
         std::os::unix::fs::symlink(outside.path(), folder.path().join("link")).unwrap();
         let root = open_folder(folder.path()).unwrap();
 
-        assert_eq!(
-            make_folders_beneath(root.as_fd(), b"link").unwrap_err(),
-            Errno::LOOP
-        );
+        assert_eq!(make_folders_beneath(root.as_fd(), b"link").unwrap_err(), Errno::LOOP);
         assert!(make_folders_beneath(root.as_fd(), b"link/below").is_err());
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
@@ -182,10 +168,7 @@ mod tests {
         create_with(root.as_fd(), b"new", b"new").unwrap();
         create_with(root.as_fd(), b"old", b"old").unwrap();
 
-        assert_eq!(
-            rename_new(root.as_fd(), b"new", root.as_fd(), b"old").unwrap_err(),
-            Errno::EXIST
-        );
+        assert_eq!(rename_new(root.as_fd(), b"new", root.as_fd(), b"old").unwrap_err(), Errno::EXIST);
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"old");
     }
 

@@ -49,11 +49,7 @@ impl Error {
         path: impl Into<PathBuf>,
         source: impl Into<std::io::Error>,
     ) -> Self {
-        Error::Storage {
-            action,
-            path: path.into(),
-            source: source.into(),
-        }
+        Error::Storage { action, path: path.into(), source: source.into() }
     }
 
     /// The exit code of the command line.

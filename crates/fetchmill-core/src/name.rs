@@ -339,10 +339,7 @@ mod tests {
             (vec![b'a'; 1 << 20], NameError::SegmentTooLong),
             (vec![b'%'; 86], NameError::SegmentTooLong),
             ("\u{e9}".repeat(128).into_bytes(), NameError::SegmentTooLong),
-            (
-                vec!["a".repeat(255); 17].join("/").into_bytes(),
-                NameError::TooLong,
-            ),
+            (vec!["a".repeat(255); 17].join("/").into_bytes(), NameError::TooLong),
         ];
         for (name, error) in cases {
             assert_eq!(path_of(name), Err(*error), "{}", for_display(name));
@@ -441,15 +438,8 @@ mod tests {
         for name in names {
             assert_beneath(&name);
         }
-        for name in [
-            "../x",
-            "a/../x",
-            "a/..",
-            "/../x",
-            "....//../x",
-            "a/b/../../../x",
-            ".fetchmill/../../x",
-        ] {
+        for name in ["../x", "a/../x", "a/..", "/../x", "....//../x", "a/b/../../../x", ".fetchmill/../../x"]
+        {
             assert!(path_of(name).is_err(), "{name}");
         }
     }
@@ -528,24 +518,15 @@ mod tests {
     #[test]
     fn a_message_shows_no_control_characters() {
         assert_eq!(for_display("caf\u{e9} 100%".as_bytes()), "caf\u{e9} 100%");
-        assert_eq!(
-            for_display(b"\x1b]0;owned\x07\n\xff\xc2\x9b"),
-            "\\u{1b}]0;owned\\u{7}\\u{a}\\xff\\u{9b}"
-        );
-        assert_eq!(
-            for_display("a\u{202e}b\u{feff}".as_bytes()),
-            "a\\u{202e}b\\u{feff}"
-        );
+        assert_eq!(for_display(b"\x1b]0;owned\x07\n\xff\xc2\x9b"), "\\u{1b}]0;owned\\u{7}\\u{a}\\xff\\u{9b}");
+        assert_eq!(for_display("a\u{202e}b\u{feff}".as_bytes()), "a\\u{202e}b\\u{feff}");
         assert_eq!(for_display(&[b'a'; 200]), "a".repeat(200));
         assert_eq!(for_display(&[b'a'; 201]), "a".repeat(200) + "...");
     }
 
     /// Bytes of which many matter here.
     fn any_name() -> impl Strategy<Value = Vec<u8>> {
-        let byte = prop_oneof![
-            any::<u8>(),
-            prop::sample::select(b"./%\\a2E\0\n \xc2\x85".to_vec())
-        ];
+        let byte = prop_oneof![any::<u8>(), prop::sample::select(b"./%\\a2E\0\n \xc2\x85".to_vec())];
         prop::collection::vec(byte, 0..40)
     }
 

@@ -87,7 +87,7 @@ failure_kinds! {
     UnverifiedLength = "unverified-length", Final;
     /// A 3xx.
     Redirect = "redirect", Final;
-    /// A 4xx that is not absent and not tried again, or a status below 100 or above 599.
+    /// A 4xx that is not absent and not tried again.
     Status = "status", Final;
     /// The name cannot be a file's.
     Name = "name", Final;
@@ -237,12 +237,8 @@ impl Runs {
             return None;
         };
         let runs: Vec<_> = pairs.iter().map(|[first, length]| (*first, *length)).collect();
-        let apart = runs.windows(2).all(|pair| {
-            pair[0]
-                .0
-                .checked_add(pair[0].1)
-                .is_some_and(|end| end < pair[1].0)
-        });
+        let apart =
+            runs.windows(2).all(|pair| pair[0].0.checked_add(pair[0].1).is_some_and(|end| end < pair[1].0));
         apart.then_some(Runs(runs))
     }
 }

@@ -48,11 +48,7 @@ impl Names {
     /// # Panics
     /// When there is no such position.
     pub fn get(&self, position: usize) -> &[u8] {
-        let start = if position == 0 {
-            0
-        } else {
-            self.ends[position - 1] as usize
-        };
+        let start = if position == 0 { 0 } else { self.ends[position - 1] as usize };
         &self.bytes[start..self.ends[position] as usize]
     }
 
@@ -80,17 +76,9 @@ impl Names {
             return None;
         }
         let (table, bytes) = rest.split_at(table);
-        let ends: Vec<u32> = table
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|end| u32::from_le_bytes(*end))
-            .collect();
+        let ends: Vec<u32> = table.as_chunks::<4>().0.iter().map(|end| u32::from_le_bytes(*end)).collect();
         let sorted = ends.is_sorted() && ends.last().copied().unwrap_or(0) as usize == bytes.len();
-        sorted.then(|| Names {
-            bytes: bytes.to_vec(),
-            ends,
-        })
+        sorted.then(|| Names { bytes: bytes.to_vec(), ends })
     }
 }
 
@@ -110,11 +98,7 @@ pub struct Page {
 impl Page {
     /// A page; its names count in `live_bytes` from when they were listed, and until the page is dropped.
     pub fn new(first: Sequence, names: Names, live_bytes: Option<LiveBytes>) -> Self {
-        Page {
-            first,
-            names,
-            live_bytes,
-        }
+        Page { first, names, live_bytes }
     }
 }
 

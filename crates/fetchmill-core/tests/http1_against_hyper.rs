@@ -63,10 +63,7 @@ const FIELDS: &[&str] = &[
     "X-Latin: \u{e9}",
 ];
 
-const INTERIM: &[&str] = &[
-    "HTTP/1.1 100 Continue\r\n\r\n",
-    "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
-];
+const INTERIM: &[&str] = &["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"];
 
 /// What damage puts into a reply.
 const SPLINTERS: &[&str] = &[
@@ -102,11 +99,7 @@ const SPLINTERS: &[&str] = &[
 ];
 
 fn body(random: &mut Random) -> Vec<u8> {
-    let length = if random.one_in(10) {
-        random.below(5000)
-    } else {
-        random.below(30)
-    };
+    let length = if random.one_in(10) { random.below(5000) } else { random.below(30) };
     (0..length).map(|_| b"abc\r\n0;: "[random.below(9)]).collect()
 }
 
@@ -136,9 +129,7 @@ fn reply(random: &mut Random) -> Vec<u8> {
     if random.one_in(8) {
         out.extend(random.pick(INTERIM).repeat(1 + random.below(9)).into_bytes());
     }
-    let mut fields: Vec<String> = (0..random.below(5))
-        .map(|_| random.pick(FIELDS).to_owned())
-        .collect();
+    let mut fields: Vec<String> = (0..random.below(5)).map(|_| random.pick(FIELDS).to_owned()).collect();
     let body = body(random);
     let coded = match random.below(5) {
         0 => body,
@@ -170,20 +161,15 @@ fn damage(random: &mut Random, stream: &mut Vec<u8>) {
     for _ in 0..random.below(4) {
         let at = random.below(stream.len() + 1);
         // Most of what matters is in front.
-        let at = if random.one_in(2) {
-            at
-        } else {
-            at.min(random.below(120))
-        };
+        let at = if random.one_in(2) { at } else { at.min(random.below(120)) };
         let end = (at + random.below(4)).min(stream.len());
         match random.below(5) {
             0 => drop(stream.drain(at..end)),
             1 => stream.truncate(at),
             2 if at < stream.len() => stream[at] ^= 1 << random.below(8),
-            _ => drop(stream.splice(
-                at..if random.one_in(2) { at } else { end },
-                random.pick(SPLINTERS).bytes(),
-            )),
+            _ => drop(
+                stream.splice(at..if random.one_in(2) { at } else { end }, random.pick(SPLINTERS).bytes()),
+            ),
         }
     }
 }
@@ -216,10 +202,7 @@ async fn hypers(stream: &[u8]) -> Option<(u16, Vec<u8>)> {
         .await
         .ok()?;
     let connection = tokio::spawn(connection);
-    let request = hyper::Request::get("/")
-        .header("host", "h")
-        .body(Empty::new())
-        .ok()?;
+    let request = hyper::Request::get("/").header("host", "h").body(Empty::new()).ok()?;
     let server = async {
         let mut request = Vec::new();
         while !request.ends_with(b"\r\n\r\n") {
@@ -236,9 +219,7 @@ async fn hypers(stream: &[u8]) -> Option<(u16, Vec<u8>)> {
         Some((status, body))
     };
     let both = async { tokio::join!(server, client).1 };
-    let result = tokio::time::timeout(Duration::from_secs(10), both)
-        .await
-        .expect("hyper hangs");
+    let result = tokio::time::timeout(Duration::from_secs(10), both).await.expect("hyper hangs");
     connection.abort();
     result
 }
@@ -262,19 +243,11 @@ async fn what_ours_accepts_hyper_accepts() {
             (None, None) => neither += 1,
             (None, Some(_)) => stricter += 1,
             _ => {
-                assert_eq!(
-                    ours,
-                    hypers,
-                    "seed {seed}, case {case}: {}",
-                    stream.escape_ascii()
-                );
+                assert_eq!(ours, hypers, "seed {seed}, case {case}: {}", stream.escape_ascii());
                 both += 1;
             }
         }
     }
     println!("seed {seed}: both accept {both}, both refuse {neither}, only ours refuses {stricter}");
-    assert!(
-        both > cases / 4 && neither > cases / 10,
-        "the cases are too easy or too hard"
-    );
+    assert!(both > cases / 4 && neither > cases / 10, "the cases are too easy or too hard");
 }

@@ -88,7 +88,9 @@ impl Options {
         options.is_durable = match self.durability.as_deref() {
             None | Some("power") => true,
             Some("process") => false,
-            Some(other) => return Err(errors::usage(&format!("durability must be power or process, not {other}"))),
+            Some(other) => {
+                return Err(errors::usage(&format!("durability must be power or process, not {other}")));
+            }
         };
         options.state = self.state;
         options.threads = self.threads;
@@ -148,7 +150,8 @@ impl Job {
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let report = self.job.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
+        let report =
+            self.job.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
         let report = report.map_err(|error| errors::of(&error))?;
         let dict = report_dict(py, &report)?;
         dict.set_item("source", &self.source)?;

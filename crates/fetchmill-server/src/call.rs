@@ -64,11 +64,7 @@ impl Script {
     pub(crate) fn call(&self) -> Call<'_> {
         let text = self.text.as_deref();
         Call {
-            what: if self.list {
-                What::List(text)
-            } else {
-                What::Get(text.unwrap_or_default())
-            },
+            what: if self.list { What::List(text) } else { What::Get(text.unwrap_or_default()) },
             head: self.head,
             old: self.old,
             persistence: self.persistence,
@@ -91,14 +87,7 @@ impl Parts {
     pub(crate) fn text(status: u16) -> Self {
         let body = text(status).into_bytes();
         let size = body.len() as u64;
-        Parts {
-            status,
-            content_type: TEXT,
-            extra: Vec::new(),
-            body,
-            size,
-            stream: None,
-        }
+        Parts { status, content_type: TEXT, extra: Vec::new(), body, size, stream: None }
     }
 }
 

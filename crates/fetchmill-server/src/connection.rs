@@ -83,12 +83,7 @@ impl Drop for Connection {
 /// Serves a connection to its end. Errors of the connection are its end, and nobody's business.
 pub(crate) async fn serve(stream: TcpStream, worker: Arc<Worker>) {
     worker.counters().connections.add(1);
-    let mut connection = Connection {
-        stream,
-        worker,
-        unread: Vec::new(),
-        ended_early: false,
-    };
+    let mut connection = Connection { stream, worker, unread: Vec::new(), ended_early: false };
     while let Ok(turn) = poll_fn(|context| connection.turns(context)).await {
         match connection.follow(turn).await {
             Ok(Next::Continue) => {}
@@ -116,10 +111,7 @@ impl Connection {
                 let written = self.write_now(context, &scratch.output)?;
                 let whole = written == scratch.output.len();
                 if !(whole && matches!(then, Then::Continue)) {
-                    return Poll::Ready(Ok(Turn {
-                        rest: scratch.output[written..].to_vec(),
-                        then,
-                    }));
+                    return Poll::Ready(Ok(Turn { rest: scratch.output[written..].to_vec(), then }));
                 }
             }
         })

@@ -63,11 +63,7 @@ pub struct Page<'a> {
 impl<'a> Page<'a> {
     pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(br#"{"FileNames":["#);
-        Page {
-            out,
-            count: 0,
-            next: None,
-        }
+        Page { out, count: 0, next: None }
     }
 
     /// Adds a name.
@@ -121,34 +117,19 @@ pub struct Body<'a> {
 
 impl std::fmt::Debug for Body<'_> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Body")
-            .field("size", &self.size)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Body").field("size", &self.size).finish_non_exhaustive()
     }
 }
 
 impl<'a> Body<'a> {
     /// A body behind its head.
     pub(crate) fn with_head(out: &'a mut Vec<u8>, head: reply::GetHead<'a>) -> Self {
-        Body {
-            start: out.len(),
-            out,
-            head: Some(head),
-            size: None,
-            stream: None,
-        }
+        Body { start: out.len(), out, head: Some(head), size: None, stream: None }
     }
 
     /// The bytes alone, for a caller that writes another head.
     pub(crate) fn alone(out: &'a mut Vec<u8>) -> Self {
-        Body {
-            start: out.len(),
-            out,
-            head: None,
-            size: None,
-            stream: None,
-        }
+        Body { start: out.len(), out, head: None, size: None, stream: None }
     }
 
     /// Announces a body of `size` bytes; exactly so many are to be appended to the buffer that is returned, in
@@ -177,16 +158,12 @@ impl<'a> Body<'a> {
     pub(crate) fn finish(self) -> Result<Written, ContentError> {
         let bytes = self.out.len() - self.start;
         match (self.size, self.stream) {
-            (Some(size), Some(stream)) if bytes == 0 => Ok(Written {
-                start: self.start,
-                size,
-                stream: Some(stream),
-            }),
-            (Some(size), None) if size == bytes as u64 => Ok(Written {
-                start: self.start,
-                size,
-                stream: None,
-            }),
+            (Some(size), Some(stream)) if bytes == 0 => {
+                Ok(Written { start: self.start, size, stream: Some(stream) })
+            }
+            (Some(size), None) if size == bytes as u64 => {
+                Ok(Written { start: self.start, size, stream: None })
+            }
             _ => Err(io::Error::other("the body is not as long as announced").into()),
         }
     }

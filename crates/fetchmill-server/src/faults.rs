@@ -53,18 +53,12 @@ impl Faults {
     }
 
     fn is_hit(&self, position: usize, rule: &Compiled, name: &str) -> bool {
-        let hash = hash::of_bytes(
-            hash::mix(self.seed.wrapping_add(position as u64 + 1)),
-            name.as_bytes(),
-        );
+        let hash = hash::of_bytes(hash::mix(self.seed.wrapping_add(position as u64 + 1)), name.as_bytes());
         if hash::unit(hash) >= rule.rate {
             return false;
         }
         let Some(times) = rule.times else { return true };
-        self.hits
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .hit(hash, times)
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(hash, times)
     }
 
     /// Notes that the page of `marker` led to `next`, when a rule needs to know.
@@ -85,9 +79,7 @@ impl Faults {
     /// The marker that closes a circle of `period` pages at the page of `marker`; `None` before so many were seen.
     pub(crate) fn earlier(&self, marker: Option<&str>, period: u32) -> Option<String> {
         let steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        (1..period)
-            .try_fold(marker?, |marker, _| steps.get(marker).map(String::as_str))
-            .map(str::to_owned)
+        (1..period).try_fold(marker?, |marker, _| steps.get(marker).map(String::as_str)).map(str::to_owned)
     }
 }
 
@@ -100,12 +92,7 @@ struct Hits {
 
 impl Hits {
     fn hit(&mut self, hash: u64, times: u32) -> bool {
-        let before = self
-            .young
-            .get(&hash)
-            .or_else(|| self.old.get(&hash))
-            .copied()
-            .unwrap_or(0);
+        let before = self.young.get(&hash).or_else(|| self.old.get(&hash)).copied().unwrap_or(0);
         if before >= times {
             return false;
         }
@@ -122,16 +109,11 @@ mod tests {
     use super::*;
 
     fn faults(json: &str, seed: u64) -> Result<Faults, Error> {
-        Faults::new(
-            &serde_json::from_str::<Vec<Rule>>(json).expect("well-formed"),
-            seed,
-        )
+        Faults::new(&serde_json::from_str::<Vec<Rule>>(json).expect("well-formed"), seed)
     }
 
     fn hits(faults: &Faults) -> Vec<usize> {
-        (0..10_000)
-            .filter(|index| faults.pick(On::Get, &format!("name-{index}")).is_some())
-            .collect()
+        (0..10_000).filter(|index| faults.pick(On::Get, &format!("name-{index}")).is_some()).collect()
     }
 
     #[test]
@@ -146,27 +128,16 @@ mod tests {
 
     #[test]
     fn rate_bounds_are_all_and_none() {
-        assert_eq!(
-            hits(&faults(r#"[{"action": "close"}]"#, 1).expect("valid")).len(),
-            10_000
-        );
-        assert_eq!(
-            hits(&faults(r#"[{"action": "close", "rate": 0}]"#, 1).expect("valid")).len(),
-            0
-        );
+        assert_eq!(hits(&faults(r#"[{"action": "close"}]"#, 1).expect("valid")).len(), 10_000);
+        assert_eq!(hits(&faults(r#"[{"action": "close", "rate": 0}]"#, 1).expect("valid")).len(), 0);
     }
 
     #[test]
     fn times_counts_each_name_and_each_rule() {
-        let faults = faults(
-            r#"[{"action": "close", "times": 2}, {"action": "eof", "times": 1}]"#,
-            0,
-        )
-        .expect("valid");
+        let faults =
+            faults(r#"[{"action": "close", "times": 2}, {"action": "eof", "times": 1}]"#, 0).expect("valid");
         let actions = |name: &str| -> Vec<_> {
-            (0..4)
-                .map(|_| faults.pick(On::Get, name).map(|fault| fault.action))
-                .collect()
+            (0..4).map(|_| faults.pick(On::Get, name).map(|fault| fault.action)).collect()
         };
         let expected = vec![Some(Action::Close), Some(Action::Close), Some(Action::Eof), None];
 

@@ -36,14 +36,9 @@ impl Folder {
     /// Opens a folder, which may be reached through symbolic links; below it none is followed.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| Error::Folder {
-            path: path.to_owned(),
-            source: errno.into(),
-        })?;
-        Ok(Folder {
-            root,
-            walks: Walks::default(),
-        })
+        let root = rustix::fs::openat(CWD, path, flags, Mode::empty())
+            .map_err(|errno| Error::Folder { path: path.to_owned(), source: errno.into() })?;
+        Ok(Folder { root, walks: Walks::default() })
     }
 }
 
@@ -136,30 +131,18 @@ mod tests {
 
     #[test]
     fn hostile_names_are_refused() {
-        for name in [
-            "",
-            "/",
-            "/etc/passwd",
-            "..",
-            "../a",
-            "a/../b",
-            "a/..",
-            ".",
-            "./a",
-            "a/./b",
-            "a//b",
-            "a/",
-            "a\0",
-        ] {
+        for name in
+            ["", "/", "/etc/passwd", "..", "../a", "a/../b", "a/..", ".", "./a", "a/./b", "a//b", "a/", "a\0"]
+        {
             assert!(!is_safe(name), "{name:?}");
         }
     }
 
     #[test]
     fn odd_names_are_names() {
-        for name in [
-            "a", "a/b", ".hidden", "...", "..a", "a..", "a/.../b", " ", "%2e%2e", "\\..\\a", "ü", "\n",
-        ] {
+        for name in
+            ["a", "a/b", ".hidden", "...", "..a", "a..", "a/.../b", " ", "%2e%2e", "\\..\\a", "ü", "\n"]
+        {
             assert!(is_safe(name), "{name:?}");
         }
     }

@@ -4,10 +4,7 @@
 pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
-    while let Some(position) = rest
-        .iter()
-        .position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\'))
-    {
+    while let Some(position) = rest.iter().position(|byte| matches!(byte, 0..=0x1f | b'"' | b'\\')) {
         out.extend_from_slice(&rest[..position]);
         escaped(rest[position], out);
         rest = &rest[position + 1..];

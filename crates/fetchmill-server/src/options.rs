@@ -164,27 +164,17 @@ impl Options {
     /// Checks the values that no other module checks.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if !(1..=THREADS_MAX).contains(&self.threads) {
-            return refuse(format!(
-                "threads must be 1 to {THREADS_MAX}, not {}",
-                self.threads
-            ));
+            return refuse(format!("threads must be 1 to {THREADS_MAX}, not {}", self.threads));
         }
         if !(1..=PAGE_SIZE_MAX).contains(&self.page_size) {
-            return refuse(format!(
-                "page_size must be 1 to {PAGE_SIZE_MAX}, not {}",
-                self.page_size
-            ));
+            return refuse(format!("page_size must be 1 to {PAGE_SIZE_MAX}, not {}", self.page_size));
         }
         if let Some(ContentOptions::Synthetic { count, size }) = self.content {
             if count > SYNTHETIC_COUNT_MAX {
-                return refuse(format!(
-                    "synthetic.count must be at most {SYNTHETIC_COUNT_MAX}, not {count}"
-                ));
+                return refuse(format!("synthetic.count must be at most {SYNTHETIC_COUNT_MAX}, not {count}"));
             }
             if size > SYNTHETIC_SIZE_MAX {
-                return refuse(format!(
-                    "synthetic.size must be at most {SYNTHETIC_SIZE_MAX}, not {size}"
-                ));
+                return refuse(format!("synthetic.size must be at most {SYNTHETIC_SIZE_MAX}, not {size}"));
             }
         }
         Ok(())
@@ -201,9 +191,7 @@ pub(crate) fn seconds(what: &str, seconds: f64) -> Result<Duration, Error> {
     if (0.0..=SECONDS_MAX).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        refuse(format!(
-            "{what} must be 0 to {SECONDS_MAX} seconds, not {seconds}"
-        ))
+        refuse(format!("{what} must be 0 to {SECONDS_MAX} seconds, not {seconds}"))
     }
 }
 
@@ -224,15 +212,9 @@ impl Delay {
             return refuse(format!("{what} must be [min, max], not [{min}, {max}]"));
         };
         if steps && (min.fract() != 0.0 || max.fract() != 0.0) {
-            return refuse(format!(
-                "{what} must be whole seconds with delay_steps, not [{min}, {max}]"
-            ));
+            return refuse(format!("{what} must be whole seconds with delay_steps, not [{min}, {max}]"));
         }
-        Ok(Some(Delay {
-            min: shortest,
-            span,
-            steps,
-        }))
+        Ok(Some(Delay { min: shortest, span, steps }))
     }
 
     /// The waiting time that a random word stands for.
@@ -259,16 +241,10 @@ mod tests {
         )
         .expect("valid");
 
-        assert!(matches!(
-            options.content,
-            Some(ContentOptions::Synthetic { count: 5, size: 100 })
-        ));
+        assert!(matches!(options.content, Some(ContentOptions::Synthetic { count: 5, size: 100 })));
         assert_eq!(options.page_size, 1000);
         assert_eq!(options.faults[0].on, Some(On::Any));
-        assert!(matches!(
-            options.faults[1].retry_after,
-            Some(RetryAfter::Range([1, 5]))
-        ));
+        assert!(matches!(options.faults[1].retry_after, Some(RetryAfter::Range([1, 5]))));
     }
 
     #[test]
@@ -284,14 +260,8 @@ mod tests {
 
     #[test]
     fn values_are_checked() {
-        let wrong = Options {
-            threads: 0,
-            ..Options::default()
-        };
-        assert_eq!(
-            wrong.check().expect_err("wrong").to_string(),
-            "threads must be 1 to 256, not 0"
-        );
+        let wrong = Options { threads: 0, ..Options::default() };
+        assert_eq!(wrong.check().expect_err("wrong").to_string(), "threads must be 1 to 256, not 0");
 
         for range in [[1.0, 0.0], [-1.0, 0.0], [0.0, f64::INFINITY], [f64::NAN, 1.0]] {
             assert!(Delay::new("delay", Some(range), false).is_err(), "{range:?}");
@@ -301,9 +271,7 @@ mod tests {
 
     #[test]
     fn steps_reach_both_ends() {
-        let delay = Delay::new("delay", Some([0.0, 5.0]), true)
-            .expect("valid")
-            .expect("given");
+        let delay = Delay::new("delay", Some([0.0, 5.0]), true).expect("valid").expect("given");
 
         assert_eq!(delay.pick(0), Duration::ZERO);
         assert_eq!(delay.pick(u64::MAX), Duration::from_secs(5));

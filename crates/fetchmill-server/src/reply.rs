@@ -144,19 +144,8 @@ mod tests {
         for persistence in [Persistence::Keep, Persistence::KeepOld, Persistence::Close] {
             let (mut long, mut short) = (Vec::new(), Vec::new());
 
-            head(
-                200,
-                "text/plain",
-                Framing::Length(100),
-                persistence,
-                b"",
-                &mut long,
-            );
-            GetHead {
-                prepared: &GetHead::prepare("text/plain"),
-                persistence,
-            }
-            .write(100, &mut short);
+            head(200, "text/plain", Framing::Length(100), persistence, b"", &mut long);
+            GetHead { prepared: &GetHead::prepare("text/plain"), persistence }.write(100, &mut short);
 
             assert_eq!(short, long);
         }

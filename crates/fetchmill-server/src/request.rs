@@ -63,17 +63,10 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refuse
 
 fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refused> {
     // A client that speaks TLS, say, waits for an answer before it sends a line.
-    if input
-        .first()
-        .is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r')
-    {
+    if input.first().is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r') {
         return Err(Refused::Malformed);
     }
-    if input.len() > HEAD_BYTES_MAX {
-        Err(Refused::TooLarge)
-    } else {
-        Ok(None)
-    }
+    if input.len() > HEAD_BYTES_MAX { Err(Refused::TooLarge) } else { Ok(None) }
 }
 
 /// The line that starts here, without its end, and where the next one starts.
@@ -106,19 +99,11 @@ fn request_line(line: &[u8]) -> Result<Request<'_>, Refused> {
         (Method::Other, &rest[space + 1..])
     };
     // All bytes are looked at, without a way out in between: so the compiler makes vector code of it.
-    let printable = target.iter().fold(true, |printable, byte| {
-        printable & (byte.wrapping_sub(0x21) < 0x5e)
-    });
+    let printable = target.iter().fold(true, |printable, byte| printable & (byte.wrapping_sub(0x21) < 0x5e));
     if target.is_empty() || !printable {
         return Err(Refused::Malformed);
     }
-    Ok(Request {
-        method,
-        target,
-        old,
-        keep_alive: !old,
-        body: false,
-    })
+    Ok(Request { method, target, old, keep_alive: !old, body: false })
 }
 
 fn read_field(field: &[u8], request: &mut Request<'_>) -> Result<(), Refused> {
@@ -154,11 +139,7 @@ pub(crate) enum Route<'a> {
 
 /// Reads a target, in the form of a path or of a whole URL.
 pub(crate) fn route(target: &[u8]) -> Route<'_> {
-    let target = if target.first() == Some(&b'/') {
-        target
-    } else {
-        path_of_url(target)
-    };
+    let target = if target.first() == Some(&b'/') { target } else { path_of_url(target) };
     if let Some(name) = target.strip_prefix(b"/get/") {
         return Route::Get(memchr(b'?', name).map_or(name, |query| &name[..query]));
     }
@@ -168,9 +149,7 @@ pub(crate) fn route(target: &[u8]) -> Route<'_> {
     };
     match path {
         b"/list" => Route::List(
-            query
-                .split(|byte| *byte == b'&')
-                .find_map(|parameter| parameter.strip_prefix(b"next-marker=")),
+            query.split(|byte| *byte == b'&').find_map(|parameter| parameter.strip_prefix(b"next-marker=")),
         ),
         b"/stats" => Route::Stats,
         _ => Route::Unknown,
@@ -235,13 +214,7 @@ mod tests {
     fn a_request_is_read() {
         assert_eq!(
             parsed("GET /get/a HTTP/1.1\r\nHost: x\r\n\r\n"),
-            Request {
-                method: Method::Get,
-                target: b"/get/a",
-                old: false,
-                keep_alive: true,
-                body: false
-            }
+            Request { method: Method::Get, target: b"/get/a", old: false, keep_alive: true, body: false }
         );
         assert_eq!(parsed("HEAD / HTTP/1.1\r\n\r\n").method, Method::Head);
         assert_eq!(parsed("POST / HTTP/1.1\r\n\r\n").method, Method::Other);
@@ -274,11 +247,7 @@ mod tests {
             ("Transfer-Encoding: chunked", true),
             ("Content-Type: text/plain", false),
         ] {
-            assert_eq!(
-                parsed(&format!("GET / HTTP/1.1\r\n{field}\r\n\r\n")).body,
-                expected,
-                "{field}"
-            );
+            assert_eq!(parsed(&format!("GET / HTTP/1.1\r\n{field}\r\n\r\n")).body, expected, "{field}");
         }
     }
 

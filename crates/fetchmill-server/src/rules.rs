@@ -103,10 +103,7 @@ pub(crate) fn compile(rule: &Rule) -> Result<Compiled, Error> {
         return refuse("repeat-marker is for list only".to_owned());
     }
     Ok(Compiled {
-        fault: Fault {
-            action,
-            name: rule.action,
-        },
+        fault: Fault { action, name: rule.action },
         on,
         pattern: rule.pattern.as_deref().map(pattern).transpose()?,
         rate: rule.rate,
@@ -144,9 +141,7 @@ fn action(rule: &Rule) -> Result<Action, Error> {
     Ok(match rule.action {
         ActionName::Status => status(rule)?,
         ActionName::Reset => Action::Reset { after },
-        ActionName::Truncate => Action::Truncate {
-            after: rule.after_bytes,
-        },
+        ActionName::Truncate => Action::Truncate { after: rule.after_bytes },
         ActionName::WrongLength => match rule.delta.unwrap_or(1) {
             0 => return refuse("delta must not be 0".to_owned()),
             delta => Action::WrongLength { delta },
@@ -157,9 +152,9 @@ fn action(rule: &Rule) -> Result<Action, Error> {
             0 => return refuse("period must be at least 1".to_owned()),
             period => Action::RepeatMarker { period },
         },
-        ActionName::Unsolicited => Action::Unsolicited {
-            time: seconds("seconds", rule.seconds.unwrap_or(0.0))?,
-        },
+        ActionName::Unsolicited => {
+            Action::Unsolicited { time: seconds("seconds", rule.seconds.unwrap_or(0.0))? }
+        }
         ActionName::Close => Action::Close,
         ActionName::Chunked => Action::Chunked,
         ActionName::Eof => Action::Eof,
@@ -200,26 +195,14 @@ mod tests {
     fn nonsense_is_refused_in_one_line() {
         for (rule, message) in [
             (r#"{"action": "status"}"#, "status needs a status"),
-            (
-                r#"{"action": "status", "status": 99}"#,
-                "status must be 200 to 599, not 99",
-            ),
+            (r#"{"action": "status", "status": 99}"#, "status must be 200 to 599, not 99"),
             (r#"{"action": "stall"}"#, "stall needs seconds"),
-            (
-                r#"{"action": "stall", "seconds": -1}"#,
-                "seconds must be 0 to 86400 seconds, not -1",
-            ),
+            (r#"{"action": "stall", "seconds": -1}"#, "seconds must be 0 to 86400 seconds, not -1"),
             (r#"{"action": "close", "delta": 1}"#, "close takes no delta"),
             (r#"{"action": "close", "rate": 2}"#, "rate must be 0 to 1, not 2"),
             (r#"{"action": "wrong-length", "delta": 0}"#, "delta must not be 0"),
-            (
-                r#"{"action": "repeat-marker", "on": "get"}"#,
-                "repeat-marker is for list only",
-            ),
-            (
-                r#"{"action": "eof", "match": "a*b"}"#,
-                "match may have a * only at its end, not \"a*b\"",
-            ),
+            (r#"{"action": "repeat-marker", "on": "get"}"#, "repeat-marker is for list only"),
+            (r#"{"action": "eof", "match": "a*b"}"#, "match may have a * only at its end, not \"a*b\""),
         ] {
             let rule: Rule = serde_json::from_str(rule).expect("well-formed");
             assert_eq!(compile(&rule).expect_err("refused").to_string(), message);

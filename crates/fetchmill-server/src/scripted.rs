@@ -39,9 +39,7 @@ pub(crate) async fn carry_out(connection: &mut Connection, later: Later) -> io::
 /// A reply without any fault.
 async fn plain(connection: &mut Connection, script: &Script) -> io::Result<Next> {
     let mut out = Vec::new();
-    let answer = connection
-        .worker
-        .carry_out(script.call(), &mut Vec::new(), &mut out);
+    let answer = connection.worker.carry_out(script.call(), &mut Vec::new(), &mut out);
     connection.send(&out).await?;
     match answer {
         Answer::Later(Later::Large(large)) => large_body(connection, large).await,
@@ -60,11 +58,7 @@ async fn large_body(connection: &mut Connection, large: Large) -> io::Result<Nex
         more = result.inspect_err(|_| connection.worker.counters().errors.add(1))?;
         connection.send(&piece).await?;
     }
-    Ok(if large.keep_alive {
-        Next::Continue
-    } else {
-        Next::Close
-    })
+    Ok(if large.keep_alive { Next::Continue } else { Next::Close })
 }
 
 async fn faulty(connection: &mut Connection, script: &Script, fault: Fault) -> io::Result<Next> {
@@ -138,27 +132,12 @@ fn with_status(worker: &Worker, status: u16, retry_after: Option<[u64; 2]>) -> P
 fn unsolicited(worker: &Worker, call: Call<'_>) -> Vec<u8> {
     let name = if let What::Get(name) = call.what { name } else { "" };
     let body = another_name(worker, name)
-        .map(|other| {
-            worker.parts(
-                Call {
-                    what: What::Get(&other),
-                    ..call
-                },
-                Action::Close,
-            )
-        })
+        .map(|other| worker.parts(Call { what: What::Get(&other), ..call }, Action::Close))
         .filter(|parts| parts.stream.is_none())
         .map_or_else(|| UNSOLICITED.to_vec(), |parts| parts.body);
     let mut out = Vec::new();
     let content_type = worker.shared.content.content_type();
-    reply::head(
-        200,
-        content_type,
-        Framing::Length(body.len() as u64),
-        Persistence::Keep,
-        b"",
-        &mut out,
-    );
+    reply::head(200, content_type, Framing::Length(body.len() as u64), Persistence::Keep, b"", &mut out);
     out.extend_from_slice(&body);
     out
 }
@@ -167,11 +146,7 @@ fn another_name(worker: &Worker, name: &str) -> Option<String> {
     let mut page = Vec::new();
     worker.page(None, None, &mut page).ok()?;
     let page: serde_json::Value = serde_json::from_slice(&page).ok()?;
-    let mut names = page
-        .get("FileNames")?
-        .as_array()?
-        .iter()
-        .filter_map(serde_json::Value::as_str);
+    let mut names = page.get("FileNames")?.as_array()?.iter().filter_map(serde_json::Value::as_str);
     names.find(|other| *other != name).map(str::to_owned)
 }
 
@@ -199,11 +174,7 @@ impl Shape {
     fn of(call: Call<'_>, parts: &Parts) -> Self {
         let bodyless = matches!(parts.status, 204 | 304);
         Shape {
-            framing: if bodyless {
-                Framing::Nothing
-            } else {
-                Framing::Length(parts.size)
-            },
+            framing: if bodyless { Framing::Nothing } else { Framing::Length(parts.size) },
             persistence: call.persistence,
             head_only: call.head,
             cut: Cut::Never,
@@ -215,14 +186,7 @@ impl Shape {
 
 async fn send(connection: &mut Connection, parts: Parts, shape: Shape) -> io::Result<()> {
     let mut piece = Vec::new();
-    reply::head(
-        parts.status,
-        parts.content_type,
-        shape.framing,
-        shape.persistence,
-        &parts.extra,
-        &mut piece,
-    );
+    reply::head(parts.status, parts.content_type, shape.framing, shape.persistence, &parts.extra, &mut piece);
     let mut left = match shape.cut {
         Cut::Never => u64::MAX,
         Cut::At(bytes) => bytes,

@@ -40,10 +40,7 @@ pub struct Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Server")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        formatter.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
     }
 }
 
@@ -54,10 +51,9 @@ impl Server {
         let content: Arc<dyn Content> = match &options.content {
             None => return refuse("content must be given: a folder or synthetic".to_owned()),
             Some(ContentOptions::Folder(path)) => Arc::new(Folder::open(path)?),
-            Some(ContentOptions::Synthetic { count, size }) => Arc::new(Synthetic {
-                count: *count,
-                size: *size,
-            }),
+            Some(ContentOptions::Synthetic { count, size }) => {
+                Arc::new(Synthetic { count: *count, size: *size })
+            }
         };
         Server::start_with(content, options)
     }
@@ -66,23 +62,12 @@ impl Server {
     pub fn start_with(content: Arc<dyn Content>, options: &Options) -> Result<Server, Error> {
         options.check()?;
         let shared = Arc::new(Shared::new(content, options)?);
-        let listen_error = |source| Error::Listen {
-            host: options.host.clone(),
-            port: options.port,
-            source,
-        };
+        let listen_error = |source| Error::Listen { host: options.host.clone(), port: options.port, source };
         let listener = listen(&options.host, options.port).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
         let (stop, stopped) = oneshot::channel();
-        let mut server = Server {
-            address,
-            shared,
-            stop: Some(stop),
-            threads: Vec::new(),
-        };
-        server
-            .spawn(options.threads, listener, stopped)
-            .map_err(Error::Thread)?;
+        let mut server = Server { address, shared, stop: Some(stop), threads: Vec::new() };
+        server.spawn(options.threads, listener, stopped).map_err(Error::Thread)?;
         Ok(server)
     }
 
@@ -138,8 +123,7 @@ impl Server {
             // Dropping the runtime drops its tasks, and so closes their connections.
             drop(runtime);
         };
-        self.threads
-            .push(std::thread::Builder::new().name(name).spawn(body)?);
+        self.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
         Ok(())
     }
 }

@@ -20,14 +20,7 @@ pub(crate) struct Source {
 
 impl Source {
     pub(crate) fn new(body: Vec<u8>, left: u64, stream: Option<Box<dyn Stream>>) -> Self {
-        Source {
-            body,
-            at: 0,
-            stream,
-            left,
-            chunked: false,
-            behind: Vec::new(),
-        }
+        Source { body, at: 0, stream, left, chunked: false, behind: Vec::new() }
     }
 
     /// Appends the next piece; `false` when it was the last one.

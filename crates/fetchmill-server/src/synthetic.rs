@@ -46,9 +46,9 @@ impl Content for Synthetic {
     fn list(&self, marker: Option<&str>, limit: usize, page: &mut Page<'_>) -> Result<(), ContentError> {
         let first = match marker {
             None => 0,
-            Some(marker) => from_marker(marker)
-                .filter(|index| *index < self.count)
-                .ok_or(ContentError::UnknownMarker)?,
+            Some(marker) => {
+                from_marker(marker).filter(|index| *index < self.count).ok_or(ContentError::UnknownMarker)?
+            }
         };
         let end = self.count.min(first.saturating_add(limit as u64));
         let mut name = synthetic_name(first);
@@ -69,13 +69,7 @@ impl Content for Synthetic {
         }
         let size = self.size as u64;
         if self.size > BUFFERED_MAX {
-            body.stream(
-                size,
-                Box::new(Pieces {
-                    name: name.to_owned(),
-                    left: 0..size,
-                }),
-            );
+            body.stream(size, Box::new(Pieces { name: name.to_owned(), left: 0..size }));
         } else {
             append_body(name, 0..size, body.sized(self.size));
         }
@@ -198,11 +192,7 @@ fn to_marker(index: u64) -> String {
 }
 
 fn from_marker(marker: &str) -> Option<u64> {
-    if marker.len() != 16
-        || !marker
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    {
+    if marker.len() != 16 || !marker.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
         return None;
     }
     let mixed = u64::from_str_radix(marker, 16).ok()?;
@@ -293,10 +283,7 @@ mod tests {
     fn pieces_make_up_the_body() {
         let name = "file-000000000007";
         for limit in [1, 17, 18, 82, 100, 999] {
-            let mut pieces = Pieces {
-                name: name.to_owned(),
-                left: 0..1000,
-            };
+            let mut pieces = Pieces { name: name.to_owned(), left: 0..1000 };
             let mut out = Vec::new();
 
             while pieces.read(limit, &mut out).expect("no error") > 0 {}
@@ -311,11 +298,7 @@ mod tests {
         let second = synthetic_body(&name(2), 1000);
 
         assert_ne!(first[18..], second[18..]);
-        assert_ne!(
-            first[18..66],
-            first[100..148],
-            "the lines of one body differ as well"
-        );
+        assert_ne!(first[18..66], first[100..148], "the lines of one body differ as well");
     }
 
     #[test]
@@ -323,13 +306,7 @@ mod tests {
         for index in [0, 1, 1000, SYNTHETIC_COUNT_MAX] {
             assert_eq!(from_marker(&to_marker(index)), Some(index));
         }
-        for other in [
-            "",
-            "1000",
-            "zzzzzzzzzzzzzzzz",
-            "+123456789abcdef",
-            "ABCDEFABCDEFABCD",
-        ] {
+        for other in ["", "1000", "zzzzzzzzzzzzzzzz", "+123456789abcdef", "ABCDEFABCDEFABCD"] {
             assert_eq!(from_marker(other), None, "{other}");
         }
     }

@@ -35,14 +35,8 @@ pub(crate) struct Buffers {
 
 impl Worker {
     pub(crate) fn new(shared: Arc<Shared>, position: usize) -> Self {
-        let random = AtomicU64::new(hash::mix(
-            shared.seed ^ (position as u64 + 1).wrapping_mul(GOLDEN),
-        ));
-        Worker {
-            shared,
-            position,
-            random,
-        }
+        let random = AtomicU64::new(hash::mix(shared.seed ^ (position as u64 + 1).wrapping_mul(GOLDEN)));
+        Worker { shared, position, random }
     }
 
     pub(crate) fn counters(&self) -> &Counters {
@@ -71,21 +65,12 @@ impl Worker {
         };
         if request.method == Method::Other || request.body {
             // A body is not read: where the next request would start is not known.
-            let persistence = if request.body {
-                Persistence::Close
-            } else {
-                persistence
-            };
+            let persistence = if request.body { Persistence::Close } else { persistence };
             let status = if request.method == Method::Other { 405 } else { 400 };
             self.plain(status, head, persistence, out);
             return done(persistence);
         }
-        let call = |what| Call {
-            what,
-            head,
-            old: request.old,
-            persistence,
-        };
+        let call = |what| Call { what, head, old: request.old, persistence };
         match request::route(request.target) {
             Route::Get(name) => {
                 counters.get.add(1);
@@ -97,10 +82,7 @@ impl Worker {
             }
             Route::List(marker) => {
                 counters.list.add(1);
-                match marker
-                    .map(|marker| request::decode(marker, &mut buffers.text))
-                    .transpose()
-                {
+                match marker.map(|marker| request::decode(marker, &mut buffers.text)).transpose() {
                     Ok(marker) => return self.start(call(What::List(marker)), &mut buffers.page, out),
                     Err(_) => self.plain(400, head, persistence, out),
                 }
@@ -174,10 +156,7 @@ impl Worker {
 
     /// Appends a body, or only its head when it is large.
     fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<Large>, ContentError> {
-        let head = GetHead {
-            prepared: &self.shared.get_head,
-            persistence: call.persistence,
-        };
+        let head = GetHead { prepared: &self.shared.get_head, persistence: call.persistence };
         let mut body = Body::with_head(out, head);
         self.shared.content.get(name, &mut body)?;
         let Written { start, size, stream } = body.finish()?;
@@ -186,11 +165,7 @@ impl Worker {
             return Ok(None);
         }
         let keep_alive = call.persistence != Persistence::Close;
-        Ok(stream.map(|stream| Large {
-            size,
-            stream,
-            keep_alive,
-        }))
+        Ok(stream.map(|stream| Large { size, stream, keep_alive }))
     }
 
     fn list(
@@ -202,14 +177,7 @@ impl Worker {
     ) -> Result<(), ContentError> {
         page.clear();
         self.page(marker, None, page)?;
-        reply::head(
-            200,
-            JSON,
-            Framing::Length(page.len() as u64),
-            call.persistence,
-            b"",
-            out,
-        );
+        reply::head(200, JSON, Framing::Length(page.len() as u64), call.persistence, b"", out);
         if !call.head {
             out.extend_from_slice(page);
         }
@@ -241,17 +209,10 @@ impl Worker {
         let result = match call.what {
             What::Get(name) => {
                 let mut body = Body::alone(&mut bytes);
-                self.shared
-                    .content
-                    .get(name, &mut body)
-                    .and_then(|()| body.finish())
+                self.shared.content.get(name, &mut body).and_then(|()| body.finish())
             }
             What::List(marker) => {
-                let period = if let Action::RepeatMarker { period } = fault {
-                    Some(period)
-                } else {
-                    None
-                };
+                let period = if let Action::RepeatMarker { period } = fault { Some(period) } else { None };
                 self.page(marker, period, &mut bytes).map(|()| Written {
                     start: 0,
                     size: bytes.len() as u64,
@@ -265,14 +226,7 @@ impl Worker {
                     What::Get(_) => self.shared.content.content_type(),
                     What::List(_) => JSON,
                 };
-                Parts {
-                    status: 200,
-                    content_type,
-                    extra: Vec::new(),
-                    body: bytes,
-                    size,
-                    stream,
-                }
+                Parts { status: 200, content_type, extra: Vec::new(), body: bytes, size, stream }
             }
             Err(error) => {
                 let status = status(&error);
@@ -286,14 +240,7 @@ impl Worker {
         // A map of numbers: it always becomes JSON.
         let mut body = serde_json::to_vec(&self.shared.stats()).unwrap_or_default();
         body.push(b'\n');
-        reply::head(
-            200,
-            JSON,
-            Framing::Length(body.len() as u64),
-            persistence,
-            b"",
-            out,
-        );
+        reply::head(200, JSON, Framing::Length(body.len() as u64), persistence, b"", out);
         if !head {
             out.extend_from_slice(&body);
         }
@@ -303,19 +250,8 @@ impl Worker {
     fn plain(&self, status: u16, head: bool, persistence: Persistence, out: &mut Vec<u8>) {
         self.count_status(status);
         let body = call::text(status);
-        let extra: &[u8] = if status == 405 {
-            b"Allow: GET, HEAD\r\n"
-        } else {
-            b""
-        };
-        reply::head(
-            status,
-            TEXT,
-            Framing::Length(body.len() as u64),
-            persistence,
-            extra,
-            out,
-        );
+        let extra: &[u8] = if status == 405 { b"Allow: GET, HEAD\r\n" } else { b"" };
+        reply::head(status, TEXT, Framing::Length(body.len() as u64), persistence, extra, out);
         if !head {
             out.extend_from_slice(body.as_bytes());
         }
@@ -332,11 +268,7 @@ impl Worker {
 }
 
 fn done(persistence: Persistence) -> Answer {
-    if persistence == Persistence::Close {
-        Answer::Last
-    } else {
-        Answer::Done
-    }
+    if persistence == Persistence::Close { Answer::Last } else { Answer::Done }
 }
 
 fn status(error: &ContentError) -> u16 {

@@ -35,13 +35,8 @@ pub(super) struct Clock {
 
 impl Clock {
     fn start() -> Self {
-        let since = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        Clock {
-            started: Instant::now(),
-            offset: since.as_millis() as Millis,
-        }
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Clock { started: Instant::now(), offset: since.as_millis() as Millis }
     }
 
     pub(super) fn now(&self) -> Millis {
@@ -89,9 +84,7 @@ impl Control {
             limit: options.limit as usize,
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,
-            seed: options
-                .seed
-                .unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
+            seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
         Arc::new(Control {
             clock,
@@ -141,22 +134,14 @@ impl Control {
     /// A worker's turn: it says what it has done and gets something to do. One lock.
     pub(super) fn turn(&self, report: Report, max: usize) -> Next {
         let now = self.clock.now();
-        let (to_journal, load, next, is_given_up) = {
+        let (to_journal, load, next, is_given_up, is_freed) = {
             let mut planner = self.planner();
+            let was_held_back = planner.is_held_back(now);
             let to_journal = planner.report(report, now);
-            let next = match max {
-                0 if planner.is_done() => Next::Done,
-                0 => Next::Wait,
-                max => planner.next_batch(max, now),
-            };
-            self.resting_until
-                .store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
-            (
-                to_journal,
-                planner.wants_waiting(),
-                next,
-                planner.is_given_up(now),
-            )
+            let next = if max > 0 { planner.next_batch(max, now) } else { planner.outlook() };
+            self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
+            let is_freed = was_held_back && !planner.is_held_back(now);
+            (to_journal, planner.wants_waiting(), next, planner.is_given_up(now), is_freed)
         };
         self.room.notify_all();
         if !to_journal.is_empty() {
@@ -171,7 +156,7 @@ impl Control {
                     .into(),
             ));
         }
-        if matches!(next, Next::Done) {
+        if is_freed || matches!(next, Next::Done) {
             self.wake_all();
         }
         next

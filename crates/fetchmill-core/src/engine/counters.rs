@@ -56,11 +56,7 @@ impl Delta {
 
 impl Counters {
     pub(super) fn add(&self, delta: &mut Delta) {
-        let Delta {
-            tally,
-            attempts,
-            kinds,
-        } = std::mem::take(delta);
+        let Delta { tally, attempts, kinds } = std::mem::take(delta);
         self.fetched.fetch_add(tally.fetched as i64, Ordering::Relaxed);
         self.absent.fetch_add(tally.absent, Ordering::Relaxed);
         self.failed.fetch_add(tally.failed, Ordering::Relaxed);

@@ -48,19 +48,19 @@ pub(super) enum From {
 }
 
 /// Why a page did not come.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
 struct NoPage {
     kind: FailureKind,
     status: u16,
     reason: String,
+    /// What the server asked for.
+    retry_after: Option<Millis>,
 }
 
 impl NoPage {
     fn of(broken: &Broken) -> Self {
-        NoPage {
-            kind: broken.kind,
-            status: 0,
-            reason: broken.reason.to_owned(),
-        }
+        NoPage { kind: broken.kind, status: 0, reason: broken.reason.to_owned() }
     }
 }
 
@@ -85,9 +85,7 @@ impl Lister {
     fn ask_journal<T>(&self, message: impl FnOnce(std::sync::mpsc::Sender<T>) -> ToJournal) -> Result<T> {
         let (reply, answer) = channel();
         self.control.journal(message(reply));
-        answer
-            .recv()
-            .map_err(|_| Error::Internal("the journal's thread has ended".into()))
+        answer.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
     }
 
     fn hand_over_live_pages(&mut self) -> Result<()> {
@@ -115,9 +113,7 @@ impl Lister {
     /// A page is on its way to the journal: from now on it counts.
     fn hand_over(control: &Control, page: ListedPage) {
         control.planner().announce(page.names.len());
-        control
-            .live_bytes
-            .fetch_add(page.names.byte_len(), std::sync::atomic::Ordering::Relaxed);
+        control.live_bytes.fetch_add(page.names.byte_len(), std::sync::atomic::Ordering::Relaxed);
         control.journal(ToJournal::Page(page));
     }
 
@@ -154,9 +150,7 @@ impl Lister {
 
     /// The journal's thread may have found that the listing never ends.
     fn is_over(&self) -> bool {
-        self.control
-            .is_listing_done
-            .load(std::sync::atomic::Ordering::Relaxed)
+        self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn url(&self, path: &str) -> String {
@@ -259,23 +253,15 @@ impl Lister {
     }
 
     fn try_start(&mut self, path: &str) -> std::result::Result<(), Broken> {
-        if self
-            .connection
-            .as_ref()
-            .is_some_and(|open| open.look() != crate::transport::Unused::Quiet)
-        {
+        if self.connection.as_ref().is_some_and(|open| open.look() != crate::transport::Unused::Quiet) {
             self.connection = None;
         }
         if self.connection.is_none() {
-            let stream = self
-                .runtime
-                .block_on(connect(&self.addresses, self.timeouts.connect));
+            let stream = self.runtime.block_on(connect(&self.addresses, self.timeouts.connect));
             let stream = stream.map_err(|failure| match failure {
-                ConnectFailure::Failed(kind) => Broken {
-                    kind,
-                    reason: "there is no connection",
-                    is_unanswered: false,
-                },
+                ConnectFailure::Failed(kind) => {
+                    Broken { kind, reason: "there is no connection", is_unanswered: false }
+                }
                 ConnectFailure::Exhausted(_) => Broken {
                     kind: FailureKind::Unreachable,
                     reason: "this machine has no descriptor or port left",
@@ -322,11 +308,7 @@ impl Lister {
         // The time for a page is long enough for one that takes its time; a stop is noticed at each tick.
         let (head_by, idle_by) = (self.timeouts.head, self.timeouts.idle);
         let received = self.runtime.block_on(async {
-            let wait = if connection.head().is_some() {
-                idle_by
-            } else {
-                head_by
-            };
+            let wait = if connection.head().is_some() { idle_by } else { head_by };
             let mut tick = tokio::time::interval(limits::TICK);
             let started = std::time::Instant::now();
             let receive = connection.receive_some(body, &scratch, &watch);
@@ -379,11 +361,9 @@ impl Lister {
                     continue;
                 }
                 Err(ReadError::Job(error)) => return Err(error),
-                Err(ReadError::Page(bad)) => NoPage {
-                    kind: FailureKind::Listing,
-                    status: 200,
-                    reason: bad.0,
-                },
+                Err(ReadError::Page(bad)) => {
+                    NoPage { kind: FailureKind::Listing, status: 200, reason: bad.0 }
+                }
                 Err(ReadError::Io(error)) => no_page_of(error),
             };
             attempts += 1;
@@ -398,12 +378,7 @@ impl Lister {
                 let detail = no_page.reason;
                 self.control.listing_counters().add_listed(1, 0);
                 self.control.listing_counters().fail(FailureKind::Listing);
-                self.control.journal(ToJournal::FailFolder {
-                    path: folder.path,
-                    status,
-                    attempts,
-                    detail,
-                });
+                self.control.journal(ToJournal::FailFolder { path: folder.path, status, attempts, detail });
                 attempts = 0;
             }
         }
@@ -411,15 +386,9 @@ impl Lister {
     }
 
     fn read_folder(&mut self, path: &str, folder: &Folder) -> std::result::Result<(), ReadError> {
-        self.start(path)
-            .map_err(|no_page| ReadError::Io(io_error(no_page)))?;
+        self.start(path).map_err(|no_page| ReadError::Io(io_error(no_page)))?;
         let control = Arc::clone(&self.control);
-        let reader = PageReader {
-            lister: self,
-            body: PageBody::default(),
-            at: 0,
-            is_over: false,
-        };
+        let reader = PageReader { lister: self, body: PageBody::default(), at: 0, is_over: false };
         autoindex::read_folder(reader, folder, |page| {
             if let Cursor::Folder { refused, .. } = &page.cursor {
                 control.listing_counters().add_listed(refused.len() as u64, 0);
@@ -427,11 +396,7 @@ impl Lister {
             }
             Self::hand_over(&control, page);
             // A folder may be larger than the window.
-            if control.wait_for_room() {
-                Ok(())
-            } else {
-                Err(Error::Internal("the job is ending".into()))
-            }
+            if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
         })
         .map_err(|error| match error {
             ReadError::Job(_) if self.control.stop() != Stop::No => {
@@ -446,44 +411,19 @@ impl Lister {
 fn refused_status(status: u16) -> Option<NoPage> {
     match FailureKind::of_status(status) {
         Ok(Outcome::Fetched) => None,
-        Ok(_) => Some(NoPage {
-            kind: FailureKind::Status,
-            status,
-            reason: format!("status {status}"),
-        }),
-        Err(kind) => Some(NoPage {
-            kind,
-            status,
-            reason: format!("status {status}"),
-        }),
+        Ok(_) => Some(NoPage { kind: FailureKind::Status, status, reason: format!("status {status}") }),
+        Err(kind) => Some(NoPage { kind, status, reason: format!("status {status}") }),
     }
 }
 
-/// Through `Read`, whose errors are the operating system's.
-#[derive(Debug, thiserror::Error)]
-#[error("{reason}")]
-struct PageFailure {
-    kind: FailureKind,
-    status: u16,
-    reason: String,
-}
-
 fn io_error(no_page: NoPage) -> std::io::Error {
-    std::io::Error::other(PageFailure {
-        kind: no_page.kind,
-        status: no_page.status,
-        reason: no_page.reason,
-    })
+    std::io::Error::other(PageFailure { kind: no_page.kind, status: no_page.status, reason: no_page.reason })
 }
 
 fn no_page_of(error: std::io::Error) -> NoPage {
     match error.downcast::<PageFailure>() {
         Ok(PageFailure { kind, status, reason }) => NoPage { kind, status, reason },
-        Err(error) => NoPage {
-            kind: FailureKind::Reset,
-            status: 0,
-            reason: error.to_string(),
-        },
+        Err(error) => NoPage { kind: FailureKind::Reset, status: 0, reason: error.to_string() },
     }
 }
 
@@ -524,10 +464,7 @@ impl Read for PageReader<'_> {
 
 /// The time that a page may take, from what a target may take.
 pub(super) fn page_timeouts(timeouts: Timeouts) -> Timeouts {
-    Timeouts {
-        total: limits::PAGE_TIMEOUT.max(timeouts.total),
-        ..timeouts
-    }
+    Timeouts { total: limits::PAGE_TIMEOUT.max(timeouts.total), ..timeouts }
 }
 
 /// For a lister's first waits.

@@ -116,10 +116,7 @@ impl Job {
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
         // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
         let (to_journal, messages) = crossbeam_channel::unbounded();
-        let workers = options
-            .threads
-            .unwrap_or_else(processors)
-            .min(options.limit as usize);
+        let workers = options.threads.unwrap_or_else(processors).min(options.limit as usize);
         let control = Control::new(&options, workers, to_journal);
         let shared = Arc::new(Shared {
             control,
@@ -129,14 +126,7 @@ impl Job {
             ended: Mutex::new(None),
             has_ended: Condvar::new(),
         });
-        let run = Run {
-            options,
-            place,
-            journal,
-            messages,
-            notices,
-            was_finished,
-        };
+        let run = Run { options, place, journal, messages, notices, was_finished };
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("fetchmill-job".into())
@@ -146,19 +136,13 @@ impl Job {
                 for_thread.has_ended.notify_all();
             })
             .map_err(|error| Error::storage("start a thread of", "this process", error))?;
-        Ok(Job {
-            shared,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Job { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Waits for the end; whether it has come.
     pub fn wait(&self, timeout: Duration) -> bool {
         let ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .shared
-            .has_ended
-            .wait_timeout_while(ended, timeout, |ended| ended.is_none());
+        let waited = self.shared.has_ended.wait_timeout_while(ended, timeout, |ended| ended.is_none());
         let has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.is_some();
         if has_ended && let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // It has nothing left to do but to return.
@@ -179,11 +163,7 @@ impl Job {
 
     /// The report or error of a job that has ended; an error can be taken once.
     pub fn report(&self) -> Option<Result<Report>> {
-        self.shared
-            .ended
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// How it stands. Cheap.
@@ -191,12 +171,7 @@ impl Job {
         let control = &self.shared.control;
         let mut sum = control.sum();
         sum.kinds.add_all(&self.shared.kinds_before);
-        let has_ended = self
-            .shared
-            .ended
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_some();
+        let has_ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
         Snapshot {
             tally: add(self.shared.before, sum.tally),
@@ -247,10 +222,7 @@ fn processors() -> usize {
 fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let allowed = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
@@ -345,11 +317,7 @@ impl Run {
         }
         control.end_journal();
         let journal = join(recorder, &control);
-        let run = Finished {
-            place: self.place,
-            journal,
-            notices: self.notices,
-        };
+        let run = Finished { place: self.place, journal, notices: self.notices };
         run.finish(shared)
     }
 
@@ -372,19 +340,11 @@ impl Run {
 
     fn resolve(&self, is_listed: bool) -> Result<Arc<[SocketAddr]>> {
         let source = &self.options.source;
-        crate::transport::resolve(&source.host(), source.port())
-            .map(Into::into)
-            .map_err(|reason| {
-                let message = format!(
-                    "cannot look up the host {} (dns): {reason}; is the name right?",
-                    source.host()
-                );
-                if is_listed {
-                    Error::Temporary(message)
-                } else {
-                    Error::Listing(message)
-                }
-            })
+        crate::transport::resolve(&source.host(), source.port()).map(Into::into).map_err(|reason| {
+            let message =
+                format!("cannot look up the host {} (dns): {reason}; is the name right?", source.host());
+            if is_listed { Error::Temporary(message) } else { Error::Listing(message) }
+        })
     }
 
     fn template(&self) -> Result<RequestTemplate> {
@@ -393,12 +353,7 @@ impl Run {
             Listing::Api(names) => names.around_name()?,
             Listing::Autoindex => ("/", ""),
         };
-        RequestTemplate::new(
-            &source.authority(),
-            &format!("{}{before}", source.path()),
-            behind,
-            &[],
-        )
+        RequestTemplate::new(&source.authority(), &format!("{}{before}", source.path()), behind, &[])
     }
 
     fn lister(&self, control: &Arc<Control>, addresses: &Arc<[SocketAddr]>) -> Result<listing::Lister> {
@@ -418,20 +373,14 @@ impl Run {
     fn sink(&self, index: usize) -> Result<(Box<dyn Sink>, Properties, Option<Arc<Stage>>)> {
         match self.options.format {
             Format::Null => {
-                let properties = Properties {
-                    keeps_bodies: false,
-                    names_are_paths: false,
-                };
+                let properties = Properties { keeps_bodies: false, names_are_paths: false };
                 Ok((Box::new(NullSink::default()), properties, None))
             }
             Format::Files => {
                 let stage = Arc::new(Stage::open(&self.place.stage_path().join(index.to_string()))?);
                 let sink = FilesSink::open(&self.place.dest, Arc::clone(&stage), self.options.is_durable)?
                     .settle_before_rename(self.options.settle_before_rename);
-                let properties = Properties {
-                    keeps_bodies: true,
-                    names_are_paths: true,
-                };
+                let properties = Properties { keeps_bodies: true, names_are_paths: true };
                 Ok((Box::new(sink), properties, Some(stage)))
             }
         }

@@ -118,12 +118,7 @@ impl JobOptions {
         if self.max_size == 0 {
             return refuse("--max-size must be at least 1 byte");
         }
-        let Timeouts {
-            connect,
-            head,
-            idle,
-            total,
-        } = self.timeouts;
+        let Timeouts { connect, head, idle, total } = self.timeouts;
         if [connect, head, idle, total].iter().any(Duration::is_zero) {
             return refuse("a timeout must be above 0 seconds");
         }

@@ -24,12 +24,7 @@ pub(super) enum ToJournal {
     /// A page; its targets are announced to the planner.
     Page(ListedPage),
     /// A folder that gives no listing.
-    FailFolder {
-        path: Vec<u8>,
-        status: Option<u16>,
-        attempts: u32,
-        detail: String,
-    },
+    FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
     /// The listing is complete.
     EndListing,
     /// What a worker's sink has made durable; the sender is told when that is in the journal.
@@ -85,12 +80,7 @@ fn handle(
 ) -> Result<()> {
     match message {
         ToJournal::Page(page) => add_page(journal, page, control, afterwards)?,
-        ToJournal::FailFolder {
-            path,
-            status,
-            attempts,
-            detail,
-        } => {
+        ToJournal::FailFolder { path, status, attempts, detail } => {
             journal.fail_folder(&path, status, attempts, &detail)?;
         }
         ToJournal::EndListing => {
@@ -122,14 +112,10 @@ fn add_page(
 ) -> Result<()> {
     match journal.add_page(&page) {
         Ok(first) => {
-            control
-                .listing_counters()
-                .add_listed(page.names.len() as u64 + page.skipped, page.skipped);
+            control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
             if !page.names.is_empty() {
                 let live_bytes = Arc::clone(&control.live_bytes);
-                afterwards
-                    .pages
-                    .push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
+                afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
             }
             Ok(())
         }

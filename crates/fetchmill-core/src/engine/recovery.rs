@@ -32,36 +32,34 @@ fn finish_window(
     let mut failures = FailuresShard::new(&place.failures_path(), shard_name("recovery", worker), is_durable);
     let mut tally = Tally::default();
     let mut kinds = KindCounts::default();
+    let mut settled = Vec::new();
     journal.for_each_name(staged, |sequence, name| {
         match places.put(&stage, sequence, name)? {
             Placed::Done | Placed::Missing => {
+                // Neither staged nor in its place: somebody has removed it, so it is fetched again.
+                let Some(bytes) = places.size(name) else {
+                    return Ok(());
+                };
                 tally.fetched += 1;
-                tally.bytes += places.size(name).unwrap_or(0);
+                tally.bytes += bytes;
             }
             Placed::Refused(kind) => {
                 tally.count(Outcome::Failed(kind));
                 kinds.add(kind, 1);
-                failures.add_refused(&Refused {
-                    sequence,
-                    name: name.into(),
-                    kind,
-                })?;
+                failures.add_refused(&Refused { sequence, name: name.into(), kind })?;
             }
         }
+        settled.push(sequence);
         Ok(())
     })?;
-    let end = if tally.failed > 0 {
-        failures.checkpoint()?
-    } else {
-        None
-    };
+    let end = if tally.failed > 0 { failures.checkpoint()? } else { None };
     if is_durable {
         durable::sync_file_system(stage.folder())
             .map_err(|error| Error::storage("sync the file system of", stage.path(), error))?;
     }
     let receipt = Receipt {
         worker,
-        settled: staged.clone(),
+        settled: Runs::from_unsorted(&mut settled),
         tally,
         kinds,
         staged: Runs::default(),
@@ -83,12 +81,6 @@ pub(super) fn remove_stage(stage: &Path) -> Result<()> {
 
 /// A name that no other shard of the job has: the process and the time are in it.
 pub(super) fn shard_name(role: &str, worker: u32) -> String {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    format!(
-        "{role}-{worker}-{}-{}.jsonl.zst",
-        std::process::id(),
-        since.as_nanos()
-    )
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!("{role}-{worker}-{}-{}.jsonl.zst", std::process::id(), since.as_nanos())
 }

@@ -70,9 +70,7 @@ impl Writer {
     /// The next block; commits when a window ends before it comes. `None`: there will be none.
     fn next_block(&mut self, window: &mut Window) -> Result<Option<Block>> {
         loop {
-            let left = window
-                .since
-                .map(|since| self.commit_window.saturating_sub(since.elapsed()));
+            let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.commit(window)?;
                 continue;
@@ -81,8 +79,7 @@ impl Writer {
                 None => Ok(self.runtime.block_on(self.blocks.recv())),
                 Some(left) => {
                     let blocks = &mut self.blocks;
-                    self.runtime
-                        .block_on(async { tokio::time::timeout(left, blocks.recv()).await })
+                    self.runtime.block_on(async { tokio::time::timeout(left, blocks.recv()).await })
                 }
             };
             match received {
@@ -115,11 +112,7 @@ impl Writer {
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
     fn commit(&mut self, window: &mut Window) -> Result<()> {
         *window = Window::default();
-        let failures = if self.others.is_empty() {
-            None
-        } else {
-            self.failures.checkpoint()?
-        };
+        let failures = if self.others.is_empty() { None } else { self.failures.checkpoint()? };
         let durable = self.sink.checkpoint()?;
         let mut settled: Vec<Sequence> = durable.settled.numbers().collect();
         settled.append(&mut self.others);
@@ -150,8 +143,6 @@ impl Writer {
         let (acknowledge, acknowledged) = sync_channel(1);
         self.control.journal(ToJournal::Receipt(receipt, acknowledge));
         // The journal's thread ends only with an error, which is the first: this one is not shown.
-        acknowledged
-            .recv()
-            .map_err(|_| Error::Internal("the journal's thread has ended".into()))
+        acknowledged.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
     }
 }

@@ -146,9 +146,7 @@ impl<'a> Fields<'a> {
 
     fn message(&self, version: u8, status: u16) -> Result<Message, Malformed> {
         if self.chunked && (self.length.is_some() || version == 0) {
-            return Err(Malformed::framing(
-                "Transfer-Encoding with Content-Length or in HTTP/1.0",
-            ));
+            return Err(Malformed::framing("Transfer-Encoding with Content-Length or in HTTP/1.0"));
         }
         let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
         match status {
@@ -171,9 +169,7 @@ impl<'a> Fields<'a> {
             status,
             framing,
             keep_alive: reusable && wanted && !self.close,
-            retry_after: self
-                .retry_after
-                .and_then(|value| RetryAfter::parse(value, self.date)),
+            retry_after: self.retry_after.and_then(|value| RetryAfter::parse(value, self.date)),
         }))
     }
 
@@ -197,8 +193,7 @@ fn length(value: &[u8]) -> Option<u64> {
     if value.is_empty() || value.len() > 19 {
         return None;
     }
-    value.iter().try_fold(0_u64, |length, byte| {
-        byte.is_ascii_digit()
-            .then(|| length * 10 + u64::from(byte - b'0'))
-    })
+    value
+        .iter()
+        .try_fold(0_u64, |length, byte| byte.is_ascii_digit().then(|| length * 10 + u64::from(byte - b'0')))
 }

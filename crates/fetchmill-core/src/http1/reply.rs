@@ -147,14 +147,10 @@ impl ReplyReader {
     pub fn end_of_stream(&mut self) -> Result<Ended, Malformed> {
         match self.state {
             State::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(Ended::Unanswered),
-            State::Head => Err(Malformed::new(
-                FailureKind::Reset,
-                "the connection ended in the head",
-            )),
-            State::Length(_) | State::Chunked(_) => Err(Malformed::new(
-                FailureKind::Truncated,
-                "the connection ended in the body",
-            )),
+            State::Head => Err(Malformed::new(FailureKind::Reset, "the connection ended in the head")),
+            State::Length(_) | State::Chunked(_) => {
+                Err(Malformed::new(FailureKind::Truncated, "the connection ended in the body"))
+            }
             State::Eof(_) => {
                 self.state = State::Done;
                 Ok(Ended::Complete)
@@ -216,10 +212,7 @@ impl ReplyReader {
             return Err(line_too_large());
         }
         if input.len() >= left {
-            return Err(Malformed::new(
-                FailureKind::HeadTooLarge,
-                "the head is larger than 64 KiB",
-            ));
+            return Err(Malformed::new(FailureKind::HeadTooLarge, "the head is larger than 64 KiB"));
         }
         self.scanned = window.len();
         Ok(None)
@@ -233,10 +226,7 @@ impl ReplyReader {
                 self.scanned = 0;
                 self.line_start = 0;
                 if self.interim_count > INTERIM_REPLIES_MAX {
-                    return Err(Malformed::new(
-                        FailureKind::HeadTooLarge,
-                        "too many interim replies",
-                    ));
+                    return Err(Malformed::new(FailureKind::HeadTooLarge, "too many interim replies"));
                 }
             }
             Message::Final(head) => {
@@ -289,10 +279,7 @@ impl ReplyReader {
 }
 
 fn line_too_large() -> Malformed {
-    Malformed::new(
-        FailureKind::HeadTooLarge,
-        "a line of the head is larger than 16 KiB",
-    )
+    Malformed::new(FailureKind::HeadTooLarge, "a line of the head is larger than 16 KiB")
 }
 
 pub(super) fn body_too_large() -> Malformed {

@@ -117,10 +117,7 @@ fn check_field(name: &str, value: &str) -> Result<()> {
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
         return usage("has control characters in its value");
     }
-    if REFUSED_FIELDS
-        .iter()
-        .any(|refused| refused.eq_ignore_ascii_case(name))
-    {
+    if REFUSED_FIELDS.iter().any(|refused| refused.eq_ignore_ascii_case(name)) {
         return usage("cannot be set");
     }
     Ok(())

@@ -45,10 +45,7 @@ impl Journal {
         // How far it was read stays with it: a second pass must not list the beginning again.
         let statement = "REPLACE INTO failed_folders (path, depth, read, digest, status, attempts, detail)
                          SELECT path, depth, read, digest, ?, ?, ? FROM folders WHERE path = ?";
-        self.check(
-            self.db
-                .execute(statement, params![status, attempts, detail, path]),
-        )?;
+        self.check(self.db.execute(statement, params![status, attempts, detail, path]))?;
         self.check(self.db.execute("DELETE FROM folders WHERE path = ?", [path]))?;
         self.tally.listed += 1;
         self.tally.failed += 1;
@@ -88,8 +85,7 @@ pub(super) fn keep(
 ) -> rusqlite::Result<()> {
     insert(db, found)?;
     if is_last {
-        db.prepare_cached("DELETE FROM folders WHERE path = ?")?
-            .execute([path])?;
+        db.prepare_cached("DELETE FROM folders WHERE path = ?")?.execute([path])?;
     } else {
         let mut update = db.prepare_cached("UPDATE folders SET read = ?, digest = ? WHERE path = ?")?;
         update.execute(params![read as i64, digest as i64, path])?;
@@ -108,9 +104,5 @@ fn insert_one(db: &Connection, path: &[u8]) -> rusqlite::Result<()> {
 }
 
 fn depth(path: &[u8]) -> i64 {
-    if path.is_empty() {
-        0
-    } else {
-        1 + path.iter().filter(|byte| **byte == b'/').count() as i64
-    }
+    if path.is_empty() { 0 } else { 1 + path.iter().filter(|byte| **byte == b'/').count() as i64 }
 }

@@ -12,12 +12,7 @@ pub struct Identity(BTreeMap<String, String>);
 impl Identity {
     /// From its parts: what the part is called in a message, and its value.
     pub fn new(parts: impl IntoIterator<Item = (&'static str, String)>) -> Self {
-        Identity(
-            parts
-                .into_iter()
-                .map(|(part, value)| (part.to_owned(), value))
-                .collect(),
-        )
+        Identity(parts.into_iter().map(|(part, value)| (part.to_owned(), value)).collect())
     }
 
     pub(super) fn to_json(&self) -> String {
@@ -31,16 +26,12 @@ impl Identity {
 
     pub(super) fn must_equal(&self, stored: &str, dest: &Path) -> Result<()> {
         let stored = Self::from_json(stored);
-        let differs = self
-            .0
-            .iter()
-            .find(|(part, value)| stored.get(*part) != Some(value));
+        let differs = self.0.iter().find(|(part, value)| stored.get(*part) != Some(value));
         match differs {
             None if stored.len() == self.0.len() => Ok(()),
-            None => Err(Error::Journal(format!(
-                "the job in {} was made by another fetchmill",
-                dest.display()
-            ))),
+            None => {
+                Err(Error::Journal(format!("the job in {} was made by another fetchmill", dest.display())))
+            }
             Some((part, value)) => Err(Error::Usage(format!(
                 "{} belongs to another job: its {part} is {}, not {value}; choose another destination",
                 dest.display(),

@@ -17,11 +17,7 @@ pub(super) struct LivePage {
 
 impl LivePage {
     pub(super) fn new(count: usize) -> Self {
-        LivePage {
-            settled: vec![0; count.div_ceil(8)],
-            count,
-            pending: count,
-        }
+        LivePage { settled: vec![0; count.div_ceil(8)], count, pending: count }
     }
 
     fn from_blob(count: usize, blob: Option<Vec<u8>>) -> Option<Self> {
@@ -88,8 +84,7 @@ pub(super) fn load(db: &Connection) -> rusqlite::Result<BTreeMap<Sequence, LiveP
     rows.map(|row| {
         let (first, count, settled) = row?;
         let page = LivePage::from_blob(count, settled);
-        page.map(|page| (first, page))
-            .ok_or(rusqlite::Error::IntegralValueOutOfRange(2, first as i64))
+        page.map(|page| (first, page)).ok_or(rusqlite::Error::IntegralValueOutOfRange(2, first as i64))
     })
     .collect()
 }

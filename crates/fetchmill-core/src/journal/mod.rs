@@ -59,14 +59,7 @@ impl Journal {
         schema::make_tables(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;
-        let journal = Journal {
-            db,
-            path,
-            live,
-            tally,
-            next_sequence,
-            in_transaction: false,
-        };
+        let journal = Journal { db, path, live, tally, next_sequence, in_transaction: false };
         match journal.get("identity")? {
             None => journal.found(identity)?,
             Some(stored) => identity.must_equal(&stored, &place.dest)?,
@@ -95,11 +88,7 @@ impl Journal {
             }
         };
         // SQLite keeps the number only of some failures; the kinds above stand for the others.
-        Error::storage(
-            "write the journal",
-            path,
-            std::io::Error::from_raw_os_error(number),
-        )
+        Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
     }
 
     fn check<T>(&self, result: rusqlite::Result<T>) -> Result<T> {
@@ -108,17 +97,13 @@ impl Journal {
 
     /// A fact of the job.
     pub fn get(&self, key: &str) -> Result<Option<String>> {
-        let row = self
-            .db
-            .query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
+        let row = self.db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
         self.check(row.optional())
     }
 
     /// Sets a fact of the job.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
-        let done = self
-            .db
-            .execute("REPLACE INTO job (key, value) VALUES (?, ?)", [key, value]);
+        let done = self.db.execute("REPLACE INTO job (key, value) VALUES (?, ?)", [key, value]);
         self.check(done).map(drop)
     }
 
@@ -160,10 +145,8 @@ impl Journal {
         if count > 0 {
             let blob = schema::pack(&page.names.to_blob());
             let blob = blob.map_err(|error| Error::Internal(format!("zstd: {error}")))?;
-            let mut insert = self.check(
-                self.db
-                    .prepare_cached("INSERT INTO pages (first, count, names) VALUES (?, ?, ?)"),
-            )?;
+            let mut insert = self
+                .check(self.db.prepare_cached("INSERT INTO pages (first, count, names) VALUES (?, ?, ?)"))?;
             self.check(insert.execute(params![first as i64, count as i64, blob]))?;
             drop(insert);
             self.live.insert(first, LivePage::new(count));
@@ -179,8 +162,7 @@ impl Journal {
             Cursor::Marker { from, next } => {
                 if let Some(from) = from {
                     self.check(
-                        self.db
-                            .execute("REPLACE INTO markers (digest) VALUES (?)", [marker_digest(from)]),
+                        self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [marker_digest(from)]),
                     )?;
                 }
                 if let Some(next) = next {
@@ -206,14 +188,7 @@ impl Journal {
                 }
                 Ok(())
             }
-            Cursor::Folder {
-                path,
-                found,
-                refused,
-                read,
-                digest,
-                is_last,
-            } => {
+            Cursor::Folder { path, found, refused, read, digest, is_last } => {
                 self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
                 self.refuse_folders(refused)
             }
@@ -242,18 +217,12 @@ impl Journal {
             self.db.execute("DELETE FROM staged WHERE worker = ?", [worker])
         } else {
             let blob = receipt.staged.to_blob();
-            self.db.execute(
-                "REPLACE INTO staged (worker, sequences) VALUES (?, ?)",
-                params![worker, blob],
-            )
+            self.db.execute("REPLACE INTO staged (worker, sequences) VALUES (?, ?)", params![worker, blob])
         };
         self.check(staged)?;
         if let Some(shard) = &receipt.failures {
             let values = params![shard.path, shard.end as i64, i64::from(shard.crc32c)];
-            let done = self.db.execute(
-                "REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)",
-                values,
-            );
+            let done = self.db.execute("REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)", values);
             self.check(done)?;
         }
         Ok(())
@@ -266,11 +235,8 @@ impl Journal {
         for (start, length) in sequences.iter() {
             let mut at = start;
             while at < start + length {
-                let home = self
-                    .live
-                    .range_mut(..=at)
-                    .next_back()
-                    .filter(|(first, page)| page.holds(**first, at));
+                let home =
+                    self.live.range_mut(..=at).next_back().filter(|(first, page)| page.holds(**first, at));
                 let Some((&first, page)) = home else {
                     check(waiting::remove(&self.db, at))?;
                     at += 1;
@@ -320,15 +286,10 @@ impl Journal {
     }
 
     fn names_of_page(&self, first: Sequence) -> Result<Names> {
-        let row = self
-            .db
-            .query_row("SELECT names FROM pages WHERE first = ?", [first as i64], |row| {
-                row.get::<_, Option<Vec<u8>>>(0)
-            });
-        let blob = self
-            .check(row.optional())?
-            .flatten()
-            .ok_or_else(|| self.damaged(first))?;
+        let row = self.db.query_row("SELECT names FROM pages WHERE first = ?", [first as i64], |row| {
+            row.get::<_, Option<Vec<u8>>>(0)
+        });
+        let blob = self.check(row.optional())?.flatten().ok_or_else(|| self.damaged(first))?;
         let unpacked = schema::unpack(&blob).map_err(|_| self.damaged(first))?;
         Names::from_blob(&unpacked).ok_or_else(|| self.damaged(first))
     }
@@ -357,13 +318,9 @@ impl Journal {
         let mut page: Option<(Sequence, Names)> = None;
         for sequence in sequences.numbers() {
             let home = self.live.range(..=sequence).next_back();
-            let home = home
-                .filter(|(first, page)| page.holds(**first, sequence))
-                .map(|(first, _)| *first);
+            let home = home.filter(|(first, page)| page.holds(**first, sequence)).map(|(first, _)| *first);
             let in_page = home.is_some_and(|first| {
-                self.live
-                    .get(&first)
-                    .is_some_and(|page| page.is_pending((sequence - first) as usize))
+                self.live.get(&first).is_some_and(|page| page.is_pending((sequence - first) as usize))
             });
             match home.filter(|_| in_page) {
                 Some(first) => {
@@ -396,9 +353,8 @@ fn marker_digest(marker: &str) -> [u8; 16] {
 
 /// Now, as ISO 8601 in UTC.
 fn now_text() -> String {
-    let seconds = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     crate::time_text::utc(seconds)
 }
 

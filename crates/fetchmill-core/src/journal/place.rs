@@ -53,22 +53,14 @@ impl Place {
                 .map_err(|error| Error::storage("write", &pointer, error))?;
         }
         let lock = take_lock(&state, dest)?;
-        Ok(Place {
-            dest: dest.to_owned(),
-            state,
-            lock: Some(lock),
-        })
+        Ok(Place { dest: dest.to_owned(), state, lock: Some(lock) })
     }
 
     /// A job that is there, to look at.
     pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state_folder(dest, state);
         if state.join("job.sqlite").exists() {
-            Ok(Place {
-                dest: dest.to_owned(),
-                state,
-                lock: None,
-            })
+            Ok(Place { dest: dest.to_owned(), state, lock: None })
         } else {
             let dest = dest.display();
             Err(Error::Usage(format!(
@@ -117,9 +109,9 @@ fn refuse_foreign(dest: &Path) -> Result<()> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => Err(Error::Usage(format!(
-            "{shown} is not a folder; choose a new or empty one as destination"
-        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
+        }
         Err(error) => Err(Error::storage("read", dest, error)),
         Ok(mut entries) => {
             let foreign =
@@ -147,10 +139,7 @@ fn refuse_network(state: &Path) -> Result<()> {
     let Ok(found) = rustix::fs::statfs(state) else {
         return Ok(());
     };
-    match NETWORK_FILE_SYSTEMS
-        .iter()
-        .find(|(magic, _)| *magic == found.f_type as i64)
-    {
+    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type as i64) {
         None => Ok(()),
         Some((_, name)) => Err(Error::Usage(format!(
             "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \

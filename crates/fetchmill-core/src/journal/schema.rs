@@ -117,8 +117,7 @@ pub(super) fn read_kinds(db: &Connection) -> rusqlite::Result<KindCounts> {
 pub(super) fn add_kinds(db: &Connection, kinds: &KindCounts) -> rusqlite::Result<()> {
     let statement = "INSERT INTO failed_kinds VALUES (?1, ?2) ON CONFLICT DO UPDATE SET count = count + ?2";
     for (kind, count) in kinds.iter() {
-        db.prepare_cached(statement)?
-            .execute(params![kind.name(), count as i64])?;
+        db.prepare_cached(statement)?.execute(params![kind.name(), count as i64])?;
     }
     Ok(())
 }

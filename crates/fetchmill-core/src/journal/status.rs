@@ -47,15 +47,12 @@ pub fn read_status(place: &Place) -> Result<Status> {
     let read = || -> rusqlite::Result<Status> {
         let db = schema::open_to_read(&path)?;
         let fact = |key: &str| {
-            let row = db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| {
-                row.get::<_, String>(0)
-            });
+            let row =
+                db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get::<_, String>(0));
             row.optional()
         };
         Ok(Status {
-            identity: fact("identity")?
-                .map(|stored| Identity::from_json(&stored))
-                .unwrap_or_default(),
+            identity: fact("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default(),
             tally: schema::read_tally(&db)?.0,
             kinds: schema::read_kinds(&db)?,
             started_at: fact("started_at")?,
@@ -123,10 +120,7 @@ impl Journal {
             targets += 1;
             self.insert_waiting(&target)
         })?;
-        self.check(
-            self.db
-                .execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"),
-        )?;
+        self.check(self.db.execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"))?;
         let folders = self.retry_folders()?;
         if targets != self.tally.failed + self.tally.absent {
             return Err(crate::error::Error::Journal(format!(

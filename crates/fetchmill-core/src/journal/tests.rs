@@ -16,27 +16,13 @@ fn open(dest: &Path) -> Journal {
 fn page(names: &[&str], from: Option<&str>, next: Option<&str>) -> ListedPage {
     let mut listed = Names::default();
     names.iter().for_each(|name| listed.push(name.as_bytes()));
-    let cursor = Cursor::Marker {
-        from: from.map(Into::into),
-        next: next.map(Into::into),
-    };
-    ListedPage {
-        names: listed,
-        skipped: 0,
-        cursor,
-    }
+    let cursor = Cursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
+    ListedPage { names: listed, skipped: 0, cursor }
 }
 
 fn receipt(sequences: &[u64]) -> Receipt {
-    let tally = Tally {
-        fetched: sequences.len() as u64,
-        ..Tally::default()
-    };
-    Receipt {
-        settled: Runs::from_unsorted(&mut sequences.to_vec()),
-        tally,
-        ..Receipt::default()
-    }
+    let tally = Tally { fetched: sequences.len() as u64, ..Tally::default() };
+    Receipt { settled: Runs::from_unsorted(&mut sequences.to_vec()), tally, ..Receipt::default() }
 }
 
 fn pending(journal: &Journal) -> Vec<String> {
@@ -55,12 +41,7 @@ fn pending(journal: &Journal) -> Vec<String> {
 fn what_was_committed_is_there_again() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
-    assert_eq!(
-        journal
-            .add_page(&page(&["a", "b", "c"], None, Some("1")))
-            .unwrap(),
-        0
-    );
+    assert_eq!(journal.add_page(&page(&["a", "b", "c"], None, Some("1"))).unwrap(), 0);
     assert_eq!(journal.add_page(&page(&["d"], Some("1"), None)).unwrap(), 3);
     journal.settle(&receipt(&[1, 3])).unwrap();
     journal.commit().unwrap();
@@ -69,14 +50,7 @@ fn what_was_committed_is_there_again() {
     let journal = open(folder.path());
 
     assert_eq!(pending(&journal), ["a", "c"]);
-    assert_eq!(
-        journal.tally(),
-        Tally {
-            listed: 4,
-            fetched: 2,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(journal.tally(), Tally { listed: 4, fetched: 2, ..Tally::default() });
     assert!(journal.get("listed_at").unwrap().is_some());
 }
 
@@ -106,9 +80,7 @@ fn a_page_without_targets_left_loses_its_names() {
 
     let kept: i64 = journal
         .db
-        .query_row("SELECT count(*) FROM pages WHERE names IS NOT NULL", [], |row| {
-            row.get(0)
-        })
+        .query_row("SELECT count(*) FROM pages WHERE names IS NOT NULL", [], |row| row.get(0))
         .unwrap();
 
     assert_eq!(kept, 0);
@@ -147,18 +119,9 @@ fn a_waiting_target_leaves_its_page_and_is_settled_from_the_table() {
     journal.settle(&receipt(&[0])).unwrap();
     journal.commit().unwrap();
     assert!(pending(&journal).is_empty());
-    assert_eq!(
-        journal.load_waiting((0, 0), 10).unwrap(),
-        (vec![target.clone()], true)
-    );
+    assert_eq!(journal.load_waiting((0, 0), 10).unwrap(), (vec![target.clone()], true));
 
-    journal
-        .add_waiting(&[Waiting {
-            not_before: 99,
-            attempts: 2,
-            ..target
-        }])
-        .unwrap();
+    journal.add_waiting(&[Waiting { not_before: 99, attempts: 2, ..target }]).unwrap();
     assert_eq!(journal.load_waiting((78, 0), 10).unwrap().0[0].attempts, 2);
     journal.settle(&receipt(&[1])).unwrap();
     journal.commit().unwrap();
@@ -176,10 +139,7 @@ fn another_job_is_refused() {
     let error = Journal::open(&place, &identity("http://b"), false).unwrap_err();
 
     assert_eq!(error.exit_code(), 2);
-    assert!(
-        error.to_string().contains("its source is http://a, not http://b"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("its source is http://a, not http://b"), "{error}");
 }
 
 #[test]
@@ -219,13 +179,7 @@ fn staged_targets_keep_their_names() {
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a", "b", "c"], None, None)).unwrap();
     let staged = Runs::from_unsorted(&mut [0, 2]);
-    journal
-        .settle(&Receipt {
-            worker: 3,
-            staged: staged.clone(),
-            ..Receipt::default()
-        })
-        .unwrap();
+    journal.settle(&Receipt { worker: 3, staged: staged.clone(), ..Receipt::default() }).unwrap();
     journal.commit().unwrap();
 
     assert_eq!(journal.staged().unwrap(), [(3, staged.clone())]);
@@ -237,13 +191,7 @@ fn staged_targets_keep_their_names() {
         })
         .unwrap();
     assert_eq!(names, [(0, b"a".to_vec()), (2, b"c".to_vec())]);
-    journal
-        .settle(&Receipt {
-            worker: 3,
-            settled: staged,
-            ..Receipt::default()
-        })
-        .unwrap();
+    journal.settle(&Receipt { worker: 3, settled: staged, ..Receipt::default() }).unwrap();
     assert!(journal.staged().unwrap().is_empty());
 }
 
@@ -253,9 +201,7 @@ fn the_deepest_folder_comes_first() {
     let mut journal = open(folder.path());
     journal.start_walk().unwrap();
     let mut found = Names::default();
-    ["x", "a", "a/b"]
-        .iter()
-        .for_each(|path| found.push(path.as_bytes()));
+    ["x", "a", "a/b"].iter().for_each(|path| found.push(path.as_bytes()));
     let cursor = Cursor::Folder {
         path: Vec::new(),
         found,
@@ -264,24 +210,10 @@ fn the_deepest_folder_comes_first() {
         digest: 9,
         is_last: true,
     };
-    journal
-        .add_page(&ListedPage {
-            names: Names::default(),
-            skipped: 2,
-            cursor,
-        })
-        .unwrap();
+    journal.add_page(&ListedPage { names: Names::default(), skipped: 2, cursor }).unwrap();
 
     assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a/b");
     journal.fail_folder(b"a/b", Some(403), 1, "403").unwrap();
     assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a");
-    assert_eq!(
-        journal.tally(),
-        Tally {
-            listed: 3,
-            failed: 1,
-            skipped: 2,
-            ..Tally::default()
-        }
-    );
+    assert_eq!(journal.tally(), Tally { listed: 3, failed: 1, skipped: 2, ..Tally::default() });
 }

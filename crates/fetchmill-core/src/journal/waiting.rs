@@ -84,9 +84,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Waiting> {
 }
 
 pub(super) fn remove(db: &Connection, sequence: Sequence) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?
-        .execute([sequence as i64])
-        .map(drop)
+    db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?.execute([sequence as i64]).map(drop)
 }
 
 pub(super) fn name(db: &Connection, sequence: Sequence) -> rusqlite::Result<Option<Vec<u8>>> {

@@ -148,13 +148,16 @@ impl Planner {
                 return Next::Batch(batch);
             }
         }
+        // Without room for a request nothing becomes due before one has come back.
+        if max == 0 && !self.is_done() { Next::Wait } else { self.outlook() }
+    }
+
+    /// For a worker that wants no batch: when it should.
+    pub fn outlook(&self) -> Next {
         if self.is_done() {
             return Next::Done;
         }
-        self.waiting
-            .next_due()
-            .filter(|_| max > 0)
-            .map_or(Next::Wait, Next::WaitUntil)
+        self.waiting.next_due().map_or(Next::Wait, Next::WaitUntil)
     }
 
     fn take(&mut self, max: usize, now: Millis) -> Option<Batch> {
@@ -163,11 +166,7 @@ impl Planner {
             return Some(Batch::Retries(due));
         }
         // Near the end everybody gets a share, so that nobody is left with all of the rest.
-        let fair = if self.listing_done {
-            self.ready_targets.div_ceil(self.options.workers)
-        } else {
-            max
-        };
+        let fair = if self.listing_done { self.ready_targets.div_ceil(self.options.workers) } else { max };
         let (page, range) = self.ready.front_mut()?;
         let count = range.len().min(max).min(fair.max(1));
         let taken = range.start..range.start + count;
@@ -194,16 +193,10 @@ impl Planner {
 
     /// Takes note of what a worker has done. Returned are the targets that must go into the journal's table.
     pub fn report(&mut self, report: Report, now: Millis) -> Vec<Waiting> {
-        self.outstanding = self
-            .outstanding
-            .saturating_sub(report.settled + report.retries.len());
+        self.outstanding = self.outstanding.saturating_sub(report.settled + report.retries.len());
         self.origin.observe(report.observed, now);
         let mut to_journal = Vec::new();
-        for Retry {
-            mut target,
-            retry_after,
-        } in report.retries
-        {
+        for Retry { mut target, retry_after } in report.retries {
             let delay = retry::delay(target.kind, target.attempts, retry_after, self.jitter.next());
             target.not_before = now + delay;
             if delay > self.options.commit_window || self.waiting.is_full() {
@@ -217,6 +210,11 @@ impl Planner {
     /// The listing's own requests tell something of the origin as well.
     pub fn observe(&mut self, observed: Observed, now: Millis) {
         self.origin.observe(observed, now);
+    }
+
+    /// Whether the origin gets fewer requests than it may: workers that found no room wait for the end of that.
+    pub fn is_held_back(&self, now: Millis) -> bool {
+        self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
     /// Until when the origin rests, if it does.
@@ -264,13 +262,8 @@ mod tests {
     use crate::target::Names;
 
     fn planner(workers: usize) -> Planner {
-        let options = PlannerOptions {
-            workers,
-            limit: 64,
-            commit_window: 1000,
-            give_up_after: 900_000,
-            seed: 1,
-        };
+        let options =
+            PlannerOptions { workers, limit: 64, commit_window: 1000, give_up_after: 900_000, seed: 1 };
         Planner::new(options, 0)
     }
 
@@ -286,14 +279,8 @@ mod tests {
     }
 
     fn retry(sequence: u64, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
-        let target = Waiting {
-            sequence,
-            name: Box::default(),
-            attempts: 1,
-            kind,
-            not_before: 0,
-            throttled_since: 0,
-        };
+        let target =
+            Waiting { sequence, name: Box::default(), attempts: 1, kind, not_before: 0, throttled_since: 0 };
         Retry { target, retry_after }
     }
 
@@ -310,13 +297,7 @@ mod tests {
                 Next::Batch(Batch::Page(page, range)) => {
                     let settled = range.len();
                     seen.extend(range.map(|position| page.first + position as u64));
-                    planner.report(
-                        Report {
-                            settled,
-                            ..Report::default()
-                        },
-                        0,
-                    );
+                    planner.report(Report { settled, ..Report::default() }, 0);
                 }
                 Next::Done => break,
                 other => panic!("{other:?}"),
@@ -332,9 +313,7 @@ mod tests {
         add(&mut planner, &page(0, 10));
         planner.end_listing();
 
-        let Next::Batch(first) = planner.next_batch(100, 0) else {
-            panic!()
-        };
+        let Next::Batch(first) = planner.next_batch(100, 0) else { panic!() };
 
         assert_eq!(first.len(), 5);
     }
@@ -347,31 +326,14 @@ mod tests {
         assert!(matches!(planner.next_batch(10, 0), Next::Batch(_)));
 
         let retries = vec![retry(0, FailureKind::Throttled, Some(30_000))];
-        let to_journal = planner.report(
-            Report {
-                retries,
-                ..Report::default()
-            },
-            0,
-        );
+        let to_journal = planner.report(Report { retries, ..Report::default() }, 0);
 
         assert_eq!(to_journal.len(), 1);
-        let Next::WaitUntil(until) = planner.next_batch(10, 0) else {
-            panic!()
-        };
+        let Next::WaitUntil(until) = planner.next_batch(10, 0) else { panic!() };
         assert_eq!(until, to_journal[0].not_before);
-        assert!(matches!(
-            planner.next_batch(10, until),
-            Next::Batch(Batch::Retries(_))
-        ));
+        assert!(matches!(planner.next_batch(10, until), Next::Batch(Batch::Retries(_))));
         assert!(!planner.is_done());
-        planner.report(
-            Report {
-                settled: 1,
-                ..Report::default()
-            },
-            until,
-        );
+        planner.report(Report { settled: 1, ..Report::default() }, until);
         assert!(planner.is_done());
     }
 
@@ -379,36 +341,16 @@ mod tests {
     fn a_resting_origin_gets_nothing_then_one_at_a_time() {
         let mut planner = planner(1);
         add(&mut planner, &page(0, 100));
-        planner.observe(
-            Observed {
-                transient: 40,
-                ..Observed::default()
-            },
-            0,
-        );
+        planner.observe(Observed { transient: 40, ..Observed::default() }, 0);
 
         assert!(matches!(planner.next_batch(10, 0), Next::WaitUntil(5_000)));
-        let Next::Batch(probe) = planner.next_batch(10, 5_000) else {
-            panic!()
-        };
+        let Next::Batch(probe) = planner.next_batch(10, 5_000) else { panic!() };
         assert_eq!(probe.len(), 1);
         assert!(matches!(planner.next_batch(10, 5_000), Next::Wait));
 
-        let observed = Observed {
-            successes: 1,
-            ..Observed::default()
-        };
-        planner.report(
-            Report {
-                settled: 1,
-                observed,
-                ..Report::default()
-            },
-            5_001,
-        );
-        let Next::Batch(batch) = planner.next_batch(10, 5_001) else {
-            panic!()
-        };
+        let observed = Observed { successes: 1, ..Observed::default() };
+        planner.report(Report { settled: 1, observed, ..Report::default() }, 5_001);
+        let Next::Batch(batch) = planner.next_batch(10, 5_001) else { panic!() };
         assert_eq!(batch.len(), 10);
     }
 
@@ -416,15 +358,11 @@ mod tests {
     fn what_is_given_back_comes_first() {
         let mut planner = planner(1);
         add(&mut planner, &page(0, 10));
-        let Next::Batch(batch) = planner.next_batch(4, 0) else {
-            panic!()
-        };
+        let Next::Batch(batch) = planner.next_batch(4, 0) else { panic!() };
 
         planner.give_back(batch);
 
-        let Next::Batch(Batch::Page(_, range)) = planner.next_batch(4, 0) else {
-            panic!()
-        };
+        let Next::Batch(Batch::Page(_, range)) = planner.next_batch(4, 0) else { panic!() };
         assert_eq!(range, 0..4);
     }
 
@@ -437,28 +375,14 @@ mod tests {
 
         let mut taken = 0;
         while taken < count {
-            let Next::Batch(batch) = planner.next_batch(4096, 0) else {
-                panic!()
-            };
+            let Next::Batch(batch) = planner.next_batch(4096, 0) else { panic!() };
             taken += batch.len();
         }
         assert!(!planner.wants_pages(0));
-        let retries = (0..1000)
-            .map(|sequence| retry(sequence, FailureKind::Throttled, Some(60_000)))
-            .collect();
-        let observed = Observed {
-            successes: 9000,
-            throttled: 1000,
-            ..Observed::default()
-        };
-        planner.report(
-            Report {
-                retries,
-                observed,
-                ..Report::default()
-            },
-            0,
-        );
+        let retries =
+            (0..1000).map(|sequence| retry(sequence, FailureKind::Throttled, Some(60_000))).collect();
+        let observed = Observed { successes: 9000, throttled: 1000, ..Observed::default() };
+        planner.report(Report { retries, observed, ..Report::default() }, 0);
 
         assert!(planner.wants_pages(0));
         assert!(!planner.wants_pages(limits::WINDOW_NAME_BYTES_MAX));

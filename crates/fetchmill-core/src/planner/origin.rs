@@ -80,11 +80,7 @@ impl Origin {
             .transient
             .saturating_mul(limits::RETRY_COST_TRANSIENT)
             .saturating_add(seen.throttled.saturating_mul(limits::RETRY_COST_THROTTLE));
-        self.tokens = self
-            .tokens
-            .saturating_add(refund)
-            .saturating_sub(cost)
-            .min(limits::RETRY_TOKENS_MAX);
+        self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
         if cost > 0 && self.tokens == 0 && now >= self.not_before {
             self.rest(seen.retry_after, now);
         }
@@ -93,10 +89,7 @@ impl Origin {
     fn rest(&mut self, retry_after: Millis, now: Millis) {
         let base = limits::REST_BASE.as_millis() as Millis;
         let cap = limits::REST_CAP.as_millis() as Millis;
-        let rest = base
-            .saturating_mul(1 << self.rests.min(16))
-            .min(cap)
-            .max(retry_after);
+        let rest = base.saturating_mul(1 << self.rests.min(16)).min(cap).max(retry_after);
         self.not_before = now + rest;
         self.rests += 1;
     }
@@ -112,17 +105,11 @@ mod tests {
     use super::*;
 
     fn failures(transient: u32) -> Observed {
-        Observed {
-            transient,
-            ..Observed::default()
-        }
+        Observed { transient, ..Observed::default() }
     }
 
     fn successes(successes: u32) -> Observed {
-        Observed {
-            successes,
-            ..Observed::default()
-        }
+        Observed { successes, ..Observed::default() }
     }
 
     #[test]
@@ -164,14 +151,7 @@ mod tests {
         let mut origin = Origin::new(64, 900_000, 0);
 
         for now in 0..10_000 {
-            origin.observe(
-                Observed {
-                    successes: 1,
-                    transient: 1,
-                    ..Observed::default()
-                },
-                now,
-            );
+            origin.observe(Observed { successes: 1, transient: 1, ..Observed::default() }, now);
             assert_eq!(origin.gate(now), Gate::Open(64));
         }
     }
@@ -189,14 +169,7 @@ mod tests {
     fn a_throttled_origin_rests_as_long_as_it_asks() {
         let mut origin = Origin::new(64, 900_000, 0);
 
-        origin.observe(
-            Observed {
-                throttled: 100,
-                retry_after: 30_000,
-                ..Observed::default()
-            },
-            0,
-        );
+        origin.observe(Observed { throttled: 100, retry_after: 30_000, ..Observed::default() }, 0);
 
         assert_eq!(origin.gate(0), Gate::Resting(30_000));
     }

@@ -34,26 +34,12 @@ pub fn after_failure(
         FailureClass::Final => return Verdict::Final,
         FailureClass::Transient => (true, throttled_since),
         FailureClass::Throttle => {
-            let since = if throttled_since == 0 {
-                now
-            } else {
-                throttled_since
-            };
-            (
-                now.saturating_sub(since) > limits::THROTTLE_FREE.as_millis() as Millis,
-                since,
-            )
+            let since = if throttled_since == 0 { now } else { throttled_since };
+            (now.saturating_sub(since) > limits::THROTTLE_FREE.as_millis() as Millis, since)
         }
     };
     let attempts = attempts + u32::from(counts);
-    if attempts >= attempts_max {
-        Verdict::Final
-    } else {
-        Verdict::Again {
-            attempts,
-            throttled_since,
-        }
-    }
+    if attempts >= attempts_max { Verdict::Final } else { Verdict::Again { attempts, throttled_since } }
 }
 
 /// How long a target waits; `random` is any number, `retry_after` what the server asked for.
@@ -62,19 +48,12 @@ pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, rand
         FailureClass::Throttle => (limits::THROTTLE_BASE, limits::THROTTLE_CAP),
         _ => (limits::BACKOFF_BASE, limits::BACKOFF_CAP),
     };
-    let most = (base.as_millis() as Millis)
-        .saturating_mul(1 << attempts.min(16))
-        .min(cap.as_millis() as Millis);
+    let most =
+        (base.as_millis() as Millis).saturating_mul(1 << attempts.min(16)).min(cap.as_millis() as Millis);
     let jitter = random % (most + 1);
-    let asked = retry_after
-        .unwrap_or(0)
-        .min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
+    let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
     // Some jitter on top, so that all that were told the same second do not come back together.
-    if asked > 0 {
-        asked + jitter.min(asked / 10)
-    } else {
-        jitter
-    }
+    if asked > 0 { asked + jitter.min(asked / 10) } else { jitter }
 }
 
 /// A small generator of random numbers: jitter needs no better one (splitmix64, public domain, Vigna 2015).
@@ -105,13 +84,7 @@ mod tests {
     fn the_last_attempt_is_final() {
         let kind = FailureKind::Reset;
 
-        assert_eq!(
-            after_failure(kind, 3, 0, 5, 1),
-            Verdict::Again {
-                attempts: 4,
-                throttled_since: 0
-            }
-        );
+        assert_eq!(after_failure(kind, 3, 0, 5, 1), Verdict::Again { attempts: 4, throttled_since: 0 });
         assert_eq!(after_failure(kind, 4, 0, 5, 1), Verdict::Final);
         assert_eq!(after_failure(FailureKind::Framing, 0, 0, 5, 1), Verdict::Final);
     }
@@ -122,17 +95,11 @@ mod tests {
 
         assert_eq!(
             after_failure(kind, 4, 0, 5, 1_000),
-            Verdict::Again {
-                attempts: 4,
-                throttled_since: 1_000
-            }
+            Verdict::Again { attempts: 4, throttled_since: 1_000 }
         );
         assert_eq!(
             after_failure(kind, 4, 1_000, 5, 601_000),
-            Verdict::Again {
-                attempts: 4,
-                throttled_since: 1_000
-            }
+            Verdict::Again { attempts: 4, throttled_since: 1_000 }
         );
         assert_eq!(after_failure(kind, 4, 1_000, 5, 601_001), Verdict::Final);
     }

@@ -75,11 +75,8 @@ impl WaitingTargets {
 
     /// The rows from the horizon on, in their order; `complete` when there are no more behind them.
     pub fn loaded(&mut self, rows: Vec<Waiting>, complete: bool) {
-        self.horizon = if complete {
-            None
-        } else {
-            rows.last().map(|last| (last.not_before, last.sequence + 1))
-        };
+        self.horizon =
+            if complete { None } else { rows.last().map(|last| (last.not_before, last.sequence + 1)) };
         for row in rows {
             self.held.insert(key(&row), row);
         }

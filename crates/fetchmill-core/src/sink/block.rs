@@ -71,14 +71,7 @@ impl Block {
             FetchedBody::Spilled(length) => Body::Spilled(length),
             FetchedBody::Dropped(length) => Body::Dropped(length),
         };
-        self.entries.push(Entry {
-            sequence,
-            outcome: Outcome::Fetched,
-            status,
-            attempts,
-            name,
-            body,
-        });
+        self.entries.push(Entry { sequence, outcome: Outcome::Fetched, status, attempts, name, body });
     }
 
     /// Adds a target that was not fetched.
@@ -91,14 +84,7 @@ impl Block {
         name: &[u8],
     ) {
         let name = self.append(name);
-        self.entries.push(Entry {
-            sequence,
-            outcome,
-            status,
-            attempts,
-            name,
-            body: Body::Dropped(0),
-        });
+        self.entries.push(Entry { sequence, outcome, status, attempts, name, body: Body::Dropped(0) });
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {

@@ -49,15 +49,8 @@ impl FailureRow {
         FailureRow {
             sequence,
             name: text.map(str::to_owned),
-            name_hex: text
-                .is_none()
-                .then(|| name.iter().map(|byte| format!("{byte:02x}")).collect()),
-            outcome: if outcome == Outcome::Absent {
-                "absent"
-            } else {
-                "failed"
-            }
-            .to_owned(),
+            name_hex: text.is_none().then(|| name.iter().map(|byte| format!("{byte:02x}")).collect()),
+            outcome: if outcome == Outcome::Absent { "absent" } else { "failed" }.to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
                 _ => None,
@@ -124,23 +117,13 @@ impl FailuresShard {
 
     /// Adds an object that a sink could not put in its place.
     pub fn add_refused(&mut self, refused: &Refused) -> Result<()> {
-        self.line(&FailureRow::new(
-            refused.sequence,
-            Outcome::Failed(refused.kind),
-            0,
-            1,
-            &refused.name,
-        ))
+        self.line(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &refused.name))
     }
 
     fn line(&mut self, row: &FailureRow) -> Result<()> {
         serde_json::to_writer(&mut self.lines, row).map_err(|error| Error::Internal(error.to_string()))?;
         self.lines.push(b'\n');
-        if self.lines.len() >= FRAME_BYTES {
-            self.write_frame()
-        } else {
-            Ok(())
-        }
+        if self.lines.len() >= FRAME_BYTES { self.write_frame() } else { Ok(()) }
     }
 
     fn path(&self) -> PathBuf {
@@ -171,11 +154,7 @@ impl FailuresShard {
         if self.is_durable {
             durable::sync_file(file).map_err(|error| Error::storage("sync", self.path(), error))?;
         }
-        Ok(Some(ShardEnd {
-            path: self.name.clone(),
-            end: self.end,
-            crc32c: self.crc32c,
-        }))
+        Ok(Some(ShardEnd { path: self.name.clone(), end: self.end, crc32c: self.crc32c }))
     }
 }
 
@@ -208,9 +187,7 @@ pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
         return Ok(());
     };
     for entry in entries.flatten() {
-        let is_known = shards
-            .iter()
-            .any(|shard| entry.file_name() == shard.path.as_str());
+        let is_known = shards.iter().any(|shard| entry.file_name() == shard.path.as_str());
         if !is_known {
             std::fs::remove_file(entry.path())
                 .map_err(|error| Error::storage("remove", entry.path(), error))?;
@@ -227,10 +204,7 @@ pub struct FailureRows {
 
 impl std::fmt::Debug for FailureRows {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("FailureRows")
-            .field("path", &self.path)
-            .finish_non_exhaustive()
+        formatter.debug_struct("FailureRows").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
@@ -243,10 +217,7 @@ impl FailureRows {
             zstd::stream::read::Decoder::new(file)
         };
         let decoder = open().map_err(|error| Error::storage("read", &path, error))?;
-        Ok(FailureRows {
-            lines: BufReader::new(decoder),
-            path,
-        })
+        Ok(FailureRows { lines: BufReader::new(decoder), path })
     }
 
     fn read(&mut self) -> Result<Option<FailureRow>> {
@@ -288,10 +259,7 @@ mod tests {
     }
 
     fn rows(folder: &Path, end: &ShardEnd) -> Vec<FailureRow> {
-        FailureRows::open(folder, end)
-            .unwrap()
-            .map(Result::unwrap)
-            .collect()
+        FailureRows::open(folder, end).unwrap().map(Result::unwrap).collect()
     }
 
     #[test]
@@ -310,16 +278,11 @@ mod tests {
 
         cut_back(folder.path(), std::slice::from_ref(&end)).unwrap();
 
-        assert_eq!(
-            std::fs::metadata(folder.path().join(&end.path)).unwrap().len(),
-            end.end
-        );
+        assert_eq!(std::fs::metadata(folder.path().join(&end.path)).unwrap().len(), end.end);
         assert!(!folder.path().join("unknown").exists());
         let rows = rows(folder.path(), &end);
         assert_eq!(
-            rows.iter()
-                .map(|row| row.name_bytes().unwrap())
-                .collect::<Vec<_>>(),
+            rows.iter().map(|row| row.name_bytes().unwrap()).collect::<Vec<_>>(),
             [&b"a\n"[..], b"\xff"]
         );
         assert_eq!(rows[1].kind.as_deref(), Some("server-error"));
@@ -333,15 +296,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("s"), "x").unwrap();
 
-        let error = cut_back(
-            folder.path(),
-            &[ShardEnd {
-                path: "s".into(),
-                end: 2,
-                crc32c: 0,
-            }],
-        )
-        .unwrap_err();
+        let error = cut_back(folder.path(), &[ShardEnd { path: "s".into(), end: 2, crc32c: 0 }]).unwrap_err();
 
         assert_eq!(error.exit_code(), 10);
     }

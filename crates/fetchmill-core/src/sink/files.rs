@@ -42,13 +42,7 @@ struct Window {
 
 impl Window {
     fn sequences(&self) -> Runs {
-        Runs::from_unsorted(
-            &mut self
-                .objects
-                .iter()
-                .map(|staged| staged.sequence)
-                .collect::<Vec<_>>(),
-        )
+        Runs::from_unsorted(&mut self.objects.iter().map(|staged| staged.sequence).collect::<Vec<_>>())
     }
 }
 
@@ -103,17 +97,17 @@ impl FilesSink {
         for staged in &window.objects {
             let name = &window.names[staged.name.clone()];
             match self.places.put(&self.stage, staged.sequence, name)? {
-                Placed::Done | Placed::Missing => {
+                Placed::Missing => {
+                    let path = self.stage.path();
+                    return Err(Error::storage("find a staged file in", path, Errno::NOENT));
+                }
+                Placed::Done => {
                     self.renamed.push(staged.sequence);
                     self.renamed_bytes += staged.bytes;
                 }
                 Placed::Refused(kind) => {
                     self.refused.push(staged.sequence);
-                    refused.push(Refused {
-                        sequence: staged.sequence,
-                        name: name.into(),
-                        kind,
-                    });
+                    refused.push(Refused { sequence: staged.sequence, name: name.into(), kind });
                 }
             }
         }
@@ -131,22 +125,14 @@ impl FilesSink {
 
 impl Sink for FilesSink {
     fn write(&mut self, block: &mut Block) -> Result<()> {
-        for entry in block
-            .entries()
-            .iter()
-            .filter(|entry| entry.outcome == Outcome::Fetched)
-        {
+        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
             if !matches!(entry.body, Body::Spilled(_)) {
                 self.stage.write(entry.sequence, block.body(entry))?;
             }
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));
             let name = start..self.open.names.len();
-            self.open.objects.push(Staged {
-                sequence: entry.sequence,
-                bytes: entry.body.len(),
-                name,
-            });
+            self.open.objects.push(Staged { sequence: entry.sequence, bytes: entry.body.len(), name });
         }
         Ok(())
     }
@@ -160,20 +146,12 @@ impl Sink for FilesSink {
         if self.settle_early.is_some() {
             let settled = self.staged.sequences();
             let bytes = self.staged.objects.iter().map(|staged| staged.bytes).sum();
-            return Ok(Durable {
-                settled,
-                bytes,
-                staged: Runs::default(),
-            });
+            return Ok(Durable { settled, bytes, staged: Runs::default() });
         }
         let settled = Runs::from_unsorted(&mut self.renamed);
         self.renamed.clear();
         let bytes = std::mem::take(&mut self.renamed_bytes);
-        Ok(Durable {
-            settled,
-            bytes,
-            staged: self.staged.sequences(),
-        })
+        Ok(Durable { settled, bytes, staged: self.staged.sequences() })
     }
 
     fn committed(&mut self) -> Result<Vec<Refused>> {
@@ -222,12 +200,7 @@ impl Places {
     pub fn open(root: &Path) -> Result<Self> {
         let opened =
             durable::open_folder(root).map_err(|error| Error::storage("open the folder", root, error))?;
-        Ok(Places {
-            root: opened,
-            root_path: root.to_owned(),
-            folders: HashMap::new(),
-            path: Vec::new(),
-        })
+        Ok(Places { root: opened, root_path: root.to_owned(), folders: HashMap::new(), path: Vec::new() })
     }
 
     /// Renames a staged file to its name.
@@ -246,9 +219,7 @@ impl Places {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&path[..0], path),
         };
-        let renamed = self
-            .folder(folder)
-            .and_then(|folder| stage.rename(sequence, folder, leaf));
+        let renamed = self.folder(folder).and_then(|folder| stage.rename(sequence, folder, leaf));
         match renamed {
             Ok(()) => Ok(Placed::Done),
             Err(Errno::NOENT) if !stage.has(sequence) => Ok(Placed::Missing),
@@ -305,31 +276,18 @@ mod tests {
         let stage = dest.join(".fetchmill/stage/0");
         std::fs::create_dir(&dest).unwrap();
         let sink = FilesSink::open(&dest, Arc::new(Stage::open(&stage).unwrap()), true).unwrap();
-        World {
-            _folder: folder,
-            dest,
-            stage,
-            sink,
-        }
+        World { _folder: folder, dest, stage, sink }
     }
 
     fn staged_files(world: &World) -> usize {
         let folders = std::fs::read_dir(&world.stage).unwrap();
-        folders
-            .map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count())
-            .sum()
+        folders.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum()
     }
 
     fn block(objects: &[(u64, &str, &str)]) -> Block {
         let mut block = Block::default();
         for (sequence, name, body) in objects {
-            block.push_fetched(
-                *sequence,
-                200,
-                1,
-                name.as_bytes(),
-                FetchedBody::Bytes(body.as_bytes()),
-            );
+            block.push_fetched(*sequence, 200, 1, name.as_bytes(), FetchedBody::Bytes(body.as_bytes()));
         }
         block
     }
@@ -337,10 +295,7 @@ mod tests {
     #[test]
     fn objects_appear_only_when_their_window_is_journaled() {
         let mut world = world();
-        world
-            .sink
-            .write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")]))
-            .unwrap();
+        world.sink.write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")])).unwrap();
 
         let durable = world.sink.checkpoint().unwrap();
         assert_eq!(durable.staged.numbers().collect::<Vec<_>>(), [7, 8]);
@@ -359,26 +314,14 @@ mod tests {
     #[test]
     fn the_first_of_two_names_stays() {
         let mut world = world();
-        let objects = [
-            (1, "a", "1"),
-            (2, "a", "2"),
-            (3, "a/b", "3"),
-            (4, "d/e", "4"),
-            (5, "d", "5"),
-        ];
+        let objects = [(1, "a", "1"), (2, "a", "2"), (3, "a/b", "3"), (4, "d/e", "4"), (5, "d", "5")];
         world.sink.write(&mut block(&objects)).unwrap();
         world.sink.checkpoint().unwrap();
 
         let refused = world.sink.committed().unwrap();
 
-        let sequences: Vec<_> = refused
-            .iter()
-            .map(|refused| (refused.sequence, refused.kind))
-            .collect();
-        assert_eq!(
-            sequences,
-            [2, 3, 5].map(|sequence| (sequence, FailureKind::NameTaken))
-        );
+        let sequences: Vec<_> = refused.iter().map(|refused| (refused.sequence, refused.kind)).collect();
+        assert_eq!(sequences, [2, 3, 5].map(|sequence| (sequence, FailureKind::NameTaken)));
         assert_eq!(std::fs::read(world.dest.join("a")).unwrap(), b"1");
         assert_eq!(staged_files(&world), 3, "kept until the receipt is journaled");
         for _ in 0..2 {

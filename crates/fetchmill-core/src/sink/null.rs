@@ -14,11 +14,7 @@ pub struct NullSink {
 
 impl Sink for NullSink {
     fn write(&mut self, block: &mut Block) -> Result<()> {
-        for entry in block
-            .entries()
-            .iter()
-            .filter(|entry| entry.outcome == Outcome::Fetched)
-        {
+        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
             self.sequences.push(entry.sequence);
             self.bytes += entry.body.len();
         }
@@ -28,11 +24,7 @@ impl Sink for NullSink {
     fn checkpoint(&mut self) -> Result<Durable> {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
-        Ok(Durable {
-            settled,
-            bytes: std::mem::take(&mut self.bytes),
-            staged: Runs::default(),
-        })
+        Ok(Durable { settled, bytes: std::mem::take(&mut self.bytes), staged: Runs::default() })
     }
 
     fn committed(&mut self) -> Result<Vec<Refused>> {

@@ -36,10 +36,7 @@ struct StagedName {
 impl StagedName {
     /// Without an allocation: it is made for each object.
     fn of(sequence: Sequence) -> Self {
-        let mut name = StagedName {
-            bytes: [0; 26],
-            start: 26,
-        };
+        let mut name = StagedName { bytes: [0; 26], start: 26 };
         name.prepend(sequence);
         name.start -= 1;
         name.bytes[name.start] = b'/';
@@ -74,10 +71,7 @@ impl Stage {
         std::fs::create_dir_all(path).map_err(|error| Error::storage("make the folder", path, error))?;
         let folder =
             durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
-        Ok(Stage {
-            folder,
-            path: path.to_owned(),
-        })
+        Ok(Stage { folder, path: path.to_owned() })
     }
 
     /// For a sync of its file system.
@@ -91,11 +85,7 @@ impl Stage {
     }
 
     fn fail(&self, action: &'static str, name: &StagedName, error: Errno) -> Error {
-        Error::storage(
-            action,
-            self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()),
-            error,
-        )
+        Error::storage(action, self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
     }
 
     /// Runs `create`, and again once the file's folder is made when that was missing.
@@ -110,9 +100,7 @@ impl Stage {
     /// Stages a whole object.
     pub fn write(&self, sequence: Sequence, bytes: &[u8]) -> Result<()> {
         let name = StagedName::of(sequence);
-        self.in_folder(&name, || {
-            durable::create_with(self.folder(), name.as_bytes(), bytes)
-        })
+        self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes))
     }
 
     /// Stages an object piece by piece: see [`Stage::append`].
@@ -133,10 +121,7 @@ impl Stage {
 
     /// Whether an object is staged.
     pub fn has(&self, sequence: Sequence) -> bool {
-        matches!(
-            durable::file_size(self.folder(), StagedName::of(sequence).as_bytes()),
-            Ok(Some(_))
-        )
+        matches!(durable::file_size(self.folder(), StagedName::of(sequence).as_bytes()), Ok(Some(_)))
     }
 
     /// Removes a staged object.

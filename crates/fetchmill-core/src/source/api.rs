@@ -88,19 +88,10 @@ impl ApiNames {
             return Err(BadPage(format!("the page has no field {}", self.names_field)));
         }
         let next = found.marker.filter(|marker| !marker.is_empty());
-        if next
-            .as_ref()
-            .is_some_and(|marker| marker.len() > MARKER_BYTES_MAX)
-        {
-            return Err(BadPage(format!(
-                "the page's marker is longer than {MARKER_BYTES_MAX} bytes"
-            )));
+        if next.as_ref().is_some_and(|marker| marker.len() > MARKER_BYTES_MAX) {
+            return Err(BadPage(format!("the page's marker is longer than {MARKER_BYTES_MAX} bytes")));
         }
-        Ok(ListedPage {
-            names: found.names,
-            skipped: 0,
-            cursor: Cursor::Marker { from, next },
-        })
+        Ok(ListedPage { names: found.names, skipped: 0, cursor: Cursor::Marker { from, next } })
     }
 }
 
@@ -128,11 +119,7 @@ impl<'de> DeserializeSeed<'de> for ObjectSeed<'_, '_> {
 
 /// The rest of the paths that begin with `key`.
 fn below<'p>(paths: &[&'p [&'p str]], key: &str) -> Vec<&'p [&'p str]> {
-    paths
-        .iter()
-        .filter(|path| path.first() == Some(&key))
-        .map(|path| &path[1..])
-        .collect()
+    paths.iter().filter(|path| path.first() == Some(&key)).map(|path| &path[1..]).collect()
 }
 
 impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
@@ -158,11 +145,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
             } else if names.is_empty() && markers.is_empty() {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                map.next_value_seed(ObjectSeed {
-                    names,
-                    markers,
-                    found: self.found,
-                })?;
+                map.next_value_seed(ObjectSeed { names, markers, found: self.found })?;
             }
         }
         Ok(())
@@ -263,16 +246,8 @@ mod tests {
 
     fn read_with(api: &ApiNames, body: &str) -> std::result::Result<(Vec<String>, Option<String>), BadPage> {
         let page = api.read_page(body.as_bytes(), None)?;
-        let Cursor::Marker { next, .. } = page.cursor else {
-            panic!()
-        };
-        Ok((
-            page.names
-                .iter()
-                .map(|name| String::from_utf8_lossy(name).into_owned())
-                .collect(),
-            next,
-        ))
+        let Cursor::Marker { next, .. } = page.cursor else { panic!() };
+        Ok((page.names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect(), next))
     }
 
     #[test]
@@ -289,27 +264,9 @@ mod tests {
 
     #[test]
     fn a_marker_is_called_by_either_name() {
-        assert_eq!(
-            read(r#"{"FileNames": [], "NextMarker": "m"}"#)
-                .unwrap()
-                .1
-                .as_deref(),
-            Some("m")
-        );
-        assert_eq!(
-            read(r#"{"FileNames": [], "NextFile": "m"}"#)
-                .unwrap()
-                .1
-                .as_deref(),
-            Some("m")
-        );
-        assert_eq!(
-            read(r#"{"FileNames": [], "NextMarker": 17}"#)
-                .unwrap()
-                .1
-                .as_deref(),
-            Some("17")
-        );
+        assert_eq!(read(r#"{"FileNames": [], "NextMarker": "m"}"#).unwrap().1.as_deref(), Some("m"));
+        assert_eq!(read(r#"{"FileNames": [], "NextFile": "m"}"#).unwrap().1.as_deref(), Some("m"));
+        assert_eq!(read(r#"{"FileNames": [], "NextMarker": 17}"#).unwrap().1.as_deref(), Some("17"));
     }
 
     #[test]
@@ -347,11 +304,8 @@ mod tests {
 
     #[test]
     fn depth_costs_no_stack() {
-        let deep = format!(
-            "{{\"x\": {}{}, \"FileNames\": []}}",
-            "[".repeat(1_000_000),
-            "]".repeat(1_000_000)
-        );
+        let deep =
+            format!("{{\"x\": {}{}, \"FileNames\": []}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
 
         assert_eq!(read(&deep).unwrap(), (vec![], None));
         assert!(read(&deep.replace('x', "FileNames")).is_err());
@@ -368,23 +322,14 @@ mod tests {
             "/base/list?next-marker=a+b%26c%3D%2F%C3%A9"
         );
         assert_eq!(api.page_path(&origin, Some("http://a/p?q")).unwrap(), "/p?q");
-        let api = ApiNames {
-            list_path: "/list?all=1".into(),
-            ..api
-        };
-        assert_eq!(
-            api.page_path(&origin, Some("x")).unwrap(),
-            "/base/list?all=1&next-marker=x"
-        );
+        let api = ApiNames { list_path: "/list?all=1".into(), ..api };
+        assert_eq!(api.page_path(&origin, Some("x")).unwrap(), "/base/list?all=1&next-marker=x");
     }
 
     #[test]
     fn the_path_of_an_object_holds_the_name_once() {
         for get_path in ["/get", "get/{name}", "/{name}/{name}"] {
-            let api = ApiNames {
-                get_path: get_path.into(),
-                ..Default::default()
-            };
+            let api = ApiNames { get_path: get_path.into(), ..Default::default() };
             assert_eq!(api.around_name().unwrap_err().exit_code(), 2);
         }
         assert_eq!(ApiNames::default().around_name().unwrap(), ("/get/", ""));

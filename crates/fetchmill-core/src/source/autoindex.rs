@@ -46,18 +46,14 @@ pub fn read_folder(
 ) -> Result<(), ReadError> {
     let mut pages = Pages::new(folder, each);
     let mut json = serde_json::Deserializer::from_reader(reader);
-    let read = EntriesSeed(&mut pages)
-        .deserialize(&mut json)
-        .and_then(|()| json.end());
+    let read = EntriesSeed(&mut pages).deserialize(&mut json).and_then(|()| json.end());
     if let Some(error) = pages.failed.take() {
         return Err(ReadError::Job(error));
     }
     match read {
         Ok(()) => pages.finish(),
         Err(error) if error.is_io() => Err(ReadError::Io(error.into())),
-        Err(error) => Err(ReadError::Page(BadPage(format!(
-            "it gives no listing as JSON: {error}"
-        )))),
+        Err(error) => Err(ReadError::Page(BadPage(format!("it gives no listing as JSON: {error}")))),
     }
 }
 
@@ -115,11 +111,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
 
     fn may_enter(&self, name: &[u8]) -> bool {
         let path = &self.folder.path;
-        let depth = if path.is_empty() {
-            1
-        } else {
-            2 + path.iter().filter(|byte| **byte == b'/').count()
-        };
+        let depth = if path.is_empty() { 1 } else { 2 + path.iter().filter(|byte| **byte == b'/').count() };
         depth <= FOLDER_DEPTH_MAX
             && !matches!(name, b"" | b"." | b"..")
             && !name.iter().any(|byte| matches!(byte, b'/' | 0))
@@ -139,11 +131,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
             is_last,
         };
         let names = std::mem::take(&mut self.names);
-        (self.each)(ListedPage {
-            names,
-            skipped: std::mem::take(&mut self.skipped),
-            cursor,
-        })
+        (self.each)(ListedPage { names, skipped: std::mem::take(&mut self.skipped), cursor })
     }
 
     fn finish(&mut self) -> Result<(), ReadError> {
@@ -234,9 +222,8 @@ mod tests {
     }
 
     fn listing(count: usize) -> Vec<u8> {
-        let entries: Vec<String> = (0..count)
-            .map(|n| format!(r#"{{"name":"f{n}","type":"file","mtime":"x","size":1}}"#))
-            .collect();
+        let entries: Vec<String> =
+            (0..count).map(|n| format!(r#"{{"name":"f{n}","type":"file","mtime":"x","size":1}}"#)).collect();
         format!("[{}]", entries.join(",\n")).into_bytes()
     }
 
@@ -245,27 +232,12 @@ mod tests {
         let body = b"[{\"name\":\"d\",\"type\":\"directory\"},{\"name\":\"\xff\\\"\",\"type\":\"file\"},\
                      {\"name\":\"s\",\"type\":\"other\"},{\"name\":\"..\",\"type\":\"directory\"}]";
 
-        let pages = read(
-            body,
-            &Folder {
-                path: b"top".to_vec(),
-                ..Folder::default()
-            },
-        )
-        .unwrap();
+        let pages = read(body, &Folder { path: b"top".to_vec(), ..Folder::default() }).unwrap();
 
         assert_eq!(pages.len(), 1);
         assert_eq!(pages[0].names.iter().collect::<Vec<_>>(), [b"top/\xff\""]);
         assert_eq!(pages[0].skipped, 1);
-        let Cursor::Folder {
-            found,
-            refused,
-            is_last,
-            ..
-        } = &pages[0].cursor
-        else {
-            panic!()
-        };
+        let Cursor::Folder { found, refused, is_last, .. } = &pages[0].cursor else { panic!() };
         assert_eq!(found.iter().collect::<Vec<_>>(), [b"top/d"]);
         assert_eq!(refused.iter().collect::<Vec<_>>(), [b"top/.."]);
         assert!(is_last);
@@ -275,42 +247,20 @@ mod tests {
     fn a_folder_is_cut_and_read_again_from_where_it_was() {
         let body = listing(2500);
         let pages = read(&body, &Folder::default()).unwrap();
-        assert_eq!(
-            pages.iter().map(|page| page.names.len()).collect::<Vec<_>>(),
-            [1000, 1000, 500]
-        );
-        let Cursor::Folder {
-            read: done, digest, ..
-        } = pages[1].cursor
-        else {
-            panic!()
-        };
+        assert_eq!(pages.iter().map(|page| page.names.len()).collect::<Vec<_>>(), [1000, 1000, 500]);
+        let Cursor::Folder { read: done, digest, .. } = pages[1].cursor else { panic!() };
 
-        let rest = read(
-            &body,
-            &Folder {
-                read: done,
-                digest,
-                ..Folder::default()
-            },
-        )
-        .unwrap();
+        let rest = read(&body, &Folder { read: done, digest, ..Folder::default() }).unwrap();
 
         assert_eq!(rest, pages[2..]);
     }
 
     #[test]
     fn a_folder_that_changed_is_told() {
-        let folder = Folder {
-            read: 10,
-            digest: 1,
-            ..Folder::default()
-        };
+        let folder = Folder { read: 10, digest: 1, ..Folder::default() };
 
         for count in [5, 10, 20] {
-            let Err(ReadError::Page(error)) = read(&listing(count), &folder) else {
-                panic!()
-            };
+            let Err(ReadError::Page(error)) = read(&listing(count), &folder) else { panic!() };
             assert!(error.to_string().contains("changed"), "{error}");
         }
     }
@@ -319,36 +269,18 @@ mod tests {
     fn a_loop_of_links_ends() {
         let path = ["x"; FOLDER_DEPTH_MAX].join("/").into_bytes();
 
-        let pages = read(
-            br#"[{"name":"x","type":"directory"}]"#,
-            &Folder {
-                path,
-                ..Folder::default()
-            },
-        )
-        .unwrap();
+        let pages =
+            read(br#"[{"name":"x","type":"directory"}]"#, &Folder { path, ..Folder::default() }).unwrap();
 
-        let Cursor::Folder { found, refused, .. } = &pages[0].cursor else {
-            panic!()
-        };
+        let Cursor::Folder { found, refused, .. } = &pages[0].cursor else { panic!() };
         assert!(found.is_empty());
         assert_eq!(refused.len(), 1);
     }
 
     #[test]
     fn what_is_no_listing_is_told() {
-        for body in [
-            "<html>",
-            "{}",
-            "[1]",
-            r#"[{"name":1}]"#,
-            r#"[{"name":"a","type":"file"}"#,
-            "[] x",
-        ] {
-            assert!(
-                matches!(read(body.as_bytes(), &Folder::default()), Err(ReadError::Page(_))),
-                "{body}"
-            );
+        for body in ["<html>", "{}", "[1]", r#"[{"name":1}]"#, r#"[{"name":"a","type":"file"}"#, "[] x"] {
+            assert!(matches!(read(body.as_bytes(), &Folder::default()), Err(ReadError::Page(_))), "{body}");
         }
     }
 

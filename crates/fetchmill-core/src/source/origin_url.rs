@@ -20,9 +20,7 @@ impl OriginUrl {
             ));
         }
         let url = Url::parse(text).map_err(|error| {
-            Error::Usage(format!(
-                "{text} is no URL ({error}); write it as http://HOST:PORT/PATH"
-            ))
+            Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
         })?;
         match url.scheme() {
             "http" => {}
@@ -32,15 +30,11 @@ impl OriginUrl {
                 ));
             }
             scheme => {
-                return Err(Error::Usage(format!(
-                    "{scheme}: is no scheme that can be fetched; use http://"
-                )));
+                return Err(Error::Usage(format!("{scheme}: is no scheme that can be fetched; use http://")));
             }
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(Error::Usage(
-                "a user or password in SOURCE is not supported".into(),
-            ));
+            return Err(Error::Usage("a user or password in SOURCE is not supported".into()));
         }
         if url.query().is_some() || url.fragment().is_some() {
             return Err(Error::Usage(
@@ -114,10 +108,7 @@ mod tests {
         assert_eq!(url.authority(), "example.test:8080");
         assert_eq!(url.path(), "/a%20b");
         assert_eq!(OriginUrl::parse("http://[::1]:1").unwrap().host(), "::1");
-        assert_eq!(
-            OriginUrl::parse("http://a").unwrap(),
-            OriginUrl::parse("http://a:80/").unwrap()
-        );
+        assert_eq!(OriginUrl::parse("http://a").unwrap(), OriginUrl::parse("http://a:80/").unwrap());
     }
 
     #[test]
@@ -143,9 +134,7 @@ mod tests {
 
         assert_eq!(resolve_marker(&origin, "token").unwrap(), None);
         assert_eq!(
-            resolve_marker(&origin, "http://a.test:81/list?p=2#f")
-                .unwrap()
-                .as_deref(),
+            resolve_marker(&origin, "http://a.test:81/list?p=2#f").unwrap().as_deref(),
             Some("/list?p=2")
         );
         for marker in [
@@ -155,11 +144,7 @@ mod tests {
             "http://u@a.test:81/",
             "http://a.test:81/\r\nX",
         ] {
-            assert_eq!(
-                resolve_marker(&origin, marker).unwrap_err().exit_code(),
-                6,
-                "{marker:?}"
-            );
+            assert_eq!(resolve_marker(&origin, marker).unwrap_err().exit_code(), 6, "{marker:?}");
         }
     }
 }

@@ -29,9 +29,7 @@ pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         let (answer, answered) = mpsc::channel();
         let name = host.to_owned();
         std::thread::spawn(move || {
-            let found = (name.as_str(), port)
-                .to_socket_addrs()
-                .map(Iterator::collect::<Vec<_>>);
+            let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
             // Nobody waits any more when it took too long.
             let _ = answer.send(found);
         });

@@ -12,7 +12,7 @@ pub use watch::{Millis, Timeouts, Watch};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use rustix::net::RecvFlags;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -46,11 +46,7 @@ pub struct Broken {
 
 impl Broken {
     fn new(kind: FailureKind, reason: &'static str) -> Self {
-        Broken {
-            kind,
-            reason,
-            is_unanswered: false,
-        }
+        Broken { kind, reason, is_unanswered: false }
     }
 }
 
@@ -82,14 +78,7 @@ impl Connection {
     /// A connection that has been made.
     pub fn new(stream: TcpStream, max_body: u64) -> Self {
         let reader = ReplyReader::new(max_body);
-        Connection {
-            stream,
-            reader,
-            pending: Vec::new(),
-            unsent: Vec::new(),
-            replies: 0,
-            has_input: false,
-        }
+        Connection { stream, reader, pending: Vec::new(), unsent: Vec::new(), replies: 0, has_input: false }
     }
 
     /// Complete replies so far.
@@ -143,15 +132,18 @@ impl Connection {
         scratch: &RefCell<Vec<u8>>,
         watch: &Watch,
     ) -> Poll<Result<Option<Replied>, Broken>> {
-        if let Some(kind) = watch.poll_expired(context) {
-            return Poll::Ready(Err(Broken::new(kind, "too slow")));
-        }
         if !self.unsent.is_empty() {
             self.poll_unsent(context)?;
         }
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
-        let read = ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer));
+        let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, &mut buffer) else {
+            // Only now: what has come counts, also when this thread was stopped for longer than the deadline.
+            return match watch.poll_expired(context) {
+                Some(kind) => Poll::Ready(Err(Broken::new(kind, "too slow"))),
+                None => Poll::Pending,
+            };
+        };
         let bytes = buffer.filled();
         Poll::Ready(match read {
             Err(_) => Err(self.lost()),
@@ -230,16 +222,8 @@ impl Connection {
 
     /// The socket failed.
     fn lost(&self) -> Broken {
-        let kind = if self.reader.head().is_some() {
-            FailureKind::Truncated
-        } else {
-            FailureKind::Reset
-        };
-        Broken {
-            kind,
-            reason: "the connection broke",
-            is_unanswered: !self.has_input,
-        }
+        let kind = if self.reader.head().is_some() { FailureKind::Truncated } else { FailureKind::Reset };
+        Broken { kind, reason: "the connection broke", is_unanswered: !self.has_input }
     }
 
     /// The head of the reply that is being received, once it is there.

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::http1::{Framing, Head};
@@ -96,11 +96,7 @@ impl Watch {
 
     pub(super) fn body_begins(&self, head: &Head) {
         if let Framing::Length(length) = head.framing {
-            self.total.set(
-                self.total
-                    .get()
-                    .saturating_add(length / limits::BODY_RATE_MIN * 1000),
-            );
+            self.total.set(self.total.get().saturating_add(length / limits::BODY_RATE_MIN * 1000));
         }
         self.body_goes_on();
     }
@@ -138,16 +134,18 @@ impl Watch {
         self.expired.get().is_some()
     }
 
+    /// Waits until a deadline has passed.
+    pub async fn expired(&self) -> FailureKind {
+        std::future::poll_fn(|context| self.poll_expired(context).map_or(Poll::Pending, Poll::Ready)).await
+    }
+
     /// Whether a deadline has passed; remembers whom to wake when one does.
     pub fn poll_expired(&self, context: &Context<'_>) -> Option<FailureKind> {
         if let Some(kind) = self.expired.get() {
             return Some(kind);
         }
         let mut waker = self.waker.borrow_mut();
-        if !waker
-            .as_ref()
-            .is_some_and(|known| known.will_wake(context.waker()))
-        {
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
             *waker = Some(context.waker().clone());
         }
         None

@@ -37,10 +37,7 @@ impl Walks {
         limit: usize,
         page: &mut Page<'_>,
     ) -> Result<(), ContentError> {
-        let reader = Reader {
-            root,
-            unlisted: &self.unlisted,
-        };
+        let reader = Reader { root, unlisted: &self.unlisted };
         let mut walk = match marker {
             None => Walk::start(&reader)?,
             Some(marker) => match self.kept(marker) {
@@ -71,10 +68,7 @@ impl Walks {
     /// A copy: the same page may be asked for again.
     fn kept(&self, marker: &str) -> Option<Walk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest
-            .iter()
-            .find(|(kept, _)| kept == marker)
-            .map(|(_, walk)| walk.clone())
+        latest.iter().find(|(kept, _)| kept == marker).map(|(_, walk)| walk.clone())
     }
 
     fn keep(&self, marker: String, walk: Walk) {
@@ -103,10 +97,7 @@ struct Level {
 
 impl Walk {
     fn start(reader: &Reader<'_>) -> Result<Self, ContentError> {
-        let mut walk = Walk {
-            path: String::new(),
-            stack: Vec::new(),
-        };
+        let mut walk = Walk { path: String::new(), stack: Vec::new() };
         walk.enter("", reader)?;
         Ok(walk)
     }
@@ -159,11 +150,7 @@ impl Walk {
         let entries = reader.read(&self.path)?;
         let entered = entries.is_some();
         if let Some(entries) = entries {
-            self.stack.push(Level {
-                entries: Arc::new(entries),
-                at: 0,
-                path_length: self.path.len(),
-            });
+            self.stack.push(Level { entries: Arc::new(entries), at: 0, path_length: self.path.len() });
         }
         Ok(entered)
     }
@@ -179,8 +166,7 @@ struct Entries {
 impl Entries {
     fn push(&mut self, name: &str, is_folder: bool) {
         // NAME_MAX is 255 bytes.
-        self.places
-            .push((self.text.len(), (name.len() + usize::from(is_folder)) as u16));
+        self.places.push((self.text.len(), (name.len() + usize::from(is_folder)) as u16));
         self.text.push_str(name);
         if is_folder {
             self.text.push('/');
@@ -197,8 +183,7 @@ impl Entries {
     }
 
     fn search(&self, name: &str) -> Result<usize, usize> {
-        self.places
-            .binary_search_by(|place| slice(&self.text, *place).cmp(name))
+        self.places.binary_search_by(|place| slice(&self.text, *place).cmp(name))
     }
 }
 
@@ -215,11 +200,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// The entries of a folder; `None` when it has gone or may not be read.
     fn read(&self, path: &str) -> Result<Option<Entries>, ContentError> {
-        let opened = open_beneath(
-            self.root,
-            if path.is_empty() { "." } else { path },
-            OFlags::DIRECTORY,
-        );
+        let opened = open_beneath(self.root, if path.is_empty() { "." } else { path }, OFlags::DIRECTORY);
         let fd = match opened {
             Ok(fd) => fd,
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !path.is_empty() => return Ok(None),
@@ -297,10 +278,8 @@ fn from_marker(marker: &str) -> Option<String> {
     if pairs.is_empty() || !rest.is_empty() {
         return None;
     }
-    let bytes: Option<Vec<u8>> = pairs
-        .iter()
-        .map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?))
-        .collect();
+    let bytes: Option<Vec<u8>> =
+        pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect();
     String::from_utf8(bytes?).ok().filter(|name| super::is_safe(name))
 }
 

@@ -59,11 +59,7 @@ fn unknown_markers_are_refused() {
     let mut client = Client::new(server.address());
 
     for marker in ["", "x", "0123456789abcdef", "%", "%FF"] {
-        assert_eq!(
-            client.get(&format!("/list?next-marker={marker}")).status,
-            400,
-            "{marker}"
-        );
+        assert_eq!(client.get(&format!("/list?next-marker={marker}")).status, 400, "{marker}");
     }
     assert!(client.is_usable());
 }
@@ -94,10 +90,7 @@ fn a_large_object_is_its_body() {
     let mut client = Client::new(server.address());
 
     for _ in 0..3 {
-        assert!(
-            client.get(TARGET).body == synthetic_body(NAME, size),
-            "another body"
-        );
+        assert!(client.get(TARGET).body == synthetic_body(NAME, size), "another body");
     }
 }
 
@@ -106,15 +99,7 @@ fn unknown_names_are_not_found() {
     let server = synthetic();
     let mut client = Client::new(server.address());
 
-    for target in [
-        "/get/x",
-        "/get/",
-        "/get/file-000000002500",
-        "/get",
-        "/",
-        "/get/%FF",
-        "*",
-    ] {
+    for target in ["/get/x", "/get/", "/get/file-000000002500", "/get", "/", "/get/%FF", "*"] {
         assert_eq!(client.get(target).status, 404, "{target}");
     }
     assert_eq!(client.get("/get/%").status, 400);
@@ -128,13 +113,7 @@ fn head_is_get_without_a_body() {
     let server = synthetic();
     let mut client = Client::new(server.address());
 
-    for (target, status) in [
-        (TARGET, 200),
-        ("/list", 200),
-        ("/stats", 200),
-        ("/get/x", 404),
-        ("/x", 404),
-    ] {
+    for (target, status) in [(TARGET, 200), ("/list", 200), ("/stats", 200), ("/get/x", 404), ("/x", 404)] {
         let get = client.get(target);
         client.send(request(target).replace("GET", "HEAD"));
         let head = client.head();
@@ -221,9 +200,7 @@ fn the_client_decides_whether_the_connection_stays() {
 fn pipelined_requests_are_answered_at_once() {
     let server = synthetic();
     let mut client = Client::new(server.address());
-    let requests: String = (0..100)
-        .map(|index| request(&format!("/get/file-{index:012}")))
-        .collect();
+    let requests: String = (0..100).map(|index| request(&format!("/get/file-{index:012}"))).collect();
 
     client.send(requests);
 
@@ -240,9 +217,7 @@ fn more_replies_than_a_buffer_holds_come_in_order() {
     let server = server(&json!({"content": {"synthetic": {"count": 2500, "size": 20_000}}}));
     let mut client = Client::new(server.address());
     let mut sender = client.stream.try_clone().expect("a descriptor");
-    let requests: String = (0..2000)
-        .map(|index| request(&format!("/get/file-{index:012}")))
-        .collect();
+    let requests: String = (0..2000).map(|index| request(&format!("/get/file-{index:012}"))).collect();
 
     let sending = std::thread::spawn(move || std::io::Write::write_all(&mut sender, requests.as_bytes()));
     for index in 0..2000 {

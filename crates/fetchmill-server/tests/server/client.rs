@@ -41,17 +41,12 @@ pub(crate) struct Reply {
 impl Reply {
     /// The value of a field.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.head
-            .lines()
-            .filter_map(|line| line.split_once(": "))
-            .find(|(n, _)| *n == name)
-            .map(|(_, v)| v)
+        self.head.lines().filter_map(|line| line.split_once(": ")).find(|(n, _)| *n == name).map(|(_, v)| v)
     }
 
     /// The announced length.
     pub(crate) fn length(&self) -> Option<usize> {
-        self.field("Content-Length")
-            .map(|length| length.parse().expect("a number"))
+        self.field("Content-Length").map(|length| length.parse().expect("a number"))
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -74,16 +69,11 @@ impl Client {
         let stream = TcpStream::connect(address).expect("the server listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a valid timeout");
         stream.set_nodelay(true).expect("a TCP socket");
-        Client {
-            stream,
-            received: Vec::new(),
-        }
+        Client { stream, received: Vec::new() }
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream
-            .write_all(bytes.as_ref())
-            .expect("the connection is open");
+        self.stream.write_all(bytes.as_ref()).expect("the connection is open");
     }
 
     /// Sends a GET and reads its reply.
@@ -109,19 +99,11 @@ impl Client {
             if let Some(end) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 break end + 4;
             }
-            assert!(
-                self.more().expect("no error") > 0,
-                "closed within a head: {:?}",
-                self.received
-            );
+            assert!(self.more().expect("no error") > 0, "closed within a head: {:?}", self.received);
         };
         let head = String::from_utf8(self.received.drain(..end).collect()).expect("ASCII");
         let status = head.get(9..12).expect("a status line").parse().expect("a status");
-        Reply {
-            status,
-            head,
-            body: Vec::new(),
-        }
+        Reply { status, head, body: Vec::new() }
     }
 
     /// All that comes until the server closes.

@@ -69,10 +69,7 @@ fn many_wait_at_the_same_time() {
         assert_eq!(client.reply().status, 200);
     }
 
-    assert!(
-        start.elapsed() < Duration::from_secs(30),
-        "one after the other they would take 75 s"
-    );
+    assert!(start.elapsed() < Duration::from_secs(30), "one after the other they would take 75 s");
 }
 
 #[test]
@@ -85,7 +82,5 @@ fn a_client_that_goes_away_is_not_waited_for() {
 
     drop(client);
 
-    eventually("the connection is closed", || {
-        server.stats().connections_closed == 1
-    });
+    eventually("the connection is closed", || server.stats().connections_closed == 1);
 }

@@ -33,11 +33,7 @@ fn status_with_retry_after() {
     for _ in 0..200 {
         let reply = client.get(TARGET);
         assert_eq!((reply.status, reply.text()), (503, "503 Service Unavailable\n"));
-        seen[reply
-            .field("Retry-After")
-            .expect("given")
-            .parse::<usize>()
-            .expect("a number")] = true;
+        seen[reply.field("Retry-After").expect("given").parse::<usize>().expect("a number")] = true;
     }
 
     assert_eq!(seen, [false, false, true, true, true]);
@@ -72,9 +68,7 @@ fn a_share_of_the_names() {
     let server = faulty(&json!([{"action": "status", "status": 500, "rate": 0.2}]));
     let mut client = Client::new(server.address());
     let mut statuses = || -> Vec<u16> {
-        (0..500)
-            .map(|index| client.get(&format!("/get/file-{index:012}")).status)
-            .collect()
+        (0..500).map(|index| client.get(&format!("/get/file-{index:012}")).status).collect()
     };
 
     let first = statuses();
@@ -124,10 +118,7 @@ fn wrong_length() {
 
         assert_eq!(reply.length(), Some(announced));
         assert_eq!(rest[..100], body());
-        assert!(
-            rest[100..].starts_with(b"HTTP/1.1 200 OK"),
-            "the connection stays open"
-        );
+        assert!(rest[100..].starts_with(b"HTTP/1.1 200 OK"), "the connection stays open");
     }
 }
 
@@ -160,10 +151,7 @@ fn a_marker_that_repeats() {
     let server = faulty(&json!([{"action": "repeat-marker"}]));
     let mut client = Client::new(server.address());
     let first = client.get("/list").json();
-    let target = format!(
-        "/list?next-marker={}",
-        first["NextMarker"].as_str().expect("more")
-    );
+    let target = format!("/list?next-marker={}", first["NextMarker"].as_str().expect("more"));
 
     let second = client.get(&target).json();
 
@@ -179,17 +167,10 @@ fn markers_that_go_round() {
         "faults": [{"action": "repeat-marker", "period": 2}],
     }));
     let mut client = Client::new(server.address());
-    let mut markers = vec![
-        client.get("/list").json()["NextMarker"]
-            .as_str()
-            .expect("more")
-            .to_owned(),
-    ];
+    let mut markers = vec![client.get("/list").json()["NextMarker"].as_str().expect("more").to_owned()];
 
     for _ in 0..5 {
-        let page = client
-            .get(&format!("/list?next-marker={}", markers[markers.len() - 1]))
-            .json();
+        let page = client.get(&format!("/list?next-marker={}", markers[markers.len() - 1])).json();
         markers.push(page["NextMarker"].as_str().expect("more").to_owned());
     }
 
@@ -262,12 +243,9 @@ fn the_end_of_the_connection_is_the_end_of_the_body() {
 #[test]
 fn faults_of_a_large_body() {
     let size = 1_000_000;
-    for (action, announced) in [
-        ("chunked", None),
-        ("eof", None),
-        ("truncate", Some(size)),
-        ("wrong-length", Some(size + 1)),
-    ] {
+    for (action, announced) in
+        [("chunked", None), ("eof", None), ("truncate", Some(size)), ("wrong-length", Some(size + 1))]
+    {
         let server = server(&json!({
             "content": {"synthetic": {"count": 10, "size": size}}, "faults": [{"action": action}],
         }));

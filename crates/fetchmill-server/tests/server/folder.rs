@@ -81,9 +81,7 @@ fn a_marker_outlives_the_server_and_its_file() {
     fs::remove_dir_all(folder.path().join("a")).expect("removed");
 
     let second = serve(folder.path(), 100);
-    let page = Client::new(second.address())
-        .get(&format!("/list?next-marker={}", markers[0]))
-        .json();
+    let page = Client::new(second.address()).get(&format!("/list?next-marker={}", markers[0])).json();
 
     assert_eq!(page["FileNames"], json!(["b/1", "b/2", "c"]));
 }
@@ -105,12 +103,7 @@ fn a_page_can_be_asked_for_again() {
 #[test]
 fn bodies_are_the_files() {
     let large = "0123456789".repeat(100_000);
-    let folder = folder(&[
-        ("empty", ""),
-        ("a b/ü?&", "small"),
-        ("large", &large),
-        ("100%", "escaped"),
-    ]);
+    let folder = folder(&[("empty", ""), ("a b/ü?&", "small"), ("large", &large), ("100%", "escaped")]);
     let server = serve(folder.path(), 10);
     let mut client = Client::new(server.address());
 
@@ -138,14 +131,8 @@ fn nothing_outside_the_folder_comes_out() {
     symlink("a", inside.join("inner-link")).expect("a link");
     symlink("..", inside.join("link-folder")).expect("a link");
     symlink(folder.path().join("secret"), inside.join("absolute")).expect("a link");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        inside.join("fifo"),
-        rustix::fs::FileType::Fifo,
-        0o600.into(),
-        0,
-    )
-    .expect("a FIFO");
+    rustix::fs::mknodat(rustix::fs::CWD, inside.join("fifo"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .expect("a FIFO");
     let server = serve(&inside, 10);
     let mut client = Client::new(server.address());
 
@@ -182,11 +169,7 @@ fn nothing_outside_the_folder_comes_out() {
     }
     assert_eq!(list(&mut client).0, ["a", "sub/b"]);
     for marker in ["2e2e2f736563726574", "2f657463", "", "zz"] {
-        assert_eq!(
-            client.get(&format!("/list?next-marker={marker}")).status,
-            400,
-            "{marker}"
-        );
+        assert_eq!(client.get(&format!("/list?next-marker={marker}")).status, 400, "{marker}");
     }
 }
 
@@ -202,11 +185,7 @@ fn names_that_are_not_utf8_are_counted() {
         assert_eq!(list(&mut client).0, ["a", "b/c"]);
     }
 
-    assert_eq!(
-        server.stats().unlisted,
-        2,
-        "each counts once, however often it was listed"
-    );
+    assert_eq!(server.stats().unlisted, 2, "each counts once, however often it was listed");
     assert_eq!(client.get("/get/%FF").status, 404);
 }
 
@@ -217,8 +196,5 @@ fn a_missing_folder_is_an_error() {
 
     let error = Server::start(&options).expect_err("refused");
 
-    assert_eq!(
-        error.to_string(),
-        "cannot serve /no/such/folder: No such file or directory (os error 2)"
-    );
+    assert_eq!(error.to_string(), "cannot serve /no/such/folder: No such file or directory (os error 2)");
 }

@@ -54,9 +54,7 @@ fn a_port_that_is_taken_is_an_error() {
     let error = Server::start(&options).expect_err("refused").to_string();
 
     assert!(
-        error.starts_with(&format!(
-            "cannot listen on 127.0.0.1:{port}: Address already in use"
-        )),
+        error.starts_with(&format!("cannot listen on 127.0.0.1:{port}: Address already in use")),
         "{error}"
     );
 }
@@ -102,19 +100,12 @@ fn other_content_can_be_served() {
     let mut client = Client::new(server.address());
 
     let page = client.get("/list").json();
-    assert_eq!(
-        page,
-        json!({"FileNames": ["a \"name\"\n"], "NextMarker": "a&b=c d"})
-    );
+    assert_eq!(page, json!({"FileNames": ["a \"name\"\n"], "NextMarker": "a&b=c d"}));
     let page = client.get("/list?next-marker=a%26b%3Dc%20d").json();
     assert_eq!(page, json!({"FileNames": [], "NextMarker": null}));
-    for (name, status) in [
-        ("right", 200),
-        ("short", 500),
-        ("silent", 500),
-        ("forbidden", 403),
-        ("broken", 500),
-    ] {
+    for (name, status) in
+        [("right", 200), ("short", 500), ("silent", 500), ("forbidden", 403), ("broken", 500)]
+    {
         assert_eq!(client.get(&format!("/get/{name}")).status, status, "{name}");
     }
     assert_eq!(server.stats().errors, 4);

@@ -36,15 +36,7 @@ pub(super) struct BodyMemory {
 
 impl Incoming {
     pub(super) fn new(is_kept: bool, used: Rc<BodyMemory>) -> Self {
-        Incoming {
-            is_kept,
-            sequence: 0,
-            memory: Vec::new(),
-            length: 0,
-            spill: None,
-            failed: None,
-            used,
-        }
+        Incoming { is_kept, sequence: 0, memory: Vec::new(), length: 0, spill: None, failed: None, used }
     }
 
     /// Another body comes, for this target. What is left of the last one is forgotten.

@@ -75,10 +75,7 @@ impl Worker {
     }
 
     fn close_unless_quiet(&self, connection: &mut Option<Connection>) {
-        if connection
-            .as_ref()
-            .is_some_and(|connection| connection.look() != Unused::Quiet)
-        {
+        if connection.as_ref().is_some_and(|connection| connection.look() != Unused::Quiet) {
             self.close(connection);
         }
     }
@@ -105,7 +102,7 @@ impl Worker {
         }
         let open = match connection {
             Some(open) => open,
-            None => match self.open().await {
+            None => match self.open(watch).await {
                 Ok(opened) => connection.insert(opened),
                 Err(kind) => return self.failed(target, kind, None),
             },
@@ -113,9 +110,7 @@ impl Worker {
         match self.exchange(open, target, body, watch).await {
             Ok(replied) => self.replied(connection, target, body, watch, replied).await,
             Err(broken) => {
-                let was_used = connection
-                    .as_ref()
-                    .is_some_and(|connection| connection.replies() > 0);
+                let was_used = connection.as_ref().is_some_and(|connection| connection.replies() > 0);
                 self.close(connection);
                 body.discard();
                 self.broken(target, broken, was_used)
@@ -123,9 +118,15 @@ impl Worker {
         }
     }
 
-    async fn open(&self) -> Result<Connection, FailureKind> {
+    async fn open(&self, watch: &Watch) -> Result<Connection, FailureKind> {
+        // Connecting has a deadline of its own; the watch only ends it when the job does.
+        watch.rest();
         loop {
-            match connect(&self.setup.addresses, self.setup.timeouts.connect).await {
+            let connected = tokio::select! {
+                connected = connect(&self.setup.addresses, self.setup.timeouts.connect) => connected,
+                kind = watch.expired() => Err(ConnectFailure::Failed(kind)),
+            };
+            match connected {
                 Ok(stream) => {
                     self.open_connections.set(self.open_connections.get() + 1);
                     self.exhausted_since.set(None);
@@ -175,11 +176,7 @@ impl Worker {
             return Attempt::Over;
         };
         let is_first = open.replies() == 1;
-        let mut unused = if replied.has_surplus {
-            Unused::Unsolicited
-        } else {
-            open.look()
-        };
+        let mut unused = if replied.has_surplus { Unused::Unsolicited } else { open.look() };
         if unused == Unused::Quiet && !is_first && replied.head.keep_alive && self.is_idle() {
             watch.only(LISTEN);
             self.parking.park(Some(open), watch).await;
@@ -208,16 +205,10 @@ impl Worker {
                 self.settle_other(target, Outcome::Failed(FailureKind::UnverifiedLength), status, 1);
             }
             Ok(Outcome::Fetched) => {
-                let name = if self.setup.properties.keeps_bodies {
-                    target.name.as_slice()
-                } else {
-                    &[]
-                };
+                let name = if self.setup.properties.keeps_bodies { target.name.as_slice() } else { &[] };
                 self.delta.borrow_mut().count(Outcome::Fetched, body.length());
                 let attempts = target.attempts + 1;
-                self.block
-                    .borrow_mut()
-                    .push_fetched(target.sequence, status, attempts, name, body.get());
+                self.block.borrow_mut().push_fetched(target.sequence, status, attempts, name, body.get());
                 body.handed_over();
                 self.settled();
             }
@@ -280,21 +271,12 @@ impl Worker {
             .and_then(|replied| replied.head.retry_after)
             .map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
         self.observe(kind, retry_after);
-        match after_failure(
-            kind,
-            target.attempts,
-            target.throttled_since,
-            self.setup.attempts_max,
-            now,
-        ) {
+        match after_failure(kind, target.attempts, target.throttled_since, self.setup.attempts_max, now) {
             Verdict::Final => {
                 let status = replied.map_or(0, |replied| replied.head.status);
                 self.settle_other(target, Outcome::Failed(kind), status, 1);
             }
-            Verdict::Again {
-                attempts,
-                throttled_since,
-            } => {
+            Verdict::Again { attempts, throttled_since } => {
                 let waiting = Waiting {
                     sequence: target.sequence,
                     name: target.name.as_slice().into(),
@@ -303,10 +285,7 @@ impl Worker {
                     not_before: 0,
                     throttled_since,
                 };
-                self.report.borrow_mut().retries.push(Retry {
-                    target: waiting,
-                    retry_after,
-                });
+                self.report.borrow_mut().retries.push(Retry { target: waiting, retry_after });
             }
         }
         Attempt::Over
@@ -318,9 +297,7 @@ impl Worker {
             FailureClass::Transient => observed.transient += 1,
             FailureClass::Throttle => {
                 observed.throttled += 1;
-                let asked = retry_after
-                    .unwrap_or(0)
-                    .min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
+                let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
                 observed.retry_after = observed.retry_after.max(asked);
             }
             FailureClass::Final => {}

@@ -183,7 +183,10 @@ impl Worker {
         if self.has_report() {
             self.turn(0);
         }
-        self.send_block(false).await;
+        // The tick must not wait for a sink that is behind.
+        if self.setup.blocks.capacity() > 0 {
+            self.send_block(false).await;
+        }
     }
 
     fn heed_stop(&self, watches: &[Rc<Watch>], drain_until: &mut Option<Millis>) {
@@ -196,9 +199,7 @@ impl Worker {
         self.is_done.set(true);
         self.parking.wake_all();
         if stop == Stop::Abort || now >= until {
-            watches
-                .iter()
-                .for_each(|watch| watch.expire(FailureKind::TotalTimeout));
+            watches.iter().for_each(|watch| watch.expire(FailureKind::TotalTimeout));
         }
     }
 
@@ -225,9 +226,10 @@ impl Worker {
                 self.queue.borrow_mut().set(batch);
                 return true;
             }
+            // Without a wish for a batch it is only heard when there was none before.
+            Next::WaitUntil(_) | Next::Wait if max == 0 && self.dry_until.get().is_none() => {}
             Next::WaitUntil(until) => self.dry_until.set(Some(until)),
-            Next::Wait if max > 0 => self.dry_until.set(Some(Millis::MAX)),
-            Next::Wait => {}
+            Next::Wait => self.dry_until.set(Some(Millis::MAX)),
             Next::Done => {
                 self.is_done.set(true);
                 self.parking.wake_all();
@@ -245,10 +247,9 @@ impl Worker {
             if let Some(batch) = self.queue.borrow_mut().give_back() {
                 self.control().give_back(batch);
             }
-            if self.dry_until.get().is_none() {
-                self.turn(1);
+            if self.dry_until.get().is_some() || !self.turn(1) {
+                return false;
             }
-            return false;
         }
         if self.is_idle() {
             return false;
@@ -301,8 +302,7 @@ impl Worker {
         self.exhausted_since.set(Some(since));
         if self.open_connections.get() == 0 && now.saturating_sub(since) > 10_000 {
             let error = std::io::Error::from_raw_os_error(number);
-            self.control()
-                .fail(Error::storage("connect from", "this machine", error));
+            self.control().fail(Error::storage("connect from", "this machine", error));
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -17,23 +17,15 @@ impl Parking {
     /// Waits until woken, until something comes on the connection, or until the watch has expired.
     pub(super) async fn park(&self, connection: Option<&Connection>, watch: &Rc<Watch>) {
         let is_woken = Rc::new(Cell::new(false));
-        self.parked
-            .borrow_mut()
-            .push((Rc::clone(&is_woken), Rc::clone(watch)));
+        self.parked.borrow_mut().push((Rc::clone(&is_woken), Rc::clone(watch)));
         poll_fn(|context| {
             let has_expired = watch.poll_expired(context).is_some();
             let has_input = connection.is_some_and(|connection| connection.poll_input(context).is_ready());
-            if is_woken.get() || has_expired || has_input {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            if is_woken.get() || has_expired || has_input { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
         if !is_woken.get() {
-            self.parked
-                .borrow_mut()
-                .retain(|(other, _)| !Rc::ptr_eq(other, &is_woken));
+            self.parked.borrow_mut().retain(|(other, _)| !Rc::ptr_eq(other, &is_woken));
         }
     }
 

@@ -118,16 +118,8 @@ fn a_chunk_that_is_too_large_is_refused_before_it_is_read() {
 #[test]
 fn extensions_and_trailers_are_bounded() {
     let extension = |length: usize| format!("1;{}\r\na\r\n0\r\n\r\n", "x".repeat(length));
-    assert_reply(
-        &chunked(&extension(CHUNK_EXTENSION_BYTES_MAX)),
-        Framing::Chunked,
-        b"a",
-        0,
-    );
-    assert_refused(
-        &chunked(&extension(CHUNK_EXTENSION_BYTES_MAX + 1)),
-        FailureKind::Framing,
-    );
+    assert_reply(&chunked(&extension(CHUNK_EXTENSION_BYTES_MAX)), Framing::Chunked, b"a", 0);
+    assert_refused(&chunked(&extension(CHUNK_EXTENSION_BYTES_MAX + 1)), FailureKind::Framing);
 
     // All together.
     let many = format!("{}0\r\n\r\n", "1;xxx\r\na\r\n".repeat(900));

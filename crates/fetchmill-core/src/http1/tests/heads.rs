@@ -15,43 +15,18 @@ fn the_framing_follows_the_fields() {
         ("Content-Length: 3\r\n", Framing::Length(3), "abc", 0),
         ("content-length:3\r\n", Framing::Length(3), "abc", 0),
         ("Content-Length: \t 3 \t\r\n", Framing::Length(3), "abc", 0),
-        (
-            "Content-Length: 0000000000000000003\r\n",
-            Framing::Length(3),
-            "abc",
-            0,
-        ),
-        (
-            "Content-Length: 3\r\nContent-Length: 3\r\n",
-            Framing::Length(3),
-            "abc",
-            0,
-        ),
-        (
-            "Content-Length: 3\r\ncontent-length: 03\r\n",
-            Framing::Length(3),
-            "abc",
-            0,
-        ),
+        ("Content-Length: 0000000000000000003\r\n", Framing::Length(3), "abc", 0),
+        ("Content-Length: 3\r\nContent-Length: 3\r\n", Framing::Length(3), "abc", 0),
+        ("Content-Length: 3\r\ncontent-length: 03\r\n", Framing::Length(3), "abc", 0),
         ("Content-Length: 2\r\n", Framing::Length(2), "ab", 1),
         ("Content-Length: 0\r\n", Framing::Length(0), "", 3),
         ("Content-Length: 3\n", Framing::Length(3), "abc", 0),
         ("Content_Length: 2\r\n", Framing::Eof, "abc", 0),
         ("X-Content-Length: 2\r\n", Framing::Eof, "abc", 0),
         ("", Framing::Eof, "abc", 0),
-        (
-            "X: caf\u{e9}\r\nContent-Length: 3\r\n",
-            Framing::Length(3),
-            "abc",
-            0,
-        ),
+        ("X: caf\u{e9}\r\nContent-Length: 3\r\n", Framing::Length(3), "abc", 0),
         ("X:\r\nContent-Length: 3\r\n", Framing::Length(3), "abc", 0),
-        (
-            "Content-Encoding: gzip\r\nContent-Length: 3\r\n",
-            Framing::Length(3),
-            "abc",
-            0,
-        ),
+        ("Content-Encoding: gzip\r\nContent-Length: 3\r\n", Framing::Length(3), "abc", 0),
     ];
     for (fields, framing, body, surplus) in accepted {
         assert_reply(&with(fields), framing, body.as_bytes(), surplus);
@@ -127,17 +102,9 @@ fn an_ambiguous_or_malformed_head_is_refused() {
 
 #[test]
 fn a_status_line_is_taken_to_the_letter() {
-    for line in [
-        "HTTP/1.1 200 OK",
-        "HTTP/1.1 200",
-        "HTTP/1.1 200 ",
-        "HTTP/1.1 200 \u{fc}ber",
-    ] {
+    for line in ["HTTP/1.1 200 OK", "HTTP/1.1 200", "HTTP/1.1 200 ", "HTTP/1.1 200 \u{fc}ber"] {
         let stream = format!("{line}\r\nContent-Length: 3\r\n\r\nabc");
-        assert_eq!(
-            assert_reply(stream.as_bytes(), Framing::Length(3), b"abc", 0).status,
-            200
-        );
+        assert_eq!(assert_reply(stream.as_bytes(), Framing::Length(3), b"abc", 0).status, 200);
     }
     let refused = [
         ("HTTP/1.1 20 OK", FailureKind::Framing),
@@ -196,31 +163,18 @@ fn some_statuses_have_no_body() {
         ("HTTP/1.1 204 No Content\r\n\r\n", true),
         ("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", true),
         ("HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", false),
-        (
-            "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
-            false,
-        ),
+        ("HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n", false),
         ("HTTP/1.1 304 Not Modified\r\n\r\n", true),
         ("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", true),
-        (
-            "HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
-            false,
-        ),
+        ("HTTP/1.1 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n", false),
         ("HTTP/1.1 304 Not Modified\r\nConnection: close\r\n\r\n", false),
     ];
     for (stream, keep_alive) in cases {
-        assert_eq!(
-            assert_reply(stream.as_bytes(), Framing::None, b"", 0).keep_alive,
-            keep_alive,
-            "{stream}"
-        );
+        assert_eq!(assert_reply(stream.as_bytes(), Framing::None, b"", 0).keep_alive, keep_alive, "{stream}");
         let surplus = format!("{stream}HTTP/1.1 200 OK\r\n");
         assert_reply(surplus.as_bytes(), Framing::None, b"", 17);
     }
-    assert_refused(
-        b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5,5\r\n\r\n",
-        FailureKind::Framing,
-    );
+    assert_refused(b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5,5\r\n\r\n", FailureKind::Framing);
 }
 
 #[test]
@@ -231,16 +185,8 @@ fn a_connection_is_kept_when_both_sides_can_tell_the_end() {
         ("1.1", "Content-Length: 3\r\nConnection: CLOSE\r\n", false),
         ("1.1", "Content-Length: 3\r\nConnection: foo ,\tclose\r\n", false),
         ("1.1", "Content-Length: 3\r\nConnection: keep-alive\r\n", true),
-        (
-            "1.1",
-            "Content-Length: 3\r\nConnection: keep-alive, close\r\n",
-            false,
-        ),
-        (
-            "1.1",
-            "Content-Length: 3\r\nConnection: close\r\nConnection: keep-alive\r\n",
-            false,
-        ),
+        ("1.1", "Content-Length: 3\r\nConnection: keep-alive, close\r\n", false),
+        ("1.1", "Content-Length: 3\r\nConnection: close\r\nConnection: keep-alive\r\n", false),
         ("1.1", "Content-Length: 3\r\nConnection: closed\r\n", true),
         ("1.1", "Content-Length: 3\r\nConnection: \u{fc}\r\n", true),
         ("1.1", "Content-Length: 3\r\nProxy-Connection: close\r\n", true),
@@ -248,11 +194,7 @@ fn a_connection_is_kept_when_both_sides_can_tell_the_end() {
         ("1.1", "Connection: keep-alive\r\n", false),
         ("1.0", "Content-Length: 3\r\n", false),
         ("1.0", "Content-Length: 3\r\nConnection: Keep-Alive\r\n", true),
-        (
-            "1.0",
-            "Content-Length: 3\r\nConnection: Keep-Alive, close\r\n",
-            false,
-        ),
+        ("1.0", "Content-Length: 3\r\nConnection: Keep-Alive, close\r\n", false),
         ("1.0", "Connection: keep-alive\r\n", false),
     ];
     for (version, fields, keep_alive) in cases {
@@ -262,10 +204,7 @@ fn a_connection_is_kept_when_both_sides_can_tell_the_end() {
             other => panic!("{stream} is {other:?}"),
         }
     }
-    assert_refused(
-        b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        FailureKind::Framing,
-    );
+    assert_refused(b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", FailureKind::Framing);
 }
 
 #[test]
@@ -277,19 +216,9 @@ fn interim_replies_are_skipped() {
         "HTTP/1.1 102 Processing\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         "HTTP/1.1 103 Early Hints\r\nLink: </x>; rel=preload\r\n\r\n",
     ] {
-        let head = assert_reply(
-            format!("{interim}{last}").as_bytes(),
-            Framing::Length(3),
-            b"abc",
-            0,
-        );
+        let head = assert_reply(format!("{interim}{last}").as_bytes(), Framing::Length(3), b"abc", 0);
         assert!(head.keep_alive);
-        assert_reply(
-            format!("{}{last}", interim.repeat(8)).as_bytes(),
-            Framing::Length(3),
-            b"abc",
-            0,
-        );
+        assert_reply(format!("{}{last}", interim.repeat(8)).as_bytes(), Framing::Length(3), b"abc", 0);
         assert_refused(format!("{}{last}", interim.repeat(9)).as_bytes(), HeadTooLarge);
         assert_refused(interim.as_bytes(), Reset);
         assert_refused(format!("{interim}garbage").as_bytes(), NotHttp);
@@ -325,10 +254,7 @@ fn each_cut_of_a_reply_is_noticed() {
 fn a_body_that_is_too_large_is_refused() {
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n", BodyTooLarge);
     assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", Truncated);
-    assert_refused(
-        b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n",
-        BodyTooLarge,
-    );
+    assert_refused(b"HTTP/1.1 200 OK\r\nContent-Length: 9999999999999999999\r\n\r\n", BodyTooLarge);
 
     // Without a length, as soon as it is.
     let unbounded = |length: usize| format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(length));
@@ -344,23 +270,14 @@ fn retry_after_is_seconds_or_a_date() {
         ("Retry-After: 120\r\n", seconds(120)),
         ("retry-after: 0\r\n", seconds(0)),
         ("Retry-After: 99999999999999999999999\r\n", seconds(u64::MAX)),
-        (
-            "Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
-            date(784_111_777, None),
-        ),
+        ("Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n", date(784_111_777, None)),
         (
             "Date: Sun, 06 Nov 1994 08:49:07 GMT\r\nRetry-After: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
             date(784_111_777, Some(784_111_747)),
         ),
-        (
-            "Retry-After: Thu, 29 Feb 2024 00:00:00 GMT\r\nDate: yesterday\r\n",
-            date(1_709_164_800, None),
-        ),
+        ("Retry-After: Thu, 29 Feb 2024 00:00:00 GMT\r\nDate: yesterday\r\n", date(1_709_164_800, None)),
         ("Retry-After: Thu, 01 Jan 1970 00:00:00 GMT\r\n", date(0, None)),
-        (
-            "Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\n",
-            date(253_402_300_799, None),
-        ),
+        ("Retry-After: Fri, 31 Dec 9999 23:59:59 GMT\r\n", date(253_402_300_799, None)),
         ("Retry-After:\r\n", None),
         ("Retry-After: -1\r\n", None),
         ("Retry-After: +1\r\n", None),
@@ -386,10 +303,7 @@ fn retry_after_is_seconds_or_a_date() {
 
 #[test]
 fn a_date_is_compared_with_the_clock_of_the_server() {
-    let at = RetryAfter::Date {
-        at: 100,
-        sent: Some(70),
-    };
+    let at = RetryAfter::Date { at: 100, sent: Some(70) };
     assert_eq!(at.wait(1_000_000), 30);
     assert_eq!(RetryAfter::Date { at: 100, sent: None }.wait(90), 10);
     assert_eq!(RetryAfter::Date { at: 100, sent: None }.wait(110), 0);

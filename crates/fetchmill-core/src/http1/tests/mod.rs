@@ -68,19 +68,9 @@ fn reply(reader: &ReplyReader, body: Vec<u8>, consumed: usize) -> Read {
 /// Reads one reply, and checks that it does not matter how the stream is cut.
 pub(super) fn read(stream: &[u8]) -> Read {
     let whole = read_cut(stream, std::iter::empty());
-    assert_eq!(
-        read_cut(stream, 1..stream.len()),
-        whole,
-        "byte by byte: {}",
-        stream.escape_ascii()
-    );
+    assert_eq!(read_cut(stream, 1..stream.len()), whole, "byte by byte: {}", stream.escape_ascii());
     for cut in 0..stream.len() {
-        assert_eq!(
-            read_cut(stream, [cut].into_iter()),
-            whole,
-            "cut at {cut}: {}",
-            stream.escape_ascii()
-        );
+        assert_eq!(read_cut(stream, [cut].into_iter()), whole, "cut at {cut}: {}", stream.escape_ascii());
     }
     whole
 }
@@ -99,11 +89,7 @@ pub(super) fn assert_reply(stream: &[u8], framing: Framing, body: &[u8], surplus
         Read::Reply(head, got, consumed) => {
             let case = stream.escape_ascii();
             assert_eq!(head.framing, framing, "{case}");
-            assert_eq!(
-                got.escape_ascii().to_string(),
-                body.escape_ascii().to_string(),
-                "{case}"
-            );
+            assert_eq!(got.escape_ascii().to_string(), body.escape_ascii().to_string(), "{case}");
             assert_eq!(consumed, stream.len() - surplus, "{case}");
             head
         }

@@ -40,10 +40,7 @@ fn requests_are_appended() {
 
 #[test]
 fn the_defaults_can_be_replaced() {
-    let text = request(
-        &template(&[("user-agent", "me"), ("ACCEPT-ENCODING", "gzip")]),
-        b"a",
-    );
+    let text = request(&template(&[("user-agent", "me"), ("ACCEPT-ENCODING", "gzip")]), b"a");
 
     assert!(text.ends_with("\r\nuser-agent: me\r\nACCEPT-ENCODING: gzip\r\n\r\n"));
     assert!(!text.contains("fetchmill"));
@@ -79,30 +76,10 @@ fn assert_refused(host: &str, prefix: &str, suffix: &str, fields: &[(&str, &str)
 
 #[test]
 fn parts_that_would_change_the_request_are_refused() {
-    for host in [
-        "",
-        "h\r\nX: y",
-        "h x",
-        "u@h",
-        "h/x",
-        "h?x",
-        "h#x",
-        "h\\x",
-        "h\u{e9}",
-        "h\0",
-    ] {
+    for host in ["", "h\r\nX: y", "h x", "u@h", "h/x", "h?x", "h#x", "h\\x", "h\u{e9}", "h\0"] {
         assert_refused(host, "/", "", &[]);
     }
-    for prefix in [
-        "",
-        "x/",
-        "http://other/",
-        "/ HTTP/1.1\r\nX: y",
-        "/\t",
-        "/#",
-        "/\u{e9}",
-        "/\x7f",
-    ] {
+    for prefix in ["", "x/", "http://other/", "/ HTTP/1.1\r\nX: y", "/\t", "/#", "/\u{e9}", "/\x7f"] {
         assert_refused("h", prefix, "", &[]);
     }
     for suffix in [" ", "\n", "\r", "#x", "\u{e9}"] {
@@ -118,16 +95,9 @@ fn fields_that_would_change_the_request_are_refused() {
     for value in ["y\r\nZ: z", "y\n", "y\r", "\0", "\x7f", "\x1b"] {
         assert_refused("h", "/", "", &[("X", value)]);
     }
-    for name in [
-        "Host",
-        "content-length",
-        "Transfer-Encoding",
-        "CONNECTION",
-        "Range",
-        "TE",
-        "Expect",
-        "Upgrade",
-    ] {
+    for name in
+        ["Host", "content-length", "Transfer-Encoding", "CONNECTION", "Range", "TE", "Expect", "Upgrade"]
+    {
         assert_refused("h", "/", "", &[(name, "y")]);
     }
 }

@@ -23,11 +23,7 @@ fn read_in_steps(stream: &str) -> Read {
     let stream = stream.as_bytes();
     let whole = read_cut(stream, std::iter::empty());
     for step in [1, 7, 1000, 16384] {
-        assert_eq!(
-            read_cut(stream, (1..stream.len()).step_by(step)),
-            whole,
-            "steps of {step}"
-        );
+        assert_eq!(read_cut(stream, (1..stream.len()).step_by(step)), whole, "steps of {step}");
     }
     whole
 }
@@ -66,10 +62,7 @@ fn a_line_is_bounded() {
     let with_line = |bytes: usize| format!("HTTP/1.1 200 OK\r\nX:{}\r\n{END}", "y".repeat(bytes - 4));
     assert_read(&with_line(HEAD_LINE_BYTES_MAX));
     assert_too_large(&with_line(HEAD_LINE_BYTES_MAX + 1));
-    assert_too_large(&format!(
-        "HTTP/1.1 200 {}\r\n{END}",
-        "y".repeat(HEAD_LINE_BYTES_MAX)
-    ));
+    assert_too_large(&format!("HTTP/1.1 200 {}\r\n{END}", "y".repeat(HEAD_LINE_BYTES_MAX)));
 
     let unfinished = with_line(HEAD_LINE_BYTES_MAX + 1);
     let unfinished = &unfinished[..unfinished.len() - END.len() - 1];
@@ -89,10 +82,7 @@ fn a_head_that_trickles_costs_linear_work() {
     let stream = head_of(HEAD_BYTES_MAX);
     let before = parses();
 
-    assert!(matches!(
-        read_cut(stream.as_bytes(), 1..stream.len()),
-        Read::Reply(..)
-    ));
+    assert!(matches!(read_cut(stream.as_bytes(), 1..stream.len()), Read::Reply(..)));
 
     // The first byte, and once its end was there: what lies between is looked at once.
     assert!(parses() - before <= 2, "{} runs", parses() - before);
@@ -105,12 +95,7 @@ fn a_common_reply_takes_one_run() {
     let mut body = Vec::new();
     let before = parses();
 
-    assert_eq!(
-        reader.read(stream, &mut body),
-        Ok(Progress::Done {
-            consumed: stream.len()
-        })
-    );
+    assert_eq!(reader.read(stream, &mut body), Ok(Progress::Done { consumed: stream.len() }));
 
     assert_eq!(parses() - before, 1);
 }
@@ -135,11 +120,7 @@ fn replies_follow_each_other_in_one_input() {
             Ok(Progress::Done { consumed }) => rest = &rest[consumed..],
             other => panic!("{other:?}"),
         }
-        assert_eq!(
-            reader.read(rest, &mut body),
-            Ok(Progress::Done { consumed: 0 }),
-            "until it is started"
-        );
+        assert_eq!(reader.read(rest, &mut body), Ok(Progress::Done { consumed: 0 }), "until it is started");
     }
 
     assert_eq!(body, b"121");
