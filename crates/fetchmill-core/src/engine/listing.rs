@@ -7,14 +7,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
 use super::control::{Control, Stop};
 use super::recorder::ToJournal;
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, RequestTemplate};
+use crate::http1::{BodySink, Head, RequestTemplate};
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::origin::{Millis, Observed};
@@ -59,8 +59,12 @@ struct NoPage {
 }
 
 impl NoPage {
+    fn new(kind: FailureKind, status: u16, reason: impl Into<String>) -> Self {
+        NoPage { kind, status, reason: reason.into(), retry_after: None }
+    }
+
     fn of(broken: &Broken) -> Self {
-        NoPage { kind: broken.kind, status: 0, reason: broken.reason.to_owned() }
+        NoPage::new(broken.kind, 0, broken.reason)
     }
 }
 
@@ -185,7 +189,7 @@ impl Lister {
 
     fn no_listing(&self, path: &str, no_page: &NoPage, attempts: u32) -> Error {
         let url = self.url(path);
-        let NoPage { status, reason, kind } = no_page;
+        let NoPage { status, reason, kind, .. } = no_page;
         let hint = match kind {
             FailureKind::Refused | FailureKind::Unreachable | FailureKind::ConnectTimeout => {
                 "; is the server running, and the port right?"
@@ -205,12 +209,12 @@ impl Lister {
     /// Waits as the failure asks for; `false` when the job is to end.
     fn wait_after(&mut self, no_page: &NoPage, attempts: u32) -> Result<bool> {
         self.connection = None;
-        self.observe(Some(no_page.kind));
+        self.observe(Some(no_page));
         if self.is_final(no_page, attempts) {
             return Ok(true);
         }
         let now = self.control.clock.now();
-        let delay = retry::delay(no_page.kind, attempts, None, self.jitter.next());
+        let delay = retry::delay(no_page.kind, attempts, no_page.retry_after, self.jitter.draw());
         let resting = self.control.planner().resting_until(now).unwrap_or(now);
         let until = resting.max(now + delay);
         while self.control.clock.now() < until {
@@ -228,13 +232,15 @@ impl Lister {
         Ok(true)
     }
 
-    fn observe(&self, failure: Option<FailureKind>) {
+    fn observe(&self, no_page: Option<&NoPage>) {
         let mut observed = Observed::default();
-        match failure.map(FailureKind::class) {
+        match no_page.map(|no_page| no_page.kind.class()) {
             None | Some(FailureClass::Final) => observed.successes = 1,
             Some(FailureClass::Transient) => observed.transient = 1,
             Some(FailureClass::Throttle) => observed.throttled = 1,
         }
+        let asked = no_page.and_then(|no_page| no_page.retry_after).unwrap_or(0);
+        observed.retry_after = asked.min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
         self.control.planner().observe(observed, self.control.clock.now());
     }
 
@@ -279,16 +285,19 @@ impl Lister {
     }
 
     fn receive_to_end(&mut self, body: &mut PageBody) -> std::result::Result<(), NoPage> {
-        while !self.receive_some(body)? {
+        loop {
+            let is_over = self.receive_some(body)?;
             if body.bytes.len() > limits::PAGE_BYTES_MAX {
-                return Err(NoPage {
-                    kind: FailureKind::BodyTooLarge,
-                    status: 200,
-                    reason: "the page is larger than 16 MiB; let the server give smaller pages".into(),
-                });
+                let reason = "the page is larger than 16 MiB; let the server give smaller pages";
+                return Err(NoPage::new(FailureKind::BodyTooLarge, 200, reason));
+            }
+            if is_over {
+                return Ok(());
+            }
+            if body.started.is_some_and(|started| started.elapsed() >= self.timeouts.total) {
+                return Err(NoPage::new(FailureKind::TotalTimeout, 200, "the page takes too long"));
             }
         }
-        Ok(())
     }
 
     /// Receives the next bytes of a page; whether they were the last.
@@ -298,19 +307,18 @@ impl Lister {
         let scratch = RefCell::new(std::mem::take(&mut body.scratch));
         scratch.borrow_mut().resize(limits::READ_BYTES, 0);
         let Some(connection) = &mut self.connection else {
-            return Err(NoPage {
-                kind: FailureKind::Reset,
-                status: 0,
-                reason: "the connection is gone".into(),
-            });
+            return Err(NoPage::new(FailureKind::Reset, 0, "the connection is gone"));
         };
         let control = &self.control;
-        // The time for a page is long enough for one that takes its time; a stop is noticed at each tick.
-        let (head_by, idle_by) = (self.timeouts.head, self.timeouts.idle);
+        // The head is due as a whole, the next bytes of a body from now on; a stop is noticed at each tick.
+        let now = Instant::now();
+        let started = *body.started.get_or_insert(now);
+        let (due, kind) = match connection.head() {
+            None => (started + self.timeouts.head, FailureKind::HeadTimeout),
+            Some(_) => (now + self.timeouts.idle, FailureKind::IdleTimeout),
+        };
         let received = self.runtime.block_on(async {
-            let wait = if connection.head().is_some() { idle_by } else { head_by };
             let mut tick = tokio::time::interval(limits::TICK);
-            let started = std::time::Instant::now();
             let receive = connection.receive_some(body, &scratch, &watch);
             tokio::pin!(receive);
             loop {
@@ -319,8 +327,8 @@ impl Lister {
                     _ = tick.tick() => {
                         if control.stop() != Stop::No {
                             watch.expire(FailureKind::TotalTimeout);
-                        } else if started.elapsed() >= wait {
-                            watch.expire(FailureKind::HeadTimeout);
+                        } else if Instant::now() >= due {
+                            watch.expire(kind);
                         }
                     }
                 }
@@ -328,10 +336,7 @@ impl Lister {
         });
         body.scratch = scratch.into_inner();
         let replied = received.map_err(|broken| NoPage::of(&broken))?;
-        let status = connection.head().map_or(0, |head| head.status);
-        if status != 0
-            && let Some(no_page) = refused_status(status)
-        {
+        if let Some(no_page) = connection.head().and_then(|head| refused(head, control.clock.now())) {
             return Err(no_page);
         }
         let Some(replied) = replied else { return Ok(false) };
@@ -361,9 +366,7 @@ impl Lister {
                     continue;
                 }
                 Err(ReadError::Job(error)) => return Err(error),
-                Err(ReadError::Page(bad)) => {
-                    NoPage { kind: FailureKind::Listing, status: 200, reason: bad.0 }
-                }
+                Err(ReadError::Page(bad)) => NoPage::new(FailureKind::Listing, 200, bad.0),
                 Err(ReadError::Io(error)) => no_page_of(error),
             };
             attempts += 1;
@@ -407,24 +410,25 @@ impl Lister {
     }
 }
 
-/// What a status means for a page; `None` for 2xx.
-fn refused_status(status: u16) -> Option<NoPage> {
-    match FailureKind::of_status(status) {
-        Ok(Outcome::Fetched) => None,
-        Ok(_) => Some(NoPage { kind: FailureKind::Status, status, reason: format!("status {status}") }),
-        Err(kind) => Some(NoPage { kind, status, reason: format!("status {status}") }),
-    }
+/// What a reply's status means for a page; `None` for 2xx.
+fn refused(head: &Head, now: Millis) -> Option<NoPage> {
+    let kind = match FailureKind::of_status(head.status) {
+        Ok(Outcome::Fetched) => return None,
+        Ok(_) => FailureKind::Status,
+        Err(kind) => kind,
+    };
+    let asked = head.retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
+    let no_page = NoPage::new(kind, head.status, format!("status {}", head.status));
+    Some(NoPage { retry_after: asked, ..no_page })
 }
 
+/// Through `Read`, whose errors are the operating system's.
 fn io_error(no_page: NoPage) -> std::io::Error {
-    std::io::Error::other(PageFailure { kind: no_page.kind, status: no_page.status, reason: no_page.reason })
+    std::io::Error::other(no_page)
 }
 
 fn no_page_of(error: std::io::Error) -> NoPage {
-    match error.downcast::<PageFailure>() {
-        Ok(PageFailure { kind, status, reason }) => NoPage { kind, status, reason },
-        Err(error) => NoPage { kind: FailureKind::Reset, status: 0, reason: error.to_string() },
-    }
+    error.downcast().unwrap_or_else(|error| NoPage::new(FailureKind::Reset, 0, error.to_string()))
 }
 
 /// A page's bytes as they come.
@@ -432,6 +436,8 @@ fn no_page_of(error: std::io::Error) -> NoPage {
 struct PageBody {
     bytes: Vec<u8>,
     scratch: Vec<u8>,
+    /// When the page was waited for first.
+    started: Option<Instant>,
 }
 
 impl BodySink for PageBody {
