@@ -1,0 +1,628 @@
+"""Sources that cannot be listed, listings that never end, arguments that cannot be used.
+
+Each says in one line what failed, where and what to do, has its exit code, and changes nothing outside of DEST.
+"""
+
+import json
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from canary import Canary
+from fetchmill._native import Job
+from fetchmill.options import GetOptions
+from fetchmill.testing import Fault, Server
+from raw_server import (
+    Behaviour,
+    Exchange,
+    RawServer,
+    bare_reply,
+    chunked_reply,
+    in_turn,
+    mirror,
+    page,
+    reply,
+    then_close,
+    then_flood,
+    then_reset,
+    then_stall,
+)
+
+Run = Callable[..., Any]
+Raw = Callable[..., RawServer]
+Serve = Callable[..., Server]
+
+PAGE_BYTES_MAX = 16 << 20
+
+
+def error_of(ended: Any) -> str:  # noqa: ANN401
+    """The one line that a command ended with, without its start; nothing in it moves a terminal's cursor."""
+    *_, last = ended.err.splitlines()
+    assert last.startswith("fetchmill: error: ")
+    assert ended.err.count("fetchmill: error: ") == 1
+    assert ended.err.endswith("\n")
+    assert ended.err.replace("\n", "").isprintable()
+    assert "Traceback" not in ended.err
+    return str(last.removeprefix("fetchmill: error: "))
+
+
+def tree_names(dest: Path) -> list[str]:
+    """The objects that are in a destination."""
+    paths = (path.relative_to(dest) for path in dest.rglob("*") if path.is_file())
+    return sorted(path.as_posix() for path in paths if path.parts[0] != ".fetchmill")
+
+
+# --- the source cannot be reached --------------------------------------------------------------------------------
+
+
+def test_an_unreachable_host_is_told(run: Run, canary: Canary) -> None:
+    """Refused connections: exit 4 after a few attempts, with the place and what to look at."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+
+    ended = run("get", f"http://127.0.0.1:{port}", canary.dest)
+
+    assert ended.code == 4
+    assert error_of(ended) == (
+        f"the listing http://127.0.0.1:{port}/list failed (refused): there is no connection, attempts: 5; "
+        "is the server running, and the port right?"
+    )
+
+
+def test_a_host_that_is_not_found_is_told(run: Run, canary: Canary) -> None:
+    """The look-up failed: the name stands in the message."""
+    ended = run("get", "http://no-such-host.invalid", canary.dest)
+
+    assert ended.code == 4
+    message = error_of(ended)
+    assert message.startswith("cannot look up the host no-such-host.invalid (dns): ")
+    assert message.endswith("; is the name right?")
+
+
+# --- what answers gives no listing -------------------------------------------------------------------------------
+
+SSH_BANNER = b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n"
+JSON_FIELDS = "Content-Type: application/json"
+NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
+    "not-http": (then_close(SSH_BANNER), r"failed \(not-http\): the answer is not HTTP/1.x, .*is it an http server"),
+    "html-without-a-head": (then_close(b"<html><body>hi</body></html>"), r"failed \(not-http\)"),
+    "tls": (then_close(b"\x15\x03\x01\x00\x02\x02\x28"), r"failed \(not-http\)"),
+    "404": (reply(status="404 Not Found"), r"failed \(status\): status 404, .*is the SOURCE right\? --list-path"),
+    "403": (reply(status="403 Forbidden"), r"failed \(status\): status 403"),
+    "301": (reply(b"", "Location: /other", status="301 Moved Permanently"), r"failed \(redirect\): status 301"),
+    "206": (reply(b"{}", status="206 Partial Content"), r"failed \(framing\)"),
+    "500": (reply(status="500 Internal Server Error"), r"failed \(server-error\): status 500, attempts: 5"),
+    "closed": (then_close(b""), r"failed \(reset\): .*, attempts: 5"),
+    "reset": (then_reset(b""), r"failed \(reset\): .*, attempts: 5"),
+    "truncated": (then_close(reply(b'{"FileNames"', length=100)), r"failed \(truncated\): .*, attempts: 5"),
+    "no-json": (reply(b"<html>"), r"cannot be read: the page is not the JSON that was expected: expected value"),
+    "no-object": (reply(b'["a", "b"]'), r"cannot be read: .*expected an object"),
+    "nothing": (reply(b""), r"cannot be read: .*EOF"),
+    "half-json": (reply(b'{"FileNames": ["a"'), r"cannot be read: .*EOF"),
+    "two-values": (reply(b'{"FileNames": []} {}'), r"cannot be read: .*trailing"),
+    "no-names": (reply(b'{"Files": ["a"]}'), r"cannot be read: the page has no field FileNames"),
+    "names-are-null": (reply(b'{"FileNames": null}'), r"cannot be read: .*expected an array of names"),
+    "names-are-numbers": (reply(b'{"FileNames": [1]}'), r"cannot be read: .*expected a name"),
+    "names-are-nested": (reply(b'{"FileNames": ' + b"[" * 10000 + b"]" * 10000 + b"}"), r"cannot be read: "),
+    "names-come-twice": (reply(b'{"FileNames": ["a"], "FileNames": ["b"]}'), r"cannot be read: .*twice"),
+    "marker-is-an-object": (reply(b'{"FileNames": [], "NextMarker": {}}'), r"cannot be read: .*expected a marker"),
+    "lone-surrogate": (reply(b'{"FileNames": ["\\ud800"]}'), r"cannot be read: .*(surrogate|hex escape)"),
+    "not-utf-8": (reply(b'{"FileNames": ["\xff"]}'), r"cannot be read: "),
+    "control-characters": (reply(b'{"FileNames": "\\u001b]0;owned\\u0007\\r\\nfoo"}'), r"cannot be read: "),
+    "raw-control-characters": (reply(b'{"FileNames": ["\x1b]0;owned\x07"]}'), r"cannot be read: .*control character"),
+    "length-and-chunks": (bare_reply("Content-Length: 5", "Transfer-Encoding: chunked"), r"failed \(framing\)"),
+    "endless-head": (then_flood(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), r"failed \(head-too-large\)"),
+    "endless-interim": (then_flood(b"", b"HTTP/1.1 103 Early Hints\r\n\r\n"), r"failed \(head-too-large\)"),
+}
+
+
+@pytest.mark.parametrize(("behaviour", "message"), NO_LISTINGS.values(), ids=NO_LISTINGS)
+def test_what_gives_no_listing_is_told(run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, message: str) -> None:
+    """Exit 4, with the URL of the page and the reason; no object is asked for."""
+    server = raw({"/list": behaviour})
+
+    ended = run("get", server.url, canary.dest, "--head-timeout", "5s")
+
+    assert ended.code == 4
+    told = error_of(ended)
+    assert told.startswith(f"the listing {server.url}/list ")
+    assert re.search(message, told), told
+    assert server.asked() == []
+    assert tree_names(canary.dest) == []
+
+
+SLOW_LISTINGS: dict[str, tuple[Behaviour, str]] = {
+    "no-answer": (then_stall(b""), "head-timeout"),
+    "head-stalls": (then_stall(b"HTTP/1.1 200 OK\r\nContent-"), "head-timeout"),
+    "head-trickles": (lambda exchange: exchange.trickle(page(["a"]), 0.1), "head-timeout"),
+    "body-stalls": (then_stall(page(["a"])[:-3]), "idle-timeout"),
+}
+
+
+@pytest.mark.parametrize(("behaviour", "kind"), SLOW_LISTINGS.values(), ids=SLOW_LISTINGS)
+def test_a_listing_that_is_too_slow_is_told(
+    run: Run, raw: Raw, canary: Canary, behaviour: Behaviour, kind: str
+) -> None:
+    """A server that stalls or trickles holds nobody for longer than the timeouts say."""
+    server = raw({"/list": behaviour})
+
+    ended = run("get", server.url, canary.dest, "--head-timeout", "300ms", "--idle-timeout", "300ms", timeout=20)
+
+    assert ended.code == 4
+    assert f"failed ({kind})" in error_of(ended)
+    assert "attempts: 5" in error_of(ended)
+
+
+def test_a_page_that_failed_is_asked_for_again(run: Run, raw: Raw, canary: Canary) -> None:
+    """Truncated, reset, closed, 500: nothing of such a page counts, the next attempt does, and nothing is lost."""
+    first, second = page(["a", "b"], "m"), page(["c"])
+    server = raw(
+        mirror(["a", "b", "c"])
+        | {
+            "/list": in_turn(then_close(first[:-5]), then_reset(first[:30]), first),
+            "/list?next-marker=m": in_turn(reply(status="500 Oops"), then_close(b""), then_close(second[:-1]), second),
+        }
+    )
+
+    ended = run("get", server.url, canary.dest)
+
+    assert ended.code == 0, ended.err
+    assert tree_names(canary.dest) == ["a", "b", "c"]
+    assert "3 listed = 3 fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
+    assert (server.count("/list"), server.count("/list?next-marker=m")) == (3, 4)
+
+
+def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Canary) -> None:
+    """Retry-After holds for the listing as well."""
+    asked: list[float] = []
+
+    def busy_once(exchange: Exchange) -> bytes:
+        asked.append(time.monotonic())
+        return page(["a"]) if exchange.number > 1 else reply(b"", "Retry-After: 2", status="503 Busy")
+
+    ended = run("get", raw(mirror(["a"]) | {"/list": busy_once}).url, canary.dest)
+
+    assert ended.code == 0, ended.err
+    assert asked[1] - asked[0] >= 2
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [
+        chunked_reply(b'{"FileNames": ["a"', b', "b"], "Next', b'Marker": null, "more": [{"FileNames": 1}]}'),
+        then_close(bare_reply() + b'{"FileNames": ["a", "b"]}'),
+        bare_reply("Content-Length: 25", version="HTTP/1.0") + b'{"FileNames": ["a", "b"]}',
+        reply(b'{"NextFile": "", "FileNames": ["a", "b"]}'),
+        lambda exchange: exchange.trickle(page(["a", "b"]), 0.002),
+    ],
+    ids=["chunks", "to-the-end", "http-1.0", "last-field", "trickle"],
+)
+def test_a_page_may_come_in_many_ways(raw: Raw, canary: Canary, behaviour: Behaviour) -> None:
+    """In chunks, up to the end of the connection (JSON knows its own end), byte by byte."""
+    report = fetchmill.get(raw(mirror(["a", "b"]) | {"/list": behaviour}).url, canary.dest)
+
+    assert (report.listed, report.fetched) == (2, 2)
+    assert tree_names(canary.dest) == ["a", "b"]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks", "end"])
+def test_a_page_above_16_mib_is_refused(run: Run, raw: Raw, canary: Canary, framing: str) -> None:
+    """However it is framed; memory is bounded."""
+    body = json.dumps({"FileNames": ["a"], "more": "x" * PAGE_BYTES_MAX}).encode()
+    behaviours: dict[str, Behaviour] = {
+        "length": reply(body),
+        "chunks": chunked_reply(body),
+        "end": then_close(bare_reply() + body),
+    }
+    server = raw({"/list": behaviours[framing]})
+
+    ended = run("get", server.url, canary.dest)
+
+    assert ended.code == 4
+    told = error_of(ended)
+    assert told.startswith(f"the listing {server.url}/list failed (body-too-large): ")
+    assert "larger than 16 MiB; let the server give smaller pages" in told
+    assert server.asked() == []
+
+
+# --- listings that never end, or lead away -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("circle", [["A"], ["A", "B"], ["A", "B", "C", "D", "E"]], ids="".join)
+def test_a_marker_that_repeats_ends_the_listing(run: Run, raw: Raw, canary: Canary, circle: list[str]) -> None:
+    """A,A and A,B,A,B: exit 4, with the marker; what was listed is fetched, once, and again nothing is."""
+    routes: dict[str, Behaviour] = {"/list": page(["first"], circle[0])}
+    for index, marker in enumerate(circle):
+        names = [f"{marker}-{number}" for number in range(3)]
+        routes[f"/list?next-marker={marker}"] = page(names, circle[(index + 1) % len(circle)])
+        routes |= {target: behaviour for target, behaviour in mirror(names).items() if target != "/list"}
+    server = raw(routes | {"/get/first": reply(b"first")})
+
+    ended = run("get", server.url, canary.dest)
+    again = run("get", server.url, canary.dest)
+
+    for each in (ended, again):
+        assert each.code == 4
+        assert error_of(each).startswith("the listing never ends: the marker A came before; ")
+    assert "first" in tree_names(canary.dest)
+    assert len(server.asked()) == len(set(server.asked())) == len(tree_names(canary.dest))
+    status = fetchmill.status(canary.dest)
+    assert status.balanced
+    assert status.listed == status.fetched
+    assert not status.finished
+
+
+def test_empty_pages_with_ever_new_markers_end_the_listing(run: Run, raw: Raw, canary: Canary) -> None:
+    """After a thousand of them, exit 4; what came before is fetched."""
+
+    def next_page(exchange: Exchange) -> bytes:
+        if exchange.target == "/list":
+            return page(["a"], "0")
+        return page([], str(int(exchange.target.partition("=")[2]) + 1))
+
+    server = raw(mirror(["a"]) | {"/list": next_page})
+
+    ended = run("get", server.url, canary.dest)
+
+    assert ended.code == 4
+    assert "the listing never ends: 1000 pages one after the other brought no name" in error_of(ended)
+    assert len(server.asked("/list")) == 1002
+    assert tree_names(canary.dest) == ["a"]
+
+
+AWAY = {
+    "other-port": "http://127.0.0.1:1/list?next-marker=x",
+    "other-host": "http://192.0.2.1/list",
+    "other-scheme": "https://{authority}/list?next-marker=x",
+    "name-for-an-address": "http://localhost:{port}/list?next-marker=x",
+    "user": "http://user@{authority}/list?next-marker=x",
+    "user-that-looks-like-the-host": "http://{authority}@192.0.2.1/list",
+    "upper-case": "HTTP://192.0.2.1/list",
+    "control-characters": "http://{authority}/list\x1b]0;owned\x07\r\nX: y",
+}
+
+
+@pytest.mark.parametrize("marker", AWAY.values(), ids=AWAY)
+def test_a_marker_that_leads_away_is_a_security_stop(run: Run, raw: Raw, canary: Canary, marker: str) -> None:
+    """Another origin: exit 6, not followed; what was listed before is fetched."""
+    server = raw(mirror(["a"]))
+    authority = server.url.removeprefix("http://")
+    marker = marker.format(authority=authority, port=authority.partition(":")[2])
+    server.routes["/list"] = page(["a"], marker)
+
+    ended = run("get", server.url, canary.dest)
+
+    assert ended.code == 6
+    assert error_of(ended).startswith(f"the listing's marker leads away from {server.url}: ")
+    assert error_of(ended).endswith("; it is not followed")
+    assert server.asked("/list") == ["/list"]
+    assert tree_names(canary.dest) == ["a"]
+
+
+def test_a_marker_that_is_a_url_may_stay(run: Run, raw: Raw, canary: Canary) -> None:
+    """The same origin, whatever the path: it is the whole address of the next page."""
+    server = raw(mirror(["a", "b", "c"]) | {"/elsewhere/page?n=2&x=%2F": page(["c"])})
+    server.routes["/list"] = page(["a", "b"], f"{server.url}/elsewhere/page?n=2&x=%2F#fragment")
+
+    ended = run("get", server.url, canary.dest)
+
+    assert ended.code == 0, ended.err
+    assert tree_names(canary.dest) == ["a", "b", "c"]
+
+
+ODD_MARKERS = ["a b&c=d", "\x1b[2J", "../..", "x\r\nHost: y", "größe", "//192.0.2.1/list", "%2e", "0" * 8000]
+
+
+def test_a_marker_is_opaque(run: Run, raw: Raw, canary: Canary) -> None:
+    """Any text is carried as a query parameter, and gets nowhere else."""
+    seen: list[str] = []
+
+    def next_page(exchange: Exchange) -> bytes:
+        seen.append(exchange.target)
+        assert exchange.number == 1
+        return page(["a"] if len(seen) == 1 else [], dict(enumerate(ODD_MARKERS, 1)).get(len(seen)))
+
+    ended = run("get", raw(mirror(["a"]) | {"/list": next_page}).url, canary.dest)
+
+    assert ended.code == 0, ended.err
+    assert len(seen) == len(ODD_MARKERS) + 1
+    assert all(re.fullmatch(r"/list(\?next-marker=[\w.%+*-]+)?", target, re.ASCII) for target in seen)
+
+
+def test_a_marker_may_not_be_endless(run: Run, raw: Raw, canary: Canary) -> None:
+    """More than 64 KiB is none."""
+    ended = run("get", raw({"/list": page(["a"], "m" * 70_000)}).url, canary.dest)
+
+    assert ended.code == 4
+    assert "the page's marker is longer than 65536 bytes" in error_of(ended)
+    assert len(error_of(ended)) < 400
+
+
+# --- the server goes away during the job -------------------------------------------------------------------------
+
+
+def test_a_server_that_goes_away_is_given_up(run: Run, raw: Raw, canary: Canary) -> None:
+    """Exit 5 after --give-up-after; nothing is failed for it, and the same command finishes once it is back."""
+    names = [f"n{number:03}" for number in range(100)]
+    server = raw(mirror(names))
+    routes = dict(server.routes)
+    server.routes |= dict.fromkeys((target for target in routes if target != "/list"), then_reset(b""))
+
+    ended = run("get", server.url, canary.dest, "--give-up-after", "1s", "--attempts", "9", timeout=40)
+    between = fetchmill.status(canary.dest)
+    server.routes |= routes
+    again = run("get", server.url, canary.dest)
+
+    assert ended.code == 5
+    assert error_of(ended).endswith("(--give-up-after); run the same command again to resume")
+    assert (between.listed, between.failed, between.pending) == (100, 0, 100)
+    assert len(server.asked()) < 250
+    assert again.code == 0, again.err
+    assert tree_names(canary.dest) == names
+
+
+# --- what failed, again ------------------------------------------------------------------------------------------
+
+
+def test_only_what_failed_is_fetched_again(run: Run, raw: Raw, canary: Canary) -> None:
+    """Again and again, until all is healed: each pass asks for what still fails and for nothing else."""
+    names = [f"n{number:02}" for number in range(40)]
+    broken: dict[str, Behaviour] = {
+        "n03": reply(status="403 Forbidden"),
+        "n07": then_close(reply(b"n07", length=9)),
+        "n11": reply(b"", "Location: /x", status="302 Found"),
+        "n13": reply(status="410 Gone"),
+        "n17": bare_reply("Content-Length: 3", "Content-Length: 4") + b"abc",
+    }
+    server = raw(mirror(names, broken))
+
+    def get(*more: str) -> tuple[int, list[str], Any]:
+        before = len(server.asked())
+        ended = run("get", server.url, canary.dest, "--attempts", "1", *more)
+        assert server.asked("/list") == ["/list"]
+        return ended.code, sorted(server.asked()[before:]), fetchmill.status(canary.dest)
+
+    code, _, status = get()
+    assert (code, status.fetched, status.absent, status.failed, status.balanced) == (3, 35, 1, 4, True)
+    still = [f"/get/{name}" for name in broken]
+
+    code, asked, status = get("--retry-failed")
+    assert (code, status.fetched, status.absent, status.failed, status.balanced) == (3, 35, 1, 4, True)
+    assert asked == still
+
+    server.routes |= {f"/get/{name}": reply(name.encode()) for name in ("n03", "n13", "n17")}
+    code, asked, status = get("--retry-failed")
+    assert (code, status.fetched, status.absent, status.failed, status.balanced) == (3, 38, 0, 2, True)
+    assert asked == still
+    assert {failure.name: failure.kind for failure in fetchmill.failures(canary.dest)} == {
+        "n07": "truncated",
+        "n11": "redirect",
+    }
+
+    server.routes |= {f"/get/{name}": reply(name.encode()) for name in ("n07", "n11")}
+    code, asked, status = get("--retry-failed")
+    assert (code, status.fetched, status.absent, status.failed, status.balanced) == (0, 40, 0, 0, True)
+    assert asked == ["/get/n07", "/get/n11"]
+    assert list(fetchmill.failures(canary.dest)) == []
+    assert status.finished
+
+    code, asked, _ = get("--retry-failed")
+    assert (code, asked) == (0, [])
+    assert {name: (canary.dest / name).read_text() for name in names} == {name: name for name in names}
+
+
+# --- arguments that cannot be used -------------------------------------------------------------------------------
+
+SOURCE = "http://127.0.0.1:1"
+UNUSABLE: dict[str, tuple[list[str], str]] = {
+    "https": (["https://127.0.0.1:1"], "https:// is not there yet: this version fetches over http:// only"),
+    "ftp": (["ftp://127.0.0.1/"], "use http://"),
+    "file": (["file:///etc/passwd"], "use http://"),
+    "no-scheme": (["127.0.0.1:8080"], "http://"),
+    "host-alone": (["localhost"], "write it as http://HOST:PORT/PATH"),
+    "no-host": (["http://"], "write it as http://HOST:PORT/PATH"),
+    "port": (["http://127.0.0.1:99999"], "write it as http://HOST:PORT/PATH"),
+    "empty": ([""], "source must be a text that is not empty"),
+    "query": ([SOURCE + "/?a=b"], "SOURCE must not have a query"),
+    "fragment": ([SOURCE + "/#a"], "SOURCE must not have a query or a fragment"),
+    "user": (["http://user:secret@127.0.0.1:1"], "a user or password in SOURCE is not supported"),
+    "space": ([SOURCE + "/a b"], "percent-encode it"),
+    "newline": ([SOURCE + "/a\nb"], "control characters"),
+    "escape": ([SOURCE + "/\x1b]0;owned\x07"], "control characters"),
+    "get-path-without-name": ([SOURCE, "--get-path", "/get/"], "{name}"),
+    "get-path-with-two-names": ([SOURCE, "--get-path", "/{name}/{name}"], "{name}"),
+    "get-path-without-slash": ([SOURCE, "--get-path", "get/{name}"], "starts with /"),
+    "list-path": ([SOURCE, "--list-path", "list"], "starts with /"),
+    "list-path-for-autoindex": ([SOURCE, "--listing", "autoindex", "--list-path", "/x"], "is for listing api"),
+    "limit": ([SOURCE, "--limit", "0"], "limit must be a whole number of at least 1, not 0"),
+    "limit-below": ([SOURCE, "--limit", "-1"], "--limit"),
+    "limit-text": ([SOURCE, "--limit", "many"], "'many' is not understood"),
+    "threads": ([SOURCE, "--threads", "0"], "threads must be a whole number of at least 1"),
+    "attempts": ([SOURCE, "--attempts", "0"], "attempts must be a whole number of at least 1"),
+    "window": ([SOURCE, "--commit-window", "0"], "commit_window must be a number of seconds above 0"),
+    "window-unit": ([SOURCE, "--commit-window", "1 fortnight"], "write for example"),
+    "format": ([SOURCE, "--format", "zip"], "'zip' is not one of 'files', 'null'"),
+    "option": ([SOURCE, "--speed", "9"], "No such option"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "message"), UNUSABLE.values(), ids=UNUSABLE)
+def test_unusable_arguments_are_told(run: Run, canary: Canary, arguments: list[str], message: str) -> None:
+    """Exit 2, in one line, before anything is touched."""
+    ended = run("get", arguments[0], canary.dest, *arguments[1:])
+
+    assert ended.code == 2
+    assert ended.out == ""
+    assert ended.err.count("\n") == 1
+    assert message in error_of(ended)
+    assert "secret" not in ended.err
+    assert list(canary.dest.iterdir()) == []
+
+
+def test_a_destination_must_be_a_folder(run: Run, canary: Canary) -> None:
+    """A file is none, and nothing can be made below one: exit 2, nothing is replaced."""
+    taken = canary.dest.parent / "taken"
+    taken.write_text("mine")
+    canary.look_again()
+
+    for dest in (taken, taken / "below", taken / "far" / "below"):
+        ended = run("get", SOURCE, dest)
+        assert ended.code == 2
+        assert error_of(ended) == f"{dest} is not a folder; choose a new or empty one as destination"
+    assert taken.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["file", ".hidden", "folder/", ".git/"])
+def test_a_destination_that_is_not_empty_is_refused(run: Run, canary: Canary, name: str) -> None:
+    """A file that was there before: exit 2, and not a byte of it changes."""
+    found = canary.dest / name
+    if name.endswith("/"):
+        found.mkdir()
+    else:
+        found.write_text("mine")
+    before = found.stat()
+
+    ended = run("get", SOURCE, canary.dest)
+
+    assert ended.code == 2
+    told = error_of(ended)
+    assert told.startswith(f"{canary.dest} is not empty and holds no fetchmill job (there is {name.rstrip('/')}); ")
+    assert told.endswith("choose a new or empty destination")
+    assert (found.stat(), [path.name for path in canary.dest.iterdir()]) == (before, [found.name])
+
+
+def test_a_state_must_be_a_folder(run: Run, canary: Canary) -> None:
+    """Below a file there can be none: an error of the storage, with the path."""
+    taken = canary.dest.parent / "taken"
+    taken.write_text("mine")
+    canary.look_again()
+
+    ended = run("get", SOURCE, canary.dest, "--state", taken / "state")
+
+    assert ended.code in (2, 7)
+    assert str(taken / "state") in error_of(ended)
+    assert taken.read_text() == "mine"
+
+
+OTHER_JOBS: dict[str, tuple[list[str], str]] = {
+    "format": (["--format", "null"], "format"),
+    "listing": (["--listing", "autoindex"], "listing"),
+    "list-path": (["--list-path", "/all"], "listing"),
+    "get-path": (["--get-path", "/raw/{name}"], "listing"),
+    "marker": (["--marker-param", "marker"], "listing"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "differs"), OTHER_JOBS.values(), ids=OTHER_JOBS)
+def test_the_destination_of_another_job_is_refused(
+    run: Run, raw: Raw, canary: Canary, arguments: list[str], differs: str
+) -> None:
+    """Exit 2 with what differs; the job that is there stays as it is and can go on."""
+    server = raw(mirror(["a"]))
+    assert run("get", server.url, canary.dest).code == 0
+
+    other = run("get", server.url, canary.dest, *arguments)
+
+    assert other.code == 2
+    assert differs in error_of(other)
+    assert str(canary.dest) in error_of(other)
+    assert tree_names(canary.dest) == ["a"]
+    assert run("get", server.url, canary.dest).code == 0
+    assert len(server.requests) == 2
+
+
+def test_the_destination_of_another_source_is_refused(run: Run, raw: Raw, canary: Canary) -> None:
+    """The message has both sources."""
+    mine, other = raw(mirror(["a"])), raw(mirror(["a"]))
+    assert run("get", mine.url, canary.dest).code == 0
+
+    ended = run("get", other.url, canary.dest)
+
+    assert ended.code == 2
+    assert all(part in error_of(ended) for part in ("source", mine.url, other.url, str(canary.dest)))
+    assert other.requests == []
+
+
+def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary) -> None:
+    """Exit 9 while one runs, which goes on."""
+    names = [f"n{number}" for number in range(10)]
+    server = raw(mirror(names, {"n5": in_turn(then_stall(b""), reply(b"n5"))}))
+    first = start("get", server.url, canary.dest, "--head-timeout", "3s")
+    while not server.asked():
+        assert first.poll() is None
+        time.sleep(0.01)
+
+    second = run("get", server.url, canary.dest)
+    first.communicate(timeout=30)
+
+    assert second.code == 9
+    assert error_of(second) == (
+        f"another fetchmill is working on {canary.dest}; wait for it or stop it, then run this again"
+    )
+    assert first.returncode == 0
+    assert tree_names(canary.dest) == names
+
+
+def test_a_stop_while_the_source_stalls_is_quick(start: Run, raw: Raw, canary: Canary) -> None:
+    """A listing that never comes does not hold a SIGINT."""
+    server = raw({"/list": then_stall(b"")})
+    process = start("get", server.url, canary.dest)
+    while not server.requests:
+        assert process.poll() is None
+        time.sleep(0.01)
+
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=10)
+
+    assert process.returncode == 130
+    assert "error" not in err
+
+
+# --- a slow target stops nothing ---------------------------------------------------------------------------------
+
+TARGETS = 20_000
+SLOW = 20
+RETRY_AFTER = 3
+
+
+def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, float]:
+    """Runs a job; the seconds until so many targets were fetched, and until its end."""
+    job = Job(GetOptions(source=url, dest=dest, format="null", durability="process").to_json())
+    started = time.monotonic()
+    reached = None
+    while not job.wait(0.002):
+        if reached is None and job.snapshot()["fetched"] >= count:
+            reached = time.monotonic() - started
+    ended = time.monotonic() - started
+    report = job.report()
+    assert (report["fetched"], report["failed"]) == (TARGETS, 0)
+    return reached or ended, ended
+
+
+def test_a_slow_target_stops_nothing(server: Serve, tmp_path: Path) -> None:
+    """With 1 target in 1,000 that answers Retry-After, the others keep at least 90 % of their rate."""
+    slow_names = [
+        Fault("status", status=503, retry_after=RETRY_AFTER, times=1, match=f"file-{index:012}")
+        for index in range(7, TARGETS, TARGETS // SLOW)
+    ]
+    ratios = []
+    # Somebody else may use the machine in one of them; a job that waits for such a target is slower in each.
+    for attempt in range(3):
+        # A delay makes the rate depend on the requests in flight.
+        plain = server(synthetic=TARGETS, delay=(0.002, 0.004))
+        undisturbed, _ = seconds_until_fetched(plain.url, tmp_path / f"plain-{attempt}", TARGETS - SLOW)
+        faulty = server(synthetic=TARGETS, delay=(0.002, 0.004), faults=slow_names)
+        others, ended = seconds_until_fetched(faulty.url, tmp_path / f"slow-{attempt}", TARGETS - SLOW)
+        assert faulty.stats()["get"] == TARGETS + SLOW
+        assert RETRY_AFTER <= ended < others + 2 * RETRY_AFTER
+        ratios.append(undisturbed / others)
+        if ratios[-1] >= 0.9:
+            return
+    pytest.fail(f"of their rate the others kept {ratios}")
