@@ -112,6 +112,20 @@ pub fn sync_file_system(folder: BorrowedFd<'_>) -> Result<()> {
     rustix::fs::syncfs(folder)
 }
 
+/// Why nothing can be written in a folder, tried out with a file that has no name; `None` when something can.
+pub fn find_trouble(folder: &Path) -> Option<Errno> {
+    let try_out = || {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let file = rustix::fs::open(folder, flags, Mode::from(0o600))?;
+        let block = [0; 16 * 1024];
+        match rustix::io::write(&file, &block)? {
+            written if written < block.len() => Err(Errno::NOSPC),
+            _ => Ok(()),
+        }
+    };
+    try_out().err().filter(|error| *error != Errno::OPNOTSUPP)
+}
+
 /// Moves a file to its final place unless something is there: `EEXIST`, `ENOTDIR` or `EISDIR` then.
 pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> Result<()> {
     rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)

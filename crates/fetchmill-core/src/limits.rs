@@ -136,8 +136,13 @@ pub const DRAIN: Duration = Duration::from_secs(3);
 
 // --- descriptors ---------------------------------------------------------------------------------------------
 
-/// Descriptors for everything that is not a connection: journal, sinks, Python.
-pub const DESCRIPTORS_RESERVED: u64 = 64;
+/// Descriptors of the process: standard streams, journal (4), listing (4), lock, and some for Python.
+pub const DESCRIPTORS_RESERVED: u64 = 24;
+/// Descriptors of a worker and its sink: three event queues of two, 16 folders kept open, stage, destination,
+/// failures, and the three that are open for a moment.
+pub const DESCRIPTORS_A_WORKER: u64 = 28;
+/// With few descriptors there are rather fewer workers than fewer connections for each.
+pub const WORKER_CONNECTIONS_MIN: u64 = 8;
 /// Requests in flight unless `--limit` says otherwise.
 pub const LIMIT_DEFAULT: u32 = 64;
 

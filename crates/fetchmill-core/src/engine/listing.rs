@@ -89,7 +89,7 @@ impl Lister {
     fn ask_journal<T>(&self, message: impl FnOnce(std::sync::mpsc::Sender<T>) -> ToJournal) -> Result<T> {
         let (reply, answer) = channel();
         self.control.journal(message(reply));
-        answer.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
+        answer.recv().map_err(|_| super::recorder::ended())
     }
 
     fn hand_over_live_pages(&mut self) -> Result<()> {

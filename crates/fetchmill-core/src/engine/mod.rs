@@ -116,7 +116,7 @@ impl Job {
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
         // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
         let (to_journal, messages) = crossbeam_channel::unbounded();
-        let workers = options.threads.unwrap_or_else(processors).min(options.limit as usize);
+        let workers = options.threads.unwrap_or(1).min(options.limit as usize);
         let control = Control::new(&options, workers, to_journal);
         let shared = Arc::new(Shared {
             control,
@@ -218,8 +218,9 @@ fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Raises the soft limit of descriptors and lowers the limit of requests to what it allows.
+/// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows.
 fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<()> {
+    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -227,21 +228,29 @@ fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Resul
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
+    let workers = options.threads.unwrap_or_else(processors).min(options.limit as usize);
+    options.threads = Some(workers);
     let Some(allowed) = allowed else { return Ok(()) };
-    let for_connections = allowed.saturating_sub(limits::DESCRIPTORS_RESERVED);
-    if for_connections == 0 {
+    // A body that does not fit into memory is in a file of its own while it is received.
+    let each = if options.format == Format::Files { 2 } else { 1 };
+    let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
+    if left < DESCRIPTORS_A_WORKER + each {
         return Err(Error::Usage(format!(
             "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",
-            limits::DESCRIPTORS_RESERVED + 1
+            DESCRIPTORS_RESERVED + DESCRIPTORS_A_WORKER + each
         )));
     }
-    if u64::from(options.limit) > for_connections {
+    let workers_max = left / (DESCRIPTORS_A_WORKER + WORKER_CONNECTIONS_MIN * each);
+    let workers = (workers as u64).min(workers_max.max(1));
+    let connections = (left - workers * DESCRIPTORS_A_WORKER) / each;
+    if u64::from(options.limit) > connections {
         notices.push(format!(
-            "--limit {} lowered to {for_connections}: {allowed} open files are allowed (ulimit -n)",
+            "--limit {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",
             options.limit
         ));
-        options.limit = for_connections as u32;
+        options.limit = connections as u32;
     }
+    options.threads = Some(workers as usize);
     Ok(())
 }
 
@@ -269,6 +278,9 @@ fn start_pass(place: &Place, journal: &mut Journal) -> Result<()> {
     })?;
     crate::sink::failures::cut_back(&folder, &[])
 }
+
+/// A sink, what it does, and where it stages.
+type SinkParts = (Box<dyn Sink>, Properties, Option<Arc<Stage>>);
 
 /// A job before its threads are there.
 struct Run {
@@ -370,7 +382,7 @@ impl Run {
         })
     }
 
-    fn sink(&self, index: usize) -> Result<(Box<dyn Sink>, Properties, Option<Arc<Stage>>)> {
+    fn sink(&self, index: usize) -> Result<SinkParts> {
         match self.options.format {
             Format::Null => {
                 let properties = Properties { keeps_bodies: false, names_are_paths: false };
@@ -506,7 +518,8 @@ impl Finished {
             journal.finish()?;
             journal.commit()?;
         }
-        if control.stop() != Stop::Abort {
+        // After an error a journaled window may still be there: the next run puts it in its place.
+        if control.stop() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.place.stage_path())?;
         }
         match failure {

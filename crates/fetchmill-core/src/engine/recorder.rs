@@ -1,7 +1,6 @@
 //! The journal's thread: the only one that writes it. It takes what has come, makes one transaction of it, and tells
 //! everybody afterwards. Pages are handed to the planner only when they are durable.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, SyncSender};
 
@@ -9,11 +8,11 @@ use crossbeam_channel::Receiver;
 
 use super::control::Control;
 use crate::error::{Error, Result};
-use crate::journal::Journal;
+use crate::journal::{Journal, PendingPage};
 use crate::outcome::Receipt;
 use crate::planner::waiting::Key;
 use crate::source::{Folder, ListedPage};
-use crate::target::{Names, Page, Sequence, Waiting};
+use crate::target::{Page, Sequence, Waiting};
 
 /// Messages that make one transaction: pages of 16 MiB at the worst, a few hundred rows usually.
 const MESSAGES_MAX: usize = 64;
@@ -36,11 +35,8 @@ pub(super) enum ToJournal {
     /// The next folder to list.
     NextFolder(Sender<Option<Folder>>),
     /// A page of an earlier run with targets that are not settled.
-    NextLivePage(Sequence, Sender<Option<LivePage>>),
+    NextLivePage(Sequence, Sender<Option<PendingPage>>),
 }
-
-/// A page of an earlier run: its first sequence number, its names, and the positions that are not settled.
-pub(super) type LivePage = (Sequence, Names, Vec<Range<usize>>);
 
 /// What is told to others once the transaction is durable.
 #[derive(Default)]
@@ -57,19 +53,52 @@ pub(super) fn run(
 ) -> Result<Journal> {
     while let Ok(first) = messages.recv() {
         let mut afterwards = Afterwards::default();
-        let mut next = Some(first);
-        for _ in 0..MESSAGES_MAX {
-            let Some(message) = next.take() else { break };
-            handle(&mut journal, message, control, &mut afterwards)?;
-            next = messages.try_recv().ok();
+        if let Err(error) = transact(&mut journal, first, messages, control, &mut afterwards) {
+            // Before those who wait for an answer are let go: all that they know is that none comes.
+            control.fail(error);
+            return Err(ended());
         }
-        if let Some(message) = next {
-            handle(&mut journal, message, control, &mut afterwards)?;
-        }
-        journal.commit()?;
         afterwards.tell(control);
     }
     Ok(journal)
+}
+
+/// What others are told when the journal's thread has failed; the failure itself is known by then.
+pub(super) fn ended() -> Error {
+    Error::Internal("the journal's thread has ended".into())
+}
+
+fn transact(
+    journal: &mut Journal,
+    first: ToJournal,
+    messages: &Receiver<ToJournal>,
+    control: &Control,
+    afterwards: &mut Afterwards,
+) -> Result<()> {
+    let mut next = Some(first);
+    for _ in 0..MESSAGES_MAX {
+        let Some(message) = next.take() else { break };
+        handle(journal, message, control, afterwards)?;
+        next = messages.try_recv().ok();
+    }
+    if let Some(message) = next {
+        handle(journal, message, control, afterwards)?;
+    }
+    journal.commit()
+}
+
+/// Who asked may have ended meanwhile.
+fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
+    match found {
+        Ok(found) => {
+            let _ = reply.send(found);
+            Ok(())
+        }
+        Err(error) => {
+            control.fail(error);
+            Err(ended())
+        }
+    }
 }
 
 fn handle(
@@ -97,9 +126,8 @@ fn handle(
             control.planner().loaded_waiting(rows, complete);
             control.wake_all();
         }
-        // Who asked may have ended meanwhile.
-        ToJournal::NextFolder(reply) => drop(reply.send(journal.next_folder()?)),
-        ToJournal::NextLivePage(from, reply) => drop(reply.send(journal.next_live_page(from)?)),
+        ToJournal::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
+        ToJournal::NextLivePage(from, reply) => answer(&reply, journal.next_live_page(from), control)?,
     }
     Ok(())
 }
@@ -137,7 +165,7 @@ impl Afterwards {
             let mut planner = control.planner();
             for page in self.pages {
                 let all = 0..page.names.len();
-                planner.add_page(&page, [all]);
+                planner.add_page(&page, std::iter::once(all));
             }
             drop(planner);
             control.wake_all();

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::Receiver;
 
 use super::control::{Control, Stop};
 use super::recorder::ToJournal;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::outcome::{KindCounts, Outcome, Receipt, Runs, Tally};
 use crate::sink::failures::FailuresShard;
@@ -142,7 +142,7 @@ impl Writer {
     fn journal(&self, receipt: Receipt) -> Result<()> {
         let (acknowledge, acknowledged) = sync_channel(1);
         self.control.journal(ToJournal::Receipt(receipt, acknowledge));
-        // The journal's thread ends only with an error, which is the first: this one is not shown.
-        acknowledged.recv().map_err(|_| Error::Internal("the journal's thread has ended".into()))
+        // It ends only with an error, which is known by then and is the one that is shown.
+        acknowledged.recv().map_err(|_| super::recorder::ended())
     }
 }

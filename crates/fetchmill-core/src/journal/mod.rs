@@ -1,4 +1,4 @@
-//! The journal: the job's durable record, a SQLite database that one thread owns.
+//! The journal: the job's durable record, a database of `SQLite` that one thread owns.
 //!
 //! It alone gives sequence numbers. A page is a row with its names; a receipt clears targets in their pages, and a
 //! page with none left loses its names, so the journal stays small. A target that must wait moves to a table of its
@@ -28,6 +28,9 @@ use crate::outcome::{KindCounts, Receipt, Runs, ShardEnd, Tally};
 use crate::source::{Cursor, ListedPage};
 use crate::target::{Names, Sequence};
 use live::LivePage;
+
+/// A page with targets that are not settled: its first sequence number, its names, and which positions.
+pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);
 
 /// See the module.
 #[derive(Debug)]
@@ -77,17 +80,18 @@ impl Journal {
         let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
             return Error::Journal(format!("the journal {} cannot be read: {error}", path.display()));
         };
+        // SQLite keeps the number only of some failures: a disk without inodes and a process without descriptors are
+        // both "cannot open".
+        let find = || crate::durable::find_trouble(path.parent()?).map(rustix::io::Errno::raw_os_error);
         let number = match code & 0xff {
             ffi::SQLITE_FULL => libc::ENOSPC,
-            ffi::SQLITE_IOERR => libc::EIO,
+            ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN => find().unwrap_or(libc::EIO),
             ffi::SQLITE_READONLY | ffi::SQLITE_PERM => libc::EROFS,
-            ffi::SQLITE_CANTOPEN => libc::EMFILE,
             _ => {
                 let path = path.display();
                 return Error::Journal(format!("the journal {path} is damaged or not one: {error}"));
             }
         };
-        // SQLite keeps the number only of some failures; the kinds above stand for the others.
         Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
     }
 
@@ -267,7 +271,7 @@ impl Journal {
     }
 
     /// The next page with targets that are not settled, behind a sequence number: its names and which positions.
-    pub fn next_live_page(&self, from: Sequence) -> Result<Option<(Sequence, Names, Vec<Range<usize>>)>> {
+    pub fn next_live_page(&self, from: Sequence) -> Result<Option<PendingPage>> {
         let Some((&first, page)) = self.live.range(from..).next() else {
             return Ok(None);
         };

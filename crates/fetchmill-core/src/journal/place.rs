@@ -139,7 +139,7 @@ fn refuse_network(state: &Path) -> Result<()> {
     let Ok(found) = rustix::fs::statfs(state) else {
         return Ok(());
     };
-    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type as i64) {
+    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type) {
         None => Ok(()),
         Some((_, name)) => Err(Error::Usage(format!(
             "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \

@@ -15,7 +15,9 @@ fn open(dest: &Path) -> Journal {
 
 fn page(names: &[&str], from: Option<&str>, next: Option<&str>) -> ListedPage {
     let mut listed = Names::default();
-    names.iter().for_each(|name| listed.push(name.as_bytes()));
+    for name in names {
+        listed.push(name.as_bytes());
+    }
     let cursor = Cursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
     ListedPage { names: listed, skipped: 0, cursor }
 }
@@ -201,7 +203,9 @@ fn the_deepest_folder_comes_first() {
     let mut journal = open(folder.path());
     journal.start_walk().unwrap();
     let mut found = Names::default();
-    ["x", "a", "a/b"].iter().for_each(|path| found.push(path.as_bytes()));
+    for path in ["x", "a", "a/b"] {
+        found.push(path.as_bytes());
+    }
     let cursor = Cursor::Folder {
         path: Vec::new(),
         found,

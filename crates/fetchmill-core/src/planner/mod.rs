@@ -142,11 +142,11 @@ impl Planner {
             Gate::Open(_) => max,
         };
         let max = max.min(allowed).min(limits::BATCH_TARGETS_MAX);
-        if max > 0 {
-            if let Some(batch) = self.take(max, now) {
-                self.outstanding += batch.len();
-                return Next::Batch(batch);
-            }
+        if max > 0
+            && let Some(batch) = self.take(max, now)
+        {
+            self.outstanding += batch.len();
+            return Next::Batch(batch);
         }
         // Without room for a request nothing becomes due before one has come back.
         if max == 0 && !self.is_done() { Next::Wait } else { self.outlook() }
@@ -197,7 +197,7 @@ impl Planner {
         self.origin.observe(report.observed, now);
         let mut to_journal = Vec::new();
         for Retry { mut target, retry_after } in report.retries {
-            let delay = retry::delay(target.kind, target.attempts, retry_after, self.jitter.next());
+            let delay = retry::delay(target.kind, target.attempts, retry_after, self.jitter.draw());
             target.not_before = now + delay;
             if delay > self.options.commit_window || self.waiting.is_full() {
                 to_journal.push(target.clone());
@@ -269,13 +269,16 @@ mod tests {
 
     fn page(first: u64, count: usize) -> Arc<Page> {
         let mut names = Names::default();
-        (0..count).for_each(|position| names.push(position.to_string().as_bytes()));
+        for position in 0..count {
+            names.push(position.to_string().as_bytes());
+        }
         Arc::new(Page::new(first, names, None))
     }
 
     fn add(planner: &mut Planner, page: &Arc<Page>) {
         planner.announce(page.names.len());
-        planner.add_page(page, [0..page.names.len()]);
+        let all = 0..page.names.len();
+        planner.add_page(page, std::iter::once(all));
     }
 
     fn retry(sequence: u64, kind: FailureKind, retry_after: Option<Millis>) -> Retry {

@@ -67,7 +67,7 @@ impl Jitter {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -108,11 +108,11 @@ mod tests {
     fn retry_after_is_followed_and_clamped() {
         let mut jitter = Jitter::new(1);
         for _ in 0..1000 {
-            let waited = delay(FailureKind::Throttled, 1, Some(30_000), jitter.next());
+            let waited = delay(FailureKind::Throttled, 1, Some(30_000), jitter.draw());
             assert!((30_000..=33_000).contains(&waited), "{waited}");
-            assert!(delay(FailureKind::Throttled, 1, Some(u64::MAX), jitter.next()) <= 330_000);
-            assert!(delay(FailureKind::Reset, 30, None, jitter.next()) <= 20_000);
-            assert!(delay(FailureKind::Reset, 1, None, jitter.next()) <= 100);
+            assert!(delay(FailureKind::Throttled, 1, Some(u64::MAX), jitter.draw()) <= 330_000);
+            assert!(delay(FailureKind::Reset, 30, None, jitter.draw()) <= 20_000);
+            assert!(delay(FailureKind::Reset, 1, None, jitter.draw()) <= 100);
         }
     }
 }

@@ -49,7 +49,7 @@ impl FailureRow {
         FailureRow {
             sequence,
             name: text.map(str::to_owned),
-            name_hex: text.is_none().then(|| name.iter().map(|byte| format!("{byte:02x}")).collect()),
+            name_hex: text.is_none().then(|| hexadecimal(name)),
             outcome: if outcome == Outcome::Absent { "absent" } else { "failed" }.to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
@@ -76,6 +76,12 @@ impl FailureRow {
             (None, None) => None,
         }
     }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Writes one shard; its file is made with the first failure.

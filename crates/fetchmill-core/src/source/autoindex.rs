@@ -111,7 +111,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
 
     fn may_enter(&self, name: &[u8]) -> bool {
         let path = &self.folder.path;
-        let depth = if path.is_empty() { 1 } else { 2 + path.iter().filter(|byte| **byte == b'/').count() };
+        let depth = if path.is_empty() { 1 } else { 2 + memchr::memchr_iter(b'/', path).count() };
         depth <= FOLDER_DEPTH_MAX
             && !matches!(name, b"" | b"." | b"..")
             && !name.iter().any(|byte| matches!(byte, b'/' | 0))

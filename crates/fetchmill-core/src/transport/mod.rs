@@ -94,7 +94,7 @@ impl Connection {
         match self.stream.try_write(request) {
             Ok(sent) => self.unsent.extend_from_slice(&request[sent..]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                self.unsent.extend_from_slice(request)
+                self.unsent.extend_from_slice(request);
             }
             Err(_) => return Err(self.lost()),
         }

@@ -105,17 +105,17 @@ impl Incoming {
     fn spill(&mut self, bytes: &[u8]) -> Result<()> {
         let used = Rc::clone(&self.used);
         let Some(stage) = &used.stage else { return Ok(()) };
-        let file = match &mut self.spill {
-            Some(file) => file,
-            None => {
-                let mut file = stage.create(self.sequence)?;
-                stage.append(self.sequence, &mut file, &self.memory)?;
-                used.bytes.set(used.bytes.get() - self.memory.len());
-                self.memory = Vec::new();
-                self.spill.insert(file)
-            }
-        };
-        stage.append(self.sequence, file, bytes)
+        if self.spill.is_none() {
+            self.spill = Some(stage.create(self.sequence)?);
+            self.spill_memory(stage)?;
+        }
+        self.spill.as_mut().map_or(Ok(()), |file| stage.append(self.sequence, file, bytes))
+    }
+
+    fn spill_memory(&mut self, stage: &Stage) -> Result<()> {
+        let memory = std::mem::take(&mut self.memory);
+        self.used.bytes.set(self.used.bytes.get() - memory.len());
+        self.spill.as_mut().map_or(Ok(()), |file| stage.append(self.sequence, file, &memory))
     }
 }
 

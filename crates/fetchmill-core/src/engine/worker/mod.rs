@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::limits;
 use crate::outcome::FailureKind;
-use crate::planner::origin::Millis;
+use crate::planner::origin::{Millis, Observed};
 use crate::planner::{Next, Report};
 use crate::sink::{Block, Properties, Stage};
 use crate::transport::{Timeouts, Watch};
@@ -175,7 +175,9 @@ impl Worker {
         let elapsed = now.saturating_sub(self.clock.replace(now)).max(1);
         let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
         self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
-        watches.iter().for_each(|watch| watch.check());
+        for watch in watches {
+            watch.check();
+        }
         self.control().counters[self.setup.index].set_in_flight(self.in_flight.get() as u64);
         if self.dry_until.get().is_some_and(|until| until <= now) {
             self.look_again();
@@ -199,7 +201,9 @@ impl Worker {
         self.is_done.set(true);
         self.parking.wake_all();
         if stop == Stop::Abort || now >= until {
-            watches.iter().for_each(|watch| watch.expire(FailureKind::TotalTimeout));
+            for watch in watches {
+                watch.expire(FailureKind::TotalTimeout);
+            }
         }
     }
 
@@ -215,7 +219,7 @@ impl Worker {
 
     fn has_report(&self) -> bool {
         let report = self.report.borrow();
-        report.settled > 0 || !report.retries.is_empty() || report.observed != Default::default()
+        report.settled > 0 || !report.retries.is_empty() || report.observed != Observed::default()
     }
 
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].

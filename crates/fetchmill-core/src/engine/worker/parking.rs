@@ -8,9 +8,12 @@ use std::task::Poll;
 
 use crate::transport::{Connection, Watch};
 
+/// Whether it was woken, and how.
+type Parked = (Rc<Cell<bool>>, Rc<Watch>);
+
 #[derive(Default)]
 pub(super) struct Parking {
-    parked: RefCell<Vec<(Rc<Cell<bool>>, Rc<Watch>)>>,
+    parked: RefCell<Vec<Parked>>,
 }
 
 impl Parking {
