@@ -113,7 +113,7 @@ impl Options {
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Job {
-    job: engine::Job,
+    running: engine::Job,
     source: String,
     dest: PathBuf,
     format: &'static str,
@@ -127,31 +127,31 @@ impl Job {
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
         let options = options.into_core()?;
         let (source, dest, format) = (options.source.text(), options.dest.clone(), options.format.name());
-        let job = py.detach(|| engine::Job::start(options)).map_err(|error| errors::of(&error))?;
-        Ok(Job { job, source, dest, format })
+        let running = py.detach(|| engine::Job::start(options)).map_err(|error| errors::of(&error))?;
+        Ok(Job { running, source, dest, format })
     }
 
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
         let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        py.detach(|| self.job.wait(timeout))
+        py.detach(|| self.running.wait(timeout))
     }
 
     fn stop(&self) {
-        self.job.stop();
+        self.running.stop();
     }
 
     fn abort(&self) {
-        self.job.abort();
+        self.running.abort();
     }
 
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let snapshot = py.detach(|| self.job.snapshot());
+        let snapshot = py.detach(|| self.running.snapshot());
         snapshot_dict(py, &snapshot)
     }
 
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report =
-            self.job.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
+            self.running.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
         let report = report.map_err(|error| errors::of(&error))?;
         let dict = report_dict(py, &report)?;
         dict.set_item("source", &self.source)?;

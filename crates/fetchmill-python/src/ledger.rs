@@ -20,6 +20,7 @@ const BATCH_ROWS: usize = 1000;
 
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
 pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
     let read = || read_status(&Place::find(&dest, state.as_deref())?);
     let status = py.detach(read).map_err(|error| errors::of(&error))?;
