@@ -11,6 +11,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
 .PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
+.PHONY: bench bench-quick bench-report hundred-million billion
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -61,6 +62,23 @@ wheel: env ## Build the abi3 wheel into dist/
 
 demo: build ## Fetch 100,000 objects, killed half-way, resumed, verified
 	$(BIN)/python scripts/demo.py
+
+bench: build servers ## Measure beside wrk and nginx: docs/performance.md; needs a quiet machine and two processors
+	cargo build $(CARGO_PROFILE) --quiet -p fetchmill-core --example bare_files
+	$(BIN)/python -m benches.run
+
+bench-quick: build servers ## The same with short runs: whether it works, not how fast it is
+	cargo build $(CARGO_PROFILE) --quiet -p fetchmill-core --example bare_files
+	$(BIN)/python -m benches.run --rounds 1 --seconds 1 --files 20000 --output build/bench-quick.json
+
+bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench`
+	$(BIN)/python -m benches.report
+
+hundred-million: build ## Fetch 100,000,000 objects to `null`, killed twice on the way (about half an hour)
+	$(BIN)/python -m benches.scale --count 1e8
+
+billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on
+	$(BIN)/python -m benches.scale --count 1e9
 
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/test_cli_surface.py --update-help

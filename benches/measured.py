@@ -1,0 +1,98 @@
+"""One run of one client, and what several say together."""
+
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+MICRO = 1e6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """A run.
+
+    Args:
+        client: who ran.
+        objects: replies that were received, or files that were made.
+        seconds: time that the client says it took; its start-up is not in it.
+        wall: time from its start to its end.
+        user: user CPU seconds of the client, all of it.
+        system: system CPU seconds of the client, all of it.
+        server: CPU seconds of the server meanwhile.
+        peak_mib: peak resident memory of the client.
+    """
+
+    client: str
+    objects: int
+    seconds: float
+    wall: float
+    user: float
+    system: float
+    server: float
+    peak_mib: float
+
+    @property
+    def cpu_us(self) -> float:
+        """The client's CPU time for an object, in microseconds."""
+        return MICRO * (self.user + self.system) / self.objects
+
+    @property
+    def server_us(self) -> float:
+        """The server's."""
+        return MICRO * self.server / self.objects
+
+    @property
+    def rate(self) -> float:
+        """Objects a second."""
+        return self.objects / self.seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "cpu_us": self.cpu_us, "server_us": self.server_us, "rate": self.rate}
+
+
+def summary(runs: Iterable[Measured]) -> dict[str, float]:
+    """Medians of one client's runs."""
+    listed = list(runs)
+    values: dict[str, Callable[[Measured], float]] = {
+        "rate": lambda run: run.rate,
+        "cpu_us": lambda run: run.cpu_us,
+        "user_us": lambda run: MICRO * run.user / run.objects,
+        "system_us": lambda run: MICRO * run.system / run.objects,
+        "server_us": lambda run: run.server_us,
+        "peak_mib": lambda run: run.peak_mib,
+    }
+    return {name: statistics.median(map(value, listed)) for name, value in values.items()} | {
+        "runs": len(listed),
+        "rate_low": min(run.rate for run in listed),
+        "rate_high": max(run.rate for run in listed),
+        "cpu_us_low": min(run.cpu_us for run in listed),
+        "cpu_us_high": max(run.cpu_us for run in listed),
+    }
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A ratio and what it must reach: at most, or at least."""
+
+    name: str
+    ratio: float
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it is reached."""
+        return (self.at_most is None or self.ratio <= self.at_most) and (
+            self.at_least is None or self.ratio >= self.at_least
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "is_met": self.is_met}
+
+
+def median_ratio(pairs: Iterable[tuple[float, float]]) -> float:
+    """The median of the rounds' ratios: both sides of one were measured one after the other."""
+    return statistics.median(above / below for above, below in pairs)

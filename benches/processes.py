@@ -1,0 +1,127 @@
+"""Processes that are measured: pinned to a core, their CPU time and memory read from the kernel."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+FETCHMILL = (sys.executable, "-m", "fetchmill")
+STOP_SECONDS = 20.0
+_TICK = os.sysconf("SC_CLK_TCK")
+_KIB_A_MIB = 1024
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Where a client and a server run; None: wherever the kernel likes."""
+
+    client: int | None
+    server: int | None
+
+    @classmethod
+    def pick(cls) -> "Cores":
+        """The last core for the client, the first for the server, of those that this process may use."""
+        allowed = sorted(os.sched_getaffinity(0))
+        if len(allowed) == 1:
+            sys.exit("two processors are needed: one for the client, one for the server")
+        return cls(client=allowed[-1], server=allowed[0])
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a process took from its start to its end."""
+
+    code: int
+    seconds: float
+    user: float
+    system: float
+    peak_mib: float
+    output: str = ""
+
+    @property
+    def cpu(self) -> float:
+        """User and system seconds."""
+        return self.user + self.system
+
+
+class Process:
+    """A child that dies with this process, and whose end tells what it took."""
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        core: int | None = None,
+        *,
+        stdout: int | None = None,
+        stderr: int | None = None,
+    ) -> None:
+        self._started = time.monotonic()
+        self.popen = subprocess.Popen(
+            [*_prefix(core), *command], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True
+        )
+        self.pid = self.popen.pid
+
+    def runs(self) -> bool:
+        """Whether it has not ended; its end is left for `wait`."""
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def wait(self) -> Usage:
+        """Waits for its end."""
+        output = self.popen.stdout.read() if self.popen.stdout else ""
+        _, status, usage = os.wait4(self.pid, 0)
+        seconds = time.monotonic() - self._started
+        self.popen.returncode = os.waitstatus_to_exitcode(status)
+        peak = usage.ru_maxrss / _KIB_A_MIB
+        return Usage(self.popen.returncode, seconds, usage.ru_utime, usage.ru_stime, peak, output)
+
+    def stop(self) -> None:
+        """Asks it to end, and ends it if it does not."""
+        if self.popen.returncode is None:
+            self.popen.send_signal(signal.SIGTERM)
+            try:
+                self.popen.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.popen.kill()
+                self.popen.wait()
+
+
+def measure(command: Sequence[str | Path], core: int | None) -> Usage:
+    """Runs a command to its end, which must be a good one."""
+    usage = Process(command, core, stdout=subprocess.PIPE).wait()
+    if usage.code:
+        sys.exit(f"this failed with exit code {usage.code}: {' '.join(map(str, command))}")
+    return usage
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system seconds of all threads of a process so far."""
+    # The program's name, in brackets, may hold spaces.
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = after_name[11:13]
+    return (int(user) + int(system)) / _TICK
+
+
+@contextlib.contextmanager
+def fetchmill_server(core: int | None, *arguments: str) -> Iterator[tuple[Process, str]]:
+    """A `fetchmill serve`, and its URL."""
+    server = Process((*FETCHMILL, "serve", *arguments), core, stderr=subprocess.PIPE)
+    try:
+        assert server.popen.stderr is not None  # noqa: S101 - it is a pipe
+        line = server.popen.stderr.readline()
+        url = next((word.rstrip(",") for word in line.split() if word.startswith("http://")), "")
+        if not url:
+            sys.exit(f"the server did not start: {line}{server.popen.stderr.read()}")
+        yield server, url
+    finally:
+        server.stop()
+
+
+def _prefix(core: int | None) -> tuple[str, ...]:
+    dies_with_us = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
+    return (*dies_with_us, *(("taskset", "-c", str(core)) if core is not None else ()))
