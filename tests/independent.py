@@ -112,6 +112,14 @@ def read_ledger(dest: Path, state: Path | None = None) -> Ledger:
     return Ledger(*row)
 
 
+def has_journal(dest: Path, state: Path | None = None) -> bool:
+    """Whether a run came so far as to make the journal's tables: all of them or none."""
+    if not ((state or dest / STATE) / "job.sqlite").exists():
+        return False
+    with closing(_open(dest, state)) as db:
+        return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
 def find_unbalanced(dest: Path, state: Path | None = None) -> list[str]:
     """Contradictions inside the journal: true at every moment, whatever was killed."""
     with closing(_open(dest, state)) as db:

@@ -28,6 +28,7 @@ from independent import (
     find_problems,
     find_unbalanced,
     find_wrong,
+    has_journal,
     read_ledger,
     synthetic,
 )
@@ -81,15 +82,9 @@ class Case:
             [*before, *self.command], env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
 
-    def has_journal(self) -> bool:
-        """Whether a run came so far: the facts of the job are the last thing that a new journal gets."""
-        with contextlib.suppress(Exception):
-            return bool(read_ledger(self.dest))
-        return False
-
     def finish(self) -> None:
         """The run that is left alone; then everything is looked at."""
-        pending = self.expected.listed - read_ledger(self.dest).settled if self.has_journal() else self.expected.listed
+        settled = read_ledger(self.dest).settled if has_journal(self.dest) else 0
         served = self.source.stats()["get"]
         process = self.start()
         _, err = process.communicate(timeout=30)
@@ -99,8 +94,8 @@ class Case:
         self.problems += find_problems(self.dest, self.expected, is_null=self.format == "null")
         self.problems += find_doubled_failures(self.dest, self.expected, self.environment)
         served = self.source.stats()["get"] - served
-        if self.format == "null" and served != pending:
-            self.problems.append(f"{served} requests for {pending} targets that were not settled")
+        if self.format == "null" and served != self.expected.listed - settled:
+            self.problems.append(f"{served} requests when {settled} of {self.expected.listed} targets were settled")
 
 
 def find_doubled_failures(dest: Path, expected: Expected, environment: dict[str, str]) -> list[str]:
@@ -143,7 +138,7 @@ def kill(case: Case, rng: random.Random) -> bool:
 def find_broken(case: Case) -> list[str]:
     """What a kill must never leave behind."""
     problems = find_wrong(case.dest, case.expected) if case.dest.exists() else []
-    return problems + (find_unbalanced(case.dest) if case.has_journal() else [])
+    return problems + (find_unbalanced(case.dest) if has_journal(case.dest) else [])
 
 
 def wait_for(moment: str, case: Case, process: subprocess.Popen[str], rng: random.Random) -> None:

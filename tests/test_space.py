@@ -1,0 +1,364 @@
+"""Out of space, inodes or descriptors, and storage that fails: the job stops cleanly, says so, and resumes."""
+
+import contextlib
+import os
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import COMMAND
+from fetchmill.testing import Fault, Server, serve
+from independent import Expected, find_problems, find_unbalanced, find_wrong, has_journal, synthetic
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+KIB, MIB = 1 << 10, 1 << 20
+WINDOW = ("--commit-window", "50ms")
+STORAGE = 7
+
+
+@pytest.fixture
+def disk() -> Iterator[Callable[[int, int], Path]]:
+    """Makes a file system of its own with so many bytes and inodes, or a few more: ext4 for root, else a tmpfs."""
+    with contextlib.ExitStack() as stack:
+        yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
+
+
+@contextlib.contextmanager
+def small_disk(size: int, inodes: int) -> Iterator[Path]:
+    """Where neither is allowed, the test fails: it must not look as if it had passed."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        if os.geteuid() == 0 and mount_image(folder, size, inodes):
+            try:
+                yield folder / "disk"
+            finally:
+                subprocess.run(["umount", "--lazy", folder / "disk"], check=True, timeout=20)
+        else:
+            with small_tmpfs(folder, size, inodes) as disk:
+                yield disk
+
+
+def mount_image(folder: Path, size: int, inodes: int) -> bool:
+    """An ext4 in a file; False when this machine has no loop devices."""
+    image, disk = folder / "image", folder / "disk"
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(size)
+    subprocess.run(
+        ["mkfs.ext4", "-q", "-m", "0", "-N", str(inodes), image],
+        check=True,
+        timeout=20,
+        env=os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
+    )
+    mounted = subprocess.run(["mount", "-o", "loop", image, disk], check=False, capture_output=True, timeout=20)
+    return mounted.returncode == 0
+
+
+@contextlib.contextmanager
+def small_tmpfs(folder: Path, size: int, inodes: int) -> Iterator[Path]:
+    """A tmpfs in a mount namespace of its own, reached through the process that holds it."""
+    disk = folder / "disk"
+    disk.mkdir(exist_ok=True)
+    script = f'mount -t tmpfs -o size={size},nr_inodes={inodes} none "$0" && echo ready && exec cat'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(disk)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "ready\n", "neither a loop device nor a namespace can be had"
+        try:
+            yield Path(f"/proc/{holder.pid}/root{disk}")
+        finally:
+            holder.kill()
+
+
+def fill(ballast: Path, left: int) -> None:
+    """Takes all space but so many bytes."""
+    free = os.statvfs(ballast.parent)
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, max(1, free.f_bavail * free.f_frsize - left))
+
+
+def take_inodes(ballast: Path, left: int) -> None:
+    """Takes all inodes but so many."""
+    ballast.mkdir()
+    for index in range(os.statvfs(ballast).f_favail - left):
+        (ballast / str(index)).touch()
+
+
+def assert_stopped(ended: Any, *words: str) -> None:  # noqa: ANN401
+    """Exit code 7, and the last line says what failed and what to do."""
+    assert ended.code == STORAGE, ended.err
+    last = ended.err.splitlines()[-1]
+    assert last.startswith("fetchmill: error: cannot ")
+    for word in (*words, "run the same command again to resume"):
+        assert word in last
+    assert ended.err.count("error: ") == 1
+    assert "Traceback" not in ended.err
+    assert "panicked" not in ended.err
+
+
+def assert_consistent(dest: Path, expected: Expected) -> None:
+    """What was stored before is whole, and the journal adds up."""
+    assert find_wrong(dest, expected) == []
+    if has_journal(dest):
+        assert find_unbalanced(dest) == []
+
+
+def assert_resumes(run: Run, source: Server, dest: Path, expected: Expected, *options: object) -> None:
+    """The same command finishes the job: nothing lost, nothing doubled."""
+    ended = run("get", source.url, dest, *options)
+
+    assert ended.code == (3 if expected.failures else 0), ended.err
+    assert find_problems(dest, expected, is_null="null" in options) == []
+
+
+@pytest.mark.parametrize("left", [0, 40 * KIB, 200 * KIB, 1 * MIB], ids=lambda left: f"{left // KIB}KiB")
+def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
+    run: Run, server: Serve, disk: Callable[..., Path], left: int
+) -> None:
+    """Whether it is full from the start, for the journal, for the stage, or for the folders of the names."""
+    where = disk(16 * MIB, 4000)
+    expected = synthetic(1500, size=2500)
+    source = server(synthetic=1500, size=2500, page_size=100, delay=(0.0, 0.02))
+    dest = where / "out"
+    fill(where / "ballast", left)
+
+    assert_stopped(run("get", source.url, dest, *WINDOW), "No space left", "free some space or inodes (df -h, df -i)")
+    if dest.exists():
+        assert_consistent(dest, expected)
+    (where / "ballast").unlink()
+    assert_resumes(run, source, dest, expected, *WINDOW)
+
+
+def test_a_disk_that_is_full_again_and_again_loses_nothing(
+    run: Run, server: Serve, tmp_path: Path, disk: Callable[..., Path]
+) -> None:
+    """Room is made in small steps, and the job stops at a different place each time."""
+    where = disk(24 * MIB, 4000)
+    folder = tmp_path / "content"
+    bodies = {f"{index % 50}/{index % 7}/{index}": f"{index}\n".encode() * 400 for index in range(1500)}
+    for name, body in bodies.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(body)
+    expected = Expected(bodies)
+    source = server(folder, page_size=100)
+    dest = where / "out"
+    ballasts = [where / f"ballast{index}" for index in range(12)]
+    for ballast in ballasts:
+        fill(ballast, 0) if ballast is ballasts[-1] else ballast.write_bytes(bytes(700 * KIB))
+
+    stops = 0
+    for ballast in ballasts:
+        ended = run("get", source.url, dest, *WINDOW)
+        if ended.code == 0:
+            break
+        assert_stopped(ended, "No space left")
+        assert_consistent(dest, expected)
+        stops += 1
+        ballast.unlink()
+
+    assert stops > 3
+    assert_resumes(run, source, dest, expected, *WINDOW)
+
+
+@pytest.mark.parametrize("left", [0, 5, 100, 330])
+def test_no_inodes_stop_the_job_and_room_lets_it_resume(
+    run: Run, server: Serve, disk: Callable[..., Path], left: int
+) -> None:
+    """As for bytes: the message says to look at `df -i`."""
+    where = disk(16 * MIB, 1200)
+    expected = synthetic(400)
+    source = server(synthetic=400, page_size=50, delay=(0.0, 0.05))
+    dest = where / "out"
+    take_inodes(where / "ballast", left)
+
+    assert_stopped(run("get", source.url, dest, *WINDOW), "No space left", "df -i")
+    if dest.exists():
+        assert_consistent(dest, expected)
+    shutil.rmtree(where / "ballast")
+    assert_resumes(run, source, dest, expected, *WINDOW)
+
+
+@pytest.mark.parametrize("format", ["files", "null"])
+@pytest.mark.parametrize("left", [0, 150 * KIB, 400 * KIB], ids=lambda left: f"{left // KIB}KiB")
+def test_a_journal_on_a_full_disk_stops_the_job(
+    run: Run, server: Serve, disk: Callable[..., Path], dest: Path, left: int, format: str
+) -> None:
+    """The state may be on another file system than the objects."""
+    where = disk(16 * MIB, 400)
+    expected = synthetic(30_000)
+    source = server(synthetic=30_000, page_size=500)
+    state = where / "state"
+    settings = ("--state", state, "--format", format, *WINDOW)
+    fill(where / "ballast", left)
+
+    assert_stopped(run("get", source.url, dest, *settings), "No space left", "free some space")
+    if dest.exists():
+        assert find_wrong(dest, expected if format == "files" else Expected({})) == []
+    (where / "ballast").unlink()
+
+    ended = run("get", source.url, dest, *settings)
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, expected, is_null=format == "null", state=state) == []
+
+
+def low_descriptors(count: int) -> Callable[[], None]:
+    """For the child: neither it nor the program can raise this."""
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
+
+
+@pytest.mark.parametrize("threads", [2, 16])
+@pytest.mark.parametrize("count", [70, 90, 128])
+def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, count: int, threads: int) -> None:
+    """`ulimit -n` of so many: the job says that it makes fewer requests at a time, and is complete."""
+    expected = synthetic(2000)
+    source = server(synthetic=2000)
+
+    ended = run(
+        "get",
+        source.url,
+        dest,
+        *WINDOW,
+        "--limit",
+        100,
+        "--threads",
+        threads,
+        preexec_fn=low_descriptors(count),
+    )
+
+    assert ended.code == 0, ended.err
+    lowered = re.search(r"--limit 100 lowered to (\d+): (\d+) open files are allowed \(ulimit -n\)", ended.err)
+    assert lowered is not None
+    assert int(lowered[2]) == count
+    assert source.stats()["connections"] <= int(lowered[1]) + 1
+    assert find_problems(dest, expected) == []
+
+
+def test_too_few_descriptors_are_refused_and_more_let_it_go_on(run: Run, server: Serve, dest: Path) -> None:
+    """Nothing is begun with a limit that can never work."""
+    expected = synthetic(500)
+    source = server(synthetic=500)
+
+    refused = run("get", source.url, dest, *WINDOW, preexec_fn=low_descriptors(40))
+    assert refused.code == 2
+    assert re.fullmatch(
+        r"fetchmill: error: only 40 open files are allowed, at least \d+ are needed: raise the limit \(ulimit -n\)\n",
+        refused.err,
+    )
+    assert not dest.exists()
+    assert_resumes(run, source, dest, expected, *WINDOW)
+
+
+def test_descriptors_that_run_out_on_the_way_cost_no_object(run: Run, server: Serve, dest: Path) -> None:
+    """Names in many folders: a destination keeps a bounded number of them open."""
+    expected = Expected({f"{index % 97}/{index % 11}/f{index}": b"x" * (index % 50) for index in range(2000)})
+    folder = dest.parent / "content"
+    for name, body in expected.bodies.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(body)
+    source = server(folder, page_size=100)
+
+    ended = run("get", source.url, dest, *WINDOW, "--threads", 8, preexec_fn=low_descriptors(110))
+
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, expected) == []
+
+
+# A call of the sink, the journal or the failures, which call of a thread fails, and how.
+INJECTED = [
+    ("fsync", "EIO", (1, 2, 4, 6, 9, 12)),
+    ("fdatasync", "EIO", (1, 2)),
+    ("syncfs", "EIO", (1, 2, 3)),
+    ("syncfs", "ENOSPC", (2,)),
+    ("renameat2", "EIO", (1, 40)),
+    ("renameat2", "ENOSPC", (1, 7, 100)),
+    ("mkdirat", "ENOSPC", (1, 2, 5)),
+    ("pwrite64", "ENOSPC", (3, 60, 75, 100)),
+    ("pwrite64", "EIO", (30, 80)),
+    ("ftruncate", "ENOSPC", (1,)),
+    ("unlinkat", "EIO", (1,)),
+    ("rmdir", "EIO", (1,)),
+]
+# The same for a staged file, which is known by its sequence number.
+INJECTED_INTO_STAGED = [
+    ("write", "ENOSPC"),
+    ("write", "EIO"),
+    ("close", "EIO"),
+    ("close", "EDQUOT"),
+    ("openat", "EIO"),
+]
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> Expected:
+    """Files in folders, of which some are answered with 404."""
+    bodies = {f"{index % 5}/{index}": f"{index}\n".encode() * 20 for index in range(300)}
+    for name, body in bodies.items():
+        (tmp_path / "content" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "content" / name).write_bytes(body)
+    refused = frozenset(name for name in bodies if name.startswith("3/3"))
+    return Expected({name: body for name, body in bodies.items() if name not in refused}, refused)
+
+
+@pytest.fixture
+def fail_once(run: Run, environment: dict[str, str], content: Expected, tmp_path: Path) -> Callable[..., int]:
+    """Runs a job of which one call fails, looks at what is left, and lets the next run complete it."""
+
+    def fail_call(dest: Path, call: str, *rules: str) -> int:
+        faults = [Fault("status", status=404, match="3/3*")]
+        traced = ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", f"trace={call}"]
+        for rule in rules:
+            traced += ["-e", rule] if rule.startswith("inject=") else ["-P", rule]
+        with serve(tmp_path / "content", page_size=50, delay=(0.0, 0.1), faults=faults) as source:
+            ended = subprocess.run(
+                [*traced, *COMMAND, "get", source.url, str(dest), *WINDOW],
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=30,
+            )
+            where = f"{call} {rules} {ended.stderr}"
+            assert ended.returncode in {STORAGE, 3}, where
+            if ended.returncode == STORAGE:
+                assert ended.stderr.splitlines()[-1].startswith("fetchmill: error: cannot "), where
+                assert "run the same command again to resume" in ended.stderr.splitlines()[-1], where
+            if (dest / ".fetchmill").exists():
+                assert_consistent(dest, content)
+            again = run("get", source.url, dest, *WINDOW)
+            assert again.code == 3, f"{where}{again.err}"
+            assert find_problems(dest, content) == [], where
+        return ended.returncode
+
+    return fail_call
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("call", "error", "moments"), INJECTED, ids=[f"{call}-{error}" for call, error, _ in INJECTED])
+def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
+    fail_once: Callable[..., int], tmp_path: Path, call: str, error: str, moments: tuple[int, ...]
+) -> None:
+    """Exit code 7, or the call was not reached; never a wrong result, whichever call it was."""
+    codes = [fail_once(tmp_path / f"out{at}", call, f"inject={call}:error={error}:when={at}") for at in moments]
+
+    if call not in {"unlinkat", "rmdir", "fdatasync"}:
+        assert STORAGE in codes
+
+
+@pytest.mark.parametrize(("call", "error"), INJECTED_INTO_STAGED)
+def test_a_staged_file_that_cannot_be_written_stops_the_job(
+    fail_once: Callable[..., int], dest: Path, call: str, error: str
+) -> None:
+    """An error that comes only with the close counts as well."""
+    name = f"{100 // 64}/100"
+    paths = [f"{dest}/.fetchmill/stage/{worker}/{name}" for worker in range(os.cpu_count() or 1)]
+
+    assert fail_once(dest, call, f"inject={call}:error={error}:when=1", name, *paths) == STORAGE
