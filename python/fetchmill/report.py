@@ -150,8 +150,8 @@ class Failure:
     """A target that is absent or failed.
 
     Args:
-        name: the target's name, for display: bytes that are not UTF-8 are escaped. A folder that gave no listing ends
-            with a slash.
+        name: the target's name, whole, with its control characters; bytes that are not UTF-8 are escaped. A folder
+            that gave no listing ends with a slash.
         sequence: its sequence number in the job; None for a folder.
         outcome: `absent` or `failed`.
         kind: the failure kind, or `absent`.

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 
 use fetchmill_core::error::Error;
 use fetchmill_core::journal::{FailedFolder, Place, read_failed_folders, read_shards, read_status};
-use fetchmill_core::name;
 use fetchmill_core::outcome::ShardEnd;
 use fetchmill_core::sink::failures::{FailureRow, FailureRows};
 use pyo3::prelude::*;
@@ -120,7 +119,7 @@ fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     match row {
         Row::Target(row) => {
-            dict.set_item("name", name::for_display(&row.name_bytes().unwrap_or_default()))?;
+            dict.set_item("name", whole_text(&row.name_bytes().unwrap_or_default()))?;
             dict.set_item("sequence", row.sequence)?;
             dict.set_item("outcome", &row.outcome)?;
             dict.set_item("kind", row.kind.as_deref().unwrap_or("absent"))?;
@@ -129,7 +128,7 @@ fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
             dict.set_item("detail", "")?;
         }
         Row::Folder(folder) => {
-            dict.set_item("name", format!("{}/", name::for_display(&folder.path)))?;
+            dict.set_item("name", format!("{}/", whole_text(&folder.path)))?;
             dict.set_item("sequence", py.None())?;
             dict.set_item("outcome", "failed")?;
             dict.set_item("kind", "listing")?;
@@ -139,4 +138,19 @@ fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
         }
     }
     Ok(dict)
+}
+
+/// A name as data: whole, so that it can be looked for. Whoever shows it escapes what a terminal would obey.
+fn whole_text(name: &[u8]) -> String {
+    use std::fmt::Write as _;
+
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        text.push_str(chunk.valid());
+        for byte in chunk.invalid() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
 }
