@@ -1,0 +1,456 @@
+"""Names from outside: what is refused, what is escaped, and that nothing is replaced or written outside of DEST.
+
+Every name has an outcome in the ledger, and `fetchmill status DEST --failures` says which.
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from canary import Canary
+from raw_server import (
+    Behaviour,
+    Exchange,
+    RawServer,
+    get_target,
+    in_turn,
+    mirror,
+    page,
+    reply,
+    then_stall,
+)
+
+Run = Callable[..., Any]
+Raw = Callable[..., RawServer]
+
+REFUSED = {
+    "traversal": "../../etc/passwd",
+    "traversal-to-x": "../x",
+    "traversal-inside": "a/../../b",
+    "traversal-that-stays": "a/../b",
+    "parent": "..",
+    "parent-at-the-end": "a/..",
+    "dot": ".",
+    "dot-inside": "a/./b",
+    "absolute": "/abs",
+    "absolute-traversal": "/../x",
+    "two-slashes": "//x",
+    "slash": "/",
+    "empty": "",
+    "empty-segment": "a//b",
+    "slash-at-the-end": "a/",
+    "nul": "a\0.txt",
+    "nul-alone": "\0",
+    "300-bytes": "n" * 300,
+    "256-bytes": "n" * 256,
+    "128-letters-of-two-bytes": "é" * 128,
+    "longer-once-escaped": "%" * 86,
+    "65-segments": "/".join("d" * 65),
+    "4096-bytes": "/".join(["s" * 240] * 17),
+    "a-mebibyte": "m" * (1 << 20),
+}
+
+# Name and path below DEST.
+STORED = {
+    "plain": ("plain", "plain"),
+    "folders": ("x/y/z.bin", "x/y/z.bin"),
+    "encoded-traversal": ("%2e%2e", "%252e%252e"),
+    "encoded-traversal-with-slash": ("%2e%2e%2fpasswd", "%252e%252e%252fpasswd"),
+    "percent": ("100 %", "100 %25"),
+    "percent-nul": ("a%00b", "a%2500b"),
+    "space": (" a b ", " a b "),
+    "question-mark": ("q?x=1&y", "q?x=1&y"),
+    "hash": ("#a#b", "#a#b"),
+    "plus": ("a+b", "a+b"),
+    "ampersand-and-quotes": ("&\"'`$(id);|", "&\"'`$(id);|"),
+    "letters": ("größe/ß.txt", "größe/ß.txt"),
+    "beyond-the-plane": ("\U0001f600", "\U0001f600"),
+    "composed": ("caf\u00e9", "caf\u00e9"),
+    "decomposed": ("cafe\u0301", "cafe\u0301"),
+    "full-width-dots": ("\uff0e\uff0e/x", "\uff0e\uff0e/x"),
+    "upper-case": ("PLAIN", "PLAIN"),
+    "backslash": ("..\\..\\x", "..\\..\\x"),
+    "drive": ("C:\\x", "C:\\x"),
+    "dash": ("-rf", "-rf"),
+    "tilde": ("~/x", "~/x"),
+    "hidden": (".hidden", ".hidden"),
+    "three-dots": (".../x", ".../x"),
+    "stripped-it-would-lead-away": ("....//x".replace("//", "/"), "..../x"),
+    "line-feed": ("l\nf", "l%0Af"),
+    "carriage-return": ("c\r\nX-Y: z", "c%0D%0AX-Y: z"),
+    "tab": ("t\tt", "t%09t"),
+    "escape": ("\x1b]0;owned\x07\x1b[2J", "%1B]0;owned%07%1B[2J"),
+    "delete": ("\x7f", "%7F"),
+    "c1": ("\x9b31m", "%C2%9B31m"),
+    "right-to-left": ("a\u202egpj.exe", "a\u202egpj.exe"),
+    "journal": (".fetchmill/job.sqlite", "%2Efetchmill/job.sqlite"),
+    "lock": (".fetchmill/lock", "%2Efetchmill/lock"),
+    "stage": (".fetchmill/stage/0/0", "%2Efetchmill/stage/0/0"),
+    "escaped-journal": ("%2Efetchmill/job.sqlite", "%252Efetchmill/job.sqlite"),
+    "deeper-state": ("deep/.fetchmill/lock", "deep/.fetchmill/lock"),
+    "64-segments": ("/".join("e" * 64), "/".join("e" * 64)),
+    "255-bytes": ("b" * 255, "b" * 255),
+    "like-a-url": ("http://192.0.2.1/x".replace("//", "/"), "http:/192.0.2.1/x"),
+}
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A job of every name above."""
+
+    report: fetchmill.Report
+    dest: Path
+    failures: dict[str, fetchmill.Failure]
+    asked: list[str]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
+    """One job; around its destination nothing changes."""
+    canary = Canary(tmp_path_factory.mktemp("names"))
+    names = [*REFUSED.values(), *(name for name, _ in STORED.values())]
+    with RawServer(mirror(names)) as server:
+        report = fetchmill.get(server.url, canary.dest)
+        failures = {failure.name: failure for failure in fetchmill.failures(canary.dest)}
+        yield Finished(report, canary.dest, failures, server.asked())
+    canary.assert_untouched()
+
+
+def stored(dest: Path) -> dict[str, bytes]:
+    """The objects in a destination; a link is none."""
+    found = {}
+    for path in dest.rglob("*"):
+        relative = path.relative_to(dest)
+        if relative.parts[0] != ".fetchmill" and path.is_file() and not path.is_symlink():
+            found[relative.as_posix()] = path.read_bytes()
+    return found
+
+
+def kinds(dest: Path) -> dict[str, str]:
+    """Failure kinds by name."""
+    return {failure.name: failure.kind for failure in fetchmill.failures(dest)}
+
+
+def assert_balanced(dest: Path) -> None:
+    """Each listed target is counted once, and those that failed are listed, each once."""
+    status = fetchmill.status(dest)
+    assert status.balanced
+    assert status.finished
+    assert len(list(fetchmill.failures(dest))) == status.failed + status.absent
+
+
+# --- one name at a time ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REFUSED.values(), ids=REFUSED)
+def test_a_name_that_cannot_be_a_file_is_refused(finished: Finished, name: str) -> None:
+    """failed(name), without a request."""
+    shown = [failure for failure in finished.failures.values() if failure.name == name]
+
+    assert [(failure.outcome, failure.kind, failure.status) for failure in shown] == [("failed", "name", None)]
+    assert get_target(name) not in finished.asked
+
+
+@pytest.mark.parametrize(("name", "path"), STORED.values(), ids=STORED)
+def test_a_name_becomes_a_path(finished: Finished, name: str, path: str) -> None:
+    """Asked for once, percent-encoded once; stored beneath DEST with what is no plain text escaped."""
+    assert finished.asked.count(get_target(name)) == 1
+    assert os.lstat(finished.dest / path).st_mode & 0o170000 == 0o100000
+    assert (finished.dest / path).read_bytes() == name.encode()
+    assert name not in finished.failures
+
+
+def test_every_name_has_an_outcome(finished: Finished) -> None:
+    """The ledger balances, and there is no file that nobody listed."""
+    report = finished.report
+
+    assert (report.fetched, report.failed) == (len(STORED), len(REFUSED))
+    assert report.listed == len(STORED) + len(REFUSED)
+    assert report.failures == {"name": len(REFUSED)}
+    assert stored(finished.dest) == {path: name.encode() for name, path in STORED.values()}
+    assert len(finished.asked) == len(STORED)
+    assert_balanced(finished.dest)
+
+
+def test_requests_are_one_line_of_unreserved_characters(finished: Finished) -> None:
+    """No name reaches a header field, a query or a parent."""
+    for target in finished.asked:
+        assert re.fullmatch(r"/get/(?:[A-Za-z0-9._~/-]|%[0-9A-F]{2})+", target), target
+        assert not {".", ".."} & set(target.split("/"))
+
+
+def test_names_do_not_reach_the_terminal_as_they_are(run: Run, raw: Raw, canary: Canary) -> None:
+    """No control byte, and nothing that turns the writing, on either stream of any command: exit 3 and the kinds."""
+    names = ["\x1b]0;owned\x07", "\x1b[2Ja\r\nb", "\x9b31m", "a\u202eb", "c\x08\x7f\t", "../\x1b[1m", "d\0\x1b[0m"]
+    forbidden = reply(b"\x1b[31m", "X-Y: \x80", status="403 Forbidden\x80")
+    server = raw(mirror(names, dict.fromkeys(names, forbidden)))
+
+    ended = [
+        run("get", server.url, canary.dest),
+        run("get", server.url, canary.dest, "--json"),
+        run("get", server.url, canary.dest, "--retry-failed"),
+        run("status", canary.dest),
+        run("status", canary.dest, "--json"),
+        run("status", canary.dest, "--failures"),
+        run("status", canary.dest, "--failures", "--json"),
+    ]
+
+    assert [each.code for each in ended] == [3, 3, 3, 0, 0, 0, 0]
+    for each in ended:
+        for text in (each.out, each.err):
+            assert text.replace("\n", "").replace("\t", "").isprintable()
+    rows = [line.split("\t") for line in ended[5].out.splitlines()]
+    assert sorted((row[1], row[2]) for row in rows) == [("failed", "name")] * 2 + [("failed", "status")] * 5
+    assert {len(row) for row in rows} == {6}
+
+
+def test_refused_names_show_in_the_exit_code(run: Run, raw: Raw, canary: Canary) -> None:
+    """A job of nothing but such names ends with 3, says of which kind, and tells how to list them."""
+    server = raw(mirror(REFUSED.values()))
+
+    ended = run("get", server.url, canary.dest)
+    shown = run("status", canary.dest, "--failures")
+
+    count = len(REFUSED)
+    assert ended.code == 3
+    assert f"{count} listed = 0 fetched + 0 absent + {count} failed + 0 skipped\n" in ended.err
+    assert f"failed: name {count}\n" in ended.err
+    assert f"list them: fetchmill status {canary.dest} --failures\n" in ended.err
+    assert [line.split("\t")[1:5] for line in shown.out.splitlines()] == [["failed", "name", "-", "0"]] * count
+    assert server.asked() == []
+    assert stored(canary.dest) == {}
+
+
+# --- names that meet ---------------------------------------------------------------------------------------------
+
+MEETINGS = {
+    "file-then-folder": ["foo", "foo/bar"],
+    "folder-then-file": ["foo/bar", "foo"],
+    "file-then-deep-folder": ["foo", "foo/a/b/c", "foo/a/d"],
+    "twice": ["same", "same"],
+    "thrice": ["s/same", "s/same", "s/same"],
+    "twice-escaped": ["a%b", "a%b"],
+}
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["at-once", "apart"])
+@pytest.mark.parametrize("names", MEETINGS.values(), ids=MEETINGS)
+def test_of_two_names_that_meet_one_stays(raw: Raw, canary: Canary, names: list[str], apart: bool) -> None:
+    """The others are failed(name-taken): in one window or in windows apart, with one request or many in flight."""
+    others = [f"other-{number}" for number in range(20)]
+    routes = mirror([*names, *others]) | {"/list": page([names[0], *others], "m")}
+    routes["/list?next-marker=m"] = page(names[1:])
+    if apart:
+        routes["/list?next-marker=m"] = lambda exchange: _after(0.3, exchange, page(names[1:]))
+
+    report = fetchmill.get(raw(routes).url, canary.dest, commit_window=0.05 if apart else 1.0)
+
+    left = {path: body for path, body in stored(canary.dest).items() if not path.startswith("other-")}
+    assert len(left) == report.fetched - len(others) >= 1
+    assert all(body.decode().replace("%", "%25") == path for path, body in left.items())
+    assert report.failures == {"name-taken": len(names) - len(left)}
+    assert set(kinds(canary.dest).values()) == {"name-taken"}
+    if apart:
+        assert set(left) == {names[0].replace("%", "%25")}
+    assert_balanced(canary.dest)
+
+
+def _after(seconds: float, exchange: Exchange, text: bytes) -> bytes:
+    exchange.client_speaks(seconds)
+    return text
+
+
+def test_names_that_are_alike_do_not_meet(raw: Raw, canary: Canary) -> None:
+    """Letters of either case, composed or not; escaping keeps different names apart."""
+    names = ["A", "a", "é", "e\u0301", "%41", "A%", "\x01", "%01", "%2501", "x ", "x", "x.", ".x"]
+
+    report = fetchmill.get(raw(mirror(names)).url, canary.dest)
+
+    assert (report.fetched, report.failed) == (len(names), 0)
+    assert sorted(body.decode() for body in stored(canary.dest).values()) == sorted(names)
+
+
+# --- what is there already ---------------------------------------------------------------------------------------
+
+
+def plant_file(dest: Path, canary: Canary) -> str:
+    """A file of somebody else's at the place of `taken`."""
+    (dest / "taken").write_text("planted")
+    canary.look_again()
+    return "taken"
+
+
+def plant_folder(dest: Path, canary: Canary) -> str:
+    """A folder there."""
+    (dest / "taken").mkdir()
+    (dest / "taken" / "inside").write_text("planted")
+    canary.look_again()
+    return "taken"
+
+
+def plant_file_for_a_folder(dest: Path, canary: Canary) -> str:
+    """A file where a folder would have to be."""
+    (dest / "folder").write_text("planted")
+    canary.look_again()
+    return "folder/taken"
+
+
+def plant_link_to_a_file(dest: Path, canary: Canary) -> str:
+    """A link to a file outside."""
+    (dest / "taken").symlink_to(canary.folder / "passwd")
+    return "taken"
+
+
+def plant_link_to_nothing(dest: Path, canary: Canary) -> str:
+    """A link to a file outside that is not there: following it would make one."""
+    (dest / "taken").symlink_to(canary.folder / "nothing")
+    return "taken"
+
+
+def plant_link_to_a_folder(dest: Path, canary: Canary) -> str:
+    """A link to a folder outside."""
+    (dest / "folder").symlink_to(canary.folder / "etc")
+    return "folder/taken"
+
+
+def plant_relative_link(dest: Path, canary: Canary) -> str:
+    """The same, by a relative path, further down."""
+    del canary
+    (dest / "far").mkdir()
+    (dest / "far" / "folder").symlink_to("../../../etc")
+    return "far/folder/deep/taken"
+
+
+Plant = Callable[[Path, Canary], str]
+PLANTS = [
+    plant_file,
+    plant_folder,
+    plant_file_for_a_folder,
+    plant_link_to_a_file,
+    plant_link_to_nothing,
+    plant_link_to_a_folder,
+    plant_relative_link,
+]
+IDS = [plant.__name__.removeprefix("plant_") for plant in PLANTS]
+
+
+def picture(dest: Path) -> dict[str, object]:
+    """What is planted, links unfollowed, with times."""
+    found: dict[str, object] = {}
+    for path in sorted(dest.rglob("*")):
+        relative = path.relative_to(dest)
+        if relative.parts[0] != ".fetchmill" and relative.name not in {"first", "last"} and not path.is_dir():
+            found[str(relative)] = (
+                os.readlink(path) if path.is_symlink() else path.read_text(),
+                path.lstat().st_mtime_ns,
+            )
+    return found
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=IDS)
+def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
+    """failed(name-taken); neither replaced, nor followed, nor written to; the others are fetched."""
+    (canary.dest / "trial").mkdir()
+    name = plant(canary.dest / "trial", canary)
+    for path in sorted((canary.dest / "trial").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    (canary.dest / "trial").rmdir()
+    planted = False
+
+    def when_planted(exchange: Exchange) -> bytes:
+        while not planted:
+            assert not exchange.client_speaks(0.01)
+        return reply(name.encode())
+
+    server = raw(mirror(["first", name, "last"], {name: when_planted}))
+    process = start("get", server.url, canary.dest, "--commit-window", "50ms")
+    while not (server.count(get_target(name)) and (canary.dest / "first").exists() and (canary.dest / "last").exists()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    plant(canary.dest, canary)
+    before = picture(canary.dest)
+    planted = True
+    _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 3, err
+    assert "3 listed = 2 fetched + 0 absent + 1 failed + 0 skipped\n" in err
+    assert "failed: name-taken 1\n" in err
+    assert kinds(canary.dest) == {name: "name-taken"}
+    assert picture(canary.dest) == before
+    assert_balanced(canary.dest)
+
+
+@pytest.mark.parametrize("plant", PLANTS, ids=IDS)
+def test_what_is_planted_between_two_runs_stays(run: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
+    """The same in a job that is resumed: here for a second pass over what failed."""
+    server = raw(mirror(["first", "taken", "folder/taken", "far/folder/deep/taken", "last"]))
+    good = dict(server.routes)
+    for target in list(good):
+        if target.endswith("taken"):
+            server.routes[target] = reply(status="403 Forbidden")
+    first = run("get", server.url, canary.dest)
+    server.routes |= good
+    name = plant(canary.dest, canary)
+    before = picture(canary.dest)
+
+    ended = run("get", server.url, canary.dest, "--retry-failed")
+
+    left = {path: seen for path, seen in picture(canary.dest).items() if path in before}
+    assert (first.code, ended.code) == (3, 3), ended.err
+    assert "5 listed = 4 fetched + 0 absent + 1 failed + 0 skipped\n" in ended.err
+    assert kinds(canary.dest) == {name: "name-taken"}
+    assert left == before
+    assert_balanced(canary.dest)
+
+
+def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw: Raw, canary: Canary) -> None:
+    """Killed, a file planted, resumed: failed(name-taken), and what the first run has fetched is counted once."""
+    names = [f"n{number:02}" for number in range(30)]
+    scripted: dict[str, Behaviour] = {name: in_turn(then_stall(b""), reply(name.encode())) for name in names[20:]}
+    server = raw(mirror(names, scripted))
+    process = start("get", server.url, canary.dest, "--commit-window", "50ms")
+    while len(stored(canary.dest)) < 20:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.communicate(timeout=30)
+    (canary.dest / "n25").write_text("planted")
+
+    ended = run("get", server.url, canary.dest)
+
+    assert ended.code == 3
+    assert "30 listed = 29 fetched + 0 absent + 1 failed + 0 skipped\n" in ended.err
+    assert kinds(canary.dest) == {"n25": "name-taken"}
+    assert stored(canary.dest) == {name: b"planted" if name == "n25" else name.encode() for name in names}
+
+
+def test_a_place_that_has_become_free_is_taken(run: Run, raw: Raw, canary: Canary) -> None:
+    """After failed(name-taken): the file is moved away, --retry-failed fetches its target and nothing else."""
+    server = raw(mirror(["a", "b"], {"b": in_turn(reply(status="403 Forbidden"), reply(b"b"))}))
+    run("get", server.url, canary.dest)
+    (canary.dest / "b").write_text("planted")
+    taken = run("get", server.url, canary.dest, "--retry-failed")
+    (canary.dest / "b").unlink()
+
+    ended = run("get", server.url, canary.dest, "--retry-failed")
+
+    assert (taken.code, ended.code) == (3, 0)
+    assert stored(canary.dest) == {"a": b"a", "b": b"b"}
+    assert (server.count("/get/a"), server.count("/get/b")) == (1, 3)
+    assert_balanced(canary.dest)
+
+
+def test_files_are_not_more_open_than_the_umask_says(run: Run, raw: Raw, canary: Canary) -> None:
+    """Objects as the umask says; what the job knows is for its owner alone."""
+    ended = run("get", raw(mirror(["a", "b/c"])).url, canary.dest, umask=0o027)
+
+    modes = {name: (canary.dest / name).stat().st_mode & 0o777 for name in ("a", "b", "b/c", ".fetchmill")}
+    assert ended.code == 0
+    assert modes == {"a": 0o640, "b": 0o750, "b/c": 0o640, ".fetchmill": 0o700}
