@@ -210,7 +210,9 @@ impl Journal {
     /// Applies a receipt: its targets are done.
     pub fn settle(&mut self, receipt: &Receipt) -> Result<()> {
         self.begin()?;
-        self.clear(&receipt.settled)?;
+        if self.clear(&receipt.settled)? != receipt.settled.count() {
+            return Err(Error::Internal("a target was settled twice".into()));
+        }
         self.tally.fetched += receipt.tally.fetched;
         self.tally.absent += receipt.tally.absent;
         self.tally.failed += receipt.tally.failed;
@@ -232,40 +234,40 @@ impl Journal {
         Ok(())
     }
 
-    /// Clears targets in their pages; those that are in none wait in the table.
-    fn clear(&mut self, sequences: &Runs) -> Result<()> {
-        let mut touched: Vec<Sequence> = Vec::new();
-        let check = |result: rusqlite::Result<()>| result.map_err(|error| Self::error(&self.path, &error));
+    /// Clears targets in their pages; those that are pending in none wait in the table. Returns how many were cleared.
+    fn clear(&mut self, sequences: &Runs) -> Result<u64> {
+        let mut cleared = 0;
         for (start, length) in sequences.iter() {
-            let mut at = start;
-            while at < start + length {
-                let home =
-                    self.live.range_mut(..=at).next_back().filter(|(first, page)| page.holds(**first, at));
-                let Some((&first, page)) = home else {
-                    check(waiting::remove(&self.db, at))?;
-                    at += 1;
-                    continue;
-                };
-                let end = (first + page.count() as u64).min(start + length);
-                for sequence in at..end {
-                    if !page.clear((sequence - first) as usize) {
-                        check(waiting::remove(&self.db, sequence))?;
-                    }
+            let (mut at, end) = (start, start + length);
+            while at < end {
+                let (next, elsewhere) = self.clear_in_page(at, end)?;
+                cleared += next - at - elsewhere.len() as u64;
+                for sequence in elsewhere {
+                    cleared += self.check(waiting::remove(&self.db, sequence))?;
                 }
-                if touched.last() != Some(&first) {
-                    touched.push(first);
-                }
-                at = end;
+                at = next;
             }
         }
-        for first in touched {
-            let Some(page) = self.live.get(&first) else {
-                continue;
-            };
-            self.check(live::store(&self.db, first, page))?;
-            if page.is_settled() {
-                self.live.remove(&first);
-            }
+        Ok(cleared)
+    }
+
+    /// Clears targets from a number on, within one page. Returns behind which it stopped and those that were not
+    /// pending there.
+    fn clear_in_page(&mut self, at: Sequence, end: Sequence) -> Result<(Sequence, Vec<Sequence>)> {
+        let home = self.live.range_mut(..=at).next_back().filter(|(first, page)| page.holds(**first, at));
+        let Some((&first, page)) = home else { return Ok((at + 1, vec![at])) };
+        let end = end.min(first + page.count() as u64);
+        let elsewhere = (at..end).filter(|sequence| !page.clear((sequence - first) as usize)).collect();
+        self.store_page(first)?;
+        Ok((end, elsewhere))
+    }
+
+    /// Stores which targets of a page are settled; one that is settled as a whole is forgotten.
+    fn store_page(&mut self, first: Sequence) -> Result<()> {
+        let Some(page) = self.live.get(&first) else { return Ok(()) };
+        self.check(live::store(&self.db, first, page))?;
+        if page.is_settled() {
+            self.live.remove(&first);
         }
         Ok(())
     }

@@ -176,6 +176,18 @@ fn a_state_elsewhere_is_found_again() {
 }
 
 #[test]
+fn a_target_is_settled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a", "b"], None, None)).unwrap();
+    journal.settle(&receipt(&[0])).unwrap();
+
+    let error = journal.settle(&receipt(&[0, 1])).unwrap_err();
+
+    assert!(error.to_string().contains("settled twice"), "{error}");
+}
+
+#[test]
 fn staged_targets_keep_their_names() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());

@@ -22,14 +22,9 @@ impl Journal {
     /// Clears bits only: the rows have just been written.
     fn leave_pages(&mut self, sequences: &Runs) -> Result<()> {
         for sequence in sequences.numbers() {
-            let Some((&first, page)) = self.live.range_mut(..=sequence).next_back() else {
-                continue;
-            };
+            let Some((&first, page)) = self.live.range_mut(..=sequence).next_back() else { continue };
             if page.holds(first, sequence) && page.clear((sequence - first) as usize) {
-                super::live::store(&self.db, first, page).map_err(|error| Self::error(&self.path, &error))?;
-                if page.is_settled() {
-                    self.live.remove(&first);
-                }
+                self.store_page(first)?;
             }
         }
         Ok(())
@@ -83,8 +78,10 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Waiting> {
     })
 }
 
-pub(super) fn remove(db: &Connection, sequence: Sequence) -> rusqlite::Result<()> {
-    db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?.execute([sequence as i64]).map(drop)
+/// Removes a target; how many rows that were: 0 or 1.
+pub(super) fn remove(db: &Connection, sequence: Sequence) -> rusqlite::Result<u64> {
+    let mut delete = db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?;
+    delete.execute([sequence as i64]).map(|count| count as u64)
 }
 
 pub(super) fn name(db: &Connection, sequence: Sequence) -> rusqlite::Result<Option<Vec<u8>>> {

@@ -187,7 +187,7 @@ impl Planner {
                 self.ready_targets += range.len();
                 self.ready.push_front((page, range));
             }
-            Batch::Retries(targets) => targets.into_iter().for_each(|target| self.waiting.add(target)),
+            Batch::Retries(targets) => targets.into_iter().for_each(|target| self.waiting.put_back(target)),
         }
     }
 

@@ -41,6 +41,11 @@ impl WaitingTargets {
         }
     }
 
+    /// Takes back a target that was due and not started. It is held whatever the horizon: the journal may not have it.
+    pub fn put_back(&mut self, target: Waiting) {
+        self.held.insert(key(&target), target);
+    }
+
     /// Whether a target that is added now stays in memory only if it also stands in the journal.
     pub fn is_full(&self) -> bool {
         self.horizon.is_some() || self.during_load.is_some() || self.held.len() >= WAITING_HELD_MAX
