@@ -3,6 +3,7 @@
 import platform
 import re
 import shutil
+import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,14 @@ def program(name: str) -> str:
     if not found:
         raise SystemExit(f"{name} is missing: make servers")
     return found
+
+
+def free_port() -> int:
+    """A port of the loopback that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def _said(name: str, *arguments: str) -> str:

@@ -63,7 +63,12 @@ class Process:
     ) -> None:
         self._started = time.monotonic()
         self.popen = subprocess.Popen(
-            [*_prefix(core), *command], stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, text=True
+            [*_prefix(core), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            process_group=0,
         )
         self.pid = self.popen.pid
 
@@ -105,6 +110,12 @@ def cpu_seconds(pid: int) -> float:
     after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     user, system = after_name[11:13]
     return (int(user) + int(system)) / _TICK
+
+
+def peak_mib(pid: int) -> float:
+    """Peak resident memory of a process so far."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / _KIB_A_MIB for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,198 @@
+"""`make hundred-million` and `make billion`: one job of that size to `null`, its journal on, killed on the way.
+
+The client is killed with SIGKILL when a third and two thirds of the objects are done, and resumes. All sums are kept in
+the job's folder: Ctrl-C stops client and server, and the same command goes on.
+"""
+
+import argparse
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import fetchmill
+from benches.machine import ROOT, free_port
+from benches.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmill_server, peak_mib
+from benches.sums import ClientRun, Sums
+from fetchmill.units import parse_count
+
+MICRO = 1e6
+MIB = 1 << 20
+
+
+class Stopped(Exception):  # noqa: N818 - it is no error
+    """A signal asks to stop."""
+
+
+class Scale:
+    """A job that is measured, and its server."""
+
+    def __init__(self, folder: Path, sums: Sums, cores: Cores, look: float) -> None:
+        self._sums = sums
+        self._path = folder / "sums.json"
+        self._dest = folder / "out"
+        self._cores = cores
+        self._look = look
+        self._url = f"http://127.0.0.1:{sums.port}"
+
+    def run(self) -> None:
+        """Runs the client until all is done, killed at each third that no earlier start has reached."""
+        sums = self._sums
+        content = ("--synthetic", str(sums.count), "--size", str(sums.size), "--page-size", str(sums.page_size))
+        with fetchmill_server(self._cores.server, *content, "--port", str(sums.port)) as (server, _):
+            sums.gets.append(0)
+            for third in (1, 2):
+                if sums.kills < third:
+                    self._client(server, kill_at=sums.count * third // 3)
+            self._client(server, kill_at=None)
+
+    def _client(self, server: Process, kill_at: int | None) -> None:
+        """One run of the client."""
+        command = (*FETCHMILL, "get", self._url, str(self._dest), "--format", "null", "--quiet")
+        run = ClientRun()
+        self._sums.runs.append(run)
+        server_before = cpu_seconds(server.pid)
+        client = Process(command, self._cores.client)
+        try:
+            run.ended = self._watch(client, run, kill_at, lambda: cpu_seconds(server.pid) - server_before)
+        except Stopped:
+            run.ended = "stopped"
+            client.popen.send_signal(signal.SIGINT)
+            raise
+        finally:
+            usage = client.wait()
+            run.seconds, run.cpu, run.peak_mib = usage.seconds, usage.cpu, usage.peak_mib
+            run.server_cpu = cpu_seconds(server.pid) - server_before
+            if run.ended == "done" and usage.code:
+                run.ended = "failed"
+            self._note()
+        if run.ended == "failed":
+            raise SystemExit(f"the client failed with exit code {usage.code}")
+
+    def _watch(self, client: Process, run: ClientRun, kill_at: int | None, server_cpu: Callable[[], float]) -> str:
+        """Looks at the client until it ends, or kills it; how it ended."""
+        started = time.monotonic()
+        while client.runs():
+            settled = self._settled()
+            if kill_at is not None and settled >= kill_at:
+                client.popen.kill()
+                print(f"killed with SIGKILL at {settled:,} objects", flush=True)
+                return "killed"
+            with contextlib.suppress(OSError, ValueError):  # it may end at this moment
+                run.seconds, run.cpu = time.monotonic() - started, cpu_seconds(client.pid)
+                run.peak_mib, run.server_cpu = peak_mib(client.pid), server_cpu()
+            self._note()
+            self._show(settled, run)
+            time.sleep(self._look)
+        return "done"
+
+    def _settled(self) -> int:
+        """How many objects the journal has as done."""
+        try:
+            return fetchmill.status(self._dest).settled
+        except fetchmill.FetchmillError:
+            return 0  # there is no journal yet
+
+    def _note(self) -> None:
+        """Keeps what is known now."""
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self._url}/stats") as reply:  # noqa: S310 - http
+            self._sums.gets[-1] = json.load(reply)["get"]
+        self._sums.journal_peak = max(self._sums.journal_peak, self.journal_bytes())
+        self._sums.save(self._path)
+
+    def _show(self, settled: int, run: ClientRun) -> None:
+        each = f"{MICRO * self._sums.seconds / settled:.2f} us an object" if settled else "no object yet"
+        journal = self.journal_bytes() / MIB
+        print(f"{settled:>15,} objects, {each}, peak {run.peak_mib:.0f} MiB, journal {journal:.1f} MiB", flush=True)
+
+    def journal_bytes(self) -> int:
+        """What the journal takes on disk."""
+        taken = 0
+        for path in (self._dest / ".fetchmill").rglob("*"):
+            with contextlib.suppress(FileNotFoundError):
+                taken += 512 * path.lstat().st_blocks
+        return taken
+
+    def ledger(self) -> dict[str, object]:
+        """As the command shows it."""
+        command = (*FETCHMILL, "status", str(self._dest), "--json")
+        ended = subprocess.run(command, check=True, capture_output=True, text=True)
+        found: dict[str, object] = json.loads(ended.stdout)
+        return found
+
+
+def main() -> int:
+    """Starts or goes on, then shows the sums."""
+    arguments = _arguments()
+    folder: Path = arguments.folder or ROOT / "build" / f"scale-{arguments.count}"
+    folder.mkdir(parents=True, exist_ok=True)
+    sums = _sums(folder, arguments)
+    cores = Cores(client=None, server=None) if arguments.no_pin else Cores.pick()
+    scale = Scale(folder, sums, cores, arguments.look)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _stop)
+    try:
+        if not any(run.ended == "done" for run in sums.runs):
+            scale.run()
+    except Stopped:
+        print("stopped; the same command goes on", file=sys.stderr)
+        return 130
+    return _conclude(scale, sums)
+
+
+def _stop(_number: int, _frame: FrameType | None) -> None:
+    raise Stopped
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benches.scale", description=__doc__)
+    parser.add_argument("--count", type=parse_count, required=True, help="objects, such as 1e8")
+    parser.add_argument("--size", type=int, default=100, help="bytes of an object")
+    parser.add_argument("--page-size", type=int, default=5000, help="names of a page: README.md says why")
+    parser.add_argument("--folder", type=Path, help="of the journal and the sums; build/scale-COUNT if not given")
+    parser.add_argument("--look", type=float, default=5.0, help="seconds between looks at the client")
+    parser.add_argument("--no-pin", action="store_true", help="let client and server run on all processors")
+    return parser.parse_args()
+
+
+def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
+    path = folder / "sums.json"
+    if not path.exists():
+        return Sums(count=arguments.count, size=arguments.size, page_size=arguments.page_size, port=free_port())
+    sums = Sums.load(path)
+    if (sums.count, sums.size) != (arguments.count, arguments.size):
+        raise SystemExit(f"{folder.name}/ is another measurement's: name another --folder")
+    return sums
+
+
+def _conclude(scale: Scale, sums: Sums) -> int:
+    """Shows the sums; whether the ledger is what it must be."""
+    ledger = scale.ledger()
+    wanted = {"listed": sums.count, "fetched": sums.count, "absent": 0, "failed": 0, "skipped": 0, "pending": 0}
+    good = all(ledger[name] == number for name, number in wanted.items())
+    rows = {
+        "objects": f"{sums.count:,} of {sums.size} B, {sums.page_size:,} names a page",
+        "client's time": f"{sums.seconds:,.1f} s in {len(sums.runs)} runs",
+        "an object": f"{MICRO * sums.seconds / sums.count:.2f} us",
+        "CPU an object": f"client {MICRO * sums.cpu / sums.count:.2f} us, "
+        f"server {MICRO * sums.server_cpu / sums.count:.2f} us",
+        "peak memory": f"{sums.peak_mib:.1f} MiB",
+        "journal on disk": f"{scale.journal_bytes() / MIB:.2f} MiB at the end, {sums.journal_peak / MIB:.2f} at most",
+        "kills": f"{sums.kills} with SIGKILL",
+        "requests": f"{sum(sums.gets):,}: {sum(sums.gets) - sums.count:,} made again",
+        "ledger": " + ".join(f"{ledger[name]:,} {name}" for name in list(wanted)[1:])
+        + f" = {ledger['listed']:,} listed",
+    }
+    print("\n".join(f"{name:<16} {text}" for name, text in rows.items()))
+    print("the ledger balances" if good else "THE LEDGER DOES NOT BALANCE")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

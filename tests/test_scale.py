@@ -1,0 +1,54 @@
+"""`make hundred-million`, with fewer objects: killed twice, stopped, resumed, balanced."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+SCALE = (sys.executable, "-m", "benches.scale")
+
+
+def started(root: Path, folder: Path, count: int) -> subprocess.Popen[str]:
+    """The measurement, as the make target starts it."""
+    command = (*SCALE, "--count", str(count), "--folder", folder, "--look", "0.05")
+    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Path) -> None:
+    """And the sums say what it took; a second start shows them again."""
+    count = 300_000
+
+    first = started(root, tmp_path, count)
+    said, _ = first.communicate(timeout=100)
+    again, _ = started(root, tmp_path, count).communicate(timeout=20)
+    sums = json.loads((tmp_path / "sums.json").read_text())
+
+    assert first.returncode == 0, said
+    assert said.count("killed with SIGKILL at") == 2
+    assert "300,000 fetched + 0 absent + 0 failed + 0 skipped + 0 pending = 300,000 listed\n" in said
+    assert said.endswith("the ledger balances\n")
+    assert [run["ended"] for run in sums["runs"]] == ["killed", "killed", "done"]
+    assert sum(sums["gets"]) >= count
+    assert all(run["seconds"] > 0 and run["cpu"] > 0 and run["peak_mib"] > 0 for run in sums["runs"])
+    assert again == said[said.index("objects          ") :]
+
+
+def test_a_measurement_is_stopped_and_goes_on(root: Path, tmp_path: Path) -> None:
+    """Ctrl-C ends client and server; the same command resumes the job, and the sums hold both."""
+    count = 100_000
+
+    first = started(root, tmp_path, count)
+    assert first.stdout is not None
+    while " objects, " not in first.stdout.readline():
+        assert first.poll() is None
+    first.send_signal(signal.SIGINT)
+    stopped, _ = first.communicate(timeout=20)
+    second, _ = started(root, tmp_path, count).communicate(timeout=100)
+    sums = json.loads((tmp_path / "sums.json").read_text())
+
+    assert first.returncode == 130, stopped
+    assert second.endswith("the ledger balances\n")
+    assert sums["runs"][0]["ended"] == "stopped"
+    assert sums["runs"][-1]["ended"] == "done"
+    assert len(sums["gets"]) == 2
