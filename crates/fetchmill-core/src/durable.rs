@@ -131,14 +131,13 @@ pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_nam
     rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)
 }
 
-/// Cuts a file to a length. `false` when it is shorter.
+/// Cuts a file to a length. `false` when it is shorter. Not synced: a cut that a power cut undoes is made again.
 pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
     let file = File::options().write(true).open(path)?;
     if file.metadata()?.len() < length {
         return Ok(false);
     }
     file.set_len(length)?;
-    file.sync_all()?;
     Ok(true)
 }
 

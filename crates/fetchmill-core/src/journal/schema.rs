@@ -38,8 +38,9 @@ INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 pub(super) fn open(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
-    db.pragma_update(None, "journal_mode", "WAL")?;
+    // First of all: to change the mode of the journal is a transaction, too.
     db.pragma_update(None, "synchronous", if is_durable { "FULL" } else { "OFF" })?;
+    db.pragma_update(None, "journal_mode", "WAL")?;
     // Another reader (`status`) may hold the database for a moment.
     db.busy_timeout(std::time::Duration::from_secs(10))?;
     Ok(db)
