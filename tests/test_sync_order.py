@@ -1,0 +1,387 @@
+"""Bytes durable, then receipt, then journal, always in this order: read from the system calls of a real job.
+
+The journal is rebuilt from its own writes as they were traced, so that at each of its syncs this file knows, with
+Python's sqlite3, what the journal said; and from the syncs of everybody else, what was durable by then.
+"""
+
+import codecs
+import contextlib
+import re
+import shutil
+import sqlite3
+import struct
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND
+from fetchmill.testing import Fault, Server
+from independent import Expected, find_problems
+
+Serve = Callable[..., Server]
+
+WINDOW = ("--commit-window", "20ms")
+SYNCS = ("fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "msync")
+CALLS = (
+    *SYNCS,
+    *("open", "creat", "openat", "openat2", "close", "write", "writev", "pwrite64", "pwritev", "ftruncate", "truncate"),
+    *("rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "linkat", "symlinkat", "mkdirat", "mkdir"),
+)
+JOURNAL = ("job.sqlite", "job.sqlite-wal", "job.sqlite-journal")
+LINE = re.compile(r"(\d+)<(.*?)> (.*)")
+PATH = re.compile(r"\d+<(.*?)>")
+QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+@dataclass
+class Call:
+    """A system call: its thread, name, arguments and result as traced, and the lines where it began and ended."""
+
+    thread: str
+    name: str
+    arguments: str
+    result: int
+    began: int
+    ended: int
+
+    @property
+    def path(self) -> str:
+        """Of the descriptor that it is about, or of the path that it names."""
+        found = PATH.match(self.arguments)
+        return found[1] if found else self.text().decode(errors="surrogateescape")
+
+    def text(self, index: int = 0) -> bytes:
+        """A quoted argument."""
+        return codecs.escape_decode(QUOTED.findall(self.arguments)[index])[0]
+
+    def number(self, position: int) -> int:
+        """A number among the arguments, counted from the end."""
+        return int(self.arguments.rsplit(", ", -position)[position])
+
+
+@dataclass
+class Traced:
+    """A command, its calls in the order in which they ended, and its exit code."""
+
+    calls: list[Call] = field(default_factory=list)
+    code: int = 0
+
+
+def read_trace(trace: Path) -> Iterator[Call]:
+    """Calls that another thread interrupted are put together again."""
+    begun: dict[str, tuple[int, str]] = {}
+    for number, line in enumerate(trace.read_text(errors="surrogateescape").splitlines()):
+        found = LINE.match(line)
+        if not found or found[3].startswith(("+++", "---")):
+            continue
+        thread, rest = found[2], found[3]
+        began = number
+        if rest.endswith("<unfinished ...>"):
+            begun[found[1]] = (number, rest.removesuffix("<unfinished ...>").rstrip())
+            continue
+        if rest.startswith("<... "):
+            began, start = begun.pop(found[1])
+            rest = start + re.sub(r"^<\.\.\. \w+ resumed>", "", rest)
+        call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?:<.*>)?(?: .*)?", rest, re.DOTALL)
+        assert call is not None, line
+        yield Call(thread, call[1], call[2], int(call[3]), began, number)
+
+
+@pytest.fixture
+def traced(environment: dict[str, str], tmp_path: Path) -> Callable[..., Traced]:
+    """Runs the real command under strace."""
+
+    def run_traced(*arguments: object, **extra: str) -> Traced:
+        strace = shutil.which("strace")
+        assert strace, "strace is missing: make servers"
+        trace = tmp_path / "trace"
+        options = ["-f", "--seccomp-bpf", "--decode-pids=comm", "-y", "-s", "100000", "-o", str(trace)]
+        ended = subprocess.run(
+            [strace, *options, "-e", f"trace={','.join(CALLS)}", *COMMAND, *map(str, arguments)],
+            env=environment | extra | {"PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        return Traced(list(read_trace(trace)), ended.returncode)
+
+    return run_traced
+
+
+@dataclass
+class Watcher:
+    """Follows the calls of a job and checks the order."""
+
+    dest: Path
+    copies: Path
+    problems: list[str] = field(default_factory=list)
+    # Staged files that were closed, by sequence number: the line where.
+    closed: dict[int, int] = field(default_factory=dict)
+    # What a sync of the file system has made durable: staged files, and renames.
+    staged_durable: set[int] = field(default_factory=set)
+    renamed: dict[int, int] = field(default_factory=dict)
+    renamed_durable: set[int] = field(default_factory=set)
+    # Failures shards: bytes written and bytes synced.
+    written: Counter[str] = field(default_factory=Counter)
+    synced: Counter[str] = field(default_factory=Counter)
+    # What the journal said when it was last synced.
+    journaled: set[int] = field(default_factory=set)
+    seen: Counter[str] = field(default_factory=Counter)
+    # As the sinks stood when the journal's present transaction began to be written.
+    before: tuple[set[int], set[int], Counter[str]] | None = None
+
+    def follow(self, calls: list[Call]) -> None:
+        """Each call where it ended."""
+        for call in calls:
+            if call.result < 0:
+                continue
+            if Path(call.path).name in JOURNAL:
+                self.follow_journal(call)
+            elif "/.fetchmill/stage/" in call.path or call.name == "renameat2":
+                self.follow_stage(call)
+            elif "/.fetchmill/failures/" in call.path:
+                if call.name == "write":
+                    self.written[Path(call.path).name] += call.result
+                elif call.name in {"fsync", "fdatasync"}:
+                    self.synced[Path(call.path).name] = self.written[Path(call.path).name]
+
+    def follow_stage(self, call: Call) -> None:
+        """Written and closed, synced, renamed, synced."""
+        if call.name == "close" and Path(call.path).name.isdigit():
+            self.closed[int(Path(call.path).name)] = call.ended
+        elif call.name == "syncfs":
+            self.staged_durable |= {number for number, line in self.closed.items() if line < call.began}
+            self.renamed_durable |= {number for number, line in self.renamed.items() if line < call.began}
+            self.seen["syncfs"] += 1
+        elif call.name == "renameat2":
+            number = int(Path(call.text().decode()).name)
+            if number not in self.journaled:
+                self.problems.append(f"{number} was renamed before the journal was synced with it as staged")
+            if "RENAME_NOREPLACE" not in call.arguments:
+                self.problems.append(f"{number} was renamed so that it could replace something")
+            self.renamed[number] = call.ended
+            self.seen["renames"] += 1
+
+    def follow_journal(self, call: Call) -> None:
+        """Its writes make a copy; at its syncs the copy is read."""
+        copy = self.copies / Path(call.path).name
+        if call.name == "pwrite64":
+            if self.before is None:
+                self.before = (set(self.staged_durable), set(self.renamed_durable), self.synced.copy())
+            with copy.open("r+b" if copy.exists() else "wb") as file:
+                file.seek(call.number(-1))
+                file.write(call.text())
+        elif call.name == "ftruncate":
+            with copy.open("r+b") as file:
+                file.truncate(call.number(-1))
+        elif call.name in {"unlink", "unlinkat"}:
+            copy.unlink()
+        elif call.name in SYNCS and copy.name == "job.sqlite-wal" and self.before is not None:
+            self.check(*self.before)
+            self.before = None
+
+    def check(self, staged_durable: set[int], renamed_durable: set[int], synced: Counter[str]) -> None:
+        """Whether all that the journal says is durable was so before the journal wrote it."""
+        found = self.read_journal()
+        fetched = {number for number in found.settled if number in self.closed}
+        if len(found.settled - fetched) != found.refused:
+            self.problems.append(f"{found.refused} are refused, {len(found.settled - fetched)} were never staged")
+        if missing := found.staged - staged_durable:
+            self.problems.append(f"journaled as staged and not durable: {sorted(missing)[:5]}")
+        if missing := fetched - renamed_durable:
+            self.problems.append(f"journaled as fetched and its rename not durable: {sorted(missing)[:5]}")
+        for shard, end in found.failures.items():
+            if synced[shard] < end:
+                self.problems.append(f"{shard} is journaled up to {end} and durable up to {synced[shard]}")
+        self.journaled = found.staged
+        self.seen["windows"] += bool(found.staged)
+        self.seen["failures"] += bool(found.failures)
+
+    def remember(self) -> None:
+        """Takes over what a run before has left: its journal, what is staged, and what was renamed."""
+        for name in JOURNAL:
+            if (self.dest / ".fetchmill" / name).exists():
+                shutil.copy(self.dest / ".fetchmill" / name, self.copies)
+        found = self.read_journal()
+        on_disk = {int(path.name) for path in self.dest.glob(".fetchmill/stage/*/*/*")}
+        # Renamed, but nobody knows whether a power cut would have left it so.
+        self.renamed = dict.fromkeys(found.staged - on_disk, -1)
+        self.closed = dict.fromkeys(found.settled | found.staged, -1)
+        self.staged_durable = set(self.closed)
+        self.renamed_durable = set(found.settled)
+        self.journaled = found.staged
+        for shard in found.failures:
+            size = (self.dest / ".fetchmill" / "failures" / shard).stat().st_size
+            self.written[shard] = self.synced[shard] = size
+
+    def read_journal(self) -> "Journaled":
+        """What the copy says."""
+        return read_journal(self.copies)
+
+
+@dataclass
+class Journaled:
+    """What a journal says: sequence numbers that are staged, that are settled; shards' ends; how many are refused."""
+
+    staged: set[int] = field(default_factory=set)
+    settled: set[int] = field(default_factory=set)
+    failures: dict[str, int] = field(default_factory=dict)
+    refused: int = 0
+
+
+def read_journal(folder: Path) -> Journaled:
+    """Reads a copy: looking at a journal would tidy it up."""
+    with tempfile.TemporaryDirectory() as copies:
+        for name in JOURNAL:
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(folder / name, copies)
+        with closing(sqlite3.connect(Path(copies, "job.sqlite"))) as db:
+            if "staged" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
+                return Journaled()
+            staged = {number for (blob,) in db.execute("SELECT sequences FROM staged") for number in runs(blob)}
+            settled: set[int] = set()
+            for first, count, bits, is_over in db.execute("SELECT first, count, settled, names IS NULL FROM pages"):
+                settled.update(first + at for at in range(count) if is_over or (bits and bits[at // 8] >> at % 8 & 1))
+            settled -= {row[0] for row in db.execute("SELECT sequence FROM waiting")}
+            failures = dict(db.execute("SELECT path, end FROM failures"))
+            refused = db.execute("SELECT absent + failed FROM tally").fetchone()[0]
+            return Journaled(staged, settled, failures, refused)
+
+
+def runs(blob: bytes) -> Iterator[int]:
+    """The numbers in a column of runs (docs/formats.md)."""
+    for first, length in struct.iter_unpack("<QQ", blob):
+        yield from range(first, first + length)
+
+
+def make_content(folder: Path) -> Expected:
+    """Small files in folders, some that are refused, and two that do not fit into memory."""
+    bodies = {f"{index % 5}/{index}": b"x" * (index % 3000) for index in range(400)}
+    bodies |= {"large": bytes(1_300_000), "1/large": bytes(1_100_000)}
+    for name, body in bodies.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(body)
+    refused = frozenset(name for name in bodies if name.startswith("3/3"))
+    return Expected({name: body for name, body in bodies.items() if name not in refused}, refused)
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> Expected:
+    """What is served."""
+    return make_content(tmp_path / "content")
+
+
+@pytest.fixture
+def source(server: Serve, tmp_path: Path, content: Expected) -> Server:
+    """A job from it takes half a second: ten windows and more."""
+    del content
+    faults = [Fault("status", status=404, match="3/3*")]
+    return server(tmp_path / "content", page_size=50, delay=(0.0, 0.12), list_delay=(0.0, 0.03), faults=faults)
+
+
+@pytest.fixture
+def watcher(dest: Path, tmp_path: Path) -> Watcher:
+    """Without anything before it."""
+    (tmp_path / "copies").mkdir()
+    return Watcher(dest, tmp_path / "copies")
+
+
+def assert_no_sync_where_it_fetches(calls: list[Call]) -> None:
+    """The threads that fetch write at most a body that is too large for memory."""
+    threads = Counter(call.thread for call in calls)
+    syncing = Counter(call.thread for call in calls if call.name in SYNCS)
+
+    assert threads["fetchmill-fetch"] > 0, threads
+    assert set(syncing) <= {"python", "fetchmill-job", "fetchmill-sink", "fetchmill-journ"}, syncing
+
+
+def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
+    traced: Callable[..., Traced], source: Server, dest: Path, content: Expected, watcher: Watcher
+) -> None:
+    """Staged files, renames and failures are durable before the journal says so; renames come after that."""
+    ended = traced("get", source.url, dest, *WINDOW)
+
+    watcher.follow(ended.calls)
+
+    assert ended.code == 3
+    assert watcher.problems == []
+    assert find_problems(dest, content) == []
+    assert watcher.seen["renames"] == len(content.bodies)
+    assert watcher.seen["windows"] >= 5
+    assert watcher.seen["failures"] >= 1
+    assert watcher.seen["syncfs"] >= watcher.seen["windows"]
+    assert_no_sync_where_it_fetches(ended.calls)
+
+
+def test_a_run_that_resumes_keeps_the_order(
+    traced: Callable[..., Traced],
+    start: Callable[..., subprocess.Popen[str]],
+    source: Server,
+    dest: Path,
+    content: Expected,
+    watcher: Watcher,
+) -> None:
+    """What a killed run has staged is renamed, synced and then journaled."""
+    process = start("get", source.url, dest, *WINDOW)
+    stage = dest / ".fetchmill" / "stage"
+    while not (list(stage.glob("*/*/*")) and read_journal(dest / ".fetchmill").staged):
+        assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate()
+    watcher.remember()
+
+    ended = traced("get", source.url, dest, *WINDOW)
+    watcher.follow(ended.calls)
+
+    assert ended.code == 3
+    assert watcher.problems == []
+    assert find_problems(dest, content) == []
+
+
+def test_the_order_is_seen_to_be_broken(
+    traced: Callable[..., Traced], source: Server, dest: Path, watcher: Watcher
+) -> None:
+    """With the order broken on purpose the same check finds it."""
+    ended = traced("get", source.url, dest, *WINDOW, FETCHMILL_TEST_SETTLE_BEFORE_RENAME_MS="1")
+
+    watcher.follow(ended.calls)
+
+    assert any("its rename not durable" in problem for problem in watcher.problems)
+    assert any("before the journal was synced" in problem for problem in watcher.problems)
+
+
+def test_durability_process_keeps_the_order_without_a_sync(
+    traced: Callable[..., Traced], source: Server, dest: Path, content: Expected
+) -> None:
+    """Neither the sinks, nor the failures, nor the journal sync anything: not at the start, not in a second pass."""
+    for arguments in ((), ("--retry-failed",)):
+        ended = traced("get", source.url, dest, *WINDOW, "--durability", "process", *arguments)
+
+        assert ended.code == 3
+        assert [f"{call.name} {call.path}" for call in ended.calls if call.name in SYNCS] == []
+        assert find_problems(dest, content) == []
+
+
+def test_nothing_outside_the_destination_is_written(traced: Callable[..., Traced], source: Server, dest: Path) -> None:
+    """No file is opened to write, made, renamed or removed elsewhere."""
+    ended = traced("get", source.url, dest, *WINDOW)
+
+    changes = {"creat", "rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "linkat", "symlinkat"}
+    elsewhere = []
+    for call in ended.calls:
+        opens = call.name in {"open", "openat", "openat2"} and re.search(r"O_(WRONLY|RDWR|CREAT|TRUNC)", call.arguments)
+        if opens or call.name in changes or call.name in {"mkdir", "mkdirat", "truncate"}:
+            folder = call.path if Path(call.path).is_absolute() else str(dest.parent / call.path)
+            if not (folder == "/dev/null" or Path(folder).is_relative_to(dest)):
+                elsewhere.append(f"{call.name}({call.arguments})")
+    assert elsewhere == []
+    assert any(call.name == "openat" and "O_CREAT" in call.arguments for call in ended.calls)
