@@ -1,12 +1,12 @@
 //! Making connections: look-up once, then the addresses in their order.
 
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 
-use crate::limits::DNS_TIMEOUT;
+use crate::limits::{DNS_TIMEOUT, TICK};
 use crate::outcome::FailureKind;
 
 /// Addresses that are tried for one connection.
@@ -21,9 +21,9 @@ pub enum ConnectFailure {
     Exhausted(i32),
 }
 
-/// The addresses of a host. Blocks, at most twice `DNS_TIMEOUT`: the system's resolver knows no deadline, so it
-/// works on a thread that is left behind when it takes too long.
-pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+/// The addresses of a host. Blocks, at most twice `DNS_TIMEOUT` and until `is_over`: the system's resolver knows no
+/// deadline, so it works on a thread that is left behind when it takes too long.
+pub fn resolve(host: &str, port: u16, is_over: impl Fn() -> bool) -> Result<Vec<SocketAddr>, String> {
     let mut reason = String::new();
     for _ in 0..2 {
         let (answer, answered) = mpsc::channel();
@@ -33,12 +33,18 @@ pub fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
             // Nobody waits any more when it took too long.
             let _ = answer.send(found);
         });
-        match answered.recv_timeout(DNS_TIMEOUT) {
+        let until = Instant::now() + DNS_TIMEOUT;
+        let mut found = answered.recv_timeout(TICK);
+        while matches!(found, Err(RecvTimeoutError::Timeout)) && Instant::now() < until && !is_over() {
+            found = answered.recv_timeout(TICK);
+        }
+        match found {
             Ok(Ok(addresses)) if !addresses.is_empty() => {
                 return Ok(addresses.into_iter().take(ADDRESSES_MAX).collect());
             }
             Ok(Ok(_)) => "it has no address".clone_into(&mut reason),
             Ok(Err(error)) => reason = error.to_string(),
+            Err(_) if is_over() => return Err("the job is ending".to_owned()),
             Err(_) => reason = format!("no answer in {} s", DNS_TIMEOUT.as_secs()),
         }
     }

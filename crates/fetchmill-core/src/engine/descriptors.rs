@@ -1,0 +1,46 @@
+//! What this machine allows a job: processors and descriptors.
+
+use super::options::{Format, JobOptions};
+use crate::error::{Error, Result};
+use crate::limits;
+
+/// Processors that this process may use.
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows.
+pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<()> {
+    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let allowed = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let workers = options.threads.unwrap_or_else(processors).min(options.limit as usize);
+    options.threads = Some(workers);
+    let Some(allowed) = allowed else { return Ok(()) };
+    // A body that does not fit into memory is in a file of its own while it is received.
+    let each = if options.format == Format::Files { 2 } else { 1 };
+    let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
+    if left < DESCRIPTORS_A_WORKER + each {
+        return Err(Error::Usage(format!(
+            "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",
+            DESCRIPTORS_RESERVED + DESCRIPTORS_A_WORKER + each
+        )));
+    }
+    let workers_max = left / (DESCRIPTORS_A_WORKER + WORKER_CONNECTIONS_MIN * each);
+    let workers = (workers as u64).min(workers_max.max(1));
+    let connections = (left - workers * DESCRIPTORS_A_WORKER) / each;
+    if u64::from(options.limit) > connections {
+        notices.push(format!(
+            "--limit {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",
+            options.limit
+        ));
+        options.limit = connections as u32;
+    }
+    options.threads = Some(workers as usize);
+    Ok(())
+}

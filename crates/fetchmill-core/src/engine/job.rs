@@ -1,0 +1,221 @@
+//! A job as the outside sees it: start, wait, stop, look, report.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::control::{Control, Stop};
+use super::descriptors::fit_descriptors;
+use super::options::JobOptions;
+use super::recovery;
+use super::run::Run;
+use crate::error::{Error, Result};
+use crate::journal::{Journal, Place};
+use crate::outcome::{FailureKind, KindCounts, Tally};
+use crate::sink::failures::FailureRows;
+use crate::target::Waiting;
+
+/// A job that runs.
+#[derive(Debug)]
+pub struct Job {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) control: Arc<Control>,
+    /// What was settled before this run.
+    pub(super) before: Tally,
+    pub(super) kinds_before: KindCounts,
+    pub(super) is_resumed: bool,
+    pub(super) ended: Mutex<Option<Result<Report>>>,
+    pub(super) has_ended: Condvar,
+}
+
+/// A job while it runs.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// All of the job, earlier runs included; what is not durable yet as well.
+    pub tally: Tally,
+    /// What was settled before this run.
+    pub settled_before: u64,
+    /// Requests in flight.
+    pub in_flight: u64,
+    /// Targets in memory that wait for another attempt.
+    pub waiting: u64,
+    /// Whether the number of targets is known.
+    pub is_listing_done: bool,
+    /// Failed targets by kind.
+    pub kinds: KindCounts,
+    /// `listing`, `fetching`, `draining` or `done`.
+    pub phase: &'static str,
+    /// Since the run started.
+    pub elapsed: Duration,
+    /// Whether an earlier run had begun it.
+    pub is_resumed: bool,
+}
+
+/// A job that has ended.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The ledger: what is durable.
+    pub tally: Tally,
+    /// Failed targets by kind.
+    pub kinds: KindCounts,
+    /// Of this run.
+    pub elapsed: Duration,
+    /// Requests of this run.
+    pub attempts: u64,
+    /// When the listing was complete, ISO 8601 UTC.
+    pub listed_at: Option<String>,
+    /// There was nothing left to do.
+    pub was_finished: bool,
+    /// It was stopped before its end.
+    pub is_interrupted: bool,
+    /// An earlier run had begun it.
+    pub is_resumed: bool,
+    /// What a user should know.
+    pub notices: Vec<String>,
+}
+
+impl Job {
+    /// Checks the options, opens the destination, finishes what an earlier run left half done, and starts.
+    pub fn start(mut options: JobOptions) -> Result<Self> {
+        options.check()?;
+        let mut notices = Vec::new();
+        fit_descriptors(&mut options, &mut notices)?;
+        let place = Place::prepare(&options.dest, options.state.as_deref())?;
+        let mut journal = Journal::open(&place, &options.identity(), options.is_durable)?;
+        recovery::recover(&place, &mut journal, options.is_durable)?;
+        let before = journal.tally();
+        let is_resumed = before.listed > 0 || journal.get("marker")?.is_some();
+        let was_finished = journal.get("finished_at")?.is_some();
+        if options.retry_failed {
+            start_pass(&place, &mut journal)?;
+        }
+        // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
+        // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
+        let (to_journal, messages) = crossbeam_channel::unbounded();
+        let workers = options.threads.unwrap_or(1).min(options.limit as usize);
+        let control = Control::new(&options, workers, to_journal);
+        let shared = Arc::new(Shared {
+            control,
+            before: journal.tally(),
+            kinds_before: journal.kinds()?,
+            is_resumed,
+            ended: Mutex::new(None),
+            has_ended: Condvar::new(),
+        });
+        let run = Run { options, place, journal, messages, notices, was_finished };
+        let for_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("fetchmill-job".into())
+            .spawn(move || {
+                let ended = run.run(&for_thread);
+                *for_thread.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
+                for_thread.has_ended.notify_all();
+            })
+            .map_err(|error| Error::storage("start a thread of", "this process", error))?;
+        Ok(Job { shared, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Waits for the end; whether it has come.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        let ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.shared.has_ended.wait_timeout_while(ended, timeout, |ended| ended.is_none());
+        let has_ended = waited.unwrap_or_else(PoisonError::into_inner).0.is_some();
+        if has_ended && let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // It has nothing left to do but to return.
+            let _ = thread.join();
+        }
+        has_ended
+    }
+
+    /// Finishes what is in flight, makes it durable and ends; the same job can be resumed.
+    pub fn stop(&self) {
+        self.shared.control.ask_to_stop(Stop::Drain);
+    }
+
+    /// Ends without making anything durable; the same job can be resumed.
+    pub fn abort(&self) {
+        self.shared.control.ask_to_stop(Stop::Abort);
+    }
+
+    /// The report or error of a job that has ended; an error can be taken once.
+    pub fn report(&self) -> Option<Result<Report>> {
+        self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// How it stands. Cheap.
+    pub fn snapshot(&self) -> Snapshot {
+        let control = &self.shared.control;
+        let mut sum = control.sum();
+        sum.kinds.add_all(&self.shared.kinds_before);
+        let has_ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
+        Snapshot {
+            tally: add(self.shared.before, sum.tally),
+            settled_before: self.shared.before.settled(),
+            in_flight: sum.in_flight,
+            waiting: control.planner().waiting_targets() as u64,
+            is_listing_done,
+            kinds: sum.kinds,
+            phase: match (has_ended, control.stop(), is_listing_done) {
+                (true, ..) => "done",
+                (_, Stop::Drain | Stop::Abort, _) => "draining",
+                (_, _, true) => "fetching",
+                _ => "listing",
+            },
+            elapsed: control.clock.elapsed(),
+            is_resumed: self.shared.is_resumed,
+        }
+    }
+}
+
+impl Drop for Job {
+    /// No thread outlives the job.
+    fn drop(&mut self) {
+        self.abort();
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn add(one: Tally, other: Tally) -> Tally {
+    Tally {
+        listed: one.listed + other.listed,
+        fetched: one.fetched + other.fetched,
+        absent: one.absent + other.absent,
+        failed: one.failed + other.failed,
+        skipped: one.skipped + other.skipped,
+        bytes: one.bytes + other.bytes,
+    }
+}
+
+/// Everything that failed or was absent waits for another attempt.
+fn start_pass(place: &Place, journal: &mut Journal) -> Result<()> {
+    let shards = journal.failures_shards()?;
+    let folder = place.failures_path();
+    journal.start_pass(|each| {
+        for shard in &shards {
+            for row in FailureRows::open(&folder, shard)? {
+                let row = row?;
+                let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
+                let kind = row.kind.as_deref().and_then(FailureKind::from_name);
+                each(Waiting {
+                    sequence: row.sequence,
+                    name: row.name_bytes().ok_or_else(damaged)?.into_boxed_slice(),
+                    attempts: 0,
+                    kind: kind.unwrap_or(FailureKind::Status),
+                    not_before: 0,
+                    throttled_since: 0,
+                })?;
+            }
+        }
+        Ok(())
+    })?;
+    crate::sink::failures::cut_back(&folder, &[])
+}
