@@ -4,6 +4,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -116,6 +117,17 @@ def peak_mib(pid: int) -> float:
     """Peak resident memory of a process so far."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next((int(line.split()[1]) / _KIB_A_MIB for line in lines if line.startswith("VmHWM:")), 0.0)
+
+
+def listens(port: int, server: Process) -> None:
+    """Waits until a server on the loopback listens."""
+    for _ in range(round(STOP_SECONDS / 0.02)):
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        if not server.runs():
+            break
+        time.sleep(0.02)
+    raise SystemExit(f"nothing listens on port {port}")
 
 
 @contextlib.contextmanager

@@ -4,37 +4,48 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 from benches.machine import ROOT
 
-RESULTS = ROOT / "benches" / "results" / "latest.json"
+RESULTS = ROOT / "benches" / "results"
 PAGES = (ROOT / "docs" / "performance.md", ROOT / "README.md")
 
 Row = tuple[str, ...]
 
 
 def main() -> int:
-    """Writes the tables between the markers `<!-- bench NAME -->` and `<!-- end -->` of the pages."""
-    results = json.loads(RESULTS.read_text())
+    """Writes the tables between the markers `<!-- bench:NAME -->` and `<!-- /bench:NAME -->` of the pages."""
+    results = load(RESULTS)
     for page in PAGES:
-        text = page.read_text()
-        page.write_text(re.sub(r"(<!-- bench (\w+) -->\n).*?(<!-- end -->)", _filled(results), text, flags=re.DOTALL))
+        page.write_text(filled(page.read_text(), results))
     return 0
+
+
+def load(folder: Path) -> dict[str, Any]:
+    """The last measurement, and those of scale."""
+    latest = folder / "latest.json"
+    results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
+    scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
+    if scale:
+        results["scenarios"]["scale"] = sorted(scale, key=lambda found: found["objects"])
+    return results
+
+
+def filled(text: str, results: dict[str, Any]) -> str:
+    """A page with its tables."""
+    marked = re.compile(r"(<!-- bench:(\w+) -->\n).*?(<!-- /bench:\2 -->)", re.DOTALL)
+    return marked.sub(lambda found: f"{found[1]}{render(found[2], results)}{found[3]}", text)
 
 
 def render(name: str, results: dict[str, Any]) -> str:
     """One table, or several."""
     if name not in TABLES:
         raise SystemExit(f"there is no table called {name}")
-    needed = {"facts": (), "summary": ()}.get(name, (name,))
-    if not all(scenario in results["scenarios"] for scenario in needed):
-        return "Not measured yet.\n"
-    return TABLES[name](results)
-
-
-def _filled(results: dict[str, Any]) -> Callable[[re.Match[str]], str]:
-    return lambda found: f"{found[1]}{render(found[2], results)}{found[3]}"
+    measured = results["scenarios"]
+    is_there = name in measured or (name in ("facts", "readme") and "machine" in results)
+    return TABLES[name](results) if is_there else "Not measured yet.\n"
 
 
 def _table(heads: Row, rows: Iterable[Row]) -> str:
@@ -115,6 +126,69 @@ def _in_flight(results: dict[str, Any]) -> str:
     return _table(heads, rows)
 
 
+def _files(results: dict[str, Any]) -> str:
+    found = results["scenarios"]["files"]
+    names = {"null": "`--format null`", "loop": "bare loop", "files": "`--format files`"}
+    names["files, no syncs"] = "the same, `--durability process`"
+    rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items()]
+    where = "one fresh ext4" if found["mounted"] else "a folder of the machine's disk"
+    return (
+        f"{_table(CLIENT_HEADS, rows)}\n{_bars(found['bars'])}\n"
+        f"{found['objects']:,} objects a run, all on {where}, nothing deleted in between. "
+        f"Without syncs the ratio is {found['without_syncs']:.2f}.\n"
+    )
+
+
+def _servers(results: dict[str, Any]) -> str:
+    found = results["scenarios"]["servers"]
+    rows = [
+        (
+            name if name.startswith("nginx") else f"`fetchmill {name}`",
+            f"{values['rate']:,.0f}",
+            f"{values['rate_low']:,.0f} - {values['rate_high']:,.0f}",
+            f"{values['server_us']:.2f}",
+            f"{values['cpu_us']:.2f}",
+        )
+        for name, values in found["servers"].items()
+    ]
+    heads = ("", "replies/s", "lowest - highest", "CPU us a reply", "wrk's CPU us")
+    return f"{_table(heads, rows)}\n{_bars(found['bars'])}"
+
+
+def _scale(results: dict[str, Any]) -> str:
+    rows = [
+        (
+            f"{found['objects']:,}",
+            f"{found['seconds']:,.0f}",
+            f"{found['us']:.2f}",
+            f"{found['cpu_us']:.2f}",
+            f"{found['server_us']:.2f}",
+            f"{found['peak_mib']:.0f}",
+            f"{found['journal_peak_mib']:.1f}",
+            str(found["kills"]),
+            f"{found['made_again']:,}",
+            "yes" if found["balances"] else "NO",
+        )
+        for found in results["scenarios"]["scale"]
+    ]
+    heads = (
+        *("objects", "seconds", "us an object", "CPU us", "server's CPU us"),
+        *("peak MiB", "journal MiB", "kills", "fetched again", "balances"),
+    )
+    return _table(heads, rows)
+
+
+def _readme(results: dict[str, Any]) -> str:
+    """What each scenario's bars say, in lines of their own."""
+    named = {"null": "`null`", "files": "`files`", "servers": "`serve`"}
+    bars = [
+        {**bar, "name": f"{shown}: {bar['name']}"}
+        for name, shown in named.items()
+        for bar in results["scenarios"].get(name, {}).get("bars", ())
+    ]
+    return _bars(bars)
+
+
 def _facts(results: dict[str, Any]) -> str:
     facts, settings = results["machine"], results["settings"]
     changed = " with changes" if results["changed"] else ""
@@ -127,7 +201,15 @@ def _facts(results: dict[str, Any]) -> str:
     )
 
 
-TABLES: dict[str, Callable[[dict[str, Any]], str]] = {"facts": _facts, "null": _null, "in_flight": _in_flight}
+TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "facts": _facts,
+    "readme": _readme,
+    "null": _null,
+    "in_flight": _in_flight,
+    "files": _files,
+    "servers": _servers,
+    "scale": _scale,
+}
 
 
 if __name__ == "__main__":

@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from benches import machine, report
+from benches.files import files
 from benches.keepalive import in_flight, null
 from benches.processes import Cores
+from benches.servers import servers
 from benches.settings import SIZE, Settings
 
-SCENARIOS: dict[str, Callable[[Settings], dict[str, Any]]] = {"null": null, "in_flight": in_flight}
+SCENARIOS: dict[str, Callable[[Settings], dict[str, Any]]] = {
+    "null": null,
+    "in_flight": in_flight,
+    "files": files,
+    "servers": servers,
+}
 SCHEMA = 1
 
 
@@ -23,7 +30,8 @@ def main() -> int:
     """Runs the scenarios that are asked for."""
     arguments = _arguments()
     settings = _settings(arguments)
-    settings.folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(settings.folder, ignore_errors=True)
+    settings.folder.mkdir(parents=True)
     results = _header(settings)
     for name in arguments.scenario or SCENARIOS:
         print(f"measuring {name} ...", file=sys.stderr, flush=True)

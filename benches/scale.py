@@ -13,12 +13,17 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import fetchmill
+from benches import machine
 from benches.machine import ROOT, free_port
 from benches.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmill_server, peak_mib
+from benches.report import RESULTS
 from benches.sums import ClientRun, Sums
 from fetchmill.units import parse_count
 
@@ -143,7 +148,12 @@ def main() -> int:
     except Stopped:
         print("stopped; the same command goes on", file=sys.stderr)
         return 130
-    return _conclude(scale, sums)
+    result = _conclude(scale, sums)
+    _print(result)
+    output: Path = folder / "result.json" if arguments.folder else RESULTS / f"scale-{sums.count}.json"
+    output.parent.mkdir(exist_ok=True)
+    output.write_text(json.dumps(result, indent=1) + "\n")
+    return 0 if result["balances"] else 1
 
 
 def _stop(_number: int, _frame: FrameType | None) -> None:
@@ -171,27 +181,50 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
     return sums
 
 
-def _conclude(scale: Scale, sums: Sums) -> int:
-    """Shows the sums; whether the ledger is what it must be."""
+def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
+    """What all of it took, and whether the ledger is what it must be."""
     ledger = scale.ledger()
     wanted = {"listed": sums.count, "fetched": sums.count, "absent": 0, "failed": 0, "skipped": 0, "pending": 0}
-    good = all(ledger[name] == number for name, number in wanted.items())
+    return {
+        **machine.commit(),
+        "machine": machine.facts(),
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "objects": sums.count,
+        "size": sums.size,
+        "page_size": sums.page_size,
+        "runs": [asdict(run) for run in sums.runs],
+        "seconds": sums.seconds,
+        "us": MICRO * sums.seconds / sums.count,
+        "cpu_us": MICRO * sums.cpu / sums.count,
+        "server_us": MICRO * sums.server_cpu / sums.count,
+        "peak_mib": sums.peak_mib,
+        "journal_mib": scale.journal_bytes() / MIB,
+        "journal_peak_mib": sums.journal_peak / MIB,
+        "kills": sums.kills,
+        "requests": sum(sums.gets),
+        "made_again": sum(sums.gets) - sums.count,
+        "ledger": {name: ledger[name] for name in wanted},
+        "balances": all(ledger[name] == number for name, number in wanted.items()),
+    }
+
+
+def _print(result: dict[str, Any]) -> None:
+    ledger = dict(result["ledger"])
+    listed = ledger.pop("listed")
+    settled = " + ".join(f"{number:,} {name}" for name, number in ledger.items())
     rows = {
-        "objects": f"{sums.count:,} of {sums.size} B, {sums.page_size:,} names a page",
-        "client's time": f"{sums.seconds:,.1f} s in {len(sums.runs)} runs",
-        "an object": f"{MICRO * sums.seconds / sums.count:.2f} us",
-        "CPU an object": f"client {MICRO * sums.cpu / sums.count:.2f} us, "
-        f"server {MICRO * sums.server_cpu / sums.count:.2f} us",
-        "peak memory": f"{sums.peak_mib:.1f} MiB",
-        "journal on disk": f"{scale.journal_bytes() / MIB:.2f} MiB at the end, {sums.journal_peak / MIB:.2f} at most",
-        "kills": f"{sums.kills} with SIGKILL",
-        "requests": f"{sum(sums.gets):,}: {sum(sums.gets) - sums.count:,} made again",
-        "ledger": " + ".join(f"{ledger[name]:,} {name}" for name in list(wanted)[1:])
-        + f" = {ledger['listed']:,} listed",
+        "objects": f"{result['objects']:,} of {result['size']} B, {result['page_size']:,} names a page",
+        "client's time": f"{result['seconds']:,.1f} s in {len(result['runs'])} runs",
+        "an object": f"{result['us']:.2f} us",
+        "CPU an object": f"client {result['cpu_us']:.2f} us, server {result['server_us']:.2f} us",
+        "peak memory": f"{result['peak_mib']:.1f} MiB",
+        "journal on disk": f"{result['journal_mib']:.2f} MiB at the end, {result['journal_peak_mib']:.2f} at most",
+        "kills": f"{result['kills']} with SIGKILL",
+        "requests": f"{result['requests']:,}: {result['made_again']:,} made again",
+        "ledger": f"{listed:,} listed = {settled}",
     }
     print("\n".join(f"{name:<16} {text}" for name, text in rows.items()))
-    print("the ledger balances" if good else "THE LEDGER DOES NOT BALANCE")
-    return 0 if good else 1
+    print("the ledger balances" if result["balances"] else "THE LEDGER DOES NOT BALANCE")
 
 
 if __name__ == "__main__":

@@ -23,10 +23,12 @@ def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Pat
     said, _ = first.communicate(timeout=100)
     again, _ = started(root, tmp_path, count).communicate(timeout=20)
     sums = json.loads((tmp_path / "sums.json").read_text())
+    result = json.loads((tmp_path / "result.json").read_text())
 
     assert first.returncode == 0, said
+    assert (result["objects"], result["kills"], result["balances"]) == (count, 2, True)
     assert said.count("killed with SIGKILL at") == 2
-    assert "300,000 fetched + 0 absent + 0 failed + 0 skipped + 0 pending = 300,000 listed\n" in said
+    assert "300,000 listed = 300,000 fetched + 0 absent + 0 failed + 0 skipped + 0 pending\n" in said
     assert said.endswith("the ledger balances\n")
     assert [run["ended"] for run in sums["runs"]] == ["killed", "killed", "done"]
     assert sum(sums["gets"]) >= count

@@ -1,0 +1,102 @@
+"""`fetchmill serve` beside nginx, both by wrk on one name: the server must not be what limits the client."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from benches.clients import run_wrk
+from benches.keepalive import NAME
+from benches.machine import free_port, program
+from benches.measured import Bar, Measured, median_ratio, summary
+from benches.processes import Process, fetchmill_server, listens
+from benches.settings import SIZE, Settings
+from fetchmill.testing import synthetic_body
+
+RATE_AT_LEAST = 1.0
+# Like is compared with like: who opens a file for each request, and who has the reply in memory.
+BARS = {"serve FOLDER": "nginx", "serve --synthetic": "nginx, open_file_cache"}
+SERVERS = ("nginx", "serve FOLDER", "nginx, open_file_cache", "serve --synthetic")
+OPEN_FILE_CACHE = "open_file_cache max=1000 inactive=1h; open_file_cache_valid 1h;"
+# No log, connections that never end, no sendfile: what makes nginx quick with small files.
+CONFIGURATION = """
+daemon off;
+master_process off;
+pid {prefix}/nginx.pid;
+error_log {prefix}/error.log;
+events {{ worker_connections 1024; }}
+http {{
+    access_log off;
+    client_body_temp_path {prefix}/body;
+    proxy_temp_path {prefix}/proxy;
+    fastcgi_temp_path {prefix}/fastcgi;
+    uwsgi_temp_path {prefix}/uwsgi;
+    scgi_temp_path {prefix}/scgi;
+    sendfile off;
+    tcp_nodelay on;
+    {cache}
+    keepalive_requests 1000000000;
+    server {{ listen 127.0.0.1:{port}; root {root}; }}
+}}
+"""
+
+
+def servers(settings: Settings) -> dict[str, Any]:
+    """The bars: replies/s of each kind of content, as ratios to nginx's."""
+    root = settings.folder / "served"
+    (root / "get").mkdir(parents=True)
+    (root / "get" / NAME).write_bytes(synthetic_body(NAME, SIZE))
+    core = settings.cores.server
+    with (
+        nginx(settings.folder / "nginx", root, core, cache="") as opening,
+        fetchmill_server(core, str(root / "get"), "--port", "0") as folder,
+        nginx(settings.folder / "nginx-cache", root, core, cache=OPEN_FILE_CACHE) as remembering,
+        fetchmill_server(core, *settings.synthetic(1)) as synthetic,
+    ):
+        started = dict(zip(SERVERS, (opening, folder, remembering, synthetic), strict=True))
+        if settings.rounds > 1:  # else it is a check, and nobody looks at the figures
+            for server in started.values():
+                _run(settings, *server, seconds=1)
+        rounds = [
+            {name: _run(settings, *server, seconds=settings.seconds) for name, server in started.items()}
+            for _ in range(settings.rounds)
+        ]
+    return {
+        "connections": settings.connections,
+        "servers": {name: summary(found[name] for found in rounds) for name in SERVERS},
+        "bars": [_bar(rounds, name, other).to_dict() for name, other in BARS.items()],
+        "rounds": [{name: run.to_dict() for name, run in found.items()} for found in rounds],
+        "commands": [
+            f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
+            "fetchmill serve FOLDER --port 0",
+            f"fetchmill serve {' '.join(settings.synthetic(1))}",
+        ],
+    }
+
+
+def _run(settings: Settings, server: Process, url: str, *, seconds: float) -> Measured:
+    return run_wrk(
+        server, f"{url}/get/{NAME}", connections=settings.connections, seconds=seconds, core=settings.cores.client
+    )
+
+
+def _bar(rounds: list[dict[str, Measured]], name: str, other: str) -> Bar:
+    ratio = median_ratio((found[name].rate, found[other].rate) for found in rounds)
+    return Bar(f"replies/s, `{name}` / {other}", ratio, at_least=RATE_AT_LEAST)
+
+
+@contextlib.contextmanager
+def nginx(prefix: Path, root: Path, core: int | None, *, cache: str) -> Iterator[tuple[Process, str]]:
+    """One nginx in one process, in a place of its own."""
+    port = free_port()
+    prefix.mkdir()
+    configuration = prefix / "nginx.conf"
+    text = CONFIGURATION.format(prefix=prefix, port=port, root=root, cache=cache)
+    configuration.write_text(text)
+    command = (program("nginx"), "-e", prefix / "error.log", "-p", prefix, "-c", configuration)
+    server = Process(command, core)
+    try:
+        listens(port, server)
+        yield server, f"http://127.0.0.1:{port}"
+    finally:
+        server.stop()

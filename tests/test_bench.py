@@ -1,0 +1,80 @@
+"""The benchmark's own code, with runs too short to mean anything: no figure is asserted."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benches import report
+
+
+def numbers(value: Any) -> list[float]:  # noqa: ANN401 - what JSON holds
+    """All numbers that are somewhere in a value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [number for part in value for number in numbers(part)]
+    return [value] if isinstance(value, (int, float)) and not isinstance(value, bool) else []
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
+    """All scenarios, once each, in a folder instead of a file system: the figures and what was shown."""
+    folder = tmp_path_factory.mktemp("bench")
+    root = Path(__file__).resolve().parents[1]
+    loop = ("cargo", "build", "--release", "--quiet", "-p", "fetchmill-core", "--example", "bare_files")
+    subprocess.run(loop, cwd=root, check=True, timeout=100)
+    short = ("--rounds", "1", "--seconds", "0.05", "--levels", "4", "--files", "500", "--no-mount")
+    places = ("--folder", folder / "work", "--output", folder / "latest.json")
+    command = (sys.executable, "-m", "benches.run", *short, *places)
+    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=100, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert not (folder / "work").exists()
+    return json.loads((folder / "latest.json").read_text()), ended.stdout
+
+
+def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
+    """Each with its bars, both sides' CPU time and the commands that anyone can repeat."""
+    results, shown = measured
+    scenarios = results["scenarios"]
+
+    assert scenarios.keys() == {"null", "in_flight", "files", "servers"}
+    assert [len(scenarios[name]["bars"]) for name in ("null", "files", "servers")] == [2, 1, 2]
+    assert scenarios["in_flight"]["levels"][0]["connections"] == 4
+    assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))
+    assert all(scenarios[name]["commands"] for name in ("null", "files", "servers"))
+    assert shown.count("| CPU an object") == 2
+
+
+def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str], root: Path) -> None:
+    """They are committed: no host, no path."""
+    results, _ = measured
+    text = json.dumps(results)
+
+    assert str(root) not in text
+    assert "/tmp" not in text  # noqa: S108 - looked for
+    assert results["machine"].keys() >= {"processor", "kernel", "nginx", "wrk"}
+    assert len(results["commit"]) == 40
+    assert all(number >= 0 for number in numbers(results))
+
+
+def test_pages_get_their_tables(measured: tuple[dict[str, Any], str]) -> None:
+    """Between markers, and a second time the same; what was not measured says so."""
+    results, _ = measured
+    page = "a\n<!-- bench:null -->\nold\n<!-- /bench:null -->\nb\n<!-- bench:scale -->\n<!-- /bench:scale -->\n"
+
+    once = report.filled(page, results)
+
+    assert "old" not in once
+    assert "| wrk " in once
+    assert "Not measured yet." in once
+    assert report.filled(once, results) == once
+
+
+@pytest.mark.parametrize("page", report.PAGES, ids=lambda page: page.name)
+def test_the_committed_pages_have_tables_that_exist(page: Path) -> None:
+    """A marker with another name would never be filled."""
+    assert "Not measured yet." in report.filled(page.read_text(), {"scenarios": {}})
