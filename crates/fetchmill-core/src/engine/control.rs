@@ -60,6 +60,8 @@ pub(super) struct Control {
     stop: AtomicU8,
     /// The origin rests until then: looked at before each target, so no lock.
     resting_until: AtomicU64,
+    /// The origin has sent a reply that nobody asked for: looked at after each reply.
+    is_suspicious: AtomicBool,
     failure: Mutex<Option<Error>>,
     pub(super) is_listing_done: AtomicBool,
     pub(super) counters: Vec<Counters>,
@@ -94,6 +96,7 @@ impl Control {
             live_bytes: Arc::new(AtomicUsize::new(0)),
             stop: AtomicU8::new(0),
             resting_until: AtomicU64::new(0),
+            is_suspicious: AtomicBool::new(false),
             failure: Mutex::new(None),
             is_listing_done: AtomicBool::new(false),
             // The workers' and the listing's.
@@ -140,6 +143,7 @@ impl Control {
             let to_journal = planner.report(report, now);
             let next = if max > 0 { planner.next_batch(max, now) } else { planner.outlook() };
             self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
+            self.is_suspicious.store(planner.is_suspicious(), Ordering::Relaxed);
             let is_freed = was_held_back && !planner.is_held_back(now);
             (to_journal, planner.wants_waiting(), next, planner.is_given_up(now), is_freed)
         };
@@ -164,6 +168,10 @@ impl Control {
 
     pub(super) fn give_back(&self, batch: Batch) {
         self.planner().give_back(batch);
+    }
+
+    pub(super) fn is_suspicious(&self) -> bool {
+        self.is_suspicious.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_resting(&self, now: Millis) -> bool {

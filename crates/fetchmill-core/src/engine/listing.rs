@@ -263,7 +263,19 @@ impl Lister {
             self.connection = None;
         }
         if self.connection.is_none() {
-            let stream = self.runtime.block_on(connect(&self.addresses, self.timeouts.connect));
+            let control = &self.control;
+            let is_over = async {
+                let mut tick = tokio::time::interval(limits::TICK);
+                while control.stop() == Stop::No {
+                    tick.tick().await;
+                }
+            };
+            let stream = self.runtime.block_on(async {
+                tokio::select! {
+                    connected = connect(&self.addresses, self.timeouts.connect) => connected,
+                    () = is_over => Err(ConnectFailure::Failed(FailureKind::ConnectTimeout)),
+                }
+            });
             let stream = stream.map_err(|failure| match failure {
                 ConnectFailure::Failed(kind) => {
                     Broken { kind, reason: "there is no connection", is_unanswered: false }
@@ -344,7 +356,7 @@ impl Lister {
             // A page without a length may have been cut: what is missing would never be fetched. JSON that ends is
             // whole, and JSON that does not is noticed by the parser.
             self.connection = None;
-        } else if replied.has_surplus || !replied.head.keep_alive {
+        } else if replied.surplus != crate::transport::Unused::Quiet || !replied.head.keep_alive {
             self.connection = None;
         }
         Ok(true)

@@ -217,6 +217,11 @@ impl Planner {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
+    /// See [`Origin::is_suspicious`].
+    pub fn is_suspicious(&self) -> bool {
+        self.origin.is_suspicious()
+    }
+
     /// Until when the origin rests, if it does.
     pub fn resting_until(&self, now: Millis) -> Option<Millis> {
         match self.origin.gate(now) {

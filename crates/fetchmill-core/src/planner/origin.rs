@@ -23,6 +23,8 @@ pub struct Observed {
     pub throttled: u32,
     /// The longest `Retry-After` among them, milliseconds.
     pub retry_after: Millis,
+    /// Replies that nobody asked for.
+    pub unsolicited: u32,
 }
 
 /// Whether requests may go to an origin.
@@ -43,6 +45,7 @@ pub struct Origin {
     rests: u32,
     last_success: Millis,
     give_up_after: Millis,
+    is_suspicious: bool,
 }
 
 impl Origin {
@@ -55,6 +58,7 @@ impl Origin {
             rests: 0,
             last_success: now,
             give_up_after,
+            is_suspicious: false,
         }
     }
 
@@ -69,8 +73,14 @@ impl Origin {
         }
     }
 
+    /// Whether it has sent a reply that nobody asked for: it will do so again, while a request is out.
+    pub fn is_suspicious(&self) -> bool {
+        self.is_suspicious
+    }
+
     /// Takes note of what was seen.
     pub fn observe(&mut self, seen: Observed, now: Millis) {
+        self.is_suspicious |= seen.unsolicited > 0;
         if seen.successes > 0 {
             self.last_success = now;
             self.rests = 0;
@@ -172,5 +182,17 @@ mod tests {
         origin.observe(Observed { throttled: 100, retry_after: 30_000, ..Observed::default() }, 0);
 
         assert_eq!(origin.gate(0), Gate::Resting(30_000));
+    }
+
+    #[test]
+    fn a_reply_that_nobody_asked_for_is_remembered() {
+        let mut origin = Origin::new(64, 900_000, 0);
+        assert!(!origin.is_suspicious());
+
+        origin.observe(Observed { unsolicited: 1, ..Observed::default() }, 0);
+        origin.observe(successes(1), 1);
+
+        assert!(origin.is_suspicious());
+        assert_eq!(origin.gate(1), Gate::Open(64));
     }
 }

@@ -23,14 +23,16 @@ use crate::outcome::FailureKind;
 
 /// Memory that a connection may keep between replies.
 const PENDING_KEPT_BYTES: usize = 4096;
+/// How every reply starts.
+const REPLY_START: &[u8; 5] = b"HTTP/";
 
 /// A complete reply.
 #[derive(Debug, Clone, Copy)]
 pub struct Replied {
     /// Its head.
     pub head: Head,
-    /// More bytes came than belong to it: what is behind them cannot be trusted.
-    pub has_surplus: bool,
+    /// What came with it and does not belong to it: what is behind that cannot be trusted.
+    pub surplus: Unused,
 }
 
 /// An exchange that gave no complete reply. The connection must not be used again.
@@ -55,10 +57,23 @@ impl Broken {
 pub enum Unused {
     /// Nothing has come: it may be used.
     Quiet,
-    /// Bytes that nobody asked for.
+    /// Bytes that nobody asked for,
     Unsolicited,
+    /// and that look like the start of a reply: read as one, they would be another target's.
+    SecondReply,
     /// The server has closed it.
     Closed,
+}
+
+impl Unused {
+    /// Of the first bytes that came.
+    fn of(bytes: &[u8]) -> Self {
+        match &bytes[..bytes.len().min(REPLY_START.len())] {
+            [] => Unused::Quiet,
+            start if REPLY_START.starts_with(start) => Unused::SecondReply,
+            _ => Unused::Unsolicited,
+        }
+    }
 }
 
 /// See the module.
@@ -171,24 +186,28 @@ impl Connection {
     ) -> Result<Option<Replied>, Broken> {
         self.has_input = true;
         let had_head = self.reader.head().is_some();
-        let (progress, available) = if self.pending.is_empty() {
+        let surplus_of = |progress: &Result<Progress, _>, input: &[u8]| match progress {
+            Ok(Progress::Done { consumed }) => Unused::of(&input[*consumed..]),
+            _ => Unused::Quiet,
+        };
+        let (progress, surplus) = if self.pending.is_empty() {
             let progress = self.reader.read(bytes, body);
             if let Ok(Progress::NeedMore { consumed }) = progress {
                 self.pending.extend_from_slice(&bytes[consumed..]);
             }
-            (progress, bytes.len())
+            (progress, surplus_of(&progress, bytes))
         } else {
             self.pending.extend_from_slice(bytes);
             let progress = self.reader.read(&self.pending, body);
-            let available = self.pending.len();
+            let surplus = surplus_of(&progress, &self.pending);
             if let Ok(Progress::NeedMore { consumed }) = progress {
                 self.pending.drain(..consumed);
             }
-            (progress, available)
+            (progress, surplus)
         };
         match progress {
             Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
-            Ok(Progress::Done { consumed }) => self.replied(available > consumed).map(Some),
+            Ok(Progress::Done { .. }) => self.replied(surplus).map(Some),
             Ok(Progress::NeedMore { .. }) => {
                 match self.reader.head() {
                     None => {}
@@ -200,7 +219,7 @@ impl Connection {
         }
     }
 
-    fn replied(&mut self, has_surplus: bool) -> Result<Replied, Broken> {
+    fn replied(&mut self, surplus: Unused) -> Result<Replied, Broken> {
         let Some(head) = self.reader.head().copied() else {
             return Err(Broken::new(FailureKind::Framing, "a reply without a head"));
         };
@@ -209,12 +228,12 @@ impl Connection {
         if self.pending.capacity() > PENDING_KEPT_BYTES {
             self.pending = Vec::new();
         }
-        Ok(Replied { head, has_surplus })
+        Ok(Replied { head, surplus })
     }
 
     fn ended(&mut self) -> Result<Replied, Broken> {
         match self.reader.end_of_stream() {
-            Ok(Ended::Complete) => self.replied(false),
+            Ok(Ended::Complete) => self.replied(Unused::Quiet),
             Ok(Ended::Unanswered) => Err(self.lost()),
             Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
         }
@@ -233,13 +252,22 @@ impl Connection {
 
     /// Looks whether anything came while the connection was unused, without taking it.
     pub fn look(&self) -> Unused {
-        let mut byte = [0_u8; 1];
-        match rustix::net::recv(&self.stream, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+        let mut start = [0_u8; REPLY_START.len()];
+        match rustix::net::recv(&self.stream, &mut start, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
             Ok((_, 0)) => Unused::Closed,
-            Ok(_) => Unused::Unsolicited,
+            Ok((_, count)) => Unused::of(&start[..count.min(start.len())]),
             Err(rustix::io::Errno::WOULDBLOCK) => Unused::Quiet,
             Err(_) => Unused::Closed,
         }
+    }
+
+    /// Waits for something to come, or for the watch.
+    pub async fn listen(&self, watch: &Watch) {
+        poll_fn(|context| match watch.poll_expired(context) {
+            Some(_) => Poll::Ready(()),
+            None => self.poll_input(context),
+        })
+        .await;
     }
 
     /// Ready when something comes while the connection is unused.

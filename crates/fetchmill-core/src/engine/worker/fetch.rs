@@ -75,8 +75,19 @@ impl Worker {
     }
 
     fn close_unless_quiet(&self, connection: &mut Option<Connection>) {
-        if connection.as_ref().is_some_and(|connection| connection.look() != Unused::Quiet) {
+        let unused = connection.as_ref().map_or(Unused::Quiet, Connection::look);
+        self.suspect(unused);
+        if unused != Unused::Quiet {
             self.close(connection);
+        }
+    }
+
+    /// A server that has sent a second reply once does so again, and not always before the next request is out:
+    /// from now on each of its connections is listened to before it is used again.
+    fn suspect(&self, unused: Unused) {
+        if unused == Unused::SecondReply && !self.control().is_suspicious() {
+            self.report.borrow_mut().observed.unsolicited += 1;
+            self.turn(0);
         }
     }
 
@@ -176,13 +187,23 @@ impl Worker {
             return Attempt::Over;
         };
         let is_first = open.replies() == 1;
-        let mut unused = if replied.has_surplus { Unused::Unsolicited } else { open.look() };
-        if unused == Unused::Quiet && !is_first && replied.head.keep_alive && self.is_idle() {
-            watch.only(LISTEN);
-            self.parking.park(Some(open), watch).await;
+        let mut unused = replied.surplus;
+        if unused == Unused::Quiet {
             unused = open.look();
         }
-        if unused == Unused::Unsolicited && !is_first {
+        if unused == Unused::Quiet && replied.head.keep_alive {
+            if self.control().is_suspicious() {
+                watch.only(LISTEN);
+                open.listen(watch).await;
+                unused = open.look();
+            } else if !is_first && self.is_idle() {
+                watch.only(LISTEN);
+                self.parking.park(Some(open), watch).await;
+                unused = open.look();
+            }
+        }
+        self.suspect(unused);
+        if matches!(unused, Unused::Unsolicited | Unused::SecondReply) && !is_first {
             body.discard();
             return Attempt::Again;
         }
@@ -256,6 +277,10 @@ impl Worker {
         }
         if was_used && broken.is_unanswered && !target.was_forgiven {
             target.was_forgiven = true;
+            return Attempt::Again;
+        }
+        if was_used && matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp) {
+            // What was read may have belonged to the reply before; on a fresh connection it is certain.
             return Attempt::Again;
         }
         self.failed(target, broken.kind, None)
