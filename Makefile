@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
 .PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
-.PHONY: bench bench-quick bench-report hundred-million billion
+.PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -79,6 +79,12 @@ hundred-million: build ## Fetch 100,000,000 objects to `null`, killed twice on t
 
 billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on
 	$(BIN)/python -m benches.scale --count 1e9
+
+fuzz: ## Fuzz the codec and names for a minute; needs a nightly toolchain
+	scripts/fuzz 30
+
+fuzz-long: ## The same for two hours
+	scripts/fuzz 3600
 
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/test_cli_surface.py --update-help
