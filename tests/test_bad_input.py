@@ -141,7 +141,7 @@ def test_what_gives_no_listing_is_told(run: Run, raw: Raw, canary: Canary, behav
 SLOW_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     "no-answer": (then_stall(b""), "head-timeout"),
     "head-stalls": (then_stall(b"HTTP/1.1 200 OK\r\nContent-"), "head-timeout"),
-    "head-trickles": (lambda exchange: exchange.trickle(page(["a"]), 0.1), "head-timeout"),
+    "head-trickles": (lambda exchange: exchange.trickle(page(["a"]), 0.05), "head-timeout"),
     "body-stalls": (then_stall(page(["a"])[:-3]), "idle-timeout"),
 }
 
@@ -153,7 +153,7 @@ def test_a_listing_that_is_too_slow_is_told(
     """A server that stalls or trickles holds nobody for longer than the timeouts say."""
     server = raw({"/list": behaviour})
 
-    ended = run("get", server.url, canary.dest, "--head-timeout", "300ms", "--idle-timeout", "300ms", timeout=20)
+    ended = run("get", server.url, canary.dest, "--head-timeout", "150ms", "--idle-timeout", "150ms", timeout=20)
 
     assert ended.code == 4
     assert f"failed ({kind})" in error_of(ended)
@@ -554,7 +554,7 @@ def test_a_second_run_is_refused(run: Run, start: Run, raw: Raw, canary: Canary)
     """Exit 9 while one runs, which goes on."""
     names = [f"n{number}" for number in range(10)]
     server = raw(mirror(names, {"n5": in_turn(then_stall(b""), reply(b"n5"))}))
-    first = start("get", server.url, canary.dest, "--head-timeout", "3s")
+    first = start("get", server.url, canary.dest, "--head-timeout", "1500ms")
     while not server.asked():
         assert first.poll() is None
         time.sleep(0.01)
@@ -587,9 +587,9 @@ def test_a_stop_while_the_source_stalls_is_quick(start: Run, raw: Raw, canary: C
 
 # --- a slow target stops nothing ---------------------------------------------------------------------------------
 
-TARGETS = 20_000
-SLOW = 20
-RETRY_AFTER = 3
+TARGETS = 10_000
+SLOW = 10
+RETRY_AFTER = 2
 
 
 def seconds_until_fetched(url: str, dest: Path, count: int) -> tuple[float, float]:
