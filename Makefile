@@ -10,7 +10,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
-.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
+.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix memory
 .PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
@@ -56,6 +56,9 @@ test-python: build
 
 crash-matrix: build servers ## 500 kills at seeded moments (FETCHMILL_SEED repeats them)
 	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/test_crash.py
+
+memory: build ## The growth of memory between one and ten million objects
+	$(BIN)/python scripts/memory.py
 
 wheel: env ## Build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --quiet --out dist

@@ -41,9 +41,9 @@ KILLS_IN_A_JOB = 7
 JOBS_AT_ONCE = 3
 WINDOW = 0.05
 OPTIONS = ("--commit-window", "50ms", "--attempts", "8", "--quiet")
-COUNT = 2000
-# A job of about a second: so many in flight, each taking 15 ms in the middle.
-PACE: dict[str, Any] = {"page_size": 100, "delay": (0.0, 0.03), "list_delay": (0.0, 0.02)}
+COUNT = 1200
+# A job of about a second: so many in flight, each taking 25 ms on average.
+PACE: dict[str, Any] = {"page_size": 60, "delay": (0.0, 0.05), "list_delay": (0.0, 0.03)}
 LIMIT = 32
 # Refused for good, and for a moment only: the latter wait, some of them in the journal's table.
 FOR_A_MOMENT = [
@@ -52,7 +52,7 @@ FOR_A_MOMENT = [
     Fault("reset", times=1, rate=0.01),
 ]
 # A kill before the N-th such call of a thread, N up to this. The journal's first writes are made by the main thread.
-CALLS = {"renameat2": 200, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
+CALLS = {"renameat2": 150, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
 # Calls that only a run that resumes makes, and perhaps not even that one: what is staged is removed.
 CALLS_OF_RESUME = {"unlinkat": 40, "rmdir": 2}
 MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", "call")
@@ -296,8 +296,8 @@ def test_the_crash_tests_notice_lost_objects(environment: dict[str, str], tmp_pa
     rng = random.Random(SEED)
 
     def lose(index: int) -> list[str]:
-        with serve(synthetic=1000, **PACE) as source:
-            case = Case(source, tmp_path / f"out{index}", synthetic(1000), broken)
+        with serve(synthetic=COUNT, **PACE) as source:
+            case = Case(source, tmp_path / f"out{index}", synthetic(COUNT), broken)
             process = case.start()
             wait_for("fetching", case, process, rng)
             time.sleep(rng.uniform(1, 3) * WINDOW)

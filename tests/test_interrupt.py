@@ -1,159 +1,309 @@
-"""SIGINT and SIGTERM at seeded moments: a checkpoint, an exit code, and a job that resumes."""
+"""SIGINT and SIGTERM at seeded moments: a checkpoint, an exit code, and a job that resumes.
 
+`FETCHMILL_SEED` repeats the moments of a run that failed.
+"""
+
+import contextlib
+import json
+import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import fetchmill
-from fetchmill.testing import Server, synthetic_body
+from conftest import COMMAND
+from fetchmill.testing import Server, serve
+from independent import Expected, find_problems, find_unbalanced, find_wrong, read_ledger, staged_files, synthetic
 
-Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
-COUNT = 3000
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+MOMENTS = 20
+AT_ONCE = 6
 WINDOW = 0.05
-SEEDS = range(10)
-# A job of two seconds, so that every moment is in the middle of it.
-SLOW: dict[str, Any] = {"synthetic": COUNT, "page_size": 100, "delay": (0.0, 0.08), "list_delay": (0.0, 0.03)}
+EXPECTED = synthetic(800)
+# A job of a second, so that every moment is in the middle of it.
+PACE: dict[str, Any] = {"synthetic": 800, "page_size": 50, "delay": (0.0, 0.15), "list_delay": (0.0, 0.03)}
+# Replies take up to three seconds: what is in flight is worth waiting for.
+SLOW: dict[str, Any] = {"synthetic": 150, "page_size": 100, "delay": (0.0, 3.0)}
+HOW_TO_RESUME = "run the same command again to resume"
+# Calls fetchmill.get, tells what KeyboardInterrupt leaves in the process, and may call it again.
 IN_PYTHON = """
-import sys, fetchmill
+import json, os, sys, time, fetchmill
+source, dest, resumes = sys.argv[1:]
+count = lambda: len(os.listdir("/proc/self/task"))
+threads = count()
+raised = None
 try:
-    fetchmill.get(sys.argv[1], sys.argv[2], commit_window=0.05)
+    fetchmill.get(source, dest, commit_window=0.05)
 except KeyboardInterrupt:
-    sys.exit("interrupted")
+    raised = time.time()
+    while count() > threads and time.time() < raised + 1:
+        time.sleep(0.005)
+    threads -= count()
+links = [os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")]
+children = open(f"/proc/self/task/{os.getpid()}/children").read()
+again = fetchmill.get(source, dest).fetched if resumes == "again" else None
+print(json.dumps({
+    "raised": raised, "threads": -threads, "children": children, "fetched": again,
+    "open": [link for link in links if link.startswith(os.path.realpath(dest))],
+}))
 """
 
 
-def wait_for_the_first_page(source: Server, process: subprocess.Popen[str]) -> None:
-    """Until the job fetches."""
-    while not source.stats()["get"]:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.005)
+@dataclass(frozen=True)
+class Interrupted:
+    """A run that got a signal, or two: how it ended, how long after the last one, and what it wrote."""
+
+    code: int
+    seconds: float
+    out: str
+    err: str
 
 
-def assert_checkpointed(dest: Path, tree: Callable[..., Any]) -> None:
-    """Whole objects only, none staged, each counted."""
-    status = fetchmill.status(dest)
-    stored = tree(dest)
-    staged = [name for name in tree(dest, with_state=True) if "/stage/" in name and tree(dest, with_state=True)[name]]
+@pytest.fixture
+def interrupt(environment: dict[str, str]) -> Callable[..., Interrupted]:
+    """Starts a command, sends it signals some seconds after a moment has come, and waits for its end."""
 
-    assert status.balanced
-    assert not status.running
-    assert staged == []
-    assert status.fetched == len(stored)
-    assert all(body == synthetic_body(name, 100) for name, body in stored.items())
+    def send(
+        command: list[str],
+        is_near: Callable[[], bool],
+        *signals: tuple[float, signal.Signals],
+    ) -> Interrupted:
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with subprocess.Popen(command, env=environment, text=True, **pipes) as process:
+            while not is_near():
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.001)
+            for delay, number in signals:
+                time.sleep(delay)
+                process.send_signal(number)
+            sent = time.monotonic()
+            try:
+                out, err = process.communicate(timeout=15)
+            finally:
+                process.kill()
+            return Interrupted(process.returncode, time.monotonic() - sent, out, err)
+
+    return send
 
 
-def assert_resumes(run: Run, source: Server, dest: Path, tree: Callable[..., Any]) -> None:
-    """The same command finishes the job."""
-    ended = run("get", source.url, dest, "--commit-window", "50ms")
+def get_command(source: str, dest: Path) -> list[str]:
+    """The real command."""
+    return [*COMMAND, "get", source, str(dest), "--commit-window", "50ms"]
 
-    assert ended.code == 0, ended.err
-    assert len(tree(dest)) == COUNT
-    assert f"{COUNT:,} listed = {COUNT:,} fetched + 0 absent" in ended.err
+
+def python_command(source: Server, dest: Path, *, resumes: bool = False) -> list[str]:
+    """A program that calls fetchmill.get."""
+    return [sys.executable, "-c", IN_PYTHON, source.url, str(dest), "again" if resumes else "once"]
+
+
+def is_fetching(source: Server) -> Callable[[], bool]:
+    """Whether the first page has come."""
+    return lambda: source.stats()["get"] > 0
+
+
+def is_listing(source: Server) -> Callable[[], bool]:
+    """Whether the first page was asked for."""
+    return lambda: source.stats()["list"] > 0
+
+
+def find_broken(dest: Path, expected: Expected) -> list[str]:
+    """What must not be after a checkpoint: something that is not whole, or staged, or not counted."""
+    problems = find_wrong(dest, expected) + find_unbalanced(dest)
+    problems += [f"{name} is left" for name in staged_files(dest)]
+    stored = sum(1 for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts)
+    if stored != read_ledger(dest).fetched:
+        problems.append(f"{stored} are stored, {read_ledger(dest).fetched} counted as fetched")
+    return problems
+
+
+def find_not_resumed(source: Server, dest: Path, environment: dict[str, str], expected: Expected) -> list[str]:
+    """Whether the same command finishes the job."""
+    command = get_command(source.url, dest)
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=30)
+    problems = [f"it resumes with exit code {ended.returncode}: {ended.stderr}"] if ended.returncode else []
+    return problems + find_problems(dest, expected)
+
+
+def in_parallel(work: Callable[[int], list[str]], count: int = MOMENTS) -> None:
+    """Does it for each moment, some at once; each tells its problems."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = [
+            f"{index}: {problem}" for index, problems in enumerate(pool.map(work, range(count))) for problem in problems
+        ]
+    assert not found, f"FETCHMILL_SEED={SEED}: {found[:10]}"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("seed", SEEDS)
 def test_a_signal_ends_the_command_after_a_checkpoint(
-    run: Run, start: Run, server: Serve, dest: Path, tree: Callable[..., Any], number: signal.Signals, seed: int
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path, number: signal.Signals
 ) -> None:
-    """Exit code 130 or 143 within five seconds, and it says how to go on."""
-    source = server(**SLOW, seed=seed)
-    process = start("get", source.url, dest, "--commit-window", "50ms")
-    wait_for_the_first_page(source, process)
-    time.sleep(random.Random(seed).uniform(0.1, 20) * WINDOW)
+    """Exit code 130 or 143 within five seconds; it says how to go on, leaves nothing staged, and resumes."""
 
-    process.send_signal(number)
-    sent = time.monotonic()
-    _, err = process.communicate(timeout=10)
+    def one(index: int) -> list[str]:
+        rng = random.Random(f"{SEED}-{number}-{index}")
+        dest = tmp_path / f"out{index}"
+        with serve(**PACE) as source:
+            near = rng.choice([is_listing, is_fetching, is_fetching])(source)
+            ended = interrupt(get_command(source.url, dest), near, (rng.uniform(0, 14) * WINDOW, number))
+            problems = find_broken(dest, EXPECTED)
+            if ended.code != 128 + number or ended.seconds > 5 or HOW_TO_RESUME not in ended.err.splitlines()[-1]:
+                problems.append(f"{ended}")
+            return problems + find_not_resumed(source, dest, environment, EXPECTED)
 
-    assert process.returncode == 128 + number
-    assert time.monotonic() - sent < 5
-    assert "run the same command again to resume" in err
-    assert_checkpointed(dest, tree)
-    if seed < 2:
-        assert_resumes(run, source, dest, tree)
+    in_parallel(one)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
 def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
-    run: Run, server: Serve, dest: Path, tree: Callable[..., Any], seed: int
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """KeyboardInterrupt goes on to the caller."""
-    source = server(**SLOW, seed=seed)
-    process = subprocess.Popen(
-        [sys.executable, "-c", IN_PYTHON, source.url, str(dest)], stderr=subprocess.PIPE, text=True
-    )
-    wait_for_the_first_page(source, process)
-    time.sleep(random.Random(seed).uniform(0.1, 20) * WINDOW)
+    """KeyboardInterrupt goes on to the caller within five seconds; no thread, process or file stays behind."""
 
-    process.send_signal(signal.SIGINT)
-    sent = time.monotonic()
-    _, err = process.communicate(timeout=10)
+    def one(index: int) -> list[str]:
+        rng = random.Random(f"{SEED}-python-{index}")
+        dest = tmp_path / f"out{index}"
+        with serve(**PACE) as source:
+            delay = rng.uniform(0, 14) * WINDOW
+            command = python_command(source, dest, resumes=index % 4 == 0)
+            ended = interrupt(command, is_fetching(source), (delay, signal.SIGINT))
+            if ended.code:
+                return [f"{ended}"]
+            left = json.loads(ended.out)
+            problems = [] if left["raised"] else ["it was not interrupted"]
+            problems += [f"{what}: {left[what]}" for what in ("threads", "children", "open") if left[what]]
+            if ended.seconds > 5:
+                problems.append(f"it took {ended.seconds} s")
+            if left["fetched"] is not None:
+                problems += [] if left["fetched"] == EXPECTED.listed else [f"again: {left}"]
+                return problems + find_problems(dest, EXPECTED)
+            return problems + find_broken(dest, EXPECTED) + find_not_resumed(source, dest, environment, EXPECTED)
 
-    assert (process.returncode, err) == (1, "interrupted\n")
-    assert time.monotonic() - sent < 5
-    assert_checkpointed(dest, tree)
-    if seed < 2:
-        assert_resumes(run, source, dest, tree)
+    in_parallel(one)
 
 
-@pytest.mark.parametrize("numbers", [(signal.SIGINT, signal.SIGINT), (signal.SIGINT, signal.SIGTERM)])
-def test_a_second_signal_ends_the_command_at_once(
-    run: Run, start: Run, server: Serve, dest: Path, tree: Callable[..., Any], numbers: tuple[signal.Signals, ...]
+def test_sigterm_ends_a_program_that_does_not_handle_it(
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    """Replies that take long are not waited for; the job resumes all the same."""
-    source = server(synthetic=COUNT, page_size=100, delay=(0.0, 0.1))
-    process = start("get", source.url, dest, "--commit-window", "50ms")
-    wait_for_the_first_page(source, process)
-    slow = server(synthetic=10, delay=(30, 30))
-    stuck = start("get", slow.url, dest.with_name("stuck"))
-    wait_for_the_first_page(slow, stuck)
+    """It is killed, as any program; the job resumes as after any kill."""
 
-    for running in (process, stuck):
-        running.send_signal(numbers[0])
-        time.sleep(0.3)
-        running.send_signal(numbers[1])
-        sent = time.monotonic()
-        running.communicate(timeout=10)
-        assert time.monotonic() - sent < 1
-    assert stuck.returncode == 128 + numbers[1]
-    assert process.returncode in {128 + numbers[0], 128 + numbers[1]}
-    assert_resumes(run, source, dest, tree)
+    def one(index: int) -> list[str]:
+        delay = random.Random(f"{SEED}-term-{index}").uniform(0, 14) * WINDOW
+        dest = tmp_path / f"out{index}"
+        with serve(**PACE) as source:
+            ended = interrupt(python_command(source, dest), is_fetching(source), (delay, signal.SIGTERM))
+            problems = [] if ended.code == -signal.SIGTERM else [f"{ended}"]
+            return problems + find_not_resumed(source, dest, environment, EXPECTED)
+
+    in_parallel(one, 4)
 
 
-def test_a_drain_has_an_end(start: Run, server: Serve, dest: Path) -> None:
-    """Replies that never come do not hold up the end for more than five seconds."""
-    source = server(synthetic=10, delay=(60, 60))
-    process = start("get", source.url, dest)
-    wait_for_the_first_page(source, process)
+def test_requests_in_flight_are_drained(
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Replies that come within three seconds are stored: none is thrown away, none is asked for afterwards."""
+    expected = synthetic(150)
 
-    process.send_signal(signal.SIGTERM)
-    sent = time.monotonic()
-    process.communicate(timeout=10)
+    def one(index: int) -> list[str]:
+        number = (signal.SIGINT, signal.SIGTERM)[index % 2]
+        delay = random.Random(f"{SEED}-drain-{index}").uniform(0.1, 1.5)
+        dest = tmp_path / f"out{index}"
+        in_python = index >= 2
+        with serve(**SLOW | {"delay": (0.0, 2.7)}) as source:
+            command = python_command(source, dest) if in_python else get_command(source.url, dest)
+            ended = interrupt(command, is_fetching(source), (delay, signal.SIGINT if in_python else number))
+            requests = source.stats()["get"]
+            problems = find_broken(dest, expected)
+            if ended.code != (0 if in_python else 128 + number) or ended.seconds > 5:
+                problems.append(f"{ended}")
+            if read_ledger(dest).fetched != requests or not 64 <= requests < expected.listed:
+                problems.append(f"{read_ledger(dest).fetched} fetched of {requests} requests")
+            return problems
 
-    assert process.returncode == 143
-    assert time.monotonic() - sent < 5
+    del environment
+    in_parallel(one, 4)
 
 
-def test_a_signal_ends_a_job_that_only_lists(start: Run, server: Serve, dest: Path) -> None:
-    """Even before the first page."""
-    source = server(synthetic=10, list_delay=(60, 60))
-    process = start("get", source.url, dest)
-    while not source.stats()["connections"]:
-        time.sleep(0.005)
+def test_a_drain_has_an_end(interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path) -> None:
+    """Slower replies are not waited for: they are asked for again by the run that resumes."""
+    expected = synthetic(10)
 
-    process.send_signal(signal.SIGINT)
-    sent = time.monotonic()
-    process.communicate(timeout=10)
+    def one(index: int) -> list[str]:
+        number = (signal.SIGINT, signal.SIGTERM)[index % 2]
+        dest = tmp_path / f"out{index}"
+        with serve(synthetic=10, delay=(3.9, 4.2)) as source:
+            command = python_command(source, dest) if index == 2 else get_command(source.url, dest)
+            ended = interrupt(command, is_fetching(source), (0.1, signal.SIGINT if index == 2 else number))
+            problems = find_broken(dest, expected)
+            if ended.code != (0 if index == 2 else 128 + number) or not 2.5 < ended.seconds < 5:
+                problems.append(f"{ended}")
+            return problems + find_not_resumed(source, dest, environment, expected)
 
-    assert process.returncode == 130
-    assert time.monotonic() - sent < 5
+    in_parallel(one, 3)
+
+
+def test_a_second_signal_ends_it_at_once(
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Nothing is waited for; the job resumes as after a kill."""
+    pairs = [(first, second) for first in (signal.SIGINT, signal.SIGTERM) for second in (signal.SIGINT, signal.SIGTERM)]
+    expected = synthetic(100)
+
+    def one(index: int) -> list[str]:
+        rng = random.Random(f"{SEED}-second-{index}")
+        in_python = index >= len(pairs)
+        first, second = (signal.SIGINT, signal.SIGINT) if in_python else pairs[index]
+        dest = tmp_path / f"out{index}"
+        with serve(synthetic=100, delay=(0.0, 1.0)) as source:
+            command = python_command(source, dest) if in_python else get_command(source.url, dest)
+            delays = (rng.uniform(0, 0.3), rng.uniform(0.01, 0.2))
+            ended = interrupt(command, is_fetching(source), (delays[0], first), (delays[1], second))
+            # Two that come together are handled in the order of their numbers.
+            problems = [] if ended.code in ({0} if in_python else {128 + first, 128 + second}) else [f"{ended}"]
+            if ended.seconds > 1:
+                problems.append(f"it took {ended.seconds} s")
+            if in_python:
+                left = json.loads(ended.out)
+                problems += [f"{what}: {left[what]}" for what in ("threads", "children", "open") if left[what]]
+            return problems + find_not_resumed(source, dest, environment, expected)
+
+    in_parallel(one, len(pairs) + 4)
+
+
+@contextlib.contextmanager
+def silent_port(*, accepts: bool) -> Iterator[str]:
+    """The URL of a port that never replies, or that does not even take a connection."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(64 if accepts else 0)
+        for _ in range(0 if accepts else 4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                waiting.connect(listener.getsockname())
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("accepts", [True, False], ids=["silent", "unreachable"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_job_that_waits_for_its_first_page(
+    interrupt: Callable[..., Interrupted], dest: Path, number: signal.Signals, accepts: bool
+) -> None:
+    """There is nothing to drain: neither a connection nor a reply that does not come is waited for."""
+    with silent_port(accepts=accepts) as url:
+        lock = dest / ".fetchmill" / "stage"
+        ended = interrupt(get_command(url, dest), lock.exists, (0.2, number))
+
+    assert ended.code == 128 + number
+    assert ended.seconds < 1
+    assert HOW_TO_RESUME in ended.err
