@@ -99,7 +99,13 @@ class Process:
 
 def measure(command: Sequence[str | Path], core: int | None) -> Usage:
     """Runs a command to its end, which must be a good one."""
-    usage = Process(command, core, stdout=subprocess.PIPE).wait()
+    process = Process(command, core, stdout=subprocess.PIPE)
+    try:
+        usage = process.wait()
+    except BaseException:
+        process.popen.kill()
+        process.popen.wait()
+        raise
     if usage.code:
         sys.exit(f"this failed with exit code {usage.code}: {' '.join(map(str, command))}")
     return usage

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -29,16 +30,19 @@ SCHEMA = 1
 def main() -> int:
     """Runs the scenarios that are asked for."""
     arguments = _arguments()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was mounted is unmounted
     settings = _settings(arguments)
     shutil.rmtree(settings.folder, ignore_errors=True)
     settings.folder.mkdir(parents=True)
     results = _header(settings)
-    for name in arguments.scenario or SCENARIOS:
-        print(f"measuring {name} ...", file=sys.stderr, flush=True)
-        results["scenarios"][name] = SCENARIOS[name](settings)
-        print(report.render(name, results), flush=True)
-        _write(arguments.output, results)
-    shutil.rmtree(settings.folder, ignore_errors=True)
+    try:
+        for name in arguments.scenario or SCENARIOS:
+            print(f"measuring {name} ...", file=sys.stderr, flush=True)
+            results["scenarios"][name] = SCENARIOS[name](settings)
+            print(report.render(name, results), flush=True)
+            _write(arguments.output, results)
+    finally:
+        shutil.rmtree(settings.folder, ignore_errors=True)
     print(f"written: {os.path.relpath(arguments.output)}", file=sys.stderr)
     return 0
 
