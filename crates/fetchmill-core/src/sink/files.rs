@@ -345,6 +345,16 @@ mod tests {
     }
 
     #[test]
+    fn a_staged_file_that_is_missing_is_told_also_in_a_folder() {
+        let mut world = world();
+
+        for name in [&b"a"[..], b"d/e/f"] {
+            let placed = world.sink.places.put(&world.sink.stage, 7, name).unwrap();
+            assert_eq!(placed, Placed::Missing, "{}", name::for_display(name));
+        }
+    }
+
+    #[test]
     fn a_link_that_is_planted_is_not_followed() {
         let mut world = world();
         let outside = tempfile::tempdir().unwrap();
