@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from conftest import COMMAND
-from fetchmill.testing import Server, serve
+from fetchmill.testing import Fault, Server, serve
 from independent import Expected, find_problems, find_unbalanced, find_wrong, read_ledger, staged_files, synthetic
 
 Serve = Callable[..., Server]
@@ -240,7 +240,7 @@ def test_a_drain_has_an_end(interrupt: Callable[..., Interrupted], environment: 
     def one(index: int) -> list[str]:
         number = (signal.SIGINT, signal.SIGTERM)[index % 2]
         dest = tmp_path / f"out{index}"
-        with serve(synthetic=10, delay=(3.9, 4.2)) as source:
+        with serve(synthetic=10, faults=[Fault("stall", seconds=8, times=1, after_bytes=0)]) as source:
             command = python_command(source, dest) if index == 2 else get_command(source.url, dest)
             ended = interrupt(command, is_fetching(source), (0.1, signal.SIGINT if index == 2 else number))
             problems = find_broken(dest, expected)

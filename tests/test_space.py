@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +195,10 @@ def test_a_journal_on_a_full_disk_stops_the_job(
 ) -> None:
     """The state may be on another file system than the objects."""
     where = disk(16 * MIB, 400)
-    expected = synthetic(30_000)
-    source = server(synthetic=30_000, page_size=500)
+    expected = synthetic(4000)
+    source = server(synthetic=4000, page_size=40, delay=(0.0, 0.02))
     state = where / "state"
-    settings = ("--state", state, "--format", format, *WINDOW)
+    settings = ("--state", state, "--format", format, "--commit-window", "5ms")
     fill(where / "ballast", left)
 
     assert_stopped(run("get", source.url, dest, *settings), "No space left", "free some space")
@@ -347,7 +348,9 @@ def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
     fail_once: Callable[..., int], tmp_path: Path, call: str, error: str, moments: tuple[int, ...]
 ) -> None:
     """Exit code 7, or the call was not reached; never a wrong result, whichever call it was."""
-    codes = [fail_once(tmp_path / f"out{at}", call, f"inject={call}:error={error}:when={at}") for at in moments]
+    with ThreadPoolExecutor(3) as pool:
+        rules = [(tmp_path / f"out{at}", call, f"inject={call}:error={error}:when={at}") for at in moments]
+        codes = list(pool.map(lambda rule: fail_once(*rule), rules))
 
     if call not in {"unlinkat", "rmdir", "fdatasync"}:
         assert STORAGE in codes
