@@ -67,13 +67,14 @@ class Case:
     expected: Expected
     environment: dict[str, str]
     format: str = "files"
+    more: tuple[str, ...] = ()
     killed: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
     def command(self) -> list[str]:
         """The same each time."""
-        settings = [*OPTIONS, "--limit", str(LIMIT), "--format", self.format]
+        settings = [*OPTIONS, "--limit", str(LIMIT), "--format", self.format, *self.more]
         return [*COMMAND, "get", self.source.url, str(self.dest), *settings]
 
     def start(self, *before: str) -> subprocess.Popen[str]:
@@ -257,6 +258,33 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
     problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
     assert sum(case.killed for case in ended) * 4 >= KILLS
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("format", ["files", "null"])
+def test_a_second_pass_that_is_killed_loses_no_failure(
+    environment: dict[str, str], tmp_path: Path, format: str
+) -> None:
+    """`--retry-failed`, killed at any moment: each failed target keeps being one, or is fetched."""
+    expected = synthetic(COUNT)
+    later = Fault("status", status=404, times=1, rate=0.6)
+
+    def one(index: int) -> list[str]:
+        rng = random.Random(f"{SEED}-pass-{index}")
+        with serve(synthetic=COUNT, **PACE, faults=[later]) as source:
+            case = Case(source, tmp_path / f"out{index}", expected, environment, format)
+            case.start().communicate(timeout=30)
+            absent = read_ledger(case.dest).absent
+            case.more = ("--retry-failed",)
+            for _ in range(4):
+                kill(case, rng)
+            case.finish()
+            return case.problems + ([] if absent > COUNT / 2 else [f"only {absent} were absent"])
+
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        problems = [problem for found in pool.map(one, range(3)) for problem in found]
+
+    assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
 
 
 @pytest.mark.timeout(60)
