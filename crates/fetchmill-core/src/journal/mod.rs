@@ -1,7 +1,7 @@
 //! The journal: the job's durable record, a database of `SQLite` that one thread owns.
 //!
 //! It alone gives sequence numbers. A page is a row with its names; a receipt clears targets in their pages, and a
-//! page with none left loses its names, so the journal stays small. A target that must wait moves to a table of its
+//! page with none left leaves the table, so the journal stays small. A target that must wait moves to a table of its
 //! own, which frees its page. All that is done between [`Journal::begin`] and [`Journal::commit`] is one transaction
 //! and one sync: about 20 us of work for a page of a thousand names, so far below a microsecond an object.
 
