@@ -123,19 +123,18 @@ def has_journal(dest: Path, state: Path | None = None) -> bool:
 def find_unbalanced(dest: Path, state: Path | None = None) -> list[str]:
     """Contradictions inside the journal: true at every moment, whatever was killed."""
     with closing(_open(dest, state)) as db:
-        pages = db.execute("SELECT first, count, settled, names IS NULL FROM pages ORDER BY first").fetchall()
+        pages = db.execute("SELECT first, count, settled FROM pages ORDER BY first").fetchall()
         waiting = db.execute("SELECT count(*) FROM waiting").fetchone()[0]
     ledger = read_ledger(dest, state)
     problems = []
     at = pending = 0
-    for first, count, settled, is_over in pages:
-        if first != at:
-            problems.append(f"a page starts at {first}, not at {at}")
+    for first, count, settled in pages:
+        if first < at:
+            problems.append(f"a page starts at {first}, before the end of the last one, {at}")
         at = first + count
-        cleared = sum(byte.bit_count() for byte in settled or b"")
-        pending += 0 if is_over else count - cleared
-    if at != ledger.next_sequence:
-        problems.append(f"the pages end at {at}, the next sequence number is {ledger.next_sequence}")
+        pending += count - sum(byte.bit_count() for byte in settled or b"")
+    if at > ledger.next_sequence or ledger.listed != ledger.next_sequence + ledger.skipped:
+        problems.append(f"the pages end at {at}: {ledger}")
     if ledger.listed != ledger.settled + pending + waiting:
         problems.append(f"not balanced: {ledger}, {pending} pending in pages, {waiting} waiting")
     return problems

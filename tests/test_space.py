@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND
+from conftest import COMMAND, Ended
 from fetchmill.testing import Fault, Server, serve
 from independent import Expected, find_problems, find_unbalanced, find_wrong, has_journal, synthetic
 
@@ -35,10 +35,13 @@ def disk() -> Iterator[Callable[[int, int], Path]]:
 
 @contextlib.contextmanager
 def small_disk(size: int, inodes: int) -> Iterator[Path]:
-    """Where neither is allowed, the test fails: it must not look as if it had passed."""
+    """Where neither is allowed, the test fails: it must not look as if it had passed.
+
+    FETCHMILL_TEST_TMPFS shows root what others get.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        if os.geteuid() == 0 and mount_image(folder, size, inodes):
+        if os.geteuid() == 0 and not os.environ.get("FETCHMILL_TEST_TMPFS") and mount_image(folder, size, inodes):
             try:
                 yield folder / "disk"
             finally:
@@ -78,6 +81,25 @@ def small_tmpfs(folder: Path, size: int, inodes: int) -> Iterator[Path]:
             yield Path(f"/proc/{holder.pid}/root{disk}")
         finally:
             holder.kill()
+
+
+@pytest.fixture
+def run(run: Run, environment: dict[str, str]) -> Run:
+    """As everywhere; in the namespace of a tmpfs where a path leads into one."""
+
+    def run_there(*arguments: object, **options: Any) -> Any:  # noqa: ANN401
+        roots = {found[0]: found[1] for text in arguments if (found := re.match(r"/proc/(\d+)/root", str(text)))}
+        if not roots:
+            return run(*arguments, **options)
+        root, holder = roots.popitem()
+        enter = ["nsenter", "--target", holder, "--user", "--mount", "--preserve-credentials"]
+        texts = [str(argument).removeprefix(root) for argument in arguments]
+        ended = subprocess.run(
+            [*enter, *COMMAND, *texts], env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    return run_there
 
 
 def fill(ballast: Path, left: int) -> None:

@@ -248,9 +248,10 @@ def read_journal(folder: Path) -> Journaled:
             if "staged" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
                 return Journaled()
             staged = {number for (blob,) in db.execute("SELECT sequences FROM staged") for number in runs(blob)}
-            settled: set[int] = set()
-            for first, count, bits, is_over in db.execute("SELECT first, count, settled, names IS NULL FROM pages"):
-                settled.update(first + at for at in range(count) if is_over or (bits and bits[at // 8] >> at % 8 & 1))
+            # A page leaves the table when all of its targets are settled.
+            settled = set(range(db.execute("SELECT next_sequence FROM tally").fetchone()[0]))
+            for first, count, bits in db.execute("SELECT first, count, settled FROM pages"):
+                settled -= {first + at for at in range(count) if not (bits and bits[at // 8] >> at % 8 & 1)}
             settled -= {row[0] for row in db.execute("SELECT sequence FROM waiting")}
             failures = dict(db.execute("SELECT path, end FROM failures"))
             refused = db.execute("SELECT absent + failed FROM tally").fetchone()[0]
