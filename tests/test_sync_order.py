@@ -34,6 +34,7 @@ CALLS = (
     *("rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "linkat", "symlinkat", "mkdirat", "mkdir"),
 )
 JOURNAL = ("job.sqlite", "job.sqlite-wal", "job.sqlite-journal")
+STAGED = re.compile(r"/\.fetchmill/stage/\d+/\d+/\d+$")
 LINE = re.compile(r"(\d+)<(.*?)> (.*)")
 PATH = re.compile(r"\d+<(.*?)>")
 QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -136,6 +137,8 @@ class Watcher:
     # What the journal said when it was last synced.
     journaled: set[int] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
+    # Of a run before this one: they are among the closed ones, because nobody knows which they are.
+    refused_before: int = 0
     # As the sinks stood when the journal's present transaction began to be written.
     before: tuple[set[int], set[int], Counter[str]] | None = None
 
@@ -156,7 +159,7 @@ class Watcher:
 
     def follow_stage(self, call: Call) -> None:
         """Written and closed, synced, renamed, synced."""
-        if call.name == "close" and Path(call.path).name.isdigit():
+        if call.name == "close" and STAGED.search(call.path):
             self.closed[int(Path(call.path).name)] = call.ended
         elif call.name == "syncfs":
             self.staged_durable |= {number for number, line in self.closed.items() if line < call.began}
@@ -175,7 +178,7 @@ class Watcher:
         """Its writes make a copy; at its syncs the copy is read."""
         copy = self.copies / Path(call.path).name
         if call.name == "pwrite64":
-            if self.before is None:
+            if self.before is None and copy.name == "job.sqlite-wal":
                 self.before = (set(self.staged_durable), set(self.renamed_durable), self.synced.copy())
             with copy.open("r+b" if copy.exists() else "wb") as file:
                 file.seek(call.number(-1))
@@ -193,8 +196,9 @@ class Watcher:
         """Whether all that the journal says is durable was so before the journal wrote it."""
         found = self.read_journal()
         fetched = {number for number in found.settled if number in self.closed}
-        if len(found.settled - fetched) != found.refused:
-            self.problems.append(f"{found.refused} are refused, {len(found.settled - fetched)} were never staged")
+        never_staged = len(found.settled - fetched) + self.refused_before
+        if never_staged != found.refused:
+            self.problems.append(f"{found.refused} are refused, {never_staged} were never staged")
         if missing := found.staged - staged_durable:
             self.problems.append(f"journaled as staged and not durable: {sorted(missing)[:5]}")
         if missing := fetched - renamed_durable:
@@ -219,6 +223,7 @@ class Watcher:
         self.staged_durable = set(self.closed)
         self.renamed_durable = set(found.settled)
         self.journaled = found.staged
+        self.refused_before = found.refused
         for shard in found.failures:
             size = (self.dest / ".fetchmill" / "failures" / shard).stat().st_size
             self.written[shard] = self.synced[shard] = size
@@ -319,7 +324,7 @@ def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
     assert watcher.seen["renames"] == len(content.bodies)
     assert watcher.seen["windows"] >= 5
     assert watcher.seen["failures"] >= 1
-    assert watcher.seen["syncfs"] >= watcher.seen["windows"]
+    assert watcher.seen["syncfs"] >= 5
     assert_no_sync_where_it_fetches(ended.calls)
 
 
