@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,6 +111,17 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[...,
 def dest(tmp_path: Path) -> Path:
     """A destination that does not exist yet."""
     return tmp_path / "out"
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """A temporary folder in memory where there is room: thousands of files take long to remove from some disks."""
+    memory = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
+    if memory.is_dir() and os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize > 2 << 30:
+        with tempfile.TemporaryDirectory(dir=memory) as folder:
+            yield Path(folder)
+    else:
+        yield tmp_path
 
 
 @pytest.fixture

@@ -41,9 +41,9 @@ KILLS_IN_A_JOB = 7
 JOBS_AT_ONCE = 3
 WINDOW = 0.05
 OPTIONS = ("--commit-window", "50ms", "--attempts", "8", "--quiet")
-COUNT = 1200
-# A job of about a second: so many in flight, each taking 25 ms on average.
-PACE: dict[str, Any] = {"page_size": 60, "delay": (0.0, 0.05), "list_delay": (0.0, 0.03)}
+COUNT = 900
+# A job of about a second: so many in flight, each taking 35 ms on average.
+PACE: dict[str, Any] = {"page_size": 60, "delay": (0.0, 0.07), "list_delay": (0.0, 0.03)}
 LIMIT = 32
 # Refused for good, and for a moment only: the latter wait, some of them in the journal's table.
 FOR_A_MOMENT = [
@@ -52,7 +52,7 @@ FOR_A_MOMENT = [
     Fault("reset", times=1, rate=0.01),
 ]
 # A kill before the N-th such call of a thread, N up to this. The journal's first writes are made by the main thread.
-CALLS = {"renameat2": 150, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
+CALLS = {"renameat2": 100, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
 # Calls that only a run that resumes makes, and perhaps not even that one: what is staged is removed.
 CALLS_OF_RESUME = {"unlinkat": 40, "rmdir": 2}
 MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", "call")
@@ -221,35 +221,39 @@ def make_folder(folder: Path) -> Expected:
 
 
 @pytest.fixture(params=["synthetic", "folder"])
-def make_source(request: pytest.FixtureRequest, tmp_path: Path, server: Serve) -> Callable[..., Any]:
-    """A server, and what a job must fetch from it."""
+def make_case(
+    request: pytest.FixtureRequest,
+    memory_path: Path,
+    tmp_path: Path,
+    server: Serve,
+    environment: dict[str, str],
+    format: str,
+) -> Callable[[], Case]:
+    """Makes a job from a server of its own: synthetic objects to the disk, or those of a folder to memory."""
+    numbers = itertools.count()
+    content: dict[str, Any]
     if request.param == "folder":
-        expected = make_folder(tmp_path / "content")
-        refusals = [Fault("status", status=404, match="a/a/*")]
-        return lambda faults: (server(tmp_path / "content", **PACE, faults=[*refusals, *faults]), expected)
-    expected = synthetic(COUNT, failures=[*range(120, 130), *range(340, 350)])
-    refusals = [
-        Fault("status", status=404, match="file-00000000012*"),
-        Fault("status", status=403, match="file-00000000034*"),
-    ]
-    return lambda faults: (server(synthetic=COUNT, **PACE, faults=[*refusals, *faults]), expected)
+        where, content = memory_path, {"folder": memory_path / "content"}
+        expected = make_folder(memory_path / "content")
+        faults = [Fault("status", status=404, match="a/a/*")]
+    else:
+        where, content = tmp_path, {"synthetic": COUNT}
+        expected = synthetic(COUNT, failures=[*range(120, 130), *range(340, 350)])
+        faults = [
+            Fault("status", status=404, match="file-00000000012*"),
+            Fault("status", status=403, match="file-00000000034*"),
+        ]
+    if format == "files":
+        faults += FOR_A_MOMENT
+    return lambda: Case(
+        server(**content, **PACE, faults=faults), where / f"out{next(numbers)}", expected, environment, format
+    )
 
 
 @pytest.mark.timeout(60 + 2 * KILLS)
 @pytest.mark.parametrize("format", ["files", "null"])
-def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
-    make_source: Callable[..., tuple[Server, Expected]],
-    environment: dict[str, str],
-    tmp_path: Path,
-    format: str,
-) -> None:
+def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: Callable[[], Case]) -> None:
     """Nothing is lost, doubled or left; failures are listed once; what was settled is not requested again."""
-    numbers = itertools.count()
-
-    def make_case() -> Case:
-        source, expected = make_source(FOR_A_MOMENT if format == "files" else [])
-        return Case(source, tmp_path / f"out{next(numbers)}", expected, environment, format)
-
     kills = -(-KILLS // 4 // JOBS_AT_ONCE)
     with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
         made = pool.map(lambda index: crash(make_case, f"{SEED}-{index}", kills), range(JOBS_AT_ONCE))
@@ -263,7 +267,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("format", ["files", "null"])
 def test_a_second_pass_that_is_killed_loses_no_failure(
-    environment: dict[str, str], tmp_path: Path, format: str
+    environment: dict[str, str], memory_path: Path, format: str
 ) -> None:
     """`--retry-failed`, killed at any moment: each failed target keeps being one, or is fetched."""
     expected = synthetic(COUNT)
@@ -272,7 +276,7 @@ def test_a_second_pass_that_is_killed_loses_no_failure(
     def one(index: int) -> list[str]:
         rng = random.Random(f"{SEED}-pass-{index}")
         with serve(synthetic=COUNT, **PACE, faults=[later]) as source:
-            case = Case(source, tmp_path / f"out{index}", expected, environment, format)
+            case = Case(source, memory_path / f"out{index}", expected, environment, format)
             case.start().communicate(timeout=30)
             absent = read_ledger(case.dest).absent
             case.more = ("--retry-failed",)
@@ -318,14 +322,14 @@ def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) ->
 
 
 @pytest.mark.timeout(60)
-def test_the_crash_tests_notice_lost_objects(environment: dict[str, str], tmp_path: Path) -> None:
+def test_the_crash_tests_notice_lost_objects(environment: dict[str, str], memory_path: Path) -> None:
     """With the order broken on purpose (a window is journaled as settled, then renamed) the same check fails."""
     broken = environment | {"FETCHMILL_TEST_SETTLE_BEFORE_RENAME_MS": "200"}
     rng = random.Random(SEED)
 
     def lose(index: int) -> list[str]:
         with serve(synthetic=COUNT, **PACE) as source:
-            case = Case(source, tmp_path / f"out{index}", synthetic(COUNT), broken)
+            case = Case(source, memory_path / f"out{index}", synthetic(COUNT), broken)
             process = case.start()
             wait_for("fetching", case, process, rng)
             time.sleep(rng.uniform(1, 3) * WINDOW)

@@ -146,13 +146,13 @@ def in_parallel(work: Callable[[int], list[str]], count: int = MOMENTS) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_command_after_a_checkpoint(
-    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path, number: signal.Signals
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path, number: signal.Signals
 ) -> None:
     """Exit code 130 or 143 within five seconds; it says how to go on, leaves nothing staged, and resumes."""
 
     def one(index: int) -> list[str]:
         rng = random.Random(f"{SEED}-{number}-{index}")
-        dest = tmp_path / f"out{index}"
+        dest = memory_path / f"out{index}"
         with serve(**PACE) as source:
             near = rng.choice([is_listing, is_fetching, is_fetching])(source)
             ended = interrupt(get_command(source.url, dest), near, (rng.uniform(0, 14) * WINDOW, number))
@@ -165,13 +165,13 @@ def test_a_signal_ends_the_command_after_a_checkpoint(
 
 
 def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
-    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """KeyboardInterrupt goes on to the caller within five seconds; no thread, process or file stays behind."""
 
     def one(index: int) -> list[str]:
         rng = random.Random(f"{SEED}-python-{index}")
-        dest = tmp_path / f"out{index}"
+        dest = memory_path / f"out{index}"
         with serve(**PACE) as source:
             delay = rng.uniform(0, 14) * WINDOW
             command = python_command(source, dest, resumes=index % 4 == 0)
@@ -192,13 +192,13 @@ def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
 
 
 def test_sigterm_ends_a_program_that_does_not_handle_it(
-    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """It is killed, as any program; the job resumes as after any kill."""
 
     def one(index: int) -> list[str]:
         delay = random.Random(f"{SEED}-term-{index}").uniform(0, 14) * WINDOW
-        dest = tmp_path / f"out{index}"
+        dest = memory_path / f"out{index}"
         with serve(**PACE) as source:
             ended = interrupt(python_command(source, dest), is_fetching(source), (delay, signal.SIGTERM))
             problems = [] if ended.code == -signal.SIGTERM else [f"{ended}"]
@@ -208,7 +208,7 @@ def test_sigterm_ends_a_program_that_does_not_handle_it(
 
 
 def test_requests_in_flight_are_drained(
-    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """Replies that come within three seconds are stored: none is thrown away, none is asked for afterwards."""
     expected = synthetic(150)
@@ -216,7 +216,7 @@ def test_requests_in_flight_are_drained(
     def one(index: int) -> list[str]:
         number = (signal.SIGINT, signal.SIGTERM)[index % 2]
         delay = random.Random(f"{SEED}-drain-{index}").uniform(0.1, 1.5)
-        dest = tmp_path / f"out{index}"
+        dest = memory_path / f"out{index}"
         in_python = index >= 2
         with serve(**SLOW | {"delay": (0.0, 2.7)}) as source:
             command = python_command(source, dest) if in_python else get_command(source.url, dest)
@@ -233,13 +233,15 @@ def test_requests_in_flight_are_drained(
     in_parallel(one, 4)
 
 
-def test_a_drain_has_an_end(interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path) -> None:
+def test_a_drain_has_an_end(
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
+) -> None:
     """Slower replies are not waited for: they are asked for again by the run that resumes."""
     expected = synthetic(10)
 
     def one(index: int) -> list[str]:
         number = (signal.SIGINT, signal.SIGTERM)[index % 2]
-        dest = tmp_path / f"out{index}"
+        dest = memory_path / f"out{index}"
         with serve(synthetic=10, faults=[Fault("stall", seconds=8, times=1, after_bytes=0)]) as source:
             command = python_command(source, dest) if index == 2 else get_command(source.url, dest)
             ended = interrupt(command, is_fetching(source), (0.1, signal.SIGINT if index == 2 else number))
@@ -252,7 +254,7 @@ def test_a_drain_has_an_end(interrupt: Callable[..., Interrupted], environment: 
 
 
 def test_a_second_signal_ends_it_at_once(
-    interrupt: Callable[..., Interrupted], environment: dict[str, str], tmp_path: Path
+    interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
     """Nothing is waited for; the job resumes as after a kill."""
     pairs = [(first, second) for first in (signal.SIGINT, signal.SIGTERM) for second in (signal.SIGINT, signal.SIGTERM)]
@@ -262,7 +264,7 @@ def test_a_second_signal_ends_it_at_once(
         rng = random.Random(f"{SEED}-second-{index}")
         in_python = index >= len(pairs)
         first, second = (signal.SIGINT, signal.SIGINT) if in_python else pairs[index]
-        dest = tmp_path / f"out{index}"
+        dest = memory_path / f"out{index}"
         with serve(synthetic=100, delay=(0.0, 1.0)) as source:
             command = python_command(source, dest) if in_python else get_command(source.url, dest)
             delays = (rng.uniform(0, 0.3), rng.uniform(0.01, 0.2))

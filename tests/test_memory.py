@@ -60,8 +60,9 @@ def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_pat
     assert peaks[300_000] - peaks[30_000] < 24, peaks
 
 
-def test_files_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
+def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
     """60,000 files, with a window of two seconds so that many are staged at a time."""
+    dest = memory_path / "out"
     used = peak("get", server(synthetic=60_000).url, dest, "--commit-window", "2s")
 
     assert used < BUDGET
@@ -72,9 +73,10 @@ def test_files_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
     ("count", "size"), [(100, 2 * MIB), (200, 900 << 10), (200, MIB)], ids=["2MiB", "900KiB", "1MiB"]
 )
 def test_large_bodies_are_staged_or_wait_for_no_memory(
-    peak: Peak, server: Serve, dest: Path, count: int, size: int
+    peak: Peak, server: Serve, memory_path: Path, count: int, size: int
 ) -> None:
     """Sixty-four at a time, which together are larger than the budget for replies or just below."""
+    dest = memory_path / "out"
     source = server(synthetic=count, size=size, delay=(0.0, 0.1))
 
     used = peak("get", source.url, dest, "--limit", 64)

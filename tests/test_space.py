@@ -33,6 +33,12 @@ def disk() -> Iterator[Callable[[int, int], Path]]:
         yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
 
 
+@pytest.fixture
+def dest(memory_path: Path) -> Path:
+    """Where there is room."""
+    return memory_path / "out"
+
+
 @contextlib.contextmanager
 def small_disk(size: int, inodes: int) -> Iterator[Path]:
     """Where neither is allowed, the test fails: it must not look as if it had passed.
@@ -162,11 +168,11 @@ def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
 
 
 def test_a_disk_that_is_full_again_and_again_loses_nothing(
-    run: Run, server: Serve, tmp_path: Path, disk: Callable[..., Path]
+    run: Run, server: Serve, memory_path: Path, disk: Callable[..., Path]
 ) -> None:
     """Room is made in small steps, and the job stops at a different place each time."""
     where = disk(24 * MIB, 4000)
-    folder = tmp_path / "content"
+    folder = memory_path / "content"
     bodies = {f"{index % 50}/{index % 7}/{index}": f"{index}\n".encode() * 400 for index in range(1500)}
     for name, body in bodies.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -321,18 +327,18 @@ INJECTED_INTO_STAGED = [
 
 
 @pytest.fixture
-def content(tmp_path: Path) -> Expected:
+def content(memory_path: Path) -> Expected:
     """Files in folders, of which some are answered with 404."""
     bodies = {f"{index % 5}/{index}": f"{index}\n".encode() * 20 for index in range(300)}
     for name, body in bodies.items():
-        (tmp_path / "content" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "content" / name).write_bytes(body)
+        (memory_path / "content" / name).parent.mkdir(parents=True, exist_ok=True)
+        (memory_path / "content" / name).write_bytes(body)
     refused = frozenset(name for name in bodies if name.startswith("3/3"))
     return Expected({name: body for name, body in bodies.items() if name not in refused}, refused)
 
 
 @pytest.fixture
-def fail_once(run: Run, environment: dict[str, str], content: Expected, tmp_path: Path) -> Callable[..., int]:
+def fail_once(run: Run, environment: dict[str, str], content: Expected, memory_path: Path) -> Callable[..., int]:
     """Runs a job of which one call fails, looks at what is left, and lets the next run complete it."""
 
     def fail_call(dest: Path, call: str, *rules: str) -> int:
@@ -340,7 +346,7 @@ def fail_once(run: Run, environment: dict[str, str], content: Expected, tmp_path
         traced = ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", f"trace={call}"]
         for rule in rules:
             traced += ["-e", rule] if rule.startswith("inject=") else ["-P", rule]
-        with serve(tmp_path / "content", page_size=50, delay=(0.0, 0.1), faults=faults) as source:
+        with serve(memory_path / "content", page_size=50, delay=(0.0, 0.1), faults=faults) as source:
             ended = subprocess.run(
                 [*traced, *COMMAND, "get", source.url, str(dest), *WINDOW],
                 env=environment,
@@ -367,11 +373,11 @@ def fail_once(run: Run, environment: dict[str, str], content: Expected, tmp_path
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(("call", "error", "moments"), INJECTED, ids=[f"{call}-{error}" for call, error, _ in INJECTED])
 def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
-    fail_once: Callable[..., int], tmp_path: Path, call: str, error: str, moments: tuple[int, ...]
+    fail_once: Callable[..., int], memory_path: Path, call: str, error: str, moments: tuple[int, ...]
 ) -> None:
     """Exit code 7, or the call was not reached; never a wrong result, whichever call it was."""
     with ThreadPoolExecutor(3) as pool:
-        rules = [(tmp_path / f"out{at}", call, f"inject={call}:error={error}:when={at}") for at in moments]
+        rules = [(memory_path / f"out{at}", call, f"inject={call}:error={error}:when={at}") for at in moments]
         codes = list(pool.map(lambda rule: fail_once(*rule), rules))
 
     if call not in {"unlinkat", "rmdir", "fdatasync"}:
