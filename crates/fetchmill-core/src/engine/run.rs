@@ -41,7 +41,10 @@ impl Run {
         if self.journal.has_waiting()? {
             control.planner().resume_waiting();
         }
-        let addresses = self.resolve(&control, matches!(from, listing::From::Nowhere))?;
+        let addresses = match self.resolve(&control, matches!(from, listing::From::Nowhere)) {
+            Err(_) if control.stop() != Stop::No => return self.report(shared, false),
+            resolved => resolved?,
+        };
         let (writers, workers) = self.threads(&control, &addresses)?;
         let lister = self.lister(&control, &addresses)?;
         let journal = self.journal;
