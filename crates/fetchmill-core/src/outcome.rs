@@ -53,8 +53,6 @@ pub enum FailureClass {
 }
 
 failure_kinds! {
-    /// The host's name was not found.
-    Dns = "dns", Transient;
     /// The connection was refused.
     Refused = "refused", Transient;
     /// No route, or the network said no.
