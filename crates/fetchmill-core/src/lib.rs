@@ -4,6 +4,7 @@
 //! - [`limits`], [`error`]: bounds, and what stops a job
 //! - [`target`]: names, pages, batches
 //! - [`outcome`]: outcomes, failure kinds, tally, receipts
+//! - [`object`]: a fetched object as packs store it; [`pack`]: how it becomes a record of a shard
 //!
 //! # Invariants
 //! - Nothing is done before its bytes are durable, its receipt given and the journal synced, in this order.
@@ -17,7 +18,9 @@ pub mod http1;
 pub mod journal;
 pub mod limits;
 pub mod name;
+pub mod object;
 pub mod outcome;
+pub mod pack;
 pub mod planner;
 pub mod sink;
 pub mod source;

@@ -1,0 +1,27 @@
+//! Formats that put many objects into one file: how an object becomes a record, and a record an object again. Pure:
+//! files, syncs and receipts are the sinks' business.
+
+use crate::object::{Object, StoredObject};
+
+/// Makes records that can be appended one behind the other. One for each shard at a time.
+pub trait Encoder: Send + std::fmt::Debug {
+    /// What stands before the first record of a shard.
+    fn start(&mut self, out: &mut Vec<u8>);
+
+    /// Appends an object's record.
+    fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>);
+
+    /// What stands behind the last record of a shard.
+    fn finish(&mut self, out: &mut Vec<u8>);
+}
+
+/// A record that is not what was written; the text says what is wrong with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Damage(pub &'static str);
+
+/// Reads records back.
+pub trait Decoder: Send + Sync + std::fmt::Debug {
+    /// Reads a whole record, as [`Encoder::encode`] appended it.
+    fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage>;
+}
