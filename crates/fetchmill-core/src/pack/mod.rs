@@ -1,6 +1,8 @@
 //! Formats that put many objects into one file: how an object becomes a record, and a record an object again. Pure:
 //! files, syncs and receipts are the sinks' business.
 
+pub mod parquet;
+
 use crate::object::{Object, StoredObject};
 
 /// Makes records that can be appended one behind the other. One for each shard at a time.

@@ -1,0 +1,37 @@
+//! Makes one shard of many small ones.
+
+use super::reader::ParquetShard;
+use super::rows::BatchRows;
+use super::schema::Column;
+use super::{ParquetEncoder, ShardError};
+use crate::object::Object;
+use std::io::Write;
+
+/// Appends all rows of some shards to another, decoded and encoded again; `each` gets each of them, and its new row.
+/// Their checksums are looked at: the shards they come from will be gone.
+pub fn merge<W: Write + Send>(
+    from: &[ParquetShard],
+    to: &mut ParquetEncoder<W>,
+    each: &mut dyn FnMut(&Object<'_>, u64) -> Result<(), ShardError>,
+) -> Result<(), ShardError> {
+    for shard in from {
+        for batch in shard.batches(0..shard.rows(), &Column::ALL)? {
+            let batch = batch?;
+            let rows = BatchRows::of(&batch)?;
+            for object in (0..rows.len()).filter_map(|row| rows.get(row)) {
+                check(&object)?;
+                each(&object, to.rows())?;
+                to.push(&object)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(object: &Object<'_>) -> Result<(), ShardError> {
+    if crc32c::crc32c(object.body) == object.crc32c {
+        return Ok(());
+    }
+    let name = String::from_utf8_lossy(object.name);
+    Err(ShardError::Damage(format!("the body of {name:?} does not have its checksum")))
+}

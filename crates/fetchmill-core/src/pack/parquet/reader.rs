@@ -1,0 +1,234 @@
+//! Reads a shard in place: one row, or batches of rows.
+
+use super::rows::object_at;
+use super::schema::{Column, schema};
+use super::source::Source;
+use super::{ShardError, one_line};
+use crate::limits::MIB;
+use crate::object::StoredObject;
+use ::parquet::arrow::ProjectionMask;
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    RowSelection, RowSelectionPolicy, RowSelector,
+};
+use ::parquet::file::metadata::PageIndexPolicy;
+use arrow_array::RecordBatch;
+use std::fs::File;
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Rows of a batch,
+const BATCH_ROWS: u64 = 1024;
+/// and about their bytes.
+const BATCH_BYTES: u64 = MIB as u64;
+
+/// A shard that is read in place. Clones share the file and what is known of it.
+#[derive(Debug, Clone)]
+pub struct ParquetShard {
+    source: Source,
+    metadata: ArrowReaderMetadata,
+    /// Where each row group ends, in rows.
+    ends: Arc<[u64]>,
+}
+
+impl ParquetShard {
+    /// Reads the footer and where the pages are.
+    pub fn open(file: File) -> Result<Self, ShardError> {
+        let source = Source::new(file)?;
+        let options = ArrowReaderOptions::new()
+            .with_skip_arrow_metadata(true)
+            .with_offset_index_policy(PageIndexPolicy::Optional)
+            .with_column_index_policy(PageIndexPolicy::Skip);
+        let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&source, options)?))?;
+        check_schema(&metadata)?;
+        let ends = group_ends(&metadata)?;
+        Ok(ParquetShard { source, metadata, ends })
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// One row: only the pages that hold it are decoded.
+    pub fn row(&self, row: u64) -> Result<StoredObject, ShardError> {
+        let end = row.checked_add(1).ok_or_else(|| no_row(row, self.rows()))?;
+        let batch =
+            self.batches(row..end, &Column::ALL)?.next().ok_or_else(|| no_row(row, self.rows()))??;
+        Ok(object_at(&batch, 0)?.1)
+    }
+
+    /// These rows and columns in their order, a bounded number of bytes at a time.
+    pub fn batches(&self, rows: Range<u64>, columns: &[Column]) -> Result<Batches, ShardError> {
+        if rows.start > rows.end || rows.end > self.rows() {
+            return Err(no_row(rows.end.saturating_sub(1), self.rows()));
+        }
+        let schema = self.metadata.parquet_schema();
+        let columns = ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize));
+        Ok(Batches { shard: self.clone(), columns, rows, open: None })
+    }
+
+    /// The row group that holds a row, and its rows.
+    fn group_of(&self, row: u64) -> Option<(usize, Range<u64>)> {
+        let group = self.ends.partition_point(|end| *end <= row);
+        let end = *self.ends.get(group)?;
+        let start = group.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        Some((group, start..end))
+    }
+
+    fn group_reader(
+        &self,
+        (group, place): (usize, Range<u64>),
+        rows: Range<u64>,
+        columns: ProjectionMask,
+    ) -> Result<ParquetRecordBatchReader, ShardError> {
+        let selection = RowSelection::from(vec![
+            RowSelector::skip((rows.start - place.start) as usize),
+            RowSelector::select((rows.end - rows.start) as usize),
+        ]);
+        let batch_rows = self.batch_rows(group).min(rows.end - rows.start) as usize;
+        let builder =
+            ParquetRecordBatchReaderBuilder::new_with_metadata(self.source.clone(), self.metadata.clone())
+                .with_row_groups(vec![group])
+                .with_row_selection_policy(RowSelectionPolicy::Selectors)
+                .with_row_selection(selection)
+                .with_projection(columns)
+                .with_batch_size(batch_rows);
+        Ok(builder.build()?)
+    }
+
+    /// Rows of this group that have about the bytes of a batch.
+    fn batch_rows(&self, group: usize) -> u64 {
+        let group = self.metadata.metadata().row_group(group);
+        let bytes = u64::try_from(group.total_byte_size()).unwrap_or(u64::MAX);
+        let rows = u64::try_from(group.num_rows()).unwrap_or(1).max(1);
+        (BATCH_BYTES / (bytes / rows).max(1)).clamp(1, BATCH_ROWS)
+    }
+}
+
+/// Rows of a shard, batch by batch.
+#[derive(Debug)]
+pub struct Batches {
+    shard: ParquetShard,
+    columns: ProjectionMask,
+    /// What is still to come, without the row group that is open.
+    rows: Range<u64>,
+    open: Option<OpenGroup>,
+}
+
+/// The row group that is being read.
+struct OpenGroup {
+    reader: ParquetRecordBatchReader,
+    /// Rows that it still owes.
+    due: u64,
+}
+
+impl std::fmt::Debug for OpenGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OpenGroup").field("due", &self.due).finish_non_exhaustive()
+    }
+}
+
+impl Batches {
+    fn read(&mut self) -> Result<Option<RecordBatch>, ShardError> {
+        loop {
+            if let Some(open) = &mut self.open {
+                if let Some(batch) = open.read()? {
+                    return Ok(Some(batch));
+                }
+                self.open = None;
+            }
+            if self.rows.is_empty() {
+                return Ok(None);
+            }
+            self.open_next()?;
+        }
+    }
+
+    fn open_next(&mut self) -> Result<(), ShardError> {
+        let found = self.shard.group_of(self.rows.start);
+        let (group, place) = found.ok_or_else(|| no_row(self.rows.start, self.shard.rows()))?;
+        let rows = self.rows.start..self.rows.end.min(place.end);
+        self.rows.start = rows.end;
+        let due = rows.end - rows.start;
+        let reader = self.shard.group_reader((group, place), rows, self.columns.clone())?;
+        self.open = Some(OpenGroup { reader, due });
+        Ok(())
+    }
+}
+
+impl OpenGroup {
+    fn read(&mut self) -> Result<Option<RecordBatch>, ShardError> {
+        if self.due == 0 {
+            return Ok(None);
+        }
+        let batch = match self.reader.next() {
+            Some(batch) => batch.map_err(|error| ShardError::Damage(one_line(&error)))?,
+            None => return Err(ShardError::Damage(format!("{} rows are missing", self.due))),
+        };
+        let rows = batch.num_rows() as u64;
+        let left = self.due.checked_sub(rows).filter(|_| rows > 0);
+        self.due =
+            left.ok_or_else(|| ShardError::Damage("a row group has other rows than it says".into()))?;
+        Ok(Some(batch))
+    }
+}
+
+impl Iterator for Batches {
+    type Item = Result<RecordBatch, ShardError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let batch = guarded(|| self.read());
+        if batch.is_err() {
+            self.open = None;
+            self.rows = 0..0;
+        }
+        batch.transpose()
+    }
+}
+
+/// The library panics on some damage. Nothing is used after a panic but what is dropped, so it is damage to us too.
+fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
+    catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(ShardError::Damage("its contents make no sense".into())))
+}
+
+fn check_schema(metadata: &ArrowReaderMetadata) -> Result<(), ShardError> {
+    let (ours, theirs) = (schema(), metadata.schema());
+    if theirs.fields().len() != ours.fields().len() {
+        let count = theirs.fields().len();
+        return Err(ShardError::Foreign(format!("it has {count} columns, not {}", ours.fields().len())));
+    }
+    for (ours, theirs) in ours.fields().iter().zip(theirs.fields()) {
+        let same = ours.name() == theirs.name()
+            && ours.data_type() == theirs.data_type()
+            && ours.is_nullable() == theirs.is_nullable();
+        if !same {
+            return Err(ShardError::Foreign(format!(
+                "it has a column {theirs:?}, where {ours:?} is expected"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn group_ends(metadata: &ArrowReaderMetadata) -> Result<Arc<[u64]>, ShardError> {
+    let mut end = 0_u64;
+    let mut ends = Vec::with_capacity(metadata.metadata().num_row_groups());
+    for group in metadata.metadata().row_groups() {
+        let rows = u64::try_from(group.num_rows()).ok();
+        let next = rows.and_then(|rows| end.checked_add(rows));
+        end = next.ok_or_else(|| ShardError::Damage("row groups with impossible numbers of rows".into()))?;
+        ends.push(end);
+    }
+    let told = u64::try_from(metadata.metadata().file_metadata().num_rows()).ok();
+    if told != Some(end) {
+        return Err(ShardError::Damage(format!("its row groups have {end} rows, its footer says otherwise")));
+    }
+    Ok(ends.into())
+}
+
+fn no_row(row: u64, rows: u64) -> ShardError {
+    ShardError::Damage(format!("row {row} of a file that has {rows}"))
+}

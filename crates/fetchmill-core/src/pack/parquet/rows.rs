@@ -1,0 +1,119 @@
+//! Rows of a batch as objects.
+
+use super::ShardError;
+use super::schema::{Column, schema};
+use crate::object::{Facts, Micros, Object, StoredObject};
+use crate::target::Sequence;
+use arrow_array::{
+    Array, BinaryArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray, UInt16Array,
+    UInt32Array,
+};
+
+/// The columns of a batch that has all of them.
+#[derive(Debug)]
+pub struct BatchRows<'a> {
+    sequence: &'a Int64Array,
+    name: &'a StringArray,
+    name_raw: &'a BinaryArray,
+    status: &'a UInt16Array,
+    content_type: &'a StringArray,
+    etag: &'a StringArray,
+    last_modified: &'a TimestampMicrosecondArray,
+    fetched_at: &'a TimestampMicrosecondArray,
+    crc32c: &'a UInt32Array,
+    body: &'a BinaryArray,
+}
+
+impl<'a> BatchRows<'a> {
+    /// The columns, when they are those of [`schema()`].
+    pub fn of(batch: &'a RecordBatch) -> Result<Self, ShardError> {
+        Ok(BatchRows {
+            sequence: column(batch, Column::Sequence)?,
+            name: column(batch, Column::Name)?,
+            name_raw: column(batch, Column::NameRaw)?,
+            status: column(batch, Column::Status)?,
+            content_type: column(batch, Column::ContentType)?,
+            etag: column(batch, Column::Etag)?,
+            last_modified: column(batch, Column::LastModified)?,
+            fetched_at: column(batch, Column::FetchedAt)?,
+            crc32c: column(batch, Column::Crc32c)?,
+            body: column(batch, Column::Body)?,
+        })
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> usize {
+        self.sequence.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object at a row, with the CRC-32C that was stored with it; `None` when there is no such row.
+    pub fn get(&self, row: usize) -> Option<Object<'a>> {
+        if row >= self.len() {
+            return None;
+        }
+        let name = if self.name_raw.is_null(row) {
+            self.name.value(row).as_bytes()
+        } else {
+            self.name_raw.value(row)
+        };
+        Some(Object {
+            sequence: self.sequence.value(row) as Sequence,
+            name,
+            body: self.body.value(row),
+            crc32c: self.crc32c.value(row),
+            facts: Facts {
+                status: if self.status.is_null(row) { 0 } else { self.status.value(row) },
+                fetched_at: micros(self.fetched_at, row).unwrap_or(0),
+                content_type: text(self.content_type, row),
+                etag: text(self.etag, row),
+                last_modified: micros(self.last_modified, row).map(|micros| micros / 1_000_000),
+                head: None,
+            },
+        })
+    }
+}
+
+/// A row of a batch: its sequence number, the object, and the CRC-32C that was stored with it.
+pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObject, u32), ShardError> {
+    let object = BatchRows::of(batch)?.get(row);
+    let object =
+        object.ok_or_else(|| ShardError::Damage(format!("row {row} of a batch of {}", batch.num_rows())))?;
+    Ok((object.sequence, stored(&object), object.crc32c))
+}
+
+fn stored(object: &Object<'_>) -> StoredObject {
+    StoredObject {
+        name: object.name.to_vec(),
+        body: object.body.to_vec(),
+        status: object.facts.status,
+        fetched_at: object.facts.fetched_at,
+        content_type: object.facts.content_type.map(<[u8]>::to_vec),
+        etag: object.facts.etag.map(<[u8]>::to_vec),
+        last_modified: object.facts.last_modified,
+        head: None,
+    }
+}
+
+fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T, ShardError> {
+    let named = batch.schema_ref().fields().get(column as usize).is_some_and(|it| it.name() == column.name());
+    let values = batch.columns().get(column as usize).filter(|_| named);
+    let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
+    // A column that must have values has them all: the reader checks that against the schema.
+    let nullable = schema().field(column as usize).is_nullable();
+    values
+        .filter(|values| nullable || values.null_count() == 0)
+        .ok_or_else(|| ShardError::Foreign(format!("no column `{}` as it should be", column.name())))
+}
+
+fn text(column: &StringArray, row: usize) -> Option<&[u8]> {
+    (!column.is_null(row)).then(|| column.value(row).as_bytes())
+}
+
+fn micros(column: &TimestampMicrosecondArray, row: usize) -> Option<Micros> {
+    (!column.is_null(row)).then(|| Micros::try_from(column.value(row)).ok()).flatten()
+}

@@ -1,0 +1,123 @@
+//! The columns of a shard, and how each is stored.
+
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use std::sync::{Arc, LazyLock};
+
+/// A column; its number is its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Column {
+    /// The object's sequence number.
+    Sequence,
+    /// Its name; bytes that are no UTF-8 are U+FFFD.
+    Name,
+    /// Its name's bytes when they are no UTF-8.
+    NameRaw,
+    /// The reply's status.
+    Status,
+    /// The field `Content-Type`.
+    ContentType,
+    /// The field `ETag`.
+    Etag,
+    /// The field `Last-Modified`.
+    LastModified,
+    /// When the reply was complete.
+    FetchedAt,
+    /// CRC-32C of the body.
+    Crc32c,
+    /// The body.
+    Body,
+}
+
+impl Column {
+    /// All of them, in the order of the schema.
+    pub const ALL: [Column; 10] = [
+        Column::Sequence,
+        Column::Name,
+        Column::NameRaw,
+        Column::Status,
+        Column::ContentType,
+        Column::Etag,
+        Column::LastModified,
+        Column::FetchedAt,
+        Column::Crc32c,
+        Column::Body,
+    ];
+
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Column::Sequence => "sequence",
+            Column::Name => "name",
+            Column::NameRaw => "name_raw",
+            Column::Status => "status",
+            Column::ContentType => "content_type",
+            Column::Etag => "etag",
+            Column::LastModified => "last_modified",
+            Column::FetchedAt => "fetched_at",
+            Column::Crc32c => "crc32c",
+            Column::Body => "body",
+        }
+    }
+
+    fn field(self) -> Field {
+        let (data_type, nullable) = match self {
+            Column::Sequence => (DataType::Int64, false),
+            Column::Name => (DataType::Utf8, false),
+            Column::NameRaw => (DataType::Binary, true),
+            Column::Status => (DataType::UInt16, true),
+            Column::ContentType | Column::Etag => (DataType::Utf8, true),
+            Column::LastModified | Column::FetchedAt => {
+                (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true)
+            }
+            Column::Crc32c => (DataType::UInt32, false),
+            Column::Body => (DataType::Binary, false),
+        };
+        Field::new(self.name(), data_type, nullable)
+    }
+
+    fn path(self) -> ColumnPath {
+        ColumnPath::from(self.name())
+    }
+}
+
+/// The columns of every shard, and of every batch of its rows.
+pub fn schema() -> SchemaRef {
+    static SCHEMA: LazyLock<SchemaRef> =
+        LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(Column::field).to_vec())));
+    Arc::clone(&SCHEMA)
+}
+
+/// Rows in a page: one row is read by decoding one page of each column.
+const PAGE_ROWS: usize = 2048;
+/// Bytes in a page before compression, or one value.
+const PAGE_BYTES: usize = 256 * 1024;
+
+pub(super) fn properties() -> Result<WriterProperties, ParquetError> {
+    let zstd = Compression::ZSTD(ZstdLevel::try_new(1)?);
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("fetchmill ", env!("CARGO_PKG_VERSION")).to_string())
+        .set_compression(zstd)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_max_row_group_row_count(None);
+    for column in [Column::Status, Column::ContentType] {
+        builder = builder.set_column_dictionary_enabled(column.path(), true);
+    }
+    for column in [Column::Sequence, Column::LastModified, Column::FetchedAt] {
+        builder = builder.set_column_encoding(column.path(), Encoding::DELTA_BINARY_PACKED);
+    }
+    // Random: nothing to compress and nothing to compare with.
+    builder = builder.set_column_compression(Column::Crc32c.path(), Compression::UNCOMPRESSED);
+    // A smallest and a largest value of these help nobody, and would be copies of bodies in the footer.
+    for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {
+        builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
+    }
+    Ok(builder.build())
+}

@@ -1,0 +1,68 @@
+//! A file as the library reads it: at places, within its length.
+
+use bytes::Bytes;
+use parquet::errors::{ParquetError, Result};
+use parquet::file::reader::{ChunkReader, Length};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// Pages have headers of some dozen bytes, read one at a time.
+const READ_AHEAD: usize = 512;
+
+/// A file that is read at places: threads share it, which those that seek cannot. Lengths come out of the file and
+/// are checked against its size before there is memory for them.
+#[derive(Debug, Clone)]
+pub(super) struct Source {
+    file: Arc<File>,
+    len: u64,
+}
+
+impl Source {
+    pub(super) fn new(file: File) -> io::Result<Self> {
+        let len = file.metadata()?.len();
+        Ok(Source { file: Arc::new(file), len })
+    }
+}
+
+impl Length for Source {
+    fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+impl ChunkReader for Source {
+    type T = BufReader<At>;
+
+    fn get_read(&self, start: u64) -> Result<Self::T> {
+        Ok(BufReader::with_capacity(READ_AHEAD, At { file: Arc::clone(&self.file), place: start }))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at {start} of a file that has {}",
+                self.len
+            )));
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok(bytes.into())
+    }
+}
+
+/// Reads on from a place.
+#[derive(Debug)]
+pub(super) struct At {
+    file: Arc<File>,
+    place: u64,
+}
+
+impl Read for At {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.place)?;
+        self.place += read as u64;
+        Ok(read)
+    }
+}
