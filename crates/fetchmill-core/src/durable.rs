@@ -14,6 +14,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 
+use crate::error::Error;
+
 /// A result whose error is the operating system's number.
 pub type Result<T> = std::result::Result<T, Errno>;
 
@@ -59,6 +61,21 @@ pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Owned
 pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from(0o666))?))
+}
+
+/// Creates a shard's file, which must not exist, in a folder that may not: both are durable then.
+pub fn create_in(folder: &Path, name: &str, is_durable: bool) -> crate::error::Result<File> {
+    std::fs::create_dir_all(folder).map_err(|error| Error::storage("make the folder", folder, error))?;
+    let fail = |error| Error::storage("create", folder.join(name), error);
+    let opened = open_folder(folder).map_err(fail)?;
+    let file = create_new(opened.as_fd(), name.as_bytes()).map_err(fail)?;
+    if is_durable {
+        sync_folder(opened.as_fd()).map_err(fail)?;
+        // The folder may be new as well.
+        let above = open_folder(&folder.join("..")).map_err(fail)?;
+        sync_folder(above.as_fd()).map_err(fail)?;
+    }
+    Ok(file)
 }
 
 /// Creates a file with these bytes.
@@ -133,12 +150,17 @@ pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_nam
 
 /// Cuts a file to a length. `false` when it is shorter. Not synced: a cut that a power cut undoes is made again.
 pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
-    let file = File::options().write(true).open(path)?;
+    Ok(open_cut(path, length)?.is_some())
+}
+
+/// Cuts a file to a length and opens it, to append to it. `None` when it is shorter.
+pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
+    let file = File::options().append(true).open(path)?;
     if file.metadata()?.len() < length {
-        return Ok(false);
+        return Ok(None);
     }
     file.set_len(length)?;
-    Ok(true)
+    Ok(Some(file))
 }
 
 /// Removes a file; one that is not there is removed already.

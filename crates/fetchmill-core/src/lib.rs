@@ -5,6 +5,7 @@
 //! - [`target`]: names, pages, batches
 //! - [`outcome`]: outcomes, failure kinds, tally, receipts
 //! - [`object`]: a fetched object as packs store it; [`pack`]: how it becomes a record of a shard
+//! - [`manifest`]: the sidecar of a shard that names every object in it
 //!
 //! # Invariants
 //! - Nothing is done before its bytes are durable, its receipt given and the journal synced, in this order.
@@ -17,6 +18,7 @@ pub mod error;
 pub mod http1;
 pub mod journal;
 pub mod limits;
+pub mod manifest;
 pub mod name;
 pub mod object;
 pub mod outcome;

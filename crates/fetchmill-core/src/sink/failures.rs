@@ -142,7 +142,7 @@ impl FailuresShard {
         self.lines.clear();
         let file = match &mut self.file {
             Some(file) => file,
-            None => self.file.insert(create(&self.folder, &self.name, self.is_durable)?),
+            None => self.file.insert(durable::create_in(&self.folder, &self.name, self.is_durable)?),
         };
         durable::append(file, &frame)
             .map_err(|error| Error::storage("write", self.folder.join(&self.name), error))?;
@@ -162,21 +162,6 @@ impl FailuresShard {
         }
         Ok(Some(ShardEnd { path: self.name.clone(), end: self.end, crc32c: self.crc32c }))
     }
-}
-
-fn create(folder: &Path, name: &str, is_durable: bool) -> Result<File> {
-    use std::os::fd::AsFd as _;
-    std::fs::create_dir_all(folder).map_err(|error| Error::storage("make the folder", folder, error))?;
-    let fail = |error| Error::storage("create", folder.join(name), error);
-    let opened = durable::open_folder(folder).map_err(fail)?;
-    let file = durable::create_new(opened.as_fd(), name.as_bytes()).map_err(fail)?;
-    if is_durable {
-        durable::sync_folder(opened.as_fd()).map_err(fail)?;
-        // The folder may be new as well.
-        let above = durable::open_folder(&folder.join("..")).map_err(fail)?;
-        durable::sync_folder(above.as_fd()).map_err(fail)?;
-    }
-    Ok(file)
 }
 
 /// Cuts shards back to where the journal says they end, and removes those that it does not know.

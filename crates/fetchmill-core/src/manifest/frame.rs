@@ -1,0 +1,353 @@
+//! Frames: some thousand rows each, as columns, so that they compress and are found damaged one by one.
+//!
+//! A header (magic, rows, stored bytes, raw bytes, CRC-32C of all the frame), the bodies' checksums as they are, and
+//! the other columns in one zstd block: sequence numbers as differences, lengths, places as differences, lengths of
+//! the names, names. Checksums are random: compressing them would cost time and spoil the statistics of the rest.
+
+use super::{Checked, Damage, Row};
+use crate::error::{Error, Result};
+use crate::limits::PAGE_BYTES_MAX;
+
+/// Columns of a frame before they are compressed: a look-up reads a whole frame, so it is rather small.
+const FRAME_BYTES: usize = 128 * 1024;
+/// The least that a row takes: four numbers and a checksum.
+const ROW_BYTES_MIN: usize = 4 + 4;
+/// A row takes this and its name at most: four numbers and a checksum.
+const ROW_BYTES_MAX: usize = 4 * 10 + 4;
+/// Rows of a frame, which ends with the row that fills it.
+const FRAME_ROWS_MAX: usize = FRAME_BYTES / ROW_BYTES_MIN;
+/// Compressed columns, unpacked: one name of a whole page may come last.
+const RAW_BYTES_MAX: usize = FRAME_BYTES + ROW_BYTES_MAX + PAGE_BYTES_MAX;
+/// Buffers keep this much between frames.
+const BUFFER_BYTES: usize = 2 * FRAME_BYTES;
+
+/// What a frame starts with.
+const MAGIC: [u8; 4] = *b"fmF1";
+/// Bytes of a frame's header.
+pub(super) const HEADER_BYTES: usize = 20;
+/// The header without the checksum at its end.
+const HEADER_CHECKED: usize = HEADER_BYTES - 4;
+
+/// Rows on their way into a frame.
+#[derive(Default)]
+pub(super) struct Columns {
+    count: usize,
+    last_sequence: u64,
+    last_place: u64,
+    sequences: Vec<u8>,
+    lengths: Vec<u8>,
+    checksums: Vec<u8>,
+    places: Vec<u8>,
+    name_lengths: Vec<u8>,
+    names: Vec<u8>,
+    raw: Vec<u8>,
+    packed: Vec<u8>,
+    compressor: Option<zstd::bulk::Compressor<'static>>,
+}
+
+impl Columns {
+    /// Adds a row.
+    pub(super) fn add(&mut self, row: &Row<'_>) -> Result<()> {
+        if row.name.len() > PAGE_BYTES_MAX {
+            return Err(Error::Internal("a name is longer than a page of names".into()));
+        }
+        put_number(&mut self.sequences, zigzag(row.sequence.wrapping_sub(self.last_sequence)));
+        put_number(&mut self.lengths, row.length);
+        self.checksums.extend_from_slice(&row.crc32c.to_le_bytes());
+        put_number(&mut self.places, row.place.wrapping_sub(self.last_place));
+        put_number(&mut self.name_lengths, row.name.len() as u64);
+        self.names.extend_from_slice(row.name);
+        self.last_sequence = row.sequence;
+        self.last_place = row.place;
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Rows that are in no frame yet.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether the frame must end.
+    pub(super) fn is_full(&self) -> bool {
+        let columns =
+            [&self.sequences, &self.lengths, &self.checksums, &self.places, &self.name_lengths, &self.names];
+        columns.iter().map(|column| column.len()).sum::<usize>() >= FRAME_BYTES
+    }
+
+    /// Ends the frame: header and bytes of it are in `out` then, and the columns are empty.
+    pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        self.pack()?;
+        out.clear();
+        out.extend_from_slice(&MAGIC);
+        for number in [self.count, self.checksums.len() + self.packed.len(), self.raw.len()] {
+            out.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        let checksum = [&self.checksums, &self.packed]
+            .iter()
+            .fold(crc32c::crc32c(out), |checksum, part| crc32c::crc32c_append(checksum, part));
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(&self.checksums);
+        out.extend_from_slice(&self.packed);
+        self.clear();
+        Ok(())
+    }
+
+    /// Compresses the columns.
+    fn pack(&mut self) -> Result<()> {
+        let internal = |error: std::io::Error| Error::Internal(error.to_string());
+        self.raw.clear();
+        for column in [&self.sequences, &self.lengths, &self.places, &self.name_lengths, &self.names] {
+            self.raw.extend_from_slice(column);
+        }
+        let compressor = match &mut self.compressor {
+            Some(compressor) => compressor,
+            None => self.compressor.insert(zstd::bulk::Compressor::new(1).map_err(internal)?),
+        };
+        self.packed.clear();
+        self.packed.reserve(zstd::zstd_safe::compress_bound(self.raw.len()));
+        compressor.compress_to_buffer(&self.raw, &mut self.packed).map_err(internal)?;
+        Ok(())
+    }
+
+    fn clear(&mut self) {
+        let columns = [
+            &mut self.sequences,
+            &mut self.lengths,
+            &mut self.checksums,
+            &mut self.places,
+            &mut self.name_lengths,
+        ];
+        columns.into_iter().for_each(Vec::clear);
+        // A name may be as large as a page; its memory is not kept.
+        for buffer in [&mut self.names, &mut self.raw, &mut self.packed] {
+            buffer.clear();
+            buffer.shrink_to(BUFFER_BYTES);
+        }
+        (self.count, self.last_sequence, self.last_place) = (0, 0, 0);
+    }
+}
+
+/// What a frame says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Header {
+    rows: usize,
+    stored: usize,
+    raw: usize,
+}
+
+impl Header {
+    /// Reads the header at the start of these bytes. Its numbers are bounded, not yet checked.
+    pub(super) fn parse(bytes: &[u8]) -> Checked<Self> {
+        let (words, _) = bytes.as_chunks::<4>();
+        let [magic, numbers @ .., _] = words else { return Err(Damage("a frame's header is cut off")) };
+        let [rows, stored, raw] = numbers else { return Err(Damage("a frame's header is cut off")) };
+        if *magic != MAGIC {
+            return Err(Damage("there is no frame where one must be"));
+        }
+        let [rows, stored, raw] = [rows, stored, raw].map(|word| u32::from_le_bytes(*word) as usize);
+        let stored_max =
+            4 * rows.min(FRAME_ROWS_MAX) + zstd::zstd_safe::compress_bound(raw.min(RAW_BYTES_MAX));
+        let is_sane = (1..=FRAME_ROWS_MAX).contains(&rows) && raw <= RAW_BYTES_MAX;
+        if !is_sane || stored < 4 * rows || stored > stored_max {
+            return Err(Damage("a frame's header has numbers that no frame has"));
+        }
+        Ok(Header { rows, stored, raw })
+    }
+
+    /// Bytes behind the header.
+    pub(super) fn stored(self) -> usize {
+        self.stored
+    }
+}
+
+/// The largest frame that is believed.
+pub(super) fn frame_bytes_max() -> u64 {
+    (HEADER_BYTES + 4 * FRAME_ROWS_MAX + zstd::zstd_safe::compress_bound(RAW_BYTES_MAX)) as u64
+}
+
+/// What a row has besides its name, and where that ends.
+#[derive(Debug, Default, Clone, Copy)]
+struct Cells {
+    sequence: u64,
+    length: u64,
+    place: u64,
+    crc32c: u32,
+    name_end: u32,
+}
+
+/// Rows that were written together.
+#[derive(Debug, Default)]
+pub struct Frame {
+    first_row: u64,
+    cells: Vec<Cells>,
+    raw: Vec<u8>,
+    /// Where the names start in `raw`.
+    names: usize,
+}
+
+impl Frame {
+    /// How many rows it has.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether it has none: what is read from a file has some.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// The number of its first row in the manifest.
+    pub fn first_row(&self) -> u64 {
+        self.first_row
+    }
+
+    /// The row at a position below [`Frame::len`]; panics behind that, as a slice does.
+    pub fn row(&self, position: usize) -> Row<'_> {
+        let cells = self.cells[position];
+        let start = position.checked_sub(1).map_or(0, |before| self.cells[before].name_end);
+        Row {
+            sequence: cells.sequence,
+            name: &self.raw[self.names + start as usize..self.names + cells.name_end as usize],
+            length: cells.length,
+            crc32c: cells.crc32c,
+            place: cells.place,
+        }
+    }
+
+    /// All rows, in the order of the file.
+    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+        (0..self.len()).map(|position| self.row(position))
+    }
+
+    /// Takes a frame's header and bytes in place of the rows that are there. After damage it is empty.
+    pub(super) fn read(
+        &mut self,
+        first_row: u64,
+        frame: &[u8],
+        unpacker: &mut zstd::bulk::Decompressor<'_>,
+    ) -> Checked<()> {
+        self.first_row = first_row;
+        self.cells.clear();
+        let header = Header::parse(frame)?;
+        let (checked, rest) =
+            frame.split_at_checked(HEADER_CHECKED).ok_or(Damage("a frame's header is cut off"))?;
+        let (checksum, stored) =
+            rest.split_first_chunk::<4>().ok_or(Damage("a frame's header is cut off"))?;
+        let found = crc32c::crc32c_append(crc32c::crc32c(checked), stored);
+        if stored.len() != header.stored || found != u32::from_le_bytes(*checksum) {
+            return Err(Damage("a frame does not have its checksum"));
+        }
+        let (checksums, packed) =
+            stored.split_at_checked(4 * header.rows).ok_or(Damage("a frame has too few checksums"))?;
+        self.unpack(packed, header.raw, unpacker)?;
+        let read = self.read_columns(checksums);
+        if read.is_err() {
+            self.cells.clear();
+        }
+        read
+    }
+
+    fn unpack(
+        &mut self,
+        packed: &[u8],
+        length: usize,
+        unpacker: &mut zstd::bulk::Decompressor<'_>,
+    ) -> Checked<()> {
+        self.raw.clear();
+        self.raw.shrink_to(BUFFER_BYTES);
+        self.raw.reserve(length);
+        match unpacker.decompress_to_buffer(packed, &mut self.raw) {
+            Ok(found) if found == length => Ok(()),
+            _ => Err(Damage("a frame cannot be unpacked")),
+        }
+    }
+
+    fn read_columns(&mut self, checksums: &[u8]) -> Checked<()> {
+        let (checksums, _) = checksums.as_chunks::<4>();
+        self.cells.extend(
+            checksums.iter().map(|word| Cells { crc32c: u32::from_le_bytes(*word), ..Cells::default() }),
+        );
+        let mut rest = self.raw.as_slice();
+        let (mut sequence, mut place, mut name_end) = (0_u64, 0_u64, 0_u64);
+        for cells in &mut self.cells {
+            sequence = sequence.wrapping_add(unzigzag(take_number(&mut rest)?));
+            cells.sequence = sequence;
+        }
+        for cells in &mut self.cells {
+            cells.length = take_number(&mut rest)?;
+        }
+        for cells in &mut self.cells {
+            place = place.wrapping_add(take_number(&mut rest)?);
+            cells.place = place;
+        }
+        for cells in &mut self.cells {
+            name_end = name_end.saturating_add(take_number(&mut rest)?);
+            // What does not fit is larger than all the names, which is looked at below.
+            cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
+        }
+        if name_end != rest.len() as u64 {
+            return Err(Damage("a frame's names are not as long as it says"));
+        }
+        self.names = self.raw.len() - rest.len();
+        Ok(())
+    }
+}
+
+/// Small numbers of either sign become small ones.
+fn zigzag(difference: u64) -> u64 {
+    (difference << 1) ^ ((difference as i64) >> 63) as u64
+}
+
+fn unzigzag(number: u64) -> u64 {
+    (number >> 1) ^ (number & 1).wrapping_neg()
+}
+
+/// Seven bits a byte, the lowest first; the last byte has no eighth bit.
+fn put_number(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Checked<u64> {
+    let mut number = 0_u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(Damage("a frame's columns are cut off"))?;
+        *bytes = rest;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(Damage("a frame has a number that is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for number in [0, 1, 127, 128, 16_383, 16_384, u64::MAX >> 1, u64::MAX] {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+
+            assert_eq!(take_number(&mut bytes.as_slice()), Ok(number));
+            assert_eq!(unzigzag(zigzag(number)), number);
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_too_large_or_cut_off_are_damage() {
+        assert!(take_number(&mut [0xff; 10].as_slice()).is_err());
+        assert!(take_number(&mut [0x80; 9].as_slice()).is_err());
+        assert!(take_number(&mut [[0xff; 9].as_slice(), &[2]].concat().as_slice()).is_err());
+    }
+}

@@ -1,0 +1,256 @@
+//! What sealing puts behind the frames: the table of hashes, the directory, the footer.
+//!
+//! The first entry of each page of the table stands in the directory: a name is found with one read of the table,
+//! however its hash lies, and names that were made to collide cost no more than their rows.
+
+use super::{Checked, Damage, Row};
+use crate::error::{Error, Result};
+
+/// Rows of one sealed manifest: 44 bits of hash and 20 bits of row make a u64.
+pub const ROWS_MAX: u64 = 1 << ROW_BITS;
+const ROW_BITS: u32 = 20;
+
+/// Bytes of a page of the table: its entries, its CRC-32C and its number.
+pub(super) const PAGE_BYTES: usize = 8 * 1024;
+/// Entries of a full page.
+pub(super) const PAGE_ENTRIES: usize = PAGE_BYTES / 8 - 1;
+const PAGE_END_BYTES: usize = 8;
+
+/// What the table starts with, in the place of a frame's magic.
+const TABLE_MAGIC: [u8; 4] = *b"fmT1";
+/// Bytes before the first page: magic, CRC-32C of the rest, rows.
+pub(super) const TABLE_HEADER_BYTES: usize = 16;
+
+const FOOTER_MAGIC: [u8; 8] = *b"fmSEAL1\n";
+/// Bytes of the footer: rows, bytes, frames, place of the table, CRC-32C of the directory and of the footer, magic.
+pub(super) const FOOTER_BYTES: usize = 48;
+/// The part of the footer that its checksum is of.
+const FOOTER_CHECKED: usize = FOOTER_BYTES - 4 - 8;
+
+/// The upper 44 bits of a name's XXH3-64.
+pub fn hash44(name: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(name) >> ROW_BITS
+}
+
+/// The table's entry of a row.
+fn entry(hash: u64, row: u64) -> u64 {
+    hash << ROW_BITS | row
+}
+
+/// The row of an entry.
+pub(super) fn row_of(entry: u64) -> u64 {
+    entry & (ROWS_MAX - 1)
+}
+
+/// The first and the last entry that a hash may have.
+pub(super) fn entries_of(hash: u64) -> (u64, u64) {
+    (entry(hash, 0), entry(hash, ROWS_MAX - 1))
+}
+
+/// A frame, as the directory has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FrameAt {
+    /// Where it starts in the file.
+    pub(super) offset: u64,
+    /// Its first row.
+    pub(super) first_row: u64,
+}
+
+/// What is collected while rows are added, to be written when the manifest is sealed.
+#[derive(Debug)]
+pub(super) struct Index {
+    hash: fn(&[u8]) -> u64,
+    entries: Vec<u64>,
+    frames: Vec<FrameAt>,
+    bytes: u64,
+}
+
+impl Index {
+    /// Nothing yet; names are hashed with this function.
+    pub(super) fn new(hash: fn(&[u8]) -> u64) -> Self {
+        Index { hash, entries: Vec::new(), frames: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds the next row; `false` when there is no room for it.
+    pub(super) fn add(&mut self, row: &Row<'_>) -> bool {
+        let number = self.entries.len() as u64;
+        if number >= ROWS_MAX {
+            return false;
+        }
+        self.entries.push(entry((self.hash)(row.name), number));
+        self.bytes = self.bytes.saturating_add(row.length);
+        true
+    }
+
+    /// Adds a frame that starts here.
+    pub(super) fn add_frame(&mut self, frame: FrameAt) {
+        self.frames.push(frame);
+    }
+
+    /// Hands over everything that stands behind the frames, in pieces; `offset` is where they end.
+    pub(super) fn write(mut self, offset: u64, mut append: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        self.entries.sort_unstable();
+        let rows = self.entries.len() as u64;
+        append(&table_header(rows))?;
+        let mut page = Vec::with_capacity(PAGE_BYTES);
+        for (number, entries) in self.entries.chunks(PAGE_ENTRIES).enumerate() {
+            put_page(&mut page, entries, number as u32);
+            append(&page)?;
+        }
+        let directory = self.directory();
+        append(&directory)?;
+        let footer = Footer { rows, bytes: self.bytes, frames: self.frames.len() as u64, table: offset };
+        append(&footer.encode(crc32c::crc32c(&directory)))
+    }
+
+    fn directory(&self) -> Vec<u8> {
+        let frames = self.frames.iter().flat_map(|frame| [frame.offset, frame.first_row]);
+        let pages = self.entries.chunks(PAGE_ENTRIES).filter_map(|page| page.first().copied());
+        frames.chain(pages).flat_map(u64::to_le_bytes).collect()
+    }
+}
+
+fn table_header(rows: u64) -> [u8; TABLE_HEADER_BYTES] {
+    let mut header = [0; TABLE_HEADER_BYTES];
+    header[..4].copy_from_slice(&TABLE_MAGIC);
+    header[4..8].copy_from_slice(&crc32c::crc32c(&rows.to_le_bytes()).to_le_bytes());
+    header[8..].copy_from_slice(&rows.to_le_bytes());
+    header
+}
+
+/// Whether the table starts here; damage when it is not that of so many rows.
+pub(super) fn is_table(bytes: &[u8], rows: u64) -> Checked<bool> {
+    if !bytes.starts_with(&TABLE_MAGIC) {
+        return Ok(false);
+    }
+    if bytes.get(..TABLE_HEADER_BYTES) != Some(&table_header(rows)) {
+        return Err(Damage("the table is not that of the rows before it"));
+    }
+    Ok(true)
+}
+
+fn put_page(page: &mut Vec<u8>, entries: &[u64], number: u32) {
+    page.clear();
+    page.extend(entries.iter().flat_map(|entry| entry.to_le_bytes()));
+    page.extend_from_slice(&number.to_le_bytes());
+    page.extend_from_slice(&crc32c::crc32c(page).to_le_bytes());
+}
+
+/// Reads the entries of a page; it must have this number and start with this entry.
+pub(super) fn read_page(page: &[u8], number: usize, first: u64, entries: &mut Vec<u64>) -> Checked<()> {
+    entries.clear();
+    let (words, _) = page.as_chunks::<8>();
+    let Some((_, words)) = words.split_last() else { return Err(Damage("a page of the table is cut off")) };
+    entries.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+    let mut expected = Vec::with_capacity(PAGE_BYTES);
+    put_page(&mut expected, entries, number as u32);
+    if expected != page || entries.first() != Some(&first) || !entries.is_sorted() {
+        entries.clear();
+        return Err(Damage("a page of the table does not have its checksum"));
+    }
+    Ok(())
+}
+
+/// How much there is of everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Footer {
+    /// Rows in the frames and entries in the table.
+    pub(super) rows: u64,
+    /// Bytes of all bodies.
+    pub(super) bytes: u64,
+    /// Frames.
+    pub(super) frames: u64,
+    /// Where the table starts, behind the last frame.
+    pub(super) table: u64,
+}
+
+impl Footer {
+    fn encode(&self, directory_crc32c: u32) -> Vec<u8> {
+        let mut bytes: Vec<u8> = [self.rows, self.bytes, self.frames, self.table]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        bytes.extend_from_slice(&directory_crc32c.to_le_bytes());
+        bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
+        bytes.extend_from_slice(&FOOTER_MAGIC);
+        bytes
+    }
+
+    /// Reads a footer, and the CRC-32C of the directory. Its numbers fit a file of this length.
+    pub(super) fn parse(bytes: &[u8; FOOTER_BYTES], file_length: u64) -> Checked<(Self, u32)> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let [rows, length, frames, table, checksums, magic] = words else {
+            return Err(Damage("its footer is cut off"));
+        };
+        if *magic != FOOTER_MAGIC {
+            return Err(Damage("it has no footer, so it was cut off or never sealed"));
+        }
+        let [d0, d1, d2, d3, c0, c1, c2, c3] = *checksums;
+        if crc32c::crc32c(&bytes[..FOOTER_CHECKED]) != u32::from_le_bytes([c0, c1, c2, c3]) {
+            return Err(Damage("its footer does not have its checksum"));
+        }
+        let [rows, length, frames, table] =
+            [rows, length, frames, table].map(|word| u64::from_le_bytes(*word));
+        let footer = Footer { rows, bytes: length, frames, table };
+        if rows > ROWS_MAX || frames > rows || footer.file_length() != Some(file_length) {
+            return Err(Damage("its footer has numbers that do not fit the file"));
+        }
+        Ok((footer, u32::from_le_bytes([d0, d1, d2, d3])))
+    }
+
+    /// How long the file must be.
+    fn file_length(&self) -> Option<u64> {
+        self.directory().checked_add(self.directory_bytes())?.checked_add(FOOTER_BYTES as u64)
+    }
+
+    /// Pages of the table.
+    pub(super) fn pages(&self) -> usize {
+        self.rows.div_ceil(PAGE_ENTRIES as u64) as usize
+    }
+
+    /// Where a page of the table is, and its length.
+    pub(super) fn page(&self, number: usize) -> (u64, usize) {
+        let before = (number * PAGE_ENTRIES) as u64;
+        let entries = self.rows.saturating_sub(before).min(PAGE_ENTRIES as u64) as usize;
+        let pages = self.table.saturating_add(TABLE_HEADER_BYTES as u64);
+        (pages.saturating_add((number * PAGE_BYTES) as u64), entries * 8 + PAGE_END_BYTES)
+    }
+
+    /// Where the directory is.
+    pub(super) fn directory(&self) -> u64 {
+        let pages = self.rows * 8 + (self.pages() * PAGE_END_BYTES) as u64;
+        self.table.saturating_add(TABLE_HEADER_BYTES as u64).saturating_add(pages)
+    }
+
+    /// Bytes of the directory.
+    pub(super) fn directory_bytes(&self) -> u64 {
+        self.frames * 16 + self.pages() as u64 * 8
+    }
+}
+
+/// The directory: frames, and the first entry of each page.
+pub(super) fn read_directory(bytes: &[u8], footer: &Footer) -> Checked<(Vec<FrameAt>, Vec<u64>)> {
+    let (words, _) = bytes.as_chunks::<8>();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>();
+    let (frames, firsts) =
+        words.split_at_checked(footer.frames as usize * 2).ok_or(Damage("its directory is cut off"))?;
+    let (pairs, _) = frames.as_chunks::<2>();
+    let frames: Vec<_> =
+        pairs.iter().map(|[offset, first_row]| FrameAt { offset: *offset, first_row: *first_row }).collect();
+    let end = FrameAt { offset: footer.table, first_row: footer.rows };
+    let ends = frames.iter().skip(1).chain([&end]);
+    let ascends = frames
+        .iter()
+        .zip(ends)
+        .all(|(frame, next)| frame.offset < next.offset && frame.first_row < next.first_row);
+    let starts = *frames.first().unwrap_or(&end) == FrameAt { offset: 0, first_row: 0 };
+    if !ascends || !starts || !firsts.is_sorted() {
+        return Err(Damage("its directory has numbers that do not fit"));
+    }
+    Ok((frames, firsts.to_vec()))
+}
+
+/// The error of a row too many.
+pub(super) fn too_many_rows() -> Error {
+    Error::Internal(format!("a manifest has more than {ROWS_MAX} rows"))
+}

@@ -1,0 +1,204 @@
+//! Finds rows of a sealed manifest by name or number.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::frame::{Frame, frame_bytes_max};
+use super::index::{FOOTER_BYTES, Footer, FrameAt, entries_of, hash44, read_directory, read_page, row_of};
+use super::{Damage, read_at};
+use crate::error::{Error, Result};
+use crate::target::Sequence;
+
+/// A row that was found by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FoundRow {
+    /// Its number in the manifest.
+    pub row: u64,
+    /// See [`Row::sequence`](super::Row::sequence).
+    pub sequence: Sequence,
+    /// See [`Row::length`](super::Row::length).
+    pub length: u64,
+    /// See [`Row::crc32c`](super::Row::crc32c).
+    pub crc32c: u32,
+    /// See [`Row::place`](super::Row::place).
+    pub place: u64,
+}
+
+/// A sealed manifest. Its directory is in memory, some 20 bytes for each thousand rows; all else is read when asked
+/// for.
+#[derive(Debug)]
+pub struct Manifest {
+    file: File,
+    path: PathBuf,
+    footer: Footer,
+    frames: Vec<FrameAt>,
+    /// The first entry of each page of the table.
+    firsts: Vec<u64>,
+}
+
+impl Manifest {
+    /// Opens a manifest; only its footer and directory are read.
+    pub fn open(path: &Path) -> Result<Self> {
+        let fail = |error| Error::storage("read", path, error);
+        let damaged = |damage: Damage| damage.of(path);
+        let file = File::open(path).map_err(fail)?;
+        let length = file.metadata().map_err(fail)?.len();
+        let footer_at = length
+            .checked_sub(FOOTER_BYTES as u64)
+            .ok_or_else(|| Damage("it has no footer, so it was cut off or never sealed").of(path))?;
+        let mut bytes = [0; FOOTER_BYTES];
+        read_at(&file, path, &mut bytes, footer_at)?;
+        let (footer, checksum) = Footer::parse(&bytes, length).map_err(damaged)?;
+        let mut directory = vec![0; footer.directory_bytes() as usize];
+        read_at(&file, path, &mut directory, footer.directory())?;
+        if crc32c::crc32c(&directory) != checksum {
+            return Err(Damage("its directory does not have its checksum").of(path));
+        }
+        let (frames, firsts) = read_directory(&directory, &footer).map_err(damaged)?;
+        Ok(Manifest { file, path: path.to_owned(), footer, frames, firsts })
+    }
+
+    /// Rows that it has.
+    pub fn rows(&self) -> u64 {
+        self.footer.rows
+    }
+
+    /// Bytes of all bodies together.
+    pub fn bytes(&self) -> u64 {
+        self.footer.bytes
+    }
+
+    /// Frames that it has.
+    pub fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Reads the frame with an index below [`Manifest::frames`].
+    pub fn frame(&self, index: usize) -> Result<Frame> {
+        let at =
+            self.frames.get(index).ok_or_else(|| Error::Internal("no such frame of a manifest".into()))?;
+        let end = FrameAt { offset: self.footer.table, first_row: self.footer.rows };
+        let next = self.frames.get(index + 1).unwrap_or(&end);
+        let length = next.offset - at.offset;
+        if length > frame_bytes_max() {
+            return Err(self.damaged(Damage("a frame is larger than frames are")));
+        }
+        let mut stored = vec![0; length as usize];
+        read_at(&self.file, &self.path, &mut stored, at.offset)?;
+        let mut unpacker = zstd::bulk::Decompressor::new()
+            .map_err(|error| Error::Internal(format!("zstd cannot be set up: {error}")))?;
+        let mut frame = Frame::default();
+        frame.read(at.first_row, &stored, &mut unpacker).map_err(|damage| self.damaged(damage))?;
+        if frame.len() as u64 != next.first_row - at.first_row {
+            return Err(self.damaged(Damage("a frame does not have the rows that the directory says")));
+        }
+        Ok(frame)
+    }
+
+    /// The index of the frame that has a row; `None` behind the last one.
+    pub fn frame_of_row(&self, row: u64) -> Option<usize> {
+        let after = self.frames.partition_point(|frame| frame.first_row <= row);
+        if row < self.footer.rows { after.checked_sub(1) } else { None }
+    }
+
+    /// All rows with this name, in the order of the file. A name that is not there costs one read, most others two.
+    pub fn find(&self, name: &[u8]) -> Result<Vec<FoundRow>> {
+        self.find_hashed(name, hash44(name))
+    }
+
+    pub(super) fn find_hashed(&self, name: &[u8], hash: u64) -> Result<Vec<FoundRow>> {
+        let rows = self.rows_of(hash)?;
+        let mut found = Vec::new();
+        let mut rest = rows.as_slice();
+        while let Some(first) = rest.first() {
+            let index = self
+                .frame_of_row(*first)
+                .ok_or_else(|| self.damaged(Damage("its table has a row that is not there")))?;
+            let frame = self.frame(index)?;
+            let end = frame.first_row() + frame.len() as u64;
+            let (here, after) = rest.split_at(rest.partition_point(|row| *row < end));
+            find_in(&frame, here, name, &mut found);
+            rest = after;
+        }
+        Ok(found)
+    }
+
+    /// The rows whose names have this hash, in order.
+    fn rows_of(&self, hash: u64) -> Result<Vec<u64>> {
+        let (low, high) = entries_of(hash);
+        let first = self.firsts.partition_point(|first| *first <= low).saturating_sub(1);
+        let behind = self.firsts.partition_point(|first| *first <= high);
+        let mut entries = Vec::new();
+        let mut rows = Vec::new();
+        for page in first..behind {
+            self.page(page, &mut entries)?;
+            let start = entries.partition_point(|entry| *entry < low);
+            let end = entries.partition_point(|entry| *entry <= high);
+            rows.extend(entries.get(start..end).into_iter().flatten().map(|entry| row_of(*entry)));
+        }
+        Ok(rows)
+    }
+
+    fn page(&self, number: usize, entries: &mut Vec<u64>) -> Result<()> {
+        let (offset, length) = self.footer.page(number);
+        let mut bytes = vec![0; length];
+        read_at(&self.file, &self.path, &mut bytes, offset)?;
+        let first = self.firsts.get(number).copied().unwrap_or_default();
+        read_page(&bytes, number, first, entries).map_err(|damage| self.damaged(damage))
+    }
+
+    /// The sorted table, each entry `hash44(name) << 20 | row`: to find names that came twice, also across shards.
+    pub fn hashes(&self) -> HashChunks<'_> {
+        HashChunks { manifest: self, page: 0, entries: Vec::new(), position: 0 }
+    }
+
+    fn damaged(&self, damage: Damage) -> Error {
+        damage.of(&self.path)
+    }
+}
+
+/// Those of the rows that have this name, all of which are in this frame.
+fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) {
+    for number in rows {
+        let row = frame.row((number - frame.first_row()) as usize);
+        if row.name == name {
+            found.push(FoundRow {
+                row: *number,
+                sequence: row.sequence,
+                length: row.length,
+                crc32c: row.crc32c,
+                place: row.place,
+            });
+        }
+    }
+}
+
+/// The entries of the table in order; a page of them is in memory. It ends with an error.
+#[derive(Debug)]
+pub struct HashChunks<'a> {
+    manifest: &'a Manifest,
+    page: usize,
+    entries: Vec<u64>,
+    position: usize,
+}
+
+impl Iterator for HashChunks<'_> {
+    type Item = Result<u64>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.position == self.entries.len() {
+            if self.page >= self.manifest.footer.pages() {
+                return None;
+            }
+            self.position = 0;
+            if let Err(error) = self.manifest.page(self.page, &mut self.entries) {
+                self.page = usize::MAX;
+                return Some(Err(error));
+            }
+            self.page += 1;
+        }
+        let entry = self.entries.get(self.position).copied()?;
+        self.position += 1;
+        Some(Ok(entry))
+    }
+}

@@ -1,0 +1,98 @@
+//! Reads the rows of a manifest one after the other: one that is open or one that is sealed.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::frame::{Frame, HEADER_BYTES, Header};
+use super::{Damage, index, read_at};
+use crate::error::{Error, Result};
+
+/// The frames of a manifest, in order. One of them is in memory.
+pub struct Rows {
+    file: File,
+    path: PathBuf,
+    /// Where the manifest ends, or what is sealed behind it.
+    end: u64,
+    offset: u64,
+    next_row: u64,
+    crc32c: u32,
+    stored: Vec<u8>,
+    frame: Frame,
+    unpacker: zstd::bulk::Decompressor<'static>,
+}
+
+impl std::fmt::Debug for Rows {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Rows").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl Rows {
+    /// Opens a manifest that ends here; without an end, the whole file counts.
+    pub fn open(path: &Path, end: Option<u64>) -> Result<Self> {
+        let fail = |error| Error::storage("read", path, error);
+        let file = File::open(path).map_err(fail)?;
+        let length = file.metadata().map_err(fail)?.len();
+        let end = end.unwrap_or(length);
+        if end > length {
+            return Err(Damage("it is shorter than the journal says").of(path));
+        }
+        Ok(Rows {
+            file,
+            path: path.to_owned(),
+            end,
+            offset: 0,
+            next_row: 0,
+            crc32c: 0,
+            stored: Vec::new(),
+            frame: Frame::default(),
+            unpacker: zstd::bulk::Decompressor::new().map_err(fail)?,
+        })
+    }
+
+    /// Reads the next frame; `None` behind the last one. After an error the same comes again.
+    pub fn next_frame(&mut self) -> Result<Option<&Frame>> {
+        if !self.has_frame()? {
+            return Ok(None);
+        }
+        read_at(&self.file, &self.path, &mut self.stored, self.offset)?;
+        self.frame
+            .read(self.next_row, &self.stored, &mut self.unpacker)
+            .map_err(|damage| damage.of(&self.path))?;
+        self.offset += self.stored.len() as u64;
+        self.next_row += self.frame.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, &self.stored);
+        Ok(Some(&self.frame))
+    }
+
+    /// Whether a frame comes; `stored` has its size then.
+    fn has_frame(&mut self) -> Result<bool> {
+        let left = self.end - self.offset;
+        if left == 0 {
+            return Ok(false);
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        let header = &mut bytes[..left.min(HEADER_BYTES as u64) as usize];
+        read_at(&self.file, &self.path, header, self.offset)?;
+        let damaged = |damage: Damage| damage.of(&self.path);
+        if index::is_table(header, self.next_row).map_err(damaged)? {
+            return Ok(false);
+        }
+        let length = HEADER_BYTES + Header::parse(header).map_err(damaged)?.stored();
+        if length as u64 > left {
+            return Err(Damage("its last frame is cut off").of(&self.path));
+        }
+        self.stored.resize(length, 0);
+        Ok(true)
+    }
+
+    /// Where the next frame starts.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// CRC-32C of the frames until here.
+    pub(super) fn crc32c(&self) -> u32 {
+        self.crc32c
+    }
+}
