@@ -140,8 +140,9 @@ impl Header {
     /// Reads the header at the start of these bytes. Its numbers are bounded, not yet checked.
     pub(super) fn parse(bytes: &[u8]) -> Checked<Self> {
         let (words, _) = bytes.as_chunks::<4>();
-        let [magic, numbers @ .., _] = words else { return Err(Damage("a frame's header is cut off")) };
-        let [rows, stored, raw] = numbers else { return Err(Damage("a frame's header is cut off")) };
+        let [magic, rows, stored, raw, _, ..] = words else {
+            return Err(Damage("a frame's header is cut off"));
+        };
         if *magic != MAGIC {
             return Err(Damage("there is no frame where one must be"));
         }
