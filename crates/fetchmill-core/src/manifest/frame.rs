@@ -78,7 +78,7 @@ impl Columns {
     /// Ends the frame: header and bytes of it are in `out` then, and the columns are empty.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.pack()?;
-        out.clear();
+        empty(out);
         out.extend_from_slice(&MAGIC);
         for number in [self.count, self.checksums.len() + self.packed.len(), self.raw.len()] {
             out.extend_from_slice(&(number as u32).to_le_bytes());
@@ -119,11 +119,7 @@ impl Columns {
             &mut self.name_lengths,
         ];
         columns.into_iter().for_each(Vec::clear);
-        // A name may be as large as a page; its memory is not kept.
-        for buffer in [&mut self.names, &mut self.raw, &mut self.packed] {
-            buffer.clear();
-            buffer.shrink_to(BUFFER_BYTES);
-        }
+        [&mut self.names, &mut self.raw, &mut self.packed].into_iter().for_each(empty);
         (self.count, self.last_sequence, self.last_place) = (0, 0, 0);
     }
 }
@@ -255,8 +251,7 @@ impl Frame {
         length: usize,
         unpacker: &mut zstd::bulk::Decompressor<'_>,
     ) -> Checked<()> {
-        self.raw.clear();
-        self.raw.shrink_to(BUFFER_BYTES);
+        empty(&mut self.raw);
         self.raw.reserve(length);
         match unpacker.decompress_to_buffer(packed, &mut self.raw) {
             Ok(found) if found == length => Ok(()),
@@ -293,6 +288,12 @@ impl Frame {
         self.names = self.raw.len() - rest.len();
         Ok(())
     }
+}
+
+/// Empties a buffer of frames. A name may be as large as a page of names: that much memory is not kept.
+pub(super) fn empty(buffer: &mut Vec<u8>) {
+    buffer.clear();
+    buffer.shrink_to(BUFFER_BYTES);
 }
 
 /// Small numbers of either sign become small ones.
@@ -332,7 +333,71 @@ fn take_number(bytes: &mut &[u8]) -> Checked<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// A frame of anything, with the checksum that belongs to it.
+    fn stored(rows: usize, checksums: &[u8], raw: &[u8], raw_length: usize) -> Vec<u8> {
+        let packed = zstd::bulk::compress(raw, 1).unwrap();
+        let mut frame = MAGIC.to_vec();
+        for number in [rows, checksums.len() + packed.len(), raw_length] {
+            frame.extend_from_slice(&(number as u32).to_le_bytes());
+        }
+        let body = [checksums, &packed].concat();
+        let checksum = crc32c::crc32c_append(crc32c::crc32c(&frame), &body);
+        frame.extend_from_slice(&checksum.to_le_bytes());
+        frame.extend_from_slice(&body);
+        frame
+    }
+
+    fn read(bytes: &[u8]) -> Checked<Frame> {
+        let mut frame = Frame::default();
+        let read = frame.read(0, bytes, &mut zstd::bulk::Decompressor::new().unwrap());
+        assert!(read.is_ok() || frame.is_empty());
+        read.map(|()| frame)
+    }
+
+    proptest! {
+        #[test]
+        fn columns_of_anything_are_refused_or_are_rows(
+            rows in 0..6_usize,
+            raw in prop::collection::vec(prop_oneof![9 => 0..2_u8, 1 => any::<u8>()], 0..40),
+        ) {
+            let frame = read(&stored(rows, &vec![7; 4 * rows], &raw, raw.len()));
+
+            if let Ok(frame) = frame {
+                prop_assert_eq!(frame.len(), rows);
+                prop_assert!(frame.iter().all(|row| row.crc32c == 0x0707_0707 && row.name.len() < 40));
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_contradicts_itself_is_damage() {
+        let raw = [2, 3, 4, 1, b'n'];
+        assert_eq!(read(&stored(1, &[0; 4], &raw, 5)).unwrap().row(0).name, b"n");
+
+        assert!(read(&stored(1, &[0; 4], &raw, 4)).is_err());
+        assert!(read(&stored(1, &[0; 4], &raw, 6)).is_err());
+        assert!(read(&stored(1, &[0; 8], &raw, 5)).is_err());
+        assert!(read(&stored(2, &[0; 8], &raw, 5)).is_err());
+        assert!(read(&stored(1, &[0; 4], &[2, 3, 4, 0, b'n'], 5)).is_err());
+        assert!(read(&stored(1, &[0; 4], &[2, 3, 4, 2, b'n'], 5)).is_err());
+        assert!(read(&stored(0, &[], &[], 0)).is_err());
+    }
+
+    #[test]
+    fn a_header_is_bounded_before_anything_is_made_for_it() {
+        for numbers in
+            [[1, 5, RAW_BYTES_MAX + 1], [1, 64 * 1024 * 1024, 10], [FRAME_ROWS_MAX + 1, 1 << 20, 10]]
+        {
+            let words = numbers.map(|number| (number as u32).to_le_bytes());
+            let header = [MAGIC.as_slice(), words.as_flattened(), &[0; 4]].concat();
+
+            assert!(Header::parse(&header).is_err());
+        }
+    }
 
     #[test]
     fn numbers_come_back() {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::frame::{Frame, HEADER_BYTES, Header};
+use super::frame::{Frame, HEADER_BYTES, Header, empty};
 use super::{Damage, index, read_at};
 use crate::error::{Error, Result};
 
@@ -82,6 +82,7 @@ impl Rows {
         if length as u64 > left {
             return Err(Damage("its last frame is cut off").of(&self.path));
         }
+        empty(&mut self.stored);
         self.stored.resize(length, 0);
         Ok(true)
     }

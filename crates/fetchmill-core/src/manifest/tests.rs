@@ -97,9 +97,15 @@ impl Fixture {
     }
 }
 
+fn add_all(writer: &mut ManifestWriter, rows: &[Owned]) {
+    for row in rows {
+        writer.add(&row.row()).unwrap();
+    }
+}
+
 fn add_in_frames(writer: &mut ManifestWriter, rows: &[Owned], frame_rows: usize) {
     for frame in rows.chunks(frame_rows) {
-        frame.iter().for_each(|row| writer.add(&row.row()).unwrap());
+        add_all(writer, frame);
         writer.checkpoint().unwrap();
     }
 }
@@ -210,6 +216,40 @@ proptest! {
     }
 
     #[test]
+    fn a_directory_with_any_numbers_and_right_checksums_is_refused_or_read(
+        edits in prop::collection::vec((0..13_usize, 0..10_usize), 1..4),
+    ) {
+        let fixture = Fixture::new();
+        let rows = numbered(12);
+        fixture.sealed(&rows, 3);
+        let mut bytes = std::fs::read(fixture.path("m")).unwrap();
+        let footer = bytes.len() - 48;
+        // Four frames of two numbers, one page, and the four numbers of the footer.
+        let directory = footer - 9 * 8;
+        for (word, value) in edits {
+            let at = directory + word * 8;
+            let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+            let numbers = [0, 1, old ^ 1, old + 1, old / 2, 2 * old, 1 << 20, 1 << 32, u64::MAX, u64::MAX - 7];
+            bytes[at..at + 8].copy_from_slice(&numbers[value].to_le_bytes());
+        }
+        let checksum = crc32c::crc32c(&bytes[directory..footer]);
+        bytes[footer + 32..footer + 36].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes[footer..footer + 36]);
+        bytes[footer + 36..footer + 40].copy_from_slice(&checksum.to_le_bytes());
+        std::fs::write(fixture.path("m"), bytes).unwrap();
+
+        match Manifest::open(&fixture.path("m")) {
+            Err(error) => prop_assert_eq!(error.exit_code(), 10),
+            Ok(manifest) => for row in &rows {
+                match manifest.find(&row.name) {
+                    Err(error) => prop_assert_eq!(error.exit_code(), 10),
+                    Ok(found) => prop_assert!(found.iter().all(|found| found.sequence == row.sequence)),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_file_of_anything_is_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), behind in 0..6_u8) {
         let fixture = Fixture::new();
         let magic: &[u8] = [&b""[..], b"fmF1", b"fmT1", b"fmSEAL1\n", b"fmF1\x01\0\0\0", b"\x28\xb5\x2f\xfd"]
@@ -267,10 +307,10 @@ fn rows_before_a_receipt_survive_and_those_after_it_are_cut_off() {
     let mut writer = ManifestWriter::new(&fixture.path("new"), "m".into(), true);
     assert_eq!(writer.checkpoint().unwrap(), None);
     let rows = numbered(5);
-    rows[..3].iter().for_each(|row| writer.add(&row.row()).unwrap());
+    add_all(&mut writer, &rows[..3]);
     let end = writer.checkpoint().unwrap().unwrap();
     assert_eq!(writer.checkpoint().unwrap().unwrap(), end);
-    rows[3..].iter().for_each(|row| writer.add(&row.row()).unwrap());
+    add_all(&mut writer, &rows[3..]);
     writer.checkpoint().unwrap();
     assert_eq!(writer.rows(), 5);
     let path = fixture.path("new").join("m");
