@@ -17,6 +17,8 @@ use crate::outcome::FailureKind;
 
 /// What a job keeps for itself in a destination.
 const STATE_FOLDER: &[u8] = b".fetchmill";
+/// What an empty name is called as a member: no escaping of bytes looks like it.
+const EMPTY_MEMBER: &[u8] = b"%empty";
 /// A name in a message is cut at about this length.
 const DISPLAY_BYTES_MAX: usize = 200;
 
@@ -103,23 +105,28 @@ pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
 
 fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), NameError> {
     match segment {
-        b"" => return Err(NameError::EmptySegment),
-        b"." | b".." => return Err(NameError::DotSegment),
+        b"" => Err(NameError::EmptySegment),
+        b"." | b".." => Err(NameError::DotSegment),
         // Escaping never makes it shorter: a name of a megabyte is not copied first.
-        _ if segment.len() > NAME_SEGMENT_BYTES_MAX => return Err(NameError::SegmentTooLong),
-        STATE_FOLDER if first => {
-            path.extend_from_slice(&escaped(b'.'));
-            path.extend_from_slice(&STATE_FOLDER[1..]);
-            return Ok(());
+        _ if segment.len() > NAME_SEGMENT_BYTES_MAX => Err(NameError::SegmentTooLong),
+        _ if memchr::memchr(0, segment).is_some() => Err(NameError::Nul),
+        _ => {
+            escape_segment(segment, first, path);
+            Ok(())
         }
-        _ => {}
+    }
+}
+
+/// Control bytes, `%`, bytes that are not UTF-8, and a first segment that is the job's own.
+fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
+    if first && segment == STATE_FOLDER {
+        path.extend_from_slice(&escaped(b'.'));
+        path.extend_from_slice(&STATE_FOLDER[1..]);
+        return;
     }
     if segment.iter().all(|byte| STORED_AS_IS[*byte as usize]) {
         path.extend_from_slice(segment);
-        return Ok(());
-    }
-    if segment.contains(&0) {
-        return Err(NameError::Nul);
+        return;
     }
     for chunk in segment.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -137,11 +144,61 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
             path.extend_from_slice(&escaped(*byte));
         }
     }
-    Ok(())
+}
+
+/// The reverse of [`encode`]; `None` for what it would not produce.
+pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
+    let name = unescape(text)?;
+    let mut again = Vec::with_capacity(text.len());
+    encode(&name, &mut again);
+    (again == text).then_some(name)
 }
 
 /// The reverse of [`to_path`]; `None` for what it would not produce.
 pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
+    let name = unescape(path)?;
+    let mut again = Vec::with_capacity(path.len());
+    to_path(&name, &mut again).ok()?;
+    (again == path).then_some(name)
+}
+
+/// Appends a name as that of an archive's member: whatever the name, it is one that can be unpacked beneath a folder.
+/// As [`to_path`] where that has a path; what has none there is escaped as well: a segment `.` or `..`, and a `/` at
+/// the start, at the end or behind another. The empty name is `%empty`.
+pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
+    if name.is_empty() {
+        return member.extend_from_slice(EMPTY_MEMBER);
+    }
+    let mut end = 0;
+    for (position, segment) in name.split(|byte| *byte == b'/').enumerate() {
+        match segment {
+            b"." => member.extend_from_slice(b"%2E"),
+            b".." => member.extend_from_slice(b"%2E%2E"),
+            _ => escape_segment(segment, position == 0, member),
+        }
+        // With the slash behind it, that the last segment does not have.
+        end += segment.len() + 1;
+        if segment.is_empty() && end <= name.len() || end == name.len() {
+            member.extend_from_slice(&escaped(b'/'));
+        } else if end < name.len() {
+            member.push(b'/');
+        }
+    }
+}
+
+/// The reverse of [`to_member`]; `None` for what it would not produce.
+pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
+    if member == EMPTY_MEMBER {
+        return Some(Vec::new());
+    }
+    let name = unescape(member)?;
+    let mut again = Vec::with_capacity(member.len());
+    to_member(&name, &mut again);
+    (again == member).then_some(name)
+}
+
+/// Undoes the escaping of bytes.
+fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, behind)) = rest.split_first() {
@@ -154,9 +211,7 @@ pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
             rest = behind;
         }
     }
-    let mut again = Vec::with_capacity(path.len());
-    to_path(&name, &mut again).ok()?;
-    (again == path).then_some(name)
+    Some(name)
 }
 
 /// A name for a message on a terminal: control characters, characters that turn the direction of writing, and bytes
@@ -193,6 +248,22 @@ fn is_misleading(character: char) -> bool {
 pub(crate) fn escaped(byte: u8) -> [u8; 3] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     [b'%', DIGITS[(byte >> 4) as usize], DIGITS[(byte & 15) as usize]]
+}
+
+/// Bytes in hexadecimal, for names that are no text.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+/// The reverse of [`to_hex`].
+pub(crate) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let digit = |digit: u8| char::from(digit).to_digit(16).map(|number| number as u8);
+    pairs.iter().map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
 /// Of an upper-case hex digit.
@@ -515,6 +586,63 @@ mod tests {
         }
     }
 
+    fn member_of(name: impl AsRef<[u8]>) -> String {
+        let mut out = Vec::new();
+        to_member(name.as_ref(), &mut out);
+        String::from_utf8(out).expect("a member's name is UTF-8")
+    }
+
+    #[test]
+    fn a_member_can_have_any_name() {
+        let cases: &[(&[u8], &str)] = &[
+            (b"", "%empty"),
+            (b"%empty", "%25empty"),
+            (b"a/b c.bin", "a/b c.bin"),
+            (b"caf\xc3\xa9/\xff", "caf\u{e9}/%FF"),
+            (b"a\0\n%", "a%00%0A%25"),
+            (b".", "%2E"),
+            (b"..", "%2E%2E"),
+            (b"../../etc/passwd", "%2E%2E/%2E%2E/etc/passwd"),
+            (b"/etc", "%2Fetc"),
+            (b"/../x", "%2F%2E%2E/x"),
+            (b"/", "%2F"),
+            (b"//", "%2F%2F"),
+            (b"//a", "%2F%2Fa"),
+            (b"a/", "a%2F"),
+            (b"a//", "a/%2F"),
+            (b"a//b", "a/%2Fb"),
+            (b"a///b/", "a/%2F%2Fb%2F"),
+            (b"a/./", "a/%2E%2F"),
+            (b".fetchmill/x", "%2Efetchmill/x"),
+            (b"x/.fetchmill", "x/.fetchmill"),
+        ];
+        for (name, member) in cases {
+            assert_eq!(member_of(name), *member, "{}", name.escape_ascii());
+            assert_eq!(from_member(member.as_bytes()).as_deref(), Some(*name), "{member}");
+        }
+        for member in ["", "/a", "a/", "a//b", "..", "a/.", "%2e", "%61", "%", "a%2Fb", ".fetchmill", "\n"] {
+            assert_eq!(from_member(member.as_bytes()), None, "{member:?}");
+        }
+    }
+
+    #[test]
+    fn a_member_is_called_as_its_path_where_there_is_one() {
+        for name in traversals() {
+            if let Ok(path) = path_of(&name) {
+                assert_eq!(member_of(&name), path);
+            }
+        }
+    }
+
+    #[test]
+    fn only_digits_are_hexadecimal() {
+        assert_eq!(to_hex(b"\x00\xfa"), "00fa");
+        assert_eq!(from_hex("00fA"), Some(vec![0, 0xfa]));
+        for text in ["0", "+f", "0x", " 1", "\u{e9}"] {
+            assert_eq!(from_hex(text), None, "{text}");
+        }
+    }
+
     #[test]
     fn a_message_shows_no_control_characters() {
         assert_eq!(for_display("caf\u{e9} 100%".as_bytes()), "caf\u{e9} 100%");
@@ -559,7 +687,29 @@ mod tests {
             let text = encoded(&name);
             prop_assert!(text.bytes().all(|byte| SENT_AS_IS[byte as usize] || byte == b'%'));
             prop_assert!(!text.split('/').any(|segment| [".", ".."].contains(&segment)));
+            prop_assert_eq!(decode(text.as_bytes()), Some(name.clone()));
             prop_assert_eq!(decoded(&text), name);
+        }
+
+        #[test]
+        fn any_member_lies_beneath_and_its_name_comes_back(name in any_name()) {
+            let member = member_of(&name);
+            prop_assert!(!member.contains(char::is_control));
+            for segment in member.split('/') {
+                prop_assert!(!["", ".", ".."].contains(&segment), "{}", member);
+            }
+            prop_assert!(member != ".fetchmill" && !member.starts_with(".fetchmill/"));
+            prop_assert_eq!(from_member(member.as_bytes()), Some(name));
+        }
+
+        #[test]
+        fn any_text_with_a_name_is_its_text(text in any_name()) {
+            if let Some(name) = from_member(&text) {
+                prop_assert_eq!(member_of(&name).into_bytes(), text.clone());
+            }
+            if let Some(name) = decode(&text) {
+                prop_assert_eq!(encoded(&name).into_bytes(), text);
+            }
         }
 
         #[test]

@@ -1,7 +1,113 @@
-//! Dates as text: ISO 8601 in UTC, for people and for the journal.
+//! Dates as text: ISO 8601 in UTC, for people, the journal and packs; and the dates of HTTP.
+//!
+//! A year has four digits: a time behind 9999 is written as the end of that year, so that every date can be read by
+//! all.
 
-/// Seconds since 1970 as `2026-11-20T21:08:00Z`. The civil date follows Hinnant's days-from-civil algorithm.
-pub(crate) fn utc(seconds: u64) -> String {
+use crate::object::{Micros, Seconds};
+
+/// The last second that four digits of a year can name.
+pub(crate) const SECONDS_MAX: Seconds = 253_402_300_799;
+
+const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// `2026-11-20T21:08:00`, to which a fraction and the zone are added.
+const DATE_BYTES: usize = 19;
+
+/// Seconds since 1970 as `2026-11-20T21:08:00Z`.
+pub(crate) fn utc(seconds: Seconds) -> String {
+    let date = date(seconds);
+    let mut text = String::with_capacity(DATE_BYTES + 1);
+    text.extend(date.iter().map(|byte| char::from(*byte)));
+    text.push('Z');
+    text
+}
+
+/// Appends what [`utc`] gives.
+pub(crate) fn write_utc(seconds: Seconds, out: &mut Vec<u8>) {
+    out.extend_from_slice(&date(seconds));
+    out.push(b'Z');
+}
+
+/// Appends microseconds since 1970 as `2026-11-20T21:08:00.123456Z`.
+pub(crate) fn write_utc_micros(micros: Micros, out: &mut Vec<u8>) {
+    let micros = micros.min(SECONDS_MAX * 1_000_000 + 999_999);
+    let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
+    let mut text = *b".000000Z";
+    write_digits(fraction, &mut text[1..7]);
+    out.extend_from_slice(&date(seconds));
+    out.extend_from_slice(&text);
+}
+
+/// The reverse of [`write_utc`]; `None` for what it would not write.
+pub(crate) fn parse_utc(text: &[u8]) -> Option<Seconds> {
+    let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
+    parse_date(date)
+}
+
+/// The reverse of [`write_utc_micros`]; `None` for what it would not write.
+pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<Micros> {
+    let (date, &[b'.', ref fraction @ .., b'Z']) = text.split_at_checked(DATE_BYTES)? else { return None };
+    if fraction.len() != 6 {
+        return None;
+    }
+    Some(parse_date(date)? * 1_000_000 + number(fraction)?)
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers must send (RFC 9110, 5.6.7), as seconds since 1970; the
+/// name of the day is not compared with the date.
+pub(crate) fn parse_http_date(value: &[u8]) -> Option<Seconds> {
+    let text = std::str::from_utf8(value).ok()?;
+    let &[_, _, _, b',', b' ', _, _, b' ', _, _, _, b' ', _, _, _, _, b' ', _, _, b':', _, _, b':', _, _, ..] =
+        value
+    else {
+        return None;
+    };
+    if value.len() != 29 || !text.is_ascii() || !text.ends_with(" GMT") {
+        return None;
+    }
+    if !DAYS.contains(&&text[..3]) {
+        return None;
+    }
+    let month = MONTHS.iter().position(|month| *month == &text[8..11])? as u64 + 1;
+    let (day, year) = (number(&value[5..7])?, number(&value[12..16])?);
+    seconds_of(year, month, day, &value[17..25])
+}
+
+/// Digits only, as many as there are; a number that is too large is the largest.
+pub(crate) fn number(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0_u64, |number, byte| {
+        byte.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(u64::from(byte - b'0')))
+    })
+}
+
+/// `2026-11-20T21:08:00`; a day that its month does not have is refused.
+fn parse_date(text: &[u8]) -> Option<Seconds> {
+    let (year, month, day) = (text.get(..4)?, text.get(5..7)?, text.get(8..10)?);
+    let seconds = seconds_of(number(year)?, number(month)?, number(day)?, text.get(11..)?)?;
+    (date(seconds) == text).then_some(seconds)
+}
+
+/// Of a date and a time of day as `08:49:37`, whose colons are not looked at.
+fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<Seconds> {
+    let &[h, hh, _, m, mm, _, s, ss] = time else { return None };
+    let (hour, minute, second) = (number(&[h, hh])?, number(&[m, mm])?, number(&[s, ss])?);
+    let in_day = hour < 24 && minute < 60 && second <= 60;
+    let valid = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day) && in_day;
+    valid.then(|| ((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Of the Gregorian calendar, for years from 1970.
+fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
+    // The year starts in March here, so that the leap day is its last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let leap_days = year / 4 - year / 100 + year / 400;
+    year * 365 + leap_days + (month * 153 + 2) / 5 + day - 1 - 719_468
+}
+
+/// Without the zone. The civil date follows Hinnant's algorithm.
+fn date(seconds: Seconds) -> [u8; DATE_BYTES] {
+    let seconds = seconds.min(SECONDS_MAX);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let era = shifted / 146_097;
@@ -12,12 +118,36 @@ pub(crate) fn utc(seconds: u64) -> String {
     let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
     let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    let mut text = *b"0000-00-00T00:00:00";
+    write_digits(year, &mut text[..4]);
+    write_digits(month, &mut text[5..7]);
+    write_digits(day, &mut text[8..10]);
+    write_digits(second / 3600, &mut text[11..13]);
+    write_digits(second / 60 % 60, &mut text[14..16]);
+    write_digits(second % 60, &mut text[17..]);
+    text
+}
+
+/// A number with leading zeros.
+fn write_digits(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn utc_micros(micros: Micros) -> String {
+        let mut out = Vec::new();
+        write_utc_micros(micros, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn dates_are_right() {
         for (seconds, text) in [
@@ -26,8 +156,59 @@ mod tests {
             (951_782_400, "2000-02-29T00:00:00Z"),
             (1_795_208_880, "2026-11-20T21:08:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (SECONDS_MAX, "9999-12-31T23:59:59Z"),
         ] {
-            assert_eq!(super::utc(seconds), text);
+            assert_eq!(utc(seconds), text);
+            assert_eq!(parse_utc(text.as_bytes()), Some(seconds));
+        }
+    }
+
+    #[test]
+    fn a_year_has_four_digits() {
+        assert_eq!(utc(u64::MAX), "9999-12-31T23:59:59Z");
+        assert_eq!(utc_micros(u64::MAX), "9999-12-31T23:59:59.999999Z");
+    }
+
+    #[test]
+    fn only_dates_are_read() {
+        for text in [
+            "",
+            "2026-11-20T21:08:00",
+            "2026-11-20T21:08:00+00:00",
+            "2026-11-20 21:08:00Z",
+            "2026-11-20T21-08-00Z",
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-00-01T00:00:00Z",
+            "2026-11-20T21:08:60Z",
+            "1969-12-31T23:59:59Z",
+            "+026-11-20T21:08:00Z",
+            "2026-11-20T21:08:00ZZ",
+            "2026-11-20T21:08:0\u{e9}",
+        ] {
+            assert_eq!(parse_utc(text.as_bytes()), None, "{text}");
+            let micros = text.replace('Z', ".000000Z");
+            assert_eq!(parse_utc_micros(micros.as_bytes()), None, "{micros}");
+        }
+        for text in ["2026-11-20T21:08:00Z", "2026-11-20T21:08:00.5Z", "2026-11-20T21:08:00.+00000Z"] {
+            assert_eq!(parse_utc_micros(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_of_http_are_read() {
+        assert_eq!(parse_http_date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(parse_http_date(b"Fri, 31 Dec 9999 23:59:59 GMT"), Some(SECONDS_MAX));
+        for text in ["", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 UTC", "0", "-1"] {
+            assert_eq!(parse_http_date(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_date_comes_back(micros in 0..=SECONDS_MAX * 1_000_000 + 999_999) {
+            prop_assert_eq!(parse_utc_micros(utc_micros(micros).as_bytes()), Some(micros));
+            prop_assert_eq!(parse_utc(utc(micros / 1_000_000).as_bytes()), Some(micros / 1_000_000));
         }
     }
 }

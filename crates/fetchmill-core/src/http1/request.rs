@@ -21,7 +21,12 @@ const REFUSED_FIELDS: &[&str] = &[
     "upgrade",
 ];
 
+/// Fields that tell who asks: never stored.
+const SECRET_FIELDS: &[&str] = &["authorization", "cookie", "proxy-authorization", "x-amz-security-token"];
+const METHOD: &[u8] = b"GET ";
+
 /// The constant parts of all requests to one origin.
+#[derive(Clone)]
 pub struct RequestTemplate {
     /// `GET` and the prefix.
     before: Vec<u8>,
@@ -78,10 +83,30 @@ impl RequestTemplate {
         out.extend_from_slice(&self.after);
     }
 
+    /// Appends what the request for a name asks for: path and query, encoded.
+    pub fn write_target(&self, name: &[u8], out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.before[METHOD.len()..]);
+        name::encode(name, out);
+        out.extend_from_slice(&self.after[..self.suffix_len]);
+    }
+
+    /// The same requests without the fields that are secrets: as they are stored.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        // The first line is the end of the request line; a value has no line end.
+        let kept = self.after.split_inclusive(|byte| *byte == b'\n').enumerate();
+        let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
+        RequestTemplate {
+            before: self.before.clone(),
+            after: after.flat_map(|(_, line)| line).copied().collect(),
+            suffix_len: self.suffix_len,
+        }
+    }
+
     /// Appends the request for a path with its query, already encoded. What could not be part of one is encoded
     /// all the same, so that it cannot end the request's line.
     pub fn write_path(&self, path: &str, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"GET ");
+        out.extend_from_slice(METHOD);
         if !path.starts_with('/') {
             out.push(b'/');
         }
@@ -104,6 +129,12 @@ impl std::fmt::Debug for RequestTemplate {
             .field("before", &String::from_utf8_lossy(&self.before))
             .finish_non_exhaustive()
     }
+}
+
+/// Whether a line is a field that is a secret.
+fn is_secret(line: &[u8]) -> bool {
+    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+    SECRET_FIELDS.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()))
 }
 
 fn check_field(name: &str, value: &str) -> Result<()> {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::{Block, Entry, Refused};
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::name;
 use crate::outcome::{Outcome, ShardEnd};
 use crate::target::Sequence;
 
@@ -49,7 +50,7 @@ impl FailureRow {
         FailureRow {
             sequence,
             name: text.map(str::to_owned),
-            name_hex: text.is_none().then(|| hexadecimal(name)),
+            name_hex: text.is_none().then(|| name::to_hex(name)),
             outcome: if outcome == Outcome::Absent { "absent" } else { "failed" }.to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
@@ -64,24 +65,10 @@ impl FailureRow {
     pub fn name_bytes(&self) -> Option<Vec<u8>> {
         match (&self.name, &self.name_hex) {
             (Some(name), _) => Some(name.as_bytes().to_vec()),
-            (None, Some(hex)) => {
-                let (pairs, []) = hex.as_bytes().as_chunks::<2>() else {
-                    return None;
-                };
-                pairs
-                    .iter()
-                    .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-                    .collect()
-            }
+            (None, Some(hex)) => name::from_hex(hex),
             (None, None) => None,
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digit = |number: u8| char::from(DIGITS[usize::from(number)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Writes one shard; its file is made with the first failure.

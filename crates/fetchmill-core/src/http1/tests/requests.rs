@@ -110,3 +110,34 @@ fn secrets_are_not_shown() {
     assert!(!error.to_string().contains("s3cr3t"));
     assert!(!format!("{:?}", template(&[("Authorization", "s3cr3t")])).contains("s3cr3t"));
 }
+
+#[test]
+fn the_target_is_that_of_the_request() {
+    let mut target = Vec::new();
+    template(&[]).write_target(b"a b/..", &mut target);
+
+    assert_eq!(target, b"/files/a%20b/%2E%2E?v=1");
+    let request = request(&template(&[]), b"a b/..");
+    assert_eq!(request.split(' ').nth(1).map(str::as_bytes), Some(&target[..]));
+}
+
+#[test]
+fn secrets_are_left_out_of_what_is_stored() {
+    let secrets = [
+        ("Authorization", "Bearer canary"),
+        ("X-Plain", "authorization: kept"),
+        ("cookie", "canary"),
+        ("PROXY-AUTHORIZATION", "Basic canary"),
+        ("x-amz-security-token", "canary"),
+    ];
+
+    let stored = request(&template(&secrets).without_secrets(), b"authorization:x");
+
+    assert_eq!(
+        stored,
+        format!(
+            "GET /files/authorization%3Ax?v=1 HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: \
+             fetchmill/{VERSION}\r\nAccept-Encoding: identity\r\nX-Plain: authorization: kept\r\n\r\n"
+        )
+    );
+}
