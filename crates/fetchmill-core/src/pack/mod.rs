@@ -1,7 +1,13 @@
 //! Formats that put many objects into one file: how an object becomes a record, and a record an object again. Pure:
 //! files, syncs and receipts are the sinks' business.
 
+pub mod jsonl;
+mod number;
 pub mod parquet;
+pub mod tar;
+
+pub use jsonl::{JsonlDecoder, JsonlEncoder};
+pub use tar::{TarDecoder, TarEncoder};
 
 use crate::object::{Object, StoredObject};
 

@@ -1,0 +1,335 @@
+//! tar: a member for each object, as ustar, with a pax header in front where ustar cannot say it.
+//!
+//! # Rules
+//! - Regular files only, and member names that stay beneath the folder they are unpacked in, whatever unpacks them
+//!   ([`name::to_member`]): a shard is safe to extract.
+//! - A length is told once, or twice the same: readers that ignore pax must not see other members than those that
+//!   know it. So the pax header says it only where ustar has no room for it.
+//! - Two runs give the same bytes for the same objects: owner and mode are fixed.
+
+use super::number::{parse_decimal, write_decimal};
+use super::{Damage, Decoder, Encoder};
+use crate::name;
+use crate::object::{Object, StoredObject};
+use crate::target::Sequence;
+
+/// Members start at multiples of it.
+const BLOCK_BYTES: usize = 512;
+/// Eleven octal digits: 8 GiB for a size, the year 2242 for a time.
+const OCTAL_MAX: u64 = (1 << 33) - 1;
+
+const NAME: std::ops::Range<usize> = 0..100;
+const SIZE: std::ops::Range<usize> = 124..135;
+const MTIME: std::ops::Range<usize> = 136..147;
+const CHECKSUM: std::ops::Range<usize> = 148..154;
+const CHECKSUM_FIELD: std::ops::Range<usize> = 148..156;
+const KIND: usize = 156;
+const PREFIX: std::ops::Range<usize> = 345..500;
+
+/// A regular file.
+const FILE: u8 = b'0';
+/// What stands in front of a file that ustar alone cannot describe.
+const PAX: u8 = b'x';
+
+type Header = [u8; BLOCK_BYTES];
+
+/// All that is the same for each member; a checksum is made with spaces in its field.
+const TEMPLATE: Header = {
+    let mut header = [0; BLOCK_BYTES];
+    put(&mut header, 100, b"0000644\x000000000\x000000000\x00");
+    put(&mut header, CHECKSUM_FIELD.start, b"        ");
+    put(&mut header, 257, b"ustar\x0000");
+    put(&mut header, 329, b"0000000\x000000000\x00");
+    header
+};
+
+const fn put(header: &mut Header, start: usize, bytes: &[u8]) {
+    let mut position = 0;
+    while position < bytes.len() {
+        header[start + position] = bytes[position];
+        position += 1;
+    }
+}
+
+/// Writes tar records.
+#[derive(Debug, Default)]
+pub struct TarEncoder {
+    member: Vec<u8>,
+    pax: Vec<u8>,
+}
+
+impl TarEncoder {
+    /// For any number of shards, one after the other.
+    pub fn new() -> Self {
+        TarEncoder::default()
+    }
+
+    /// Everything in front of the body.
+    fn headers(&mut self, object: &Object<'_>, size: u64, out: &mut Vec<u8>) {
+        let fetched_at = object.facts.fetched_at / 1_000_000;
+        let mtime = object.facts.last_modified.unwrap_or(fetched_at);
+        self.member.clear();
+        name::to_member(object.name, &mut self.member);
+        self.pax.clear();
+        let parts = split(&self.member);
+        if parts.is_none() {
+            pax_record(b"path", &self.member, &mut self.pax);
+        }
+        for (key, number) in [(b"size".as_slice(), size), (b"mtime", mtime)] {
+            if number > OCTAL_MAX {
+                let mut value = Vec::new();
+                write_decimal(number, &mut value);
+                pax_record(key, &value, &mut self.pax);
+            }
+        }
+        if !self.pax.is_empty() {
+            push_header(PAX, b"", &stand_in(object.sequence, b".x"), self.pax.len() as u64, 0, out);
+            out.extend_from_slice(&self.pax);
+            pad(self.pax.len(), out);
+        }
+        // A reader that ignores the size of pax skips as much of the body as can be said.
+        let (size, mtime) = (size.min(OCTAL_MAX), mtime.min(OCTAL_MAX));
+        match parts {
+            Some((prefix, name)) => push_header(FILE, prefix, name, size, mtime, out),
+            None => push_header(FILE, b"", &stand_in(object.sequence, b""), size, mtime, out),
+        }
+    }
+}
+
+impl Encoder for TarEncoder {
+    fn start(&mut self, _: &mut Vec<u8>) {}
+
+    fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
+        self.headers(object, object.body.len() as u64, out);
+        out.extend_from_slice(object.body);
+        pad(object.body.len(), out);
+    }
+
+    fn finish(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0; 2 * BLOCK_BYTES]);
+    }
+}
+
+/// A member's name as prefix and name of ustar; `None` where it does not fit.
+fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !member.is_ascii() {
+        return None;
+    }
+    if member.len() <= NAME.len() {
+        return Some((b"", member));
+    }
+    // The first slash that leaves a name which fits: the prefix is as short as can be.
+    let from = member.len() - NAME.len() - 1;
+    let slash = from + memchr::memchr(b'/', &member[from..])?;
+    (slash <= PREFIX.len()).then(|| (&member[..slash], &member[slash + 1..]))
+}
+
+/// What readers see that do not know pax: no other member has this name, for a `%` is escaped otherwise.
+fn stand_in(sequence: Sequence, ending: &[u8]) -> Vec<u8> {
+    let mut name = b"%pax/".to_vec();
+    write_decimal(sequence, &mut name);
+    name.extend_from_slice(ending);
+    name
+}
+
+/// `LENGTH KEY=VALUE\n`, with its own digits counted in the length.
+fn pax_record(key: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    let rest = key.len() + value.len() + b" =\n".len();
+    let mut length = rest + 1;
+    while rest + length.to_string().len() > length {
+        length += 1;
+    }
+    write_decimal(length as u64, out);
+    for part in [b" ", key, b"=", value, b"\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// The parts and numbers fit: see [`split`], [`stand_in`] and [`OCTAL_MAX`].
+fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out: &mut Vec<u8>) {
+    let mut header = TEMPLATE;
+    header[..name.len()].copy_from_slice(name);
+    header[PREFIX.start..PREFIX.start + prefix.len()].copy_from_slice(prefix);
+    header[KIND] = kind;
+    write_octal(size, &mut header[SIZE]);
+    write_octal(mtime, &mut header[MTIME]);
+    let sum = checksum(&header);
+    write_octal(sum, &mut header[CHECKSUM]);
+    header[CHECKSUM.end] = 0;
+    out.extend_from_slice(&header);
+}
+
+/// Of a header with spaces in the field for it.
+fn checksum(header: &Header) -> u64 {
+    u64::from(header.iter().map(|byte| u32::from(*byte)).sum::<u32>())
+}
+
+fn write_octal(mut number: u64, digits: &mut [u8]) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (number & 7) as u8;
+        number >>= 3;
+    }
+}
+
+fn pad(length: usize, out: &mut Vec<u8>) {
+    const ZEROS: Header = [0; BLOCK_BYTES];
+    let behind = length % BLOCK_BYTES;
+    if behind > 0 {
+        out.extend_from_slice(&ZEROS[behind..]);
+    }
+}
+
+/// Reads what [`TarEncoder`] wrote.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct TarDecoder;
+
+impl Decoder for TarDecoder {
+    fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
+        let (header, mut rest) = split_header(record)?;
+        let mut file = Member::of(header)?;
+        let mut pax = Pax::default();
+        if file.kind == PAX {
+            let (records, behind) = split_padded(rest, file.size)?;
+            pax = Pax::of(records)?;
+            let (header, behind) = split_header(behind)?;
+            file = Member::of(header)?;
+            rest = behind;
+        }
+        if file.kind != FILE {
+            return Err(Damage("the member is not a regular file"));
+        }
+        let (body, behind) = split_padded(rest, with_pax(file.size, pax.size)?)?;
+        if !behind.is_empty() {
+            return Err(Damage("there are bytes behind the member"));
+        }
+        let name = pax.path.map_or_else(|| name::from_member(&file.path()), name::from_member);
+        let mtime = with_pax(file.mtime, pax.mtime)?;
+        Ok(StoredObject {
+            name: name.ok_or(Damage("the name is not one of a member"))?,
+            body: body.to_vec(),
+            last_modified: (mtime > 0).then_some(mtime),
+            ..StoredObject::default()
+        })
+    }
+}
+
+/// A number that pax tells is one that ustar has no room for.
+fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
+    match pax {
+        None => Ok(number),
+        Some(larger) if number == OCTAL_MAX && larger > OCTAL_MAX => Ok(larger),
+        Some(_) => Err(Damage("the pax header contradicts the member's")),
+    }
+}
+
+/// What differs between members.
+struct Member<'a> {
+    kind: u8,
+    prefix: &'a [u8],
+    name: &'a [u8],
+    size: u64,
+    mtime: u64,
+}
+
+impl<'a> Member<'a> {
+    fn of(header: &'a Header) -> Result<Self, Damage> {
+        let mut constant = *header;
+        for field in [NAME, SIZE, MTIME, CHECKSUM_FIELD, KIND..KIND + 1, PREFIX] {
+            constant[field.clone()].copy_from_slice(&TEMPLATE[field]);
+        }
+        if constant != TEMPLATE || header[CHECKSUM.end] != 0 || header[CHECKSUM.end + 1] != b' ' {
+            return Err(Damage("the header is not one of fetchmill's"));
+        }
+        let mut summed = *header;
+        summed[CHECKSUM_FIELD].fill(b' ');
+        if octal(&header[CHECKSUM])? != checksum(&summed) {
+            return Err(Damage("the header's checksum is wrong"));
+        }
+        Ok(Member {
+            kind: header[KIND],
+            prefix: text(&header[PREFIX])?,
+            name: text(&header[NAME])?,
+            size: octal(&header[SIZE])?,
+            mtime: octal(&header[MTIME])?,
+        })
+    }
+
+    fn path(&self) -> Vec<u8> {
+        if self.prefix.is_empty() { self.name.to_vec() } else { [self.prefix, b"/", self.name].concat() }
+    }
+}
+
+/// What a pax header says.
+#[derive(Default)]
+struct Pax<'a> {
+    path: Option<&'a [u8]>,
+    size: Option<u64>,
+    mtime: Option<u64>,
+}
+
+impl<'a> Pax<'a> {
+    fn of(mut records: &'a [u8]) -> Result<Self, Damage> {
+        const DAMAGE: Damage = Damage("the pax header is malformed");
+        let mut pax = Pax::default();
+        while !records.is_empty() {
+            let space = memchr::memchr(b' ', records).ok_or(DAMAGE)?;
+            let length = parse_decimal(&records[..space]).ok_or(DAMAGE)?;
+            let length = usize::try_from(length).map_err(|_| DAMAGE)?;
+            let (record, behind) = records.split_at_checked(length).ok_or(DAMAGE)?;
+            let record =
+                record.get(space + 1..).and_then(|record| record.strip_suffix(b"\n")).ok_or(DAMAGE)?;
+            let equals = memchr::memchr(b'=', record).ok_or(DAMAGE)?;
+            let (key, value) = (&record[..equals], &record[equals + 1..]);
+            let is_new = match key {
+                b"path" => pax.path.replace(value).is_none(),
+                b"size" => pax.size.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
+                b"mtime" => pax.mtime.replace(parse_decimal(value).ok_or(DAMAGE)?).is_none(),
+                // It may change what the member is.
+                _ => return Err(Damage("the pax header has an unknown key")),
+            };
+            if !is_new {
+                return Err(DAMAGE);
+            }
+            records = behind;
+        }
+        Ok(pax)
+    }
+}
+
+fn split_header(record: &[u8]) -> Result<(&Header, &[u8]), Damage> {
+    record.split_first_chunk().ok_or(Damage("the record is cut off"))
+}
+
+/// So many bytes, and what is behind their padding.
+fn split_padded(bytes: &[u8], size: u64) -> Result<(&[u8], &[u8]), Damage> {
+    const CUT: Damage = Damage("the record is cut off");
+    let size = usize::try_from(size).map_err(|_| CUT)?;
+    let padded = size.checked_next_multiple_of(BLOCK_BYTES).ok_or(CUT)?;
+    let (padded, behind) = bytes.split_at_checked(padded).ok_or(CUT)?;
+    let (content, padding) = padded.split_at(size);
+    if padding.iter().any(|byte| *byte != 0) {
+        return Err(Damage("the padding is not zeros"));
+    }
+    Ok((content, behind))
+}
+
+fn octal(digits: &[u8]) -> Result<u64, Damage> {
+    digits
+        .iter()
+        .try_fold(0_u64, |number, digit| {
+            matches!(digit, b'0'..=b'7').then(|| number << 3 | u64::from(digit - b'0'))
+        })
+        .ok_or(Damage("a number of the header is malformed"))
+}
+
+/// Up to the first NUL, behind which there are only others.
+fn text(field: &[u8]) -> Result<&[u8], Damage> {
+    let end = memchr::memchr(0, field).unwrap_or(field.len());
+    if field[end..].iter().any(|byte| *byte != 0) {
+        return Err(Damage("a name of the header is malformed"));
+    }
+    Ok(&field[..end])
+}
+
+#[cfg(test)]
+mod tests;
