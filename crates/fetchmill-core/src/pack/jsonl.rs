@@ -241,7 +241,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::object::Facts;
 
     fn line(object: &Object<'_>) -> String {
         let mut out = Vec::new();

@@ -5,9 +5,11 @@ pub mod jsonl;
 mod number;
 pub mod parquet;
 pub mod tar;
+pub mod warc;
 
 pub use jsonl::{JsonlDecoder, JsonlEncoder};
 pub use tar::{TarDecoder, TarEncoder};
+pub use warc::{Origin, WarcDecoder, WarcEncoder};
 
 use crate::object::{Object, StoredObject};
 

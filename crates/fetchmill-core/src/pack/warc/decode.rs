@@ -1,0 +1,160 @@
+//! Reads records back.
+
+use libdeflater::{DecompressionError, Decompressor};
+
+use super::message::{parse_head, unchunked};
+use super::{RECORD_END, UNKNOWN_TYPE, VERSION, digest};
+use crate::name;
+use crate::object::{Micros, StoredObject};
+use crate::pack::number::parse_decimal;
+use crate::pack::{Damage, Decoder};
+use crate::time_text;
+
+/// Fields of a record: ours have at most eleven.
+const FIELDS_MAX: usize = 16;
+/// Nothing that deflate packs becomes larger by more than this.
+const RATIO_MAX: usize = 1032;
+/// Tried first for a member whose size is not known: a request.
+const GUESS_BYTES: usize = 4096;
+/// Checksum and size, behind each member.
+const FOOTER_BYTES: usize = 8;
+
+/// Reads what [`super::WarcEncoder`] wrote for an object: one member, or two.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct WarcDecoder;
+
+impl Decoder for WarcDecoder {
+    fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
+        let (first, behind) = unpack(record)?;
+        let first = Record::of(&first)?;
+        if behind.is_empty() {
+            return first.resource();
+        }
+        if first.kind != b"request" {
+            return Err(Damage("the first of two members is not a request"));
+        }
+        let (second, behind) = unpack(behind)?;
+        if !behind.is_empty() {
+            return Err(Damage("there are bytes behind the response"));
+        }
+        Record::of(&second)?.response()
+    }
+}
+
+/// The first member's content, and what is behind the member.
+fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
+    const DAMAGE: Damage = Damage("a gzip member is damaged");
+    // The size is modulo 4 GiB, so a larger content cannot be checked.
+    let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
+    // Of the last member: right for one, and often enough for the first of two.
+    let last = members.last_chunk::<4>().ok_or(DAMAGE)?;
+    let mut room = (u32::from_le_bytes(*last) as usize).max(GUESS_BYTES).min(most);
+    let content = loop {
+        // Zeros from the system: what is not written to takes no memory.
+        let mut content = vec![0; room];
+        match Decompressor::new().gzip_decompress(members, &mut content) {
+            Ok(length) => {
+                content.truncate(length);
+                break content;
+            }
+            Err(DecompressionError::InsufficientSpace) if room < most => {
+                room = room.saturating_mul(4).min(most);
+            }
+            Err(_) => return Err(DAMAGE),
+        }
+    };
+    let behind = behind_member(members, &content).ok_or(DAMAGE)?;
+    Ok((content, behind))
+}
+
+/// What is behind a member. Where it ends is not told by libdeflate, but its footer is known once it is unpacked.
+fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
+    let mut footer = [0; FOOTER_BYTES];
+    footer[..4].copy_from_slice(&libdeflater::crc32(content).to_le_bytes());
+    footer[4..].copy_from_slice(&(content.len() as u32).to_le_bytes());
+    let end = memchr::memmem::find(members, &footer)? + FOOTER_BYTES;
+    members.get(end..)
+}
+
+/// A record with the fields that matter.
+struct Record<'a> {
+    kind: &'a [u8],
+    name: Option<&'a [u8]>,
+    content_type: Option<&'a [u8]>,
+    fetched_at: Micros,
+    block: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self, Damage> {
+        const DAMAGE: Damage = Damage("the record's fields are malformed");
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let bytes = bytes.strip_prefix(VERSION).ok_or(Damage("the record is not WARC/1.1"))?;
+        let Ok(httparse::Status::Complete((start, fields))) = httparse::parse_headers(bytes, &mut fields)
+        else {
+            return Err(DAMAGE);
+        };
+        let block = bytes.get(start..).and_then(|block| block.strip_suffix(RECORD_END));
+        let block = block.ok_or(Damage("the record has no end"))?;
+        let field = |name| only(fields, name);
+        if field("Content-Length")?.and_then(parse_decimal) != Some(block.len() as u64) {
+            return Err(Damage("the record's length is wrong"));
+        }
+        if field("WARC-Block-Digest")? != Some(&digest(&[block])) {
+            return Err(Damage("the block's digest is wrong"));
+        }
+        Ok(Record {
+            kind: field("WARC-Type")?.ok_or(DAMAGE)?,
+            name: field("Fetchmill-Name")?,
+            content_type: field("Content-Type")?,
+            fetched_at: field("WARC-Date")?.and_then(time_text::parse_utc_micros).ok_or(DAMAGE)?,
+            block,
+        })
+    }
+
+    fn name(&self) -> Result<Vec<u8>, Damage> {
+        self.name.and_then(name::decode).ok_or(Damage("the record has no name of an object"))
+    }
+
+    fn resource(&self) -> Result<StoredObject, Damage> {
+        if self.kind != b"resource" {
+            return Err(Damage("the only member is not a resource"));
+        }
+        Ok(StoredObject {
+            name: self.name()?,
+            body: self.block.to_vec(),
+            fetched_at: self.fetched_at,
+            content_type: self.content_type.filter(|kind| *kind != UNKNOWN_TYPE).map(<[u8]>::to_vec),
+            ..StoredObject::default()
+        })
+    }
+
+    fn response(&self) -> Result<StoredObject, Damage> {
+        if self.kind != b"response" {
+            return Err(Damage("the second member is not a response"));
+        }
+        let (reply, length) = parse_head(self.block).ok_or(Damage("the response has no head"))?;
+        let (head, payload) = self.block.split_at(length);
+        let body = if reply.is_chunked { unchunked(payload) } else { Some(payload) };
+        Ok(StoredObject {
+            name: self.name()?,
+            body: body.ok_or(Damage("the response's chunks are malformed"))?.to_vec(),
+            status: reply.status,
+            fetched_at: self.fetched_at,
+            content_type: reply.content_type.map(<[u8]>::to_vec),
+            etag: reply.etag.map(<[u8]>::to_vec),
+            last_modified: reply.last_modified,
+            head: Some(head.to_vec()),
+        })
+    }
+}
+
+/// The value of a field that a record has once or not at all.
+fn only<'a>(fields: &[httparse::Header<'a>], name: &str) -> Result<Option<&'a [u8]>, Damage> {
+    let mut values = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+    let value = values.next().map(|field| field.value);
+    if values.next().is_some() {
+        return Err(Damage("the record has a field twice"));
+    }
+    Ok(value)
+}

@@ -1,0 +1,136 @@
+//! A reply as a message: what its head says, and the one chunk its body is put into where the head announces chunks.
+
+use std::io::Write as _;
+use std::mem::MaybeUninit;
+
+use crate::limits::HEAD_FIELDS_MAX;
+use crate::object::Seconds;
+use crate::time_text;
+
+/// Behind the only chunk: its line end, and the last chunk.
+const CHUNK_END: &[u8] = b"\r\n0\r\n\r\n";
+/// All of a body without bytes.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+/// Hexadecimal digits of a `u64`.
+const CHUNK_DIGITS_MAX: usize = 16;
+
+/// What a head says of its object.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Reply<'a> {
+    pub(super) status: u16,
+    pub(super) is_chunked: bool,
+    pub(super) content_type: Option<&'a [u8]>,
+    pub(super) etag: Option<&'a [u8]>,
+    pub(super) last_modified: Option<Seconds>,
+}
+
+/// Reads the head at the start of a message, with its length; `None` when there is none. Of several fields of a name
+/// the first counts.
+pub(super) fn parse_head(message: &[u8]) -> Option<(Reply<'_>, usize)> {
+    let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
+    let mut response = httparse::Response::new(&mut []);
+    let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
+        &mut response,
+        message,
+        &mut fields,
+    );
+    let Ok(httparse::Status::Complete(length)) = parsed else {
+        return None;
+    };
+    let status = response.code?;
+    let mut reply = Reply { status, ..Reply::default() };
+    for field in response.headers.iter() {
+        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
+        match field.name.len() {
+            4 if is("etag") => reply.etag = reply.etag.or(Some(field.value)),
+            12 if is("content-type") => reply.content_type = reply.content_type.or(Some(field.value)),
+            13 if is("last-modified") => {
+                reply.last_modified = reply.last_modified.or(time_text::parse_http_date(field.value));
+            }
+            // These have no body, whatever they announce.
+            17 if is("transfer-encoding") && status != 204 && status != 304 => {
+                reply.is_chunked |= field.value.eq_ignore_ascii_case(b"chunked");
+            }
+            _ => {}
+        }
+    }
+    Some((reply, length))
+}
+
+/// What stands in front of a body in chunks, and behind it; `start` is the buffer for the former.
+pub(super) fn chunk_around<'a>(body: &[u8], start: &'a mut Vec<u8>) -> (&'a [u8], &'static [u8]) {
+    start.clear();
+    if body.is_empty() {
+        return (start, LAST_CHUNK);
+    }
+    // Writing to a vector cannot fail.
+    let _ = write!(start, "{:x}\r\n", body.len());
+    (start, CHUNK_END)
+}
+
+/// The body within the only chunk; `None` for anything else than [`chunk_around`] makes.
+pub(super) fn unchunked(payload: &[u8]) -> Option<&[u8]> {
+    if payload == LAST_CHUNK {
+        return Some(b"");
+    }
+    let digits = payload.iter().take(CHUNK_DIGITS_MAX + 1).position(|byte| *byte == b'\r')?;
+    let (digits, behind) = payload.split_at(digits);
+    let body = behind.strip_prefix(b"\r\n")?.strip_suffix(CHUNK_END)?;
+    let mut start = Vec::with_capacity(CHUNK_DIGITS_MAX + 2);
+    let (start, _) = chunk_around(body, &mut start);
+    (!body.is_empty() && start.strip_suffix(b"\r\n") == Some(digits)).then_some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_is_taken_away_as_it_was_put_around() {
+        for length in [0, 1, 15, 16, 255, 70_000] {
+            let body = vec![b'\r'; length];
+            let mut start = Vec::new();
+            let (start, end) = chunk_around(&body, &mut start);
+            assert_eq!(unchunked(&[start, &body, end].concat()), Some(&body[..]));
+        }
+        for payload in [
+            "",
+            "0\r\n",
+            "0\r\n\r\n\r\n",
+            "0\r\n\r\n0\r\n\r\n",
+            "1\r\na\r\n",
+            "1\r\na\r\n0\r\n\r\n ",
+            "2\r\na\r\n0\r\n\r\n",
+            "01\r\na\r\n0\r\n\r\n",
+            "A\r\n0123456789\r\n0\r\n\r\n",
+            "+1\r\na\r\n0\r\n\r\n",
+            "1\r\na\r\n1\r\nb\r\n0\r\n\r\n",
+            "00000000000000001\r\na\r\n0\r\n\r\n",
+        ] {
+            assert_eq!(unchunked(payload.as_bytes()), None, "{payload:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_says_what_is_needed() {
+        let head = b"HTTP/1.1 200 OK\r\nETAG: \"a\"\r\netag: \"b\"\r\nContent-Type:  text/plain \r\nLast-Modified: Sun, \
+                     06 Nov 1994 08:49:37 GMT\r\nTransfer-Encoding: Chunked\r\n\r\nbody";
+        let (reply, length) = parse_head(head).unwrap();
+        assert_eq!(length, head.len() - 4);
+        let expected = Reply {
+            status: 200,
+            is_chunked: true,
+            content_type: Some(b"text/plain"),
+            etag: Some(b"\"a\""),
+            last_modified: Some(784_111_777),
+        };
+        assert_eq!(reply, expected);
+        let empty = b"HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert!(!parse_head(empty).unwrap().0.is_chunked);
+        for other in
+            [&b""[..], b"HTTP/1.1 200 OK\r\n", b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 OK\r\n\0\r\n\r\n"]
+        {
+            assert_eq!(parse_head(other), None);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Records as other readers see them, and back.
+
+use std::io::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::object::{Facts, Object, StoredObject};
+use crate::pack::{Decoder as _, Encoder as _};
+
+const HEAD: &[u8] =
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nETag: \"x\"\r\nLast-Modified: Sun, 06 Nov 1994 \
+                      08:49:37 GMT\r\nX-Odd:  \xe9 \r\nContent-Length: 5\r\n\r\n";
+const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+fn encoder() -> WarcEncoder {
+    let secrets = [("Authorization", "Bearer canary"), ("X-Plain", "plain")];
+    let template = RequestTemplate::new("example.org:8080", "/files/", "?v=1", &secrets).unwrap();
+    let origin = Origin { template, uri_start: "http://example.org:8080".into() };
+    WarcEncoder::new(&origin, 1_795_208_880_123_456, 7)
+}
+
+fn object<'a>(name: &'a [u8], body: &'a [u8], head: Option<&'a [u8]>) -> Object<'a> {
+    let facts = Facts { fetched_at: 1_795_208_880_123_456, head, ..Facts::default() };
+    Object { sequence: 12, name, body, crc32c: crc32c::crc32c(body), facts }
+}
+
+fn record(object: &Object<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    encoder().encode(object, &mut out);
+    out
+}
+
+/// The members' contents.
+fn members(mut packed: &[u8]) -> Vec<Vec<u8>> {
+    let mut members = Vec::new();
+    while !packed.is_empty() {
+        let mut content = vec![0; 100_000];
+        let length = libdeflater::Decompressor::new().gzip_decompress(packed, &mut content).unwrap();
+        content.truncate(length);
+        // Each member but the first starts behind the footer of the one before.
+        let footer = [libdeflater::crc32(&content).to_le_bytes(), (length as u32).to_le_bytes()].concat();
+        packed = &packed[memchr::memmem::find(packed, &footer).unwrap() + 8..];
+        members.push(content);
+    }
+    members
+}
+
+fn texts(packed: &[u8]) -> Vec<String> {
+    members(packed).iter().map(|member| String::from_utf8_lossy(member).into_owned()).collect()
+}
+
+/// A field of a record.
+fn field<'a>(record: &'a str, name: &str) -> Option<&'a str> {
+    let head = record.split("\r\n\r\n").next()?;
+    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+}
+
+fn pack_text(text: &[u8]) -> Vec<u8> {
+    let mut compressor = libdeflater::Compressor::default();
+    let mut out = vec![0; compressor.gzip_compress_bound(text.len())];
+    let length = compressor.gzip_compress(text, &mut out).unwrap();
+    out.truncate(length);
+    out
+}
+
+#[test]
+fn an_object_is_a_request_and_a_response() {
+    let packed = record(&object(b"a b/..", b"hello", Some(HEAD)));
+
+    let [request, response]: [String; 2] = texts(&packed).try_into().unwrap();
+    let id = field(&response, "WARC-Record-ID").unwrap();
+    assert_eq!(id.len(), "<urn:uuid:>".len() + 36);
+    assert_eq!((&id[24..25], &id[10 + 14..10 + 15]), ("8", "8"));
+    assert_eq!(field(&request, "WARC-Type"), Some("request"));
+    assert_eq!(field(&response, "WARC-Type"), Some("response"));
+    assert_eq!(field(&request, "WARC-Concurrent-To"), Some(id));
+    assert_ne!(field(&request, "WARC-Record-ID"), Some(id));
+    for record in [&request, &response] {
+        assert!(record.starts_with("WARC/1.1\r\n"));
+        assert_eq!(field(record, "WARC-Date"), Some("2026-11-20T21:08:00.123456Z"));
+        let uri = "http://example.org:8080/files/a%20b/%2E%2E?v=1";
+        assert_eq!(field(record, "WARC-Target-URI"), Some(uri));
+        assert!(record.ends_with("\r\n\r\n"));
+    }
+    assert!(request.contains("\r\n\r\nGET /files/a%20b/%2E%2E?v=1 HTTP/1.1\r\nHost: example.org:8080\r\n"));
+    assert_eq!(field(&response, "Fetchmill-Sequence"), Some("12"));
+    assert_eq!(field(&response, "Fetchmill-Name"), Some("a%20b/%2E%2E"));
+    let message = [HEAD, b"hello\r\n\r\n"].concat();
+    assert!(members(&packed)[1].ends_with(&[b"\r\n\r\n", &message[..]].concat()));
+    // Of `hello`, by another tool.
+    let payload = "sha1:VL2MMHO4YXUKFWV63YHTWSBM3GXKSQ2N";
+    assert_eq!(field(&response, "WARC-Payload-Digest"), Some(payload));
+}
+
+#[test]
+fn a_secret_is_in_no_record() {
+    let [request, _]: [String; 2] = texts(&record(&object(b"a", b"hello", Some(HEAD)))).try_into().unwrap();
+    assert!(!request.contains("canary") && !request.to_ascii_lowercase().contains("authorization"));
+    assert!(request.contains("\r\nX-Plain: plain\r\n"));
+}
+
+#[test]
+fn records_are_packed() {
+    assert!(record(&object(b"a", &[b'a'; 10_000], Some(HEAD))).len() < 2_000);
+}
+
+#[test]
+fn a_body_that_came_in_chunks_is_one_chunk() {
+    for (body, payload) in
+        [(&b"0123456789abcdef"[..], "10\r\n0123456789abcdef\r\n0\r\n\r\n"), (b"", "0\r\n\r\n")]
+    {
+        let packed = record(&object(b"a", body, Some(CHUNKED)));
+        let [_, response]: [String; 2] = texts(&packed).try_into().unwrap();
+        assert!(response.ends_with(&format!("chunked\r\n\r\n{payload}\r\n\r\n")), "{response}");
+        let length = (CHUNKED.len() + payload.len()).to_string();
+        assert_eq!(field(&response, "Content-Length"), Some(&length[..]));
+        let stored = WarcDecoder.decode(&packed).unwrap();
+        assert_eq!((&stored.body[..], stored.head.as_deref()), (body, Some(CHUNKED)));
+    }
+}
+
+#[test]
+fn what_is_read_is_what_the_head_says() {
+    let stored = WarcDecoder.decode(&record(&object(b"\xff/\r\n", b"hello", Some(HEAD)))).unwrap();
+    let expected = StoredObject {
+        name: b"\xff/\r\n".to_vec(),
+        body: b"hello".to_vec(),
+        status: 200,
+        fetched_at: 1_795_208_880_123_456,
+        content_type: Some(b"text/plain".to_vec()),
+        etag: Some(b"\"x\"".to_vec()),
+        last_modified: Some(784_111_777),
+        head: Some(HEAD.to_vec()),
+    };
+    assert_eq!(stored, expected);
+}
+
+#[test]
+fn without_a_head_an_object_is_a_resource() {
+    for head in [None, Some(&b"no head"[..]), Some(b"HTTP/1.1 200 OK\r\n\r\nmore")] {
+        let mut object = object(b"a", b"hello", head);
+        object.facts.content_type = Some(b" text/plain\r\nWARC-Type: forged\xff");
+        let packed = record(&object);
+        let [resource]: [String; 1] = texts(&packed).try_into().unwrap();
+        assert_eq!(field(&resource, "WARC-Type"), Some("resource"));
+        let escaped = "text/plain%0D%0AWARC-Type: forged%FF";
+        assert_eq!(field(&resource, "Content-Type"), Some(escaped));
+        assert!(resource.ends_with("\r\n\r\nhello\r\n\r\n"));
+        let stored = WarcDecoder.decode(&packed).unwrap();
+        assert_eq!((stored.status, stored.head), (0, None));
+        assert_eq!(stored.content_type.as_deref(), Some(escaped.as_bytes()));
+
+        object.facts.content_type = None;
+        assert_eq!(WarcDecoder.decode(&record(&object)).unwrap().content_type, None);
+    }
+}
+
+#[test]
+fn a_shard_starts_with_a_record_about_it() {
+    let mut encoder = encoder();
+    let (mut first, mut second, mut nothing) = (Vec::new(), Vec::new(), Vec::new());
+    encoder.start(&mut first);
+    encoder.start(&mut second);
+    encoder.finish(&mut nothing);
+
+    let [info]: [String; 1] = texts(&first).try_into().unwrap();
+    assert_eq!(field(&info, "WARC-Type"), Some("warcinfo"));
+    assert_eq!(field(&info, "WARC-Target-URI"), None);
+    assert!(info.contains(concat!("\r\n\r\nsoftware: fetchmill/", env!("CARGO_PKG_VERSION"), "\r\n")));
+    assert_ne!(first, second);
+    assert!(nothing.is_empty());
+    assert!(WarcDecoder.decode(&first).is_err());
+}
+
+#[test]
+fn the_same_object_has_the_same_record_in_any_shard() {
+    let object = object(b"a", b"hello", Some(HEAD));
+    let mut encoder = encoder();
+    let (mut first, mut again) = (Vec::new(), Vec::new());
+    encoder.encode(&object, &mut first);
+    encoder.start(&mut again);
+    again.clear();
+    encoder.encode(&object, &mut again);
+    assert_eq!(first, again);
+    let id = |object: &Object<'_>| field(&texts(&record(object))[1], "WARC-Record-ID").unwrap().to_owned();
+    assert_ne!(id(&object), id(&Object { sequence: 13, ..object }));
+    assert_ne!(id(&object), id(&Object { name: b"b", ..object }));
+}
+
+#[test]
+fn other_records_are_damage() {
+    let [request, response]: [String; 2] =
+        texts(&record(&object(b"a", b"", Some(CHUNKED)))).try_into().unwrap();
+    let pair = |request: &str, response: &str| {
+        WarcDecoder.decode(&[pack_text(request.as_bytes()), pack_text(response.as_bytes())].concat())
+    };
+    assert!(pair(&request, &response).is_ok());
+    assert!(pair(&response, &request).is_err());
+    assert!(pair(&request, &request).is_err());
+    assert!(WarcDecoder.decode(&pack_text(request.as_bytes())).is_err());
+    assert!(WarcDecoder.decode(&pack_text(response.as_bytes())).is_err());
+    for (old, new) in [
+        ("WARC/1.1", "WARC/1.0"),
+        ("Fetchmill-Name: a", "Fetchmill-Name: %61"),
+        ("Fetchmill-Name: a\r\n", ""),
+        ("Fetchmill-Name: a\r\n", "Fetchmill-Name: a\r\nFetchmill-Name: a\r\n"),
+        ("WARC-Date: 2026", "WARC-Date: 1926"),
+        ("Content-Length: ", "Content-Length: 1"),
+        ("sha1:", "sha1:A"),
+        ("0\r\n\r\n\r\n\r\n", "0\r\n\r\n\r\n"),
+        ("chunked\r\n\r\n0", "chunked\r\n\r\n1"),
+    ] {
+        let changed = response.replacen(old, new, 1);
+        assert_ne!(changed, response, "{old}");
+        assert!(pair(&request, &changed).is_err(), "{new}");
+    }
+}
+
+#[test]
+fn a_member_that_claims_to_be_huge_is_damage() {
+    let mut packed = pack_text(b"WARC/1.1\r\n");
+    let end = packed.len();
+    packed[end - 4..].fill(0xff);
+    assert!(WarcDecoder.decode(&packed).is_err());
+    assert!(WarcDecoder.decode(&pack_text(&vec![0; 10_000_000])).is_err());
+}
+
+/// A head of any length.
+fn heads() -> impl Strategy<Value = Option<Vec<u8>>> {
+    let field = ("[A-Za-z-]{1,20}", "[!-~\u{e9}]{0,40}");
+    let head = (200_u16..600, prop::collection::vec(field, 0..10), any::<bool>());
+    prop::option::of(head.prop_map(|(status, fields, is_chunked)| {
+        let mut head = format!("HTTP/1.1 {status} X\r\n").into_bytes();
+        for (name, value) in fields {
+            write!(head, "x-{name}: {value}\r\n").unwrap();
+        }
+        head.extend_from_slice(if is_chunked { b"transfer-encoding: chunked\r\n\r\n" } else { b"\r\n" });
+        head
+    }))
+}
+
+proptest! {
+    #[test]
+    fn any_object_comes_back(
+        name in prop::collection::vec(any::<u8>(), 0..60), body in prop::collection::vec(any::<u8>(), 0..5000),
+        head in heads(), fetched_at in 0_u64..1 << 57,
+    ) {
+        let mut object = object(&name, &body, head.as_deref());
+        object.facts.fetched_at = fetched_at;
+        let is_empty_reply = object.facts.head.and_then(message::parse_head).is_some_and(|(reply, _)| reply.status == 204);
+        prop_assume!(!is_empty_reply || body.is_empty());
+        let stored = WarcDecoder.decode(&record(&object)).unwrap();
+        prop_assert_eq!(stored.name, name);
+        prop_assert_eq!(stored.body, body);
+        prop_assert_eq!(stored.head, head);
+        prop_assert_eq!(stored.fetched_at, fetched_at);
+    }
+
+    #[test]
+    fn a_record_that_changed_is_no_panic_and_no_other_object(
+        name in prop::collection::vec(any::<u8>(), 0..60), body in prop::collection::vec(any::<u8>(), 0..600),
+        head in heads(), position: prop::sample::Index, byte: u8, cut: prop::sample::Index,
+    ) {
+        let whole = record(&object(&name, &body, head.as_deref()));
+        let stored = WarcDecoder.decode(&whole).unwrap();
+        prop_assert!(WarcDecoder.decode(&whole[..cut.index(whole.len())]).is_err());
+        prop_assert!(WarcDecoder.decode(&[&whole[..], &[0]].concat()).is_err());
+        let mut changed = whole.clone();
+        changed[position.index(whole.len())] = byte;
+        if let Ok(other) = WarcDecoder.decode(&changed) {
+            prop_assert_eq!(other, stored);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..600), text: bool) {
+        let bytes = if text { pack_text(&[b"WARC/1.1\r\n", &bytes[..]].concat()) } else { bytes };
+        prop_assert!(WarcDecoder.decode(&bytes).is_err());
+    }
+}
