@@ -3,7 +3,10 @@
 //! A year has four digits: a time behind 9999 is written as the end of that year, so that every date can be read by
 //! all.
 
-use crate::object::{Micros, Seconds};
+/// Microseconds since 1970 UTC.
+type Micros = u64;
+/// Seconds since 1970 UTC.
+type Seconds = u64;
 
 /// The last second that four digits of a year can name.
 pub(crate) const SECONDS_MAX: Seconds = 253_402_300_799;

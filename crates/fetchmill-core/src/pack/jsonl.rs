@@ -129,13 +129,14 @@ fn escape(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[copied..]);
 }
 
-/// Whether all of it is copied: without a branch, so that it is looked at many bytes at once.
+/// Whether all of it is copied: without a branch, so that many bytes are looked at in one go.
 fn is_plain(run: &[u8]) -> bool {
-    run.iter().fold(true, |plain, byte| plain & is_plain_byte(*byte))
+    run.iter().fold(0, |others, byte| others | other_than_plain(*byte)) == 0
 }
 
-fn is_plain_byte(byte: u8) -> bool {
-    (byte >= b' ') & (byte < 0x7f) & (byte != b'"') & (byte != b'\\')
+/// 0 for printable ASCII that a string may hold as it is.
+fn other_than_plain(byte: u8) -> u8 {
+    u8::from(byte.wrapping_sub(b' ') > b'~' - b' ') | u8::from(byte == b'"') | u8::from(byte == b'\\')
 }
 
 /// Bytes of the character at the start that must be escaped; 0: it is copied.
@@ -193,6 +194,7 @@ struct Line {
 
 impl Decoder for JsonlDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
+        const DATE: Damage = Damage("a date is malformed");
         let line = record.strip_suffix(b"\n").ok_or(Damage("the line has no end"))?;
         if memchr::memchr(b'\n', line).is_some() {
             return Err(Damage("there is more than one line"));
@@ -206,7 +208,6 @@ impl Decoder for JsonlDecoder {
         if crc32c::crc32c(&body) != line.crc32c {
             return Err(Damage("the body's checksum is wrong"));
         }
-        const DATE: Damage = Damage("a date is malformed");
         let last_modified = line.last_modified.map(|text| time_text::parse_utc(text.as_bytes()).ok_or(DATE));
         let fetched_at = line.fetched_at.map(|text| time_text::parse_utc_micros(text.as_bytes()).ok_or(DATE));
         Ok(StoredObject {

@@ -70,7 +70,7 @@ fn names_use_a_pax_header_only_where_they_must() {
     assert!(fits(&format!("{}/{}", "p".repeat(155), "a")));
     assert!(!fits(&format!("{}/{}", "p".repeat(156), "a".repeat(99))));
     assert!(!fits(&format!("{}/{}", "p".repeat(10), "a".repeat(101))));
-    assert!(fits(&"a/".repeat(127).trim_end_matches('/').to_string()));
+    assert!(fits("a/".repeat(127).trim_end_matches('/')));
     assert!(!fits("\u{e9}"));
 }
 
