@@ -10,7 +10,7 @@ use crate::pack::number::parse_decimal;
 use crate::pack::{Damage, Decoder};
 use crate::time_text;
 
-/// Fields of a record: ours have at most eleven.
+/// Fields of a record: ours have at most ten.
 const FIELDS_MAX: usize = 16;
 /// Nothing that deflate packs becomes larger by more than this.
 const RATIO_MAX: usize = 1032;
