@@ -6,6 +6,7 @@
 //! ([`ParquetShard::batches`]). The files are those that the caller opens.
 
 mod builder;
+mod large;
 mod merge;
 mod reader;
 mod rows;

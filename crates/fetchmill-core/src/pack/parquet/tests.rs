@@ -1,16 +1,39 @@
 use super::*;
-use crate::object::StoredObject;
+use crate::object::{Object, StoredObject};
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::file::reader::{ChunkReader, Length};
+use arrow_array::{Int64Array, RecordBatch};
+use arrow_schema::{DataType, Field, Schema};
+use proptest::collection::vec;
+use proptest::prelude::*;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Seek, Write};
+use std::ops::Range;
+use std::sync::Arc;
 
-fn shard(objects: &[StoredObject], row_group_bytes: usize) -> File {
+fn write(objects: &[StoredObject], row_group_bytes: usize) -> File {
     let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), row_group_bytes).unwrap();
     for (sequence, object) in objects.iter().enumerate() {
+        assert_eq!(encoder.rows(), sequence as u64);
         encoder.push(&object.as_object(sequence as u64)).unwrap();
     }
-    let mut file = encoder.finish().unwrap();
-    file.flush().unwrap();
-    file
+    encoder.finish().unwrap()
+}
+
+fn open(objects: &[StoredObject], row_group_bytes: usize) -> ParquetShard {
+    ParquetShard::open(write(objects, row_group_bytes)).unwrap()
+}
+
+fn read(shard: &ParquetShard, rows: Range<u64>) -> Result<Vec<(u64, StoredObject, u32)>, ShardError> {
+    let mut found = Vec::new();
+    for batch in shard.batches(rows, &Column::ALL)? {
+        let batch = batch?;
+        assert!(batch.num_rows() <= 1024);
+        for row in 0..batch.num_rows() {
+            found.push(object_at(&batch, row)?);
+        }
+    }
+    Ok(found)
 }
 
 fn object(number: usize, body: usize) -> StoredObject {
@@ -27,13 +50,296 @@ fn object(number: usize, body: usize) -> StoredObject {
 }
 
 #[test]
-fn every_row_comes_back_alone() {
+fn every_row_comes_back_alone_and_in_its_place() {
     let objects: Vec<_> = (0..5000).map(|number| object(number, number % 300)).collect();
-    let shard = ParquetShard::open(shard(&objects, 100_000)).unwrap();
+    let shard = open(&objects, 100_000);
 
     assert_eq!(shard.rows(), 5000);
     for row in (0..5000).step_by(97) {
         assert_eq!(shard.row(row as u64).unwrap(), objects[row]);
     }
-    assert!(shard.row(5000).is_err());
+    for rows in [0..5000, 0..0, 4999..5000, 1200..3000] {
+        let found = read(&shard, rows.start as u64..rows.end as u64).unwrap();
+        assert_eq!(found.len(), rows.len());
+        for (row, (sequence, found, crc32c)) in rows.zip(found) {
+            assert_eq!((sequence, crc32c), (row as u64, crc32c::crc32c(&objects[row].body)));
+            assert_eq!(found, objects[row]);
+        }
+    }
+}
+
+#[test]
+fn a_row_that_does_not_exist_is_an_error() {
+    let shard = open(&[object(1, 10)], 1000);
+
+    assert!(matches!(shard.row(1), Err(ShardError::Damage(_))));
+    assert!(shard.row(u64::MAX).is_err());
+    assert!(shard.batches(0..2, &Column::ALL).is_err());
+    assert!(read(&open(&[], 1000), 0..0).unwrap().is_empty());
+}
+
+#[test]
+fn only_the_columns_that_are_asked_for_are_read() {
+    let shard = open(&[object(1, 10), object(2, 10)], 1000);
+
+    let batch = shard.batches(0..2, &[Column::Name, Column::Crc32c]).unwrap().next().unwrap().unwrap();
+
+    assert_eq!(
+        batch.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>(),
+        ["name", "crc32c"]
+    );
+    assert!(matches!(object_at(&batch, 0), Err(ShardError::Foreign(_))));
+}
+
+#[test]
+fn a_name_that_is_not_utf8_keeps_its_bytes() {
+    let odd = StoredObject { name: b"a\xff\xfeb".to_vec(), ..object(1, 3) };
+    let shard = open(&[odd.clone(), object(2, 3)], 1000);
+
+    let batch = shard.batches(0..2, &[Column::Name, Column::NameRaw]).unwrap().next().unwrap().unwrap();
+    let names: &arrow_array::StringArray = batch.column(0).as_any().downcast_ref().unwrap();
+
+    assert_eq!(names.value(0), "a\u{fffd}\u{fffd}b");
+    assert_eq!(batch.column(1).null_count(), 1);
+    assert_eq!(shard.row(0).unwrap(), odd);
+}
+
+#[test]
+fn a_large_body_is_a_row_group_of_its_own() {
+    let objects =
+        [object(0, 50), object(1, 3_000_000), object(2, 50), object(3, 2_000_000), object(4, 1_500_000)];
+    let shard = open(&objects, 8 << 20);
+
+    for (row, object) in objects.iter().enumerate() {
+        assert_eq!(&shard.row(row as u64).unwrap(), object);
+    }
+    let rows: Vec<_> =
+        shard.batches(0..5, &Column::ALL).unwrap().map(|batch| batch.unwrap().num_rows()).collect();
+    assert_eq!(rows, [1; 5]);
+}
+
+#[test]
+fn bodies_that_compress_well_do_not_make_large_row_groups() {
+    let objects: Vec<_> =
+        (0..64).map(|number| StoredObject { body: vec![0; 900_000], ..object(number, 0) }).collect();
+    let shard = open(&objects, 1 << 20);
+
+    for batch in shard.batches(0..64, &Column::ALL).unwrap() {
+        assert!(batch.unwrap().num_rows() <= 8);
+    }
+}
+
+#[test]
+fn small_shards_become_one() {
+    let objects: Vec<_> = (0..3000).map(|number| object(number, 20)).collect();
+    let shards: Vec<_> = objects.chunks(700).map(|objects| open(objects, 10_000)).collect();
+    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20).unwrap();
+    let mut places = Vec::new();
+
+    merge(&shards, &mut encoder, &mut |object, row| {
+        places.push((object.name.to_vec(), row));
+        Ok(())
+    })
+    .unwrap();
+
+    let merged = ParquetShard::open(encoder.finish().unwrap()).unwrap();
+    assert_eq!(merged.rows(), 3000);
+    for (row, (name, place)) in places.iter().enumerate() {
+        assert_eq!((name, *place), (&objects[row].name, row as u64));
+    }
+    assert_eq!(merged.row(2999).unwrap(), objects[2999]);
+}
+
+#[test]
+fn a_body_without_its_checksum_is_not_merged() {
+    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000).unwrap();
+    let stored = object(1, 10);
+    encoder.push(&Object { crc32c: 1, ..stored.as_object(1) }).unwrap();
+    let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
+    let mut to = ParquetEncoder::new(Vec::new(), 1000).unwrap();
+
+    assert!(matches!(merge(&[shard], &mut to, &mut |_, _| Ok(())), Err(ShardError::Damage(_))));
+}
+
+#[test]
+fn another_schema_is_foreign() {
+    let schema = Arc::new(Schema::new(vec![Field::new("x", DataType::Int64, false)]));
+    let batch = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(Int64Array::from(vec![1]))]).unwrap();
+    let mut writer = ArrowWriter::try_new(tempfile::tempfile().unwrap(), schema, None).unwrap();
+    writer.write(&batch).unwrap();
+
+    let error = ParquetShard::open(writer.into_inner().unwrap()).unwrap_err();
+
+    assert!(matches!(error, ShardError::Foreign(_)), "{error}");
+    assert!(matches!(object_at(&batch, 0), Err(ShardError::Foreign(_))));
+}
+
+/// A device that is full after so many bytes.
+#[derive(Debug)]
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::Error::from_raw_os_error(libc::ENOSPC))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write_to(to: Full, objects: &[StoredObject]) -> io::Result<()> {
+    let mut encoder = ParquetEncoder::new(to, 20_000)?;
+    for object in objects {
+        encoder.push(&object.as_object(1))?;
+    }
+    encoder.finish().map(drop)
+}
+
+#[test]
+fn a_full_device_keeps_its_error_number_wherever_it_is_full() {
+    let mut objects: Vec<_> = (0..2000).map(|number| object(number, 30)).collect();
+    objects.push(object(2000, 1_200_000));
+    let mut file = write(&objects, 20_000);
+    let len = file.seek(io::SeekFrom::End(0)).unwrap() as usize;
+
+    for room in (0..len).step_by(len / 50).chain(len - 100..len) {
+        let error = write_to(Full(room), &objects).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{room}: {error}");
+    }
+    write_to(Full(len + 1000), &objects).unwrap();
+}
+
+#[test]
+fn the_estimate_is_near_the_file() {
+    let mut encoder = ParquetEncoder::new(Vec::new(), 50_000).unwrap();
+    for number in 0..20_000 {
+        encoder.push(&object(number, 100).as_object(number as u64)).unwrap();
+    }
+    let estimate = encoder.bytes();
+
+    let len = encoder.finish().unwrap().len();
+
+    assert!(estimate.abs_diff(len) < len / 4, "{estimate} {len}");
+}
+
+#[test]
+fn a_batch_is_empty_after_it_was_taken() {
+    let mut builder = BatchBuilder::new();
+    builder.push(&object(1, 10).as_object(1));
+    assert_eq!(builder.rows(), 1);
+
+    assert_eq!(builder.finish().unwrap().num_rows(), 1);
+
+    assert_eq!((builder.rows(), builder.bytes()), (0, 0));
+    assert_eq!(builder.finish().unwrap().num_rows(), 0);
+}
+
+#[test]
+fn reading_beyond_the_file_takes_no_memory() {
+    let file = tempfile::tempfile().unwrap();
+    (&file).write_all(b"0123456789").unwrap();
+    let source = source::Source::new(file).unwrap();
+
+    assert_eq!(source.len(), 10);
+    assert_eq!(&source.get_bytes(2, 3).unwrap()[..], b"234");
+    assert!(source.get_bytes(2, usize::MAX).is_err());
+    assert!(source.get_bytes(u64::MAX, 2).is_err());
+    let mut rest = Vec::new();
+    source.get_read(7).unwrap().read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"789");
+}
+
+fn any_object() -> impl Strategy<Value = StoredObject> {
+    let text = || proptest::option::of("[ -~]{0,20}".prop_map(String::into_bytes));
+    let seconds = proptest::option::of(0..9_000_000_000_000_u64);
+    let numbers = (any::<u16>(), 0..i64::MAX as u64);
+    (vec(any::<u8>(), 0..20), vec(any::<u8>(), 0..300), numbers, text(), text(), seconds).prop_map(
+        |(name, body, (status, fetched_at), content_type, etag, last_modified)| StoredObject {
+            name,
+            body,
+            status,
+            fetched_at,
+            content_type,
+            etag,
+            last_modified,
+            head: None,
+        },
+    )
+}
+
+/// Reads all there is, in both ways; an error is an answer.
+fn read_all(bytes: &[u8]) {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let Ok(shard) = ParquetShard::open(file) else { return };
+    for row in [0, 1, shard.rows() / 2, shard.rows().saturating_sub(1)] {
+        let _ = shard.row(row);
+    }
+    // A damaged footer may tell of more rows than anybody can read.
+    let _ = read(&shard, 0..shard.rows().min(100_000));
+}
+
+fn small_file() -> Vec<u8> {
+    let objects: Vec<_> = (0..300).map(|number| object(number, number % 90)).collect();
+    let mut file = write(&objects, 6000);
+    file.rewind().unwrap();
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn all_objects_come_back(objects in vec(any_object(), 1..60), group in 1..4000_usize, row in any::<prop::sample::Index>()) {
+        let shard = open(&objects, group);
+
+        let found = read(&shard, 0..shard.rows()).unwrap();
+
+        prop_assert_eq!(found.len(), objects.len());
+        for (sequence, (found, object)) in found.iter().zip(&objects).enumerate() {
+            prop_assert_eq!(found, &(sequence as u64, object.clone(), crc32c::crc32c(&object.body)));
+        }
+        let row = row.index(objects.len());
+        prop_assert_eq!(&shard.row(row as u64).unwrap(), &objects[row]);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn a_damaged_file_is_an_error_or_other_rows(
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        from_the_end in any::<bool>(),
+        cut in proptest::option::weighted(0.1, any::<prop::sample::Index>()),
+    ) {
+        let mut bytes = small_file();
+        for (place, value) in damage {
+            // Half of the time in the footer and the indexes, which decide most.
+            let start = if from_the_end { bytes.len() - 4096 } else { 0 };
+            let place = start + place.index(bytes.len() - start);
+            bytes[place] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+
+        read_all(&bytes);
+    }
+
+    #[test]
+    fn a_file_of_any_bytes_is_an_error(bytes in vec(any::<u8>(), 0..200), framed in any::<bool>()) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        if framed {
+            file.write_all(&(bytes.len() as u32).to_le_bytes()).unwrap();
+            file.write_all(b"PAR1").unwrap();
+        }
+
+        prop_assert!(ParquetShard::open(file).is_err());
+    }
 }

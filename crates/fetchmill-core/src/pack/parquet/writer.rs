@@ -2,13 +2,17 @@
 
 use super::builder::BatchBuilder;
 use super::io_error_in;
-use super::schema::{properties, schema};
+use super::large::LargeBody;
+use super::schema::{Column, properties, schema};
 use crate::limits::MIB;
 use crate::object::Object;
-use ::parquet::arrow::ArrowWriter;
-use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
+use ::parquet::arrow::ArrowSchemaConverter;
+use ::parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use ::parquet::errors::ParquetError;
+use ::parquet::file::writer::SerializedFileWriter;
+use arrow_array::RecordBatch;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 /// Rows of a batch on its way into the columns' pages,
 const BATCH_ROWS: usize = 1024;
@@ -21,7 +25,10 @@ const EXPANSION_MAX: usize = 4;
 /// Writes one shard.
 #[derive(Debug)]
 pub struct ParquetEncoder<W: Write + Send> {
-    writer: ArrowWriter<Slot<W>>,
+    file: SerializedFileWriter<Slot<W>>,
+    factory: ArrowRowGroupWriterFactory,
+    /// The columns of the open row group.
+    open: Vec<ArrowColumnWriter>,
     batch: BatchBuilder,
     /// Rows that left `batch`.
     rows: u64,
@@ -33,14 +40,19 @@ pub struct ParquetEncoder<W: Write + Send> {
 impl<W: Write + Send> ParquetEncoder<W> {
     /// Starts a shard; memory is bounded by the size of a row group, and of the largest object.
     pub fn new(to: W, row_group_bytes: usize) -> io::Result<Self> {
-        let options = ArrowWriterOptions::new()
-            .with_properties(properties().map_err(to_io)?)
-            .with_skip_arrow_metadata(true);
-        let writer = ArrowWriter::try_new_with_options(Slot(Some(to)), schema(), options).map_err(to_io)?;
-        Ok(ParquetEncoder { writer, batch: BatchBuilder::new(), rows: 0, plain_bytes: 0, row_group_bytes })
+        let (file, factory) = start(to).map_err(to_io)?;
+        Ok(ParquetEncoder {
+            file,
+            factory,
+            open: Vec::new(),
+            batch: BatchBuilder::new(),
+            rows: 0,
+            plain_bytes: 0,
+            row_group_bytes,
+        })
     }
 
-    /// Appends an object.
+    /// Appends an object. After an error the shard is lost: the object may be in it or not.
     pub fn push(&mut self, object: &Object<'_>) -> io::Result<()> {
         if object.body.len() > BATCH_BYTES {
             return self.push_alone(object);
@@ -52,33 +64,74 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    /// A large object: a row group of its own.
+    /// A large object: a row group of its own, and its body is not copied before it is compressed.
     fn push_alone(&mut self, object: &Object<'_>) -> io::Result<()> {
         self.write_batch()?;
-        self.flush()?;
-        self.batch.push(object);
-        self.write_batch()?;
-        self.flush()
+        self.flush(None).map_err(to_io)?;
+        self.batch.push(&Object { body: b"", ..*object });
+        self.encode_batch()?;
+        let body = LargeBody::compress(object.body)?;
+        self.flush(Some(body)).map_err(to_io)
     }
 
     fn write_batch(&mut self) -> io::Result<()> {
+        self.encode_batch()?;
+        let full = self.open_bytes() >= self.row_group_bytes;
+        if full || self.plain_bytes >= self.row_group_bytes.saturating_mul(EXPANSION_MAX) {
+            self.flush(None).map_err(to_io)?;
+        }
+        Ok(())
+    }
+
+    fn encode_batch(&mut self) -> io::Result<()> {
         if self.batch.rows() == 0 {
             return Ok(());
         }
         self.plain_bytes += self.batch.bytes();
         let batch = self.batch.finish()?;
-        self.writer.write(&batch).map_err(to_io)?;
         self.rows += batch.num_rows() as u64;
-        let full = self.writer.in_progress_size() >= self.row_group_bytes;
-        if full || self.plain_bytes >= self.row_group_bytes.saturating_mul(EXPANSION_MAX) {
-            self.flush()?;
+        self.encode(&batch).map_err(to_io)
+    }
+
+    fn encode(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
+        if self.open.is_empty() {
+            self.open = self.factory.create_column_writers(self.file.flushed_row_groups().len())?;
+        }
+        let columns = batch.schema_ref().fields().iter().zip(batch.columns());
+        for (writer, (field, values)) in self.open.iter_mut().zip(columns) {
+            for leaf in compute_leaves(field, values)? {
+                writer.write(&leaf)?;
+            }
         }
         Ok(())
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    /// Ends the open row group; a large body takes the place of its body.
+    fn flush(&mut self, large: Option<LargeBody>) -> Result<(), ParquetError> {
         self.plain_bytes = 0;
-        self.writer.flush().map_err(to_io)
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let described = self.file.schema_descr().column(Column::Body as usize);
+        let mut columns = std::mem::take(&mut self.open);
+        if large.is_some() {
+            columns.truncate(Column::Body as usize);
+        }
+        let mut group = self.file.next_row_group()?;
+        for column in columns {
+            column.close()?.append_to_row_group(&mut group)?;
+        }
+        if let Some(body) = large {
+            let chunk = body.describe(described)?;
+            group.append_column(&body, chunk)?;
+        }
+        group.close()?;
+        Ok(())
+    }
+
+    /// Size of the open row group, encoded.
+    fn open_bytes(&self) -> usize {
+        self.open.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
     }
 
     /// Rows so far: the place of the next one.
@@ -88,15 +141,26 @@ impl<W: Write + Send> ParquetEncoder<W> {
 
     /// What the file would have if it ended now, about.
     pub fn bytes(&self) -> usize {
-        self.writer.bytes_written() + self.writer.in_progress_size() + self.batch.bytes()
+        self.file.bytes_written() + self.open_bytes() + self.batch.bytes()
     }
 
     /// Ends the file, and gives it back.
     pub fn finish(mut self) -> io::Result<W> {
-        self.write_batch()?;
-        self.writer.finish().map_err(to_io)?;
-        self.writer.inner_mut().0.take().ok_or_else(Slot::<W>::taken)
+        self.encode_batch()?;
+        self.flush(None).map_err(to_io)?;
+        self.file.finish().map_err(to_io)?;
+        self.file.inner_mut().0.take().ok_or_else(Slot::<W>::taken)
     }
+}
+
+type Started<W> = (SerializedFileWriter<Slot<W>>, ArrowRowGroupWriterFactory);
+
+/// Without the Arrow schema in the footer: all its types follow from those of Parquet.
+fn start<W: Write + Send>(to: W) -> Result<Started<W>, ParquetError> {
+    let columns = ArrowSchemaConverter::new().convert(&schema())?.root_schema_ptr();
+    let file = SerializedFileWriter::new(Slot(Some(to)), columns, Arc::new(properties()?))?;
+    let factory = ArrowRowGroupWriterFactory::new(&file, schema());
+    Ok((file, factory))
 }
 
 /// Where the file goes, until it is taken back. The library gives it back only with a last write of its own, and that
@@ -121,6 +185,6 @@ impl<W: Write> Write for Slot<W> {
 }
 
 /// Keeps the operating system's error number: `ENOSPC` is something a user can help.
-fn to_io(error: ParquetError) -> io::Error {
+pub(super) fn to_io(error: ParquetError) -> io::Error {
     io_error_in(error).unwrap_or_else(io::Error::other)
 }
