@@ -9,8 +9,10 @@ use arrow_array::{ArrayRef, RecordBatch};
 use std::io;
 use std::sync::Arc;
 
-/// Names and bodies of one batch, each: columns are addressed by `i32`.
+/// All columns of one batch, and so each of them: columns are addressed by `i32`.
 const COLUMN_BYTES_MAX: usize = i32::MAX as usize;
+/// U+FFFD has three bytes and may stand for one.
+const TEXT_GROWTH_MAX: usize = 3;
 
 /// Builds record batches out of objects: the columns of [`schema()`].
 #[derive(Debug)]
@@ -25,7 +27,10 @@ pub struct BatchBuilder {
     fetched_at: TimestampMicrosecondBuilder,
     crc32c: UInt32Builder,
     body: BinaryBuilder,
+    /// Of names and bodies.
     bytes: usize,
+    /// What no column has more than.
+    column_bytes: usize,
     overflow: bool,
 }
 
@@ -50,6 +55,7 @@ impl BatchBuilder {
             crc32c: UInt32Builder::new(),
             body: BinaryBuilder::new(),
             bytes: 0,
+            column_bytes: 0,
             overflow: false,
         }
     }
@@ -58,13 +64,14 @@ impl BatchBuilder {
     pub fn push(&mut self, object: &Object<'_>) {
         let facts = &object.facts;
         let fields = facts.content_type.map_or(0, <[u8]>::len) + facts.etag.map_or(0, <[u8]>::len);
-        // U+FFFD has three bytes and may stand for one.
-        let added = 4 * object.name.len() + 3 * fields + object.body.len();
-        if self.bytes.saturating_add(added) > COLUMN_BYTES_MAX {
+        let text = (object.name.len() + fields).saturating_mul(TEXT_GROWTH_MAX);
+        let column_bytes = self.column_bytes.saturating_add(text).saturating_add(object.body.len());
+        if column_bytes > COLUMN_BYTES_MAX {
             self.overflow = true;
             return;
         }
-        self.bytes += added;
+        self.column_bytes = column_bytes;
+        self.bytes += object.name.len() + object.body.len();
         self.sequence.append_value(object.sequence as i64);
         self.push_name(object.name);
         self.status.append_option((facts.status != 0).then_some(facts.status));
@@ -91,7 +98,7 @@ impl BatchBuilder {
         self.crc32c.values_slice().len()
     }
 
-    /// Bytes of their names, fields and bodies, at most.
+    /// Bytes of their names and bodies.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -111,6 +118,7 @@ impl BatchBuilder {
             Arc::new(self.body.finish()),
         ];
         self.bytes = 0;
+        self.column_bytes = 0;
         if std::mem::take(&mut self.overflow) {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,

@@ -38,7 +38,7 @@ impl LargeBody {
         encoder.write_all(&(body.len() as u32).to_le_bytes())?;
         encoder.write_all(body)?;
         let compressed = Bytes::from(encoder.finish()?);
-        let header = header(&compressed, page_len).map_err(super::writer::to_io)?;
+        let header = header(&compressed, page_len).map_err(io::Error::other)?;
         Ok(LargeBody { len: body.len(), header, compressed })
     }
 

@@ -40,7 +40,8 @@ pub struct ParquetEncoder<W: Write + Send> {
 impl<W: Write + Send> ParquetEncoder<W> {
     /// Starts a shard; memory is bounded by the size of a row group, and of the largest object.
     pub fn new(to: W, row_group_bytes: usize) -> io::Result<Self> {
-        let (file, factory) = start(to).map_err(to_io)?;
+        let (file, factory) =
+            start(to).map_err(|error| io_error_in(error).unwrap_or_else(io::Error::other))?;
         Ok(ParquetEncoder {
             file,
             factory,
@@ -67,18 +68,18 @@ impl<W: Write + Send> ParquetEncoder<W> {
     /// A large object: a row group of its own, and its body is not copied before it is compressed.
     fn push_alone(&mut self, object: &Object<'_>) -> io::Result<()> {
         self.write_batch()?;
-        self.flush(None).map_err(to_io)?;
+        self.flush(None)?;
         self.batch.push(&Object { body: b"", ..*object });
         self.encode_batch()?;
         let body = LargeBody::compress(object.body)?;
-        self.flush(Some(body)).map_err(to_io)
+        self.flush(Some(body))
     }
 
     fn write_batch(&mut self) -> io::Result<()> {
         self.encode_batch()?;
         let full = self.open_bytes() >= self.row_group_bytes;
         if full || self.plain_bytes >= self.row_group_bytes.saturating_mul(EXPANSION_MAX) {
-            self.flush(None).map_err(to_io)?;
+            self.flush(None)?;
         }
         Ok(())
     }
@@ -90,7 +91,8 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.plain_bytes += self.batch.bytes();
         let batch = self.batch.finish()?;
         self.rows += batch.num_rows() as u64;
-        self.encode(&batch).map_err(to_io)
+        let encoded = self.encode(&batch);
+        self.checked(encoded)
     }
 
     fn encode(&mut self, batch: &RecordBatch) -> Result<(), ParquetError> {
@@ -106,8 +108,17 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
+    fn flush(&mut self, large: Option<LargeBody>) -> io::Result<()> {
+        let ended = self.end_group(large);
+        self.checked(ended)
+    }
+
+    fn checked<T>(&self, result: Result<T, ParquetError>) -> io::Result<T> {
+        result.map_err(|error| self.file.inner().explain(error))
+    }
+
     /// Ends the open row group; a large body takes the place of its body.
-    fn flush(&mut self, large: Option<LargeBody>) -> Result<(), ParquetError> {
+    fn end_group(&mut self, large: Option<LargeBody>) -> Result<(), ParquetError> {
         self.plain_bytes = 0;
         if self.open.is_empty() {
             return Ok(());
@@ -147,9 +158,10 @@ impl<W: Write + Send> ParquetEncoder<W> {
     /// Ends the file, and gives it back.
     pub fn finish(mut self) -> io::Result<W> {
         self.encode_batch()?;
-        self.flush(None).map_err(to_io)?;
-        self.file.finish().map_err(to_io)?;
-        self.file.inner_mut().0.take().ok_or_else(Slot::<W>::taken)
+        self.flush(None)?;
+        let finished = self.file.finish();
+        self.checked(finished)?;
+        self.file.inner_mut().take()
     }
 }
 
@@ -158,33 +170,56 @@ type Started<W> = (SerializedFileWriter<Slot<W>>, ArrowRowGroupWriterFactory);
 /// Without the Arrow schema in the footer: all its types follow from those of Parquet.
 fn start<W: Write + Send>(to: W) -> Result<Started<W>, ParquetError> {
     let columns = ArrowSchemaConverter::new().convert(&schema())?.root_schema_ptr();
-    let file = SerializedFileWriter::new(Slot(Some(to)), columns, Arc::new(properties()?))?;
+    let file = SerializedFileWriter::new(Slot::new(to), columns, Arc::new(properties()?))?;
     let factory = ArrowRowGroupWriterFactory::new(&file, schema());
     Ok((file, factory))
 }
 
-/// Where the file goes, until it is taken back. The library gives it back only with a last write of its own, and that
-/// one's error has lost its number.
+/// Where the file goes, until it is taken back: the library gives it back only with a last write of its own. And what
+/// the operating system said when it refused: the library makes a text of it in some places, and `ENOSPC` is
+/// something a user can help.
 #[derive(Debug)]
-struct Slot<W>(Option<W>);
+struct Slot<W> {
+    to: Option<W>,
+    refused: Option<i32>,
+}
 
-impl<W> Slot<W> {
-    fn taken() -> io::Error {
-        io::Error::other("the file has ended")
+impl<W: Write> Slot<W> {
+    fn new(to: W) -> Self {
+        Slot { to: Some(to), refused: None }
+    }
+
+    fn take(&mut self) -> io::Result<W> {
+        self.to.take().ok_or_else(ended)
+    }
+
+    fn attempt<T>(&mut self, action: impl FnOnce(&mut W) -> io::Result<T>) -> io::Result<T> {
+        let result = action(self.to.as_mut().ok_or_else(ended)?);
+        if let Err(error) = &result {
+            self.refused = error.raw_os_error().or(self.refused);
+        }
+        result
+    }
+
+    /// The error of the operating system behind one of the library.
+    fn explain(&self, error: ParquetError) -> io::Error {
+        io_error_in(error).unwrap_or_else(|error| match self.refused {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::other(error),
+        })
     }
 }
 
 impl<W: Write> Write for Slot<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.as_mut().ok_or_else(Slot::<W>::taken)?.write(bytes)
+        self.attempt(|to| to.write(bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.0.as_mut().ok_or_else(Slot::<W>::taken)?.flush()
+        self.attempt(W::flush)
     }
 }
 
-/// Keeps the operating system's error number: `ENOSPC` is something a user can help.
-pub(super) fn to_io(error: ParquetError) -> io::Error {
-    io_error_in(error).unwrap_or_else(io::Error::other)
+fn ended() -> io::Error {
+    io::Error::other("the file has ended")
 }
