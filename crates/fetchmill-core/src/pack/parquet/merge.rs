@@ -1,7 +1,7 @@
 //! Makes one shard of many small ones.
 
 use super::reader::ParquetShard;
-use super::rows::BatchRows;
+use super::rows::{BatchRows, check_body};
 use super::schema::Column;
 use super::{ParquetEncoder, ShardError};
 use crate::object::Object;
@@ -19,19 +19,11 @@ pub fn merge<W: Write + Send>(
             let batch = batch?;
             let rows = BatchRows::of(&batch)?;
             for object in (0..rows.len()).filter_map(|row| rows.get(row)) {
-                check(&object)?;
+                check_body(&object)?;
                 each(&object, to.rows())?;
                 to.push(&object)?;
             }
         }
     }
     Ok(())
-}
-
-fn check(object: &Object<'_>) -> Result<(), ShardError> {
-    if crc32c::crc32c(object.body) == object.crc32c {
-        return Ok(());
-    }
-    let name = String::from_utf8_lossy(object.name);
-    Err(ShardError::Damage(format!("the body of {name:?} does not have its checksum")))
 }

@@ -1,6 +1,6 @@
 //! Reads a shard in place: one row, or batches of rows.
 
-use super::rows::object_at;
+use super::rows::{BatchRows, check_body, stored};
 use super::schema::{Column, schema};
 use super::source::Source;
 use super::{ShardError, one_line};
@@ -51,12 +51,14 @@ impl ParquetShard {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// One row: only the pages that hold it are decoded.
+    /// One row, its body checked: only the pages that hold it are decoded.
     pub fn row(&self, row: u64) -> Result<StoredObject, ShardError> {
         let end = row.checked_add(1).ok_or_else(|| no_row(row, self.rows()))?;
         let batch =
             self.batches(row..end, &Column::ALL)?.next().ok_or_else(|| no_row(row, self.rows()))??;
-        Ok(object_at(&batch, 0)?.1)
+        let object = BatchRows::of(&batch)?.get(0).ok_or_else(|| no_row(row, self.rows()))?;
+        check_body(&object)?;
+        Ok(stored(&object))
     }
 
     /// These rows and columns in their order, a bounded number of bytes at a time.

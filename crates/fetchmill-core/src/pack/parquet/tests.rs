@@ -151,13 +151,14 @@ fn small_shards_become_one() {
 }
 
 #[test]
-fn a_body_without_its_checksum_is_not_merged() {
+fn a_body_without_its_checksum_is_neither_read_nor_merged() {
     let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000).unwrap();
     let stored = object(1, 10);
     encoder.push(&Object { crc32c: 1, ..stored.as_object(1) }).unwrap();
     let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
     let mut to = ParquetEncoder::new(Vec::new(), 1000).unwrap();
 
+    assert!(matches!(shard.row(0), Err(ShardError::Damage(_))));
     assert!(matches!(merge(&[shard], &mut to, &mut |_, _| Ok(())), Err(ShardError::Damage(_))));
 }
 
