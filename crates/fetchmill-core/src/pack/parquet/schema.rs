@@ -99,8 +99,8 @@ const PAGE_BYTES: usize = 256 * 1024;
 
 /// A row group has about so many names when bodies have a hundred bytes: what the bloom filter starts with.
 const BLOOM_NAMES: u64 = 256 * 1024;
-/// A filter that is wrong in one of twenty row groups costs a byte a name; it saves a reader that looks for one name
-/// nine of ten row groups.
+/// A filter that is wrong in one of twenty row groups costs a byte a name: a reader that looks for one name leaves out
+/// the other nineteen.
 const BLOOM_FALSE_POSITIVES: f64 = 0.05;
 /// The level of all compression.
 pub(super) const ZSTD_LEVEL: i32 = 1;
@@ -124,8 +124,8 @@ pub(super) fn properties() -> Result<WriterProperties, ParquetError> {
     for column in [Column::Sequence, Column::LastModified, Column::FetchedAt] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_BINARY_PACKED);
     }
-    // Lengths apart from bytes: a third less time than `PLAIN` and 2 to 4 % smaller, for any names and bodies; the
-    // deltas of `DELTA_BYTE_ARRAY` only repeat what zstd does.
+    // Lengths apart from bytes: with 100 bytes of hexadecimal digits a third less time than `PLAIN`, and 3 % smaller.
+    // The deltas of `DELTA_BYTE_ARRAY` save next to nothing more: zstd finds what names share.
     for column in [Column::Name, Column::Body] {
         builder = builder.set_column_encoding(column.path(), Encoding::DELTA_LENGTH_BYTE_ARRAY);
     }
