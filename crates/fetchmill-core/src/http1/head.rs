@@ -31,6 +31,40 @@ pub struct Head {
     pub keep_alive: bool,
     /// When to try again.
     pub retry_after: Option<RetryAfter>,
+    /// Where fields stand that packs keep.
+    pub kept: KeptFields,
+}
+
+/// Where the values of these fields are in the bytes of the head.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct KeptFields {
+    /// `Content-Type`.
+    pub content_type: Option<Span>,
+    /// `ETag`.
+    pub etag: Option<Span>,
+    /// `Last-Modified`.
+    pub last_modified: Option<Span>,
+}
+
+/// A part of a head, which is at most 64 KiB long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    start: u16,
+    length: u16,
+}
+
+impl Span {
+    /// Of a value that lies in `head`.
+    fn of(value: &[u8], head: &[u8]) -> Option<Self> {
+        let start = (value.as_ptr() as usize).checked_sub(head.as_ptr() as usize)?;
+        Some(Span { start: u16::try_from(start).ok()?, length: u16::try_from(value.len()).ok()? })
+    }
+
+    /// The bytes in their head; none when that is another one.
+    pub fn in_head(self, head: &[u8]) -> &[u8] {
+        let start = usize::from(self.start);
+        head.get(start..start + usize::from(self.length)).unwrap_or_default()
+    }
 }
 
 /// A head that was read.
@@ -72,7 +106,7 @@ pub(super) fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed>
         return Err(Malformed::framing("the status line is incomplete"));
     };
     let fields = Fields::of(reply.headers)?;
-    Ok(Some((fields.message(version, status)?, length)))
+    Ok(Some((fields.message(version, status, input)?, length)))
 }
 
 fn refused(error: httparse::Error) -> Malformed {
@@ -97,6 +131,9 @@ struct Fields<'a> {
     keep_alive: bool,
     retry_after: Option<&'a [u8]>,
     date: Option<&'a [u8]>,
+    content_type: Option<&'a [u8]>,
+    etag: Option<&'a [u8]>,
+    last_modified: Option<&'a [u8]>,
 }
 
 impl<'a> Fields<'a> {
@@ -107,8 +144,11 @@ impl<'a> Fields<'a> {
             let value = field.value;
             match field.name.len() {
                 4 if is(field, "date") => found.date = Some(value),
+                4 if is(field, "etag") => found.etag = Some(value),
                 10 if is(field, "connection") => found.add_connection(value),
                 11 if is(field, "retry-after") => found.retry_after = Some(value),
+                12 if is(field, "content-type") => found.content_type = Some(value),
+                13 if is(field, "last-modified") => found.last_modified = Some(value),
                 14 if is(field, "content-length") => found.add_length(value)?,
                 17 if is(field, "transfer-encoding") => found.add_coding(value)?,
                 _ => {}
@@ -144,7 +184,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn message(&self, version: u8, status: u16) -> Result<Message, Malformed> {
+    fn message(&self, version: u8, status: u16, head: &[u8]) -> Result<Message, Malformed> {
         if self.chunked && (self.length.is_some() || version == 0) {
             return Err(Malformed::framing("Transfer-Encoding with Content-Length or in HTTP/1.0"));
         }
@@ -170,7 +210,17 @@ impl<'a> Fields<'a> {
             framing,
             keep_alive: reusable && wanted && !self.close,
             retry_after: self.retry_after.and_then(|value| RetryAfter::parse(value, self.date)),
+            kept: self.kept(head),
         }))
+    }
+
+    fn kept(&self, head: &[u8]) -> KeptFields {
+        let span = |value: Option<&[u8]>| value.and_then(|value| Span::of(value, head));
+        KeptFields {
+            content_type: span(self.content_type),
+            etag: span(self.etag),
+            last_modified: span(self.last_modified),
+        }
     }
 
     fn framing(&self, status: u16) -> Framing {

@@ -25,6 +25,6 @@ mod request;
 mod tests;
 
 pub use date::RetryAfter;
-pub use head::{Framing, Head};
+pub use head::{Framing, Head, KeptFields, Span};
 pub use reply::{BodySink, Ended, Malformed, Progress, ReplyReader};
 pub use request::RequestTemplate;

@@ -9,6 +9,9 @@ use crate::outcome::FailureKind;
 
 /// Gets the bytes of a body as they come, chunking removed. Never called with nothing.
 pub trait BodySink {
+    /// The final head, before the body: what was understood, and its bytes as they were sent.
+    fn head(&mut self, _head: &Head, _bytes: &[u8]) {}
+
     /// The next bytes.
     fn piece(&mut self, bytes: &[u8]);
 }
@@ -131,7 +134,7 @@ impl ReplyReader {
     fn advance(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Progress, Malformed> {
         let mut consumed = 0;
         while let State::Head = self.state {
-            match self.read_head(&input[consumed..])? {
+            match self.read_head(&input[consumed..], body)? {
                 Some(length) => consumed += length,
                 None => return Ok(Progress::NeedMore { consumed }),
             }
@@ -164,7 +167,7 @@ impl ReplyReader {
     ///
     /// A verdict is given when the end of the head has come, or a bound was passed: so it is the same however the
     /// bytes are cut. Only a start that is not HTTP is refused at once.
-    fn read_head(&mut self, input: &[u8]) -> Result<Option<usize>, Malformed> {
+    fn read_head(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Option<usize>, Malformed> {
         if input.is_empty() {
             return Ok(None);
         }
@@ -178,7 +181,7 @@ impl ReplyReader {
             && let Ok(Some((message, length))) = head::parse(input)
             && length <= left.min(HEAD_LINE_BYTES_MAX)
         {
-            self.take_head(message, length)?;
+            self.take_head(message, &input[..length], body)?;
             return Ok(Some(length));
         }
         let Some(end) = self.find_end(input, left)? else {
@@ -186,7 +189,7 @@ impl ReplyReader {
         };
         match head::parse(&input[..end])? {
             Some((message, length)) => {
-                self.take_head(message, length)?;
+                self.take_head(message, &input[..length], body)?;
                 Ok(Some(length))
             }
             None => Err(Malformed::framing("the head ends within a line")),
@@ -218,10 +221,15 @@ impl ReplyReader {
         Ok(None)
     }
 
-    fn take_head(&mut self, message: Message, length: usize) -> Result<(), Malformed> {
+    fn take_head(
+        &mut self,
+        message: Message,
+        bytes: &[u8],
+        body: &mut impl BodySink,
+    ) -> Result<(), Malformed> {
         match message {
             Message::Interim => {
-                self.interim_bytes += length;
+                self.interim_bytes += bytes.len();
                 self.interim_count += 1;
                 self.scanned = 0;
                 self.line_start = 0;
@@ -231,6 +239,7 @@ impl ReplyReader {
             }
             Message::Final(head) => {
                 let framing = head.framing;
+                body.head(&head, bytes);
                 self.head = Some(head);
                 self.state = match framing {
                     Framing::None | Framing::Length(0) => State::Done,
