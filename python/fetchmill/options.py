@@ -14,7 +14,7 @@ from typing import Any, Literal, TypedDict, get_args
 from fetchmill.errors import UsageError
 from fetchmill.units import format_bytes
 
-Format = Literal["files", "null"]
+Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 Listing = Literal["api", "autoindex"]
 Durability = Literal["power", "process"]
 Kind = Literal["text", "path", "choice", "count", "seconds", "bytes", "flag"]
@@ -50,8 +50,15 @@ class GetOptions:
     format: Format = _option(
         "choice",
         "files",
-        "How objects are stored: `files` is a file for each object, `null` counts and discards them.",
+        "How objects are stored: `files` is a file for each object; `parquet`, `tar`, `warc` and `jsonl` put many into "
+        "one; `null` counts and discards them.",
         get_args(Format),
+    )
+    shard_size: int | None = _option(
+        "bytes", None, "Size of a shard of tar, warc and jsonl (1 GiB if not given) or parquet (128 MiB)."
+    )
+    seal_after: float = _option(
+        "seconds", 15.0, "Age at which a shard of parquet is complete: what a crash costs at most."
     )
     listing: Listing = _option(
         "choice",
@@ -110,6 +117,8 @@ class GetKeywords(TypedDict, total=False):
     """The keyword arguments of `fetchmill.get`: the fields of GetOptions, for type checkers."""
 
     format: Format
+    shard_size: int | None
+    seal_after: float
     listing: Listing
     list_path: str
     names_field: str

@@ -108,9 +108,25 @@ fn last_error() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
+/// Opens a file beneath a folder to read it.
+pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH)?))
+}
+
 /// Appends all bytes.
 pub fn append(file: &mut File, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Asks the kernel to write a part of a file without waiting for it: only a hint, so its result does not matter.
+pub fn start_writeback(file: &File, start: u64, length: u64) {
+    use std::os::fd::AsRawFd as _;
+    // SAFETY: the descriptor is open, and no memory is passed.
+    #[expect(unsafe_code, reason = "no library offers the call")]
+    unsafe {
+        libc::sync_file_range(file.as_raw_fd(), start as i64, length as i64, libc::SYNC_FILE_RANGE_WRITE)
+    };
 }
 
 /// Makes a file's bytes durable. A sync that failed must never be tried again on the same file: the kernel has
@@ -168,6 +184,14 @@ pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error),
+    }
+}
+
+/// Removes a file of our own; one that is not there is removed already.
+pub fn remove_path(path: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

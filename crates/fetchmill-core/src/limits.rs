@@ -77,6 +77,29 @@ pub const COMMIT_WINDOW_OUTCOMES_MAX: usize = 100_000;
 /// Time of a commit window unless `--commit-window` says otherwise.
 pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);
 
+/// Bytes of a shard unless `--shard-size` says otherwise.
+pub const SHARD_BYTES: u64 = 1024 * MIB as u64;
+/// The same for Parquet, whose shards are durable only as a whole.
+pub const PARQUET_SHARD_BYTES: u64 = 128 * MIB as u64;
+/// A Parquet shard is sealed after this long: what a crash costs at most. `--seal-after` says otherwise.
+pub const SEAL_AFTER: Duration = Duration::from_secs(15);
+/// What is appended to a shard at once; one record more may be in it.
+pub const SHARD_BUFFER_BYTES: usize = MIB;
+/// Row groups of all workers together, encoded and not yet written: at most 16 MiB in one.
+pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
+/// Objects of a shard: its manifest numbers rows with 20 bits.
+pub const SHARD_ROWS_MAX: u64 = 1 << 20;
+/// Objects of the open shards of all workers together: a hash (8 bytes) and a sequence number (8) of each are in
+/// memory, 32 MiB.
+pub const OPEN_ROWS_MAX: u64 = 1 << 21;
+
+/// Objects of one shard when there are so many workers; a block more may come before it is sealed.
+pub const fn shard_rows_max(workers: usize) -> u64 {
+    let share = OPEN_ROWS_MAX / if workers == 0 { 1 } else { workers as u64 };
+    let share = if share > SHARD_ROWS_MAX { SHARD_ROWS_MAX } else { share };
+    share.saturating_sub(BLOCK_OUTCOMES_MAX as u64)
+}
+
 // --- retries -------------------------------------------------------------------------------------------------
 
 /// Attempts at one target: one and four more.

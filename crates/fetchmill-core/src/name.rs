@@ -16,7 +16,7 @@ use crate::limits::{NAME_PATH_BYTES_MAX, NAME_SEGMENT_BYTES_MAX, NAME_SEGMENTS_M
 use crate::outcome::FailureKind;
 
 /// What a job keeps for itself in a destination.
-const STATE_FOLDER: &[u8] = b".fetchmill";
+pub const STATE_FOLDER: &str = ".fetchmill";
 /// What an empty name is called as a member: no escaping of bytes looks like it.
 const EMPTY_MEMBER: &[u8] = b"%empty";
 /// A name in a message is cut at about this length.
@@ -119,9 +119,9 @@ fn add_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) -> Result<(), Na
 
 /// Control bytes, `%`, bytes that are not UTF-8, and a first segment that is the job's own.
 fn escape_segment(segment: &[u8], first: bool, path: &mut Vec<u8>) {
-    if first && segment == STATE_FOLDER {
+    if first && segment == STATE_FOLDER.as_bytes() {
         path.extend_from_slice(&escaped(b'.'));
-        path.extend_from_slice(&STATE_FOLDER[1..]);
+        path.extend_from_slice(&STATE_FOLDER.as_bytes()[1..]);
         return;
     }
     if segment.iter().all(|byte| STORED_AS_IS[*byte as usize]) {

@@ -252,6 +252,33 @@ pub struct ShardEnd {
     pub crc32c: u32,
 }
 
+/// The number of a sealed shard, in the order of sealing.
+pub type ShardNumber = u64;
+
+/// A shard that is being written, as far as it is durable; paths are relative to the folder of open shards.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenShard {
+    /// The shard.
+    pub data: ShardEnd,
+    /// Its manifest.
+    pub manifest: ShardEnd,
+}
+
+/// A shard that is complete and durable; paths as above until it is renamed to its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedShard {
+    /// The shard.
+    pub data: ShardEnd,
+    /// Its manifest.
+    pub manifest: ShardEnd,
+    /// Objects in it.
+    pub objects: u64,
+    /// Bytes of their bodies.
+    pub bytes: u64,
+    /// Shards whose objects it holds as well: they are gone with the transaction that seals it.
+    pub replaces: Vec<ShardNumber>,
+}
+
 /// A sink's proof of what is durable.
 #[derive(Debug, Default, Clone)]
 pub struct Receipt {
@@ -267,6 +294,14 @@ pub struct Receipt {
     pub staged: Runs,
     /// The worker's failures shard, when it grew.
     pub failures: Option<ShardEnd>,
+    /// The worker's open shard, when it grew.
+    pub open: Option<OpenShard>,
+    /// A shard that is complete: the transaction gives it its number.
+    pub sealed: Option<SealedShard>,
+    /// Replaced shards whose files are removed.
+    pub removed: Vec<ShardNumber>,
+    /// What `files` writes down of its objects, when it grew.
+    pub manifest: Option<ShardEnd>,
 }
 
 #[cfg(test)]

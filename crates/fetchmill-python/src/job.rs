@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{self, Format, JobOptions, Listing, Report, Snapshot};
+use fetchmill_core::engine::{self, JobOptions, Listing, Report, Snapshot};
 use fetchmill_core::outcome::{KindCounts, Tally};
+use fetchmill_core::sink::Format;
 use fetchmill_core::source::{ApiNames, OriginUrl};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -25,6 +26,8 @@ struct Options {
     marker_field: Option<String>,
     marker_param: Option<String>,
     get_path: Option<String>,
+    shard_size: Option<u64>,
+    seal_after: Option<f64>,
     limit: Option<u32>,
     threads: Option<usize>,
     commit_window: Option<f64>,
@@ -80,11 +83,12 @@ impl Options {
         let listing = self.listing()?;
         let mut options = JobOptions::new(source, self.dest);
         options.listing = listing;
-        options.format = match self.format.as_deref() {
-            None | Some("files") => Format::Files,
-            Some("null") => Format::Null,
-            Some(other) => return Err(errors::usage(&format!("format must be files or null, not {other}"))),
-        };
+        if let Some(name) = self.format.as_deref() {
+            options.format = Format::from_name(name)
+                .ok_or_else(|| errors::usage(&format!("format must be one that --help lists, not {name}")))?;
+        }
+        options.shard_size = self.shard_size;
+        set_seconds(&mut options.seal_after, self.seal_after)?;
         options.is_durable = match self.durability.as_deref() {
             None | Some("power") => true,
             Some("process") => false,

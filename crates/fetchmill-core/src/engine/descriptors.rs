@@ -1,8 +1,9 @@
 //! What this machine allows a job: processors and descriptors.
 
-use super::options::{Format, JobOptions};
+use super::options::JobOptions;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::sink::Format;
 
 /// Processors that this process may use.
 pub(super) fn processors() -> usize {
@@ -23,7 +24,7 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     options.threads = Some(workers);
     let Some(allowed) = allowed else { return Ok(()) };
     // A body that does not fit into memory is in a file of its own while it is received.
-    let each = if options.format == Format::Files { 2 } else { 1 };
+    let each = if options.format == Format::Null { 1 } else { 2 };
     let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
     if left < DESCRIPTORS_A_WORKER + each {
         return Err(Error::Usage(format!(

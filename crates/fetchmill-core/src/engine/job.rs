@@ -88,7 +88,7 @@ impl Job {
         fit_descriptors(&mut options, &mut notices)?;
         let place = Place::prepare(&options.dest, options.state.as_deref())?;
         let mut journal = Journal::open(&place, &options.identity(), options.is_durable)?;
-        recovery::recover(&place, &mut journal, options.is_durable)?;
+        recovery::recover(&place, &mut journal, &options.sink_setup(&place, 1)?)?;
         let before = journal.tally();
         let is_resumed = before.listed > 0 || journal.get("marker")?.is_some();
         let was_finished = journal.get("finished_at")?.is_some();

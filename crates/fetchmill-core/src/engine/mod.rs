@@ -19,4 +19,4 @@ mod writer;
 
 pub use counters::Sum;
 pub use job::{Job, Report, Snapshot};
-pub use options::{Format, JobOptions, Listing};
+pub use options::{JobOptions, Listing};

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::journal::Identity;
+use crate::http1::RequestTemplate;
+use crate::journal::{Identity, Place};
 use crate::limits;
+use crate::pack::Origin;
+use crate::sink::{Format, SinkSetup};
 use crate::source::{ApiNames, OriginUrl};
 use crate::transport::Timeouts;
 
@@ -16,25 +19,6 @@ pub enum Listing {
     Api(ApiNames),
     /// Folders, as nginx's `autoindex_format json` lists them.
     Autoindex,
-}
-
-/// How objects are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// An object a file.
-    Files,
-    /// Counted and forgotten.
-    Null,
-}
-
-impl Format {
-    /// As users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Files => "files",
-            Format::Null => "null",
-        }
-    }
 }
 
 /// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
@@ -50,6 +34,10 @@ pub struct JobOptions {
     pub listing: Listing,
     /// How objects are stored.
     pub format: Format,
+    /// Bytes of a shard; none: what the format takes.
+    pub shard_size: Option<u64>,
+    /// See [`limits::SEAL_AFTER`].
+    pub seal_after: Duration,
     /// Requests in flight.
     pub limit: u32,
     /// Threads that fetch; none: one for each processor of the affinity mask.
@@ -85,6 +73,8 @@ impl JobOptions {
             state: None,
             listing: Listing::Api(ApiNames::default()),
             format: Format::Files,
+            shard_size: None,
+            seal_after: limits::SEAL_AFTER,
             limit: limits::LIMIT_DEFAULT,
             threads: None,
             commit_window: limits::COMMIT_WINDOW,
@@ -115,6 +105,12 @@ impl JobOptions {
         if self.commit_window < Duration::from_millis(1) || self.commit_window > Duration::from_secs(3600) {
             return refuse("--commit-window must be between 0.001 and 3600 seconds");
         }
+        if self.shard_size == Some(0) {
+            return refuse("--shard-size must be at least 1 byte");
+        }
+        if self.seal_after.is_zero() {
+            return refuse("--seal-after must be above 0 seconds");
+        }
         if self.max_size == 0 {
             return refuse("--max-size must be at least 1 byte");
         }
@@ -129,6 +125,34 @@ impl JobOptions {
             Listing::Api(names) => names.around_name().map(drop),
             Listing::Autoindex => Ok(()),
         }
+    }
+
+    /// How a target is asked for.
+    pub(super) fn template(&self) -> Result<RequestTemplate> {
+        let source = &self.source;
+        let (before, behind) = match &self.listing {
+            Listing::Api(names) => names.around_name()?,
+            Listing::Autoindex => ("/", ""),
+        };
+        RequestTemplate::new(&source.authority(), &format!("{}{before}", source.path()), behind, &[])
+    }
+
+    /// What the sinks of so many workers have in common.
+    pub(super) fn sink_setup(&self, place: &Place, workers: usize) -> Result<SinkSetup> {
+        Ok(SinkSetup {
+            format: self.format,
+            dest: place.dest.clone(),
+            manifests: place.manifests_path(),
+            is_durable: self.is_durable,
+            shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
+            seal_after: self.seal_after,
+            workers,
+            origin: Origin {
+                template: self.template()?,
+                uri_start: format!("http://{}", self.source.authority()),
+            },
+            settle_before_rename: self.settle_before_rename,
+        })
     }
 
     /// What makes another run the same job.

@@ -9,7 +9,7 @@ use crossbeam_channel::Receiver;
 use super::control::Control;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, PendingPage};
-use crate::outcome::Receipt;
+use crate::outcome::{Receipt, ShardNumber};
 use crate::planner::waiting::Key;
 use crate::source::{Folder, ListedPage};
 use crate::target::{Page, Sequence, Waiting};
@@ -26,8 +26,9 @@ pub(super) enum ToJournal {
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
     /// The listing is complete.
     EndListing,
-    /// What a worker's sink has made durable; the sender is told when that is in the journal.
-    Receipt(Receipt, SyncSender<()>),
+    /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
+    /// shard that was sealed.
+    Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),
     /// Targets that wait longer than a commit window.
     Waiting(Vec<Waiting>),
     /// The planner has room for waiting targets.
@@ -42,7 +43,7 @@ pub(super) enum ToJournal {
 #[derive(Default)]
 struct Afterwards {
     pages: Vec<Arc<Page>>,
-    acknowledge: Vec<SyncSender<()>>,
+    acknowledge: Vec<(SyncSender<Option<ShardNumber>>, Option<ShardNumber>)>,
 }
 
 /// Works until every sender has gone. Returns the journal.
@@ -117,8 +118,8 @@ fn handle(
             journal.end_listing()?;
         }
         ToJournal::Receipt(receipt, sender) => {
-            journal.settle(&receipt)?;
-            afterwards.acknowledge.push(sender);
+            let number = journal.settle(&receipt)?;
+            afterwards.acknowledge.push((sender, number));
         }
         ToJournal::Waiting(targets) => journal.add_waiting(&targets)?,
         ToJournal::LoadWaiting { from, max } => {
@@ -158,8 +159,8 @@ fn add_page(
 
 impl Afterwards {
     fn tell(self, control: &Control) {
-        for sender in self.acknowledge {
-            let _ = sender.send(());
+        for (sender, number) in self.acknowledge {
+            let _ = sender.send(number);
         }
         if !self.pages.is_empty() {
             let mut planner = control.planner();

@@ -1,22 +1,117 @@
-//! What a run finds of the one before: windows that were staged are put in their place, the rest of the stage and
-//! what no receipt covers is removed. It may be interrupted at any moment and be done again.
+//! What a run finds of the one before: sealed shards get their names, open ones are cut back to their receipts and
+//! sealed, windows of `files` that were staged are put in their place, and what no receipt covers is removed. It may
+//! be interrupted at any moment and be done again.
 
 use std::path::Path;
 
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
-use crate::outcome::{KindCounts, Outcome, Receipt, Runs, Tally};
+use crate::manifest::{self, Manifest};
+use crate::outcome::{KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, Tally};
 use crate::sink::failures::{FailuresShard, cut_back};
-use crate::sink::{Placed, Places, Refused, Stage};
+use crate::sink::{Placed, Places, Refused, Shelf, SinkSetup, Stage, new_encoder};
 
 /// Brings the output and the journal into agreement.
-pub(super) fn recover(place: &Place, journal: &mut Journal, is_durable: bool) -> Result<()> {
+pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup) -> Result<()> {
     cut_back(&place.failures_path(), &journal.failures_shards()?)?;
+    cut_back(&place.manifests_path(), &journal.manifests()?)?;
+    if let Some(shelf) = setup.shelf() {
+        publish_sealed(&shelf, journal)?;
+        for open in journal.open_shards()? {
+            seal_open(&shelf, journal, setup, &open)?;
+        }
+        shelf.clear_open()?;
+    }
     for (worker, staged) in journal.staged()? {
-        finish_window(place, journal, worker, &staged, is_durable)?;
+        finish_window(place, journal, worker, &staged, setup.is_durable)?;
     }
     remove_stage(&place.stage_path())
+}
+
+/// The renames that follow a sealing transaction, and the removal of what it replaced.
+fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
+    let shards = journal.shards()?;
+    for shard in shards.iter().filter(|shard| !shard.is_replaced) {
+        let SealedShard { data, manifest, .. } = &shard.sealed;
+        let path = shelf.shard_path(shard.number);
+        if !path.exists() || !shelf.manifest_path(shard.number).exists() {
+            shelf.publish_if_there(&data.path, &manifest.path, shard.number)?;
+        }
+        let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        if length != data.end {
+            return Err(Error::Journal(format!(
+                "{} is missing or has not its {} bytes: put it back, or fetch its {} objects again with `fetchmill \
+                 verify --repair`",
+                path.display(),
+                data.end,
+                shard.sealed.objects
+            )));
+        }
+    }
+    let replaced: Vec<_> = shards.iter().filter(|shard| shard.is_replaced).collect();
+    for shard in &replaced {
+        shelf.remove(shard.number)?;
+    }
+    if !replaced.is_empty() {
+        journal.forget_replaced()?;
+        journal.commit()?;
+    }
+    Ok(())
+}
+
+/// An open shard ends with its last receipt; what was written behind that is fetched again.
+fn seal_open(shelf: &Shelf, journal: &mut Journal, setup: &SinkSetup, open: &OpenShard) -> Result<()> {
+    let folder = shelf.open_path();
+    for end in [&open.data, &open.manifest] {
+        cut(&folder, end)?;
+    }
+    let mut trailer = Vec::new();
+    new_encoder(setup.format, &setup.origin)?.finish(&mut trailer);
+    let data = append(&folder, &open.data, &trailer, setup.is_durable)?;
+    let manifest_end = manifest::seal_open(&folder, &open.manifest, setup.is_durable)?;
+    let manifest = Manifest::open(&folder.join(&manifest_end.path))?;
+    let sealed = SealedShard {
+        data,
+        manifest: manifest_end,
+        objects: manifest.rows(),
+        bytes: manifest.bytes(),
+        replaces: Vec::new(),
+    };
+    let receipt = Receipt { sealed: Some(sealed.clone()), ..Receipt::default() };
+    let number = journal.settle(&receipt)?;
+    journal.commit()?;
+    number.map_or(Ok(()), |number| shelf.publish(&sealed.data.path, &sealed.manifest.path, number))
+}
+
+fn cut(folder: &Path, end: &ShardEnd) -> Result<()> {
+    let path = folder.join(&end.path);
+    match durable::cut(&path, end.end) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Journal(format!(
+            "{} is shorter than the journal says: the shard is damaged; fetch into a new destination",
+            path.display()
+        ))),
+        Err(error) => Err(Error::storage("cut back", path, error)),
+    }
+}
+
+fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Result<ShardEnd> {
+    let path = folder.join(&end.path);
+    let append = || -> std::io::Result<()> {
+        let mut file = std::fs::File::options().append(true).open(&path)?;
+        durable::append(&mut file, bytes)?;
+        if is_durable {
+            durable::sync_file(&file)?;
+        }
+        Ok(())
+    };
+    append().map_err(|error| Error::storage("write", &path, error))?;
+    Ok(ShardEnd {
+        path: end.path.clone(),
+        end: end.end + bytes.len() as u64,
+        crc32c: crc32c::crc32c_append(end.crc32c, bytes),
+    })
 }
 
 /// A staged file of a journaled window is still to be renamed; a missing one is done.
@@ -62,8 +157,8 @@ fn finish_window(
         settled: Runs::from_unsorted(&mut settled),
         tally,
         kinds,
-        staged: Runs::default(),
         failures: end,
+        ..Receipt::default()
     };
     journal.settle(&receipt)?;
     journal.commit()

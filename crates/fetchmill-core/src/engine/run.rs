@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use super::control::{Control, Stop};
 use super::job::{Report, Shared};
-use super::options::{Format, JobOptions, Listing};
+use super::options::{JobOptions, Listing};
 use super::recorder::{self, ToJournal};
 use super::threads::{join, spawn, waiting_runtime};
 use super::{listing, recovery, worker, writer};
 use crate::error::{Error, Result};
-use crate::http1::RequestTemplate;
 use crate::journal::{Journal, Place};
 use crate::limits;
-use crate::outcome::{KindCounts, Tally};
+use crate::outcome::{KindCounts, ShardNumber, Tally};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{FilesSink, NullSink, Properties, Sink, Stage};
+use crate::sink::{Keeps, Properties, Sink, SinkSetup, Stage};
 
 /// A sink, what it does, and where it stages.
 type SinkParts = (Box<dyn Sink>, Properties, Option<Arc<Stage>>);
@@ -102,21 +101,12 @@ impl Run {
         })
     }
 
-    fn template(&self) -> Result<RequestTemplate> {
-        let source = &self.options.source;
-        let (before, behind) = match &self.options.listing {
-            Listing::Api(names) => names.around_name()?,
-            Listing::Autoindex => ("/", ""),
-        };
-        RequestTemplate::new(&source.authority(), &format!("{}{before}", source.path()), behind, &[])
-    }
-
     fn lister(&self, control: &Arc<Control>, addresses: &Arc<[SocketAddr]>) -> Result<listing::Lister> {
         Ok(listing::Lister {
             control: Arc::clone(control),
             origin: self.options.source.clone(),
             addresses: Arc::clone(addresses),
-            template: self.template()?,
+            template: self.options.template()?,
             timeouts: listing::page_timeouts(self.options.timeouts),
             runtime: waiting_runtime()?,
             connection: None,
@@ -125,20 +115,20 @@ impl Run {
         })
     }
 
-    fn sink(&self, index: usize) -> Result<SinkParts> {
-        match self.options.format {
-            Format::Null => {
-                let properties = Properties { keeps_bodies: false, names_are_paths: false };
-                Ok((Box::new(NullSink::default()), properties, None))
-            }
-            Format::Files => {
-                let stage = Arc::new(Stage::open(&self.place.stage_path().join(index.to_string()))?);
-                let sink = FilesSink::open(&self.place.dest, Arc::clone(&stage), self.options.is_durable)?
-                    .settle_before_rename(self.options.settle_before_rename);
-                let properties = Properties { keeps_bodies: true, names_are_paths: true };
-                Ok((Box::new(sink), properties, Some(stage)))
-            }
-        }
+    /// A worker's sink, and where it stages when bodies are kept.
+    fn sink(&self, index: usize, setup: &SinkSetup) -> Result<SinkParts> {
+        let properties = setup.format.properties();
+        let stage = Arc::new(Stage::open(&self.place.stage_path().join(index.to_string()))?);
+        // What an earlier run left small is merged by the first worker.
+        let small = if index == 0 { self.small_shards(setup)? } else { Vec::new() };
+        let sink = setup.open(index as u32, &stage, small)?;
+        Ok((sink, properties, (properties.keeps >= Keeps::Bodies).then_some(stage)))
+    }
+
+    fn small_shards(&self, setup: &SinkSetup) -> Result<Vec<(ShardNumber, u64)>> {
+        let shards = self.journal.shards()?.into_iter();
+        let sizes = shards.map(|shard| (shard.number, shard.sealed.data.end));
+        Ok(sizes.filter(|(_, bytes)| *bytes < setup.shard_bytes / 2).collect())
     }
 
     fn threads(
@@ -149,10 +139,11 @@ impl Run {
         let count = control.workers();
         let limit = self.options.limit as usize;
         let (mut writers, mut workers) = (Vec::new(), Vec::new());
+        let setup = self.options.sink_setup(&self.place, count)?;
         for index in 0..count {
             let (blocks, to_write) = tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / count).max(1));
             let (empty, to_fill) = tokio::sync::mpsc::unbounded_channel();
-            let (sink, properties, stage) = self.sink(index)?;
+            let (sink, properties, stage) = self.sink(index, &setup)?;
             writers.push(writer::Writer {
                 worker: index as u32,
                 control: Arc::clone(control),
@@ -174,7 +165,7 @@ impl Run {
                 index,
                 control: Arc::clone(control),
                 addresses: Arc::clone(addresses),
-                template: self.template()?,
+                template: self.options.template()?,
                 connections: limit / count + usize::from(index < limit % count),
                 timeouts: self.options.timeouts,
                 attempts_max: self.options.attempts,

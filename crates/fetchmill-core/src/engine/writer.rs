@@ -12,7 +12,7 @@ use super::control::{Control, Stop};
 use super::recorder::ToJournal;
 use crate::error::Result;
 use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use crate::outcome::{KindCounts, Outcome, Receipt, Runs, Tally};
+use crate::outcome::{KindCounts, Outcome, Receipt, Runs, ShardNumber, Tally};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{Block, Sink};
 use crate::target::Sequence;
@@ -54,15 +54,17 @@ impl Writer {
             block.clear();
             // The worker may have ended: then nobody needs the memory.
             let _ = self.empty.send(block);
-            if window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES {
-                self.commit(&mut window)?;
+            let is_full =
+                window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
+            if is_full || self.sink.is_full() {
+                self.commit(&mut window, false)?;
             }
         }
         if self.control.stop() == Stop::Abort {
             return Ok(());
         }
-        while self.sink.has_unsettled() || !self.others.is_empty() {
-            self.commit(&mut window)?;
+        while self.sink.is_open() || !self.others.is_empty() {
+            self.commit(&mut window, true)?;
         }
         Ok(())
     }
@@ -72,7 +74,7 @@ impl Writer {
         loop {
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
-                self.commit(window)?;
+                self.commit(window, false)?;
                 continue;
             }
             let received = match left {
@@ -110,15 +112,16 @@ impl Writer {
     }
 
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
-    fn commit(&mut self, window: &mut Window) -> Result<()> {
+    fn commit(&mut self, window: &mut Window, is_last: bool) -> Result<()> {
         *window = Window::default();
         let failures = if self.others.is_empty() { None } else { self.failures.checkpoint()? };
-        let durable = self.sink.checkpoint()?;
+        let durable = self.sink.checkpoint(is_last)?;
         let mut settled: Vec<Sequence> = durable.settled.numbers().collect();
         settled.append(&mut self.others);
         let mut tally = std::mem::take(&mut self.tally);
         tally.fetched += durable.settled.count();
         tally.bytes += durable.bytes;
+        let is_empty = durable.is_empty() && settled.is_empty();
         let receipt = Receipt {
             worker: self.worker,
             settled: Runs::from_unsorted(&mut settled),
@@ -126,9 +129,13 @@ impl Writer {
             kinds: std::mem::take(&mut self.kinds),
             staged: durable.staged,
             failures,
+            open: durable.open,
+            sealed: durable.sealed,
+            removed: durable.removed,
+            manifest: durable.manifest,
         };
-        self.journal(receipt)?;
-        for refused in self.sink.committed()? {
+        let number = if is_empty { None } else { self.journal(receipt)? };
+        for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;
             self.settle_other(refused.sequence, Outcome::Failed(refused.kind));
             self.control.counters[self.worker as usize].refuse(refused.kind);
@@ -139,9 +146,9 @@ impl Writer {
         Ok(())
     }
 
-    fn journal(&self, receipt: Receipt) -> Result<()> {
+    fn journal(&self, receipt: Receipt) -> Result<Option<ShardNumber>> {
         let (acknowledge, acknowledged) = sync_channel(1);
-        self.control.journal(ToJournal::Receipt(receipt, acknowledge));
+        self.control.journal(ToJournal::Receipt(Box::new(receipt), acknowledge));
         // It ends only with an error, which is known by then and is the one that is shown.
         acknowledged.recv().map_err(|_| super::recorder::ended())
     }

@@ -10,11 +10,13 @@ mod identity;
 mod live;
 mod place;
 mod schema;
+mod shards;
 mod status;
 mod waiting;
 
 pub use identity::Identity;
 pub use place::Place;
+pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use status::{FailedFolder, Status, read_failed_folders, read_shards, read_status};
 
 use std::collections::BTreeMap;
@@ -24,7 +26,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::error::{Error, Result};
-use crate::outcome::{KindCounts, Receipt, Runs, ShardEnd, Tally};
+use crate::outcome::{KindCounts, Receipt, Runs, ShardEnd, ShardNumber, Tally};
 use crate::source::{Cursor, ListedPage};
 use crate::target::{Names, Sequence};
 use live::LivePage;
@@ -207,8 +209,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Applies a receipt: its targets are done.
-    pub fn settle(&mut self, receipt: &Receipt) -> Result<()> {
+    /// Applies a receipt: its targets are done. A shard that it seals gets its number.
+    pub fn settle(&mut self, receipt: &Receipt) -> Result<Option<ShardNumber>> {
         self.begin()?;
         if self.clear(&receipt.settled)? != receipt.settled.count() {
             return Err(Error::Internal("a target was settled twice".into()));
@@ -231,7 +233,7 @@ impl Journal {
             let done = self.db.execute("REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)", values);
             self.check(done)?;
         }
-        Ok(())
+        self.check(shards::apply(&self.db, receipt))
     }
 
     /// Clears targets in their pages; those that are pending in none wait in the table. Returns how many were cleared.

@@ -8,9 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 
 use crate::error::{Error, Result};
-
-/// The name of the folder in a destination that is not output.
-const STATE_FOLDER: &str = ".fetchmill";
+use crate::name::STATE_FOLDER;
 
 /// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
@@ -77,6 +75,11 @@ impl Place {
     /// Where objects lie until their window is journaled: on the destination's file system, whatever the state's.
     pub fn stage_path(&self) -> PathBuf {
         self.dest.join(STATE_FOLDER).join("stage")
+    }
+
+    /// Where the manifests of `files` are.
+    pub fn manifests_path(&self) -> PathBuf {
+        self.state.join("manifests")
     }
 
     /// Where failures shards are.

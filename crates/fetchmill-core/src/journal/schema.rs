@@ -7,7 +7,7 @@ use rusqlite::{Connection, OpenFlags, params};
 use crate::outcome::{FailureKind, KindCounts, Tally};
 
 /// Raised when a journal of this version could not be read by an older fetchmill.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS job (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -31,6 +31,14 @@ CREATE INDEX IF NOT EXISTS waiting_by_time ON waiting (not_before, sequence);
 CREATE TABLE IF NOT EXISTS failed_kinds (kind TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS staged (worker INTEGER PRIMARY KEY, sequences BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (path TEXT PRIMARY KEY, end INTEGER NOT NULL, crc32c INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS manifests (path TEXT PRIMARY KEY, end INTEGER NOT NULL, crc32c INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS open_shards (
+    path TEXT PRIMARY KEY, end INTEGER NOT NULL, crc32c INTEGER NOT NULL,
+    manifest TEXT NOT NULL, manifest_end INTEGER NOT NULL, manifest_crc32c INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS shards (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, end INTEGER NOT NULL, crc32c INTEGER NOT NULL,
+    manifest TEXT NOT NULL, manifest_end INTEGER NOT NULL, manifest_crc32c INTEGER NOT NULL,
+    objects INTEGER NOT NULL, bytes INTEGER NOT NULL, replaced_by INTEGER);
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX};
+use crate::object::{Facts, Micros, Seconds};
 use crate::outcome::Outcome;
 use crate::target::Sequence;
 
@@ -44,8 +45,19 @@ pub struct Entry {
     /// Attempts that were made.
     pub attempts: u32,
     name: Range<u32>,
+    facts: KeptFacts,
     /// Its body when it was fetched.
     pub body: Body,
+}
+
+/// The facts of a fetched target besides its status. The values of fields lie behind the name, in this order.
+#[derive(Debug, Default, Clone, Copy)]
+struct KeptFacts {
+    fetched_at: Micros,
+    last_modified: Option<Seconds>,
+    content_type_length: u16,
+    etag_length: u16,
+    head_length: u32,
 }
 
 /// See the module.
@@ -60,18 +72,39 @@ impl Block {
     pub fn push_fetched(
         &mut self,
         sequence: Sequence,
-        status: u16,
         attempts: u32,
         name: &[u8],
         body: FetchedBody<'_>,
+        facts: &Facts<'_>,
     ) {
         let name = self.append(name);
+        let kept = self.append_facts(facts);
         let body = match body {
             FetchedBody::Bytes(bytes) => Body::Inside(self.append(bytes)),
             FetchedBody::Spilled(length) => Body::Spilled(length),
             FetchedBody::Dropped(length) => Body::Dropped(length),
         };
-        self.entries.push(Entry { sequence, outcome: Outcome::Fetched, status, attempts, name, body });
+        self.entries.push(Entry {
+            sequence,
+            outcome: Outcome::Fetched,
+            status: facts.status,
+            attempts,
+            name,
+            facts: kept,
+            body,
+        });
+    }
+
+    /// A line of a head is at most 16 KiB, so a value's length fits.
+    fn append_facts(&mut self, facts: &Facts<'_>) -> KeptFacts {
+        let mut append = |value: Option<&[u8]>| self.append(value.unwrap_or_default()).len();
+        KeptFacts {
+            fetched_at: facts.fetched_at,
+            last_modified: facts.last_modified,
+            content_type_length: append(facts.content_type) as u16,
+            etag_length: append(facts.etag) as u16,
+            head_length: append(facts.head) as u32,
+        }
     }
 
     /// Adds a target that was not fetched.
@@ -84,7 +117,15 @@ impl Block {
         name: &[u8],
     ) {
         let name = self.append(name);
-        self.entries.push(Entry { sequence, outcome, status, attempts, name, body: Body::Dropped(0) });
+        self.entries.push(Entry {
+            sequence,
+            outcome,
+            status,
+            attempts,
+            name,
+            facts: KeptFacts::default(),
+            body: Body::Dropped(0),
+        });
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {
@@ -101,6 +142,25 @@ impl Block {
     /// The name of an entry of this block.
     pub fn name(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.name.start as usize..entry.name.end as usize]
+    }
+
+    /// What is known of a fetched entry. An empty field is one that was not there.
+    pub fn facts(&self, entry: &Entry) -> Facts<'_> {
+        let mut at = entry.name.end as usize;
+        let mut next = |length: usize| {
+            let value = &self.bytes[at..at + length];
+            at += length;
+            (length > 0).then_some(value)
+        };
+        let kept = &entry.facts;
+        Facts {
+            status: entry.status,
+            fetched_at: kept.fetched_at,
+            content_type: next(usize::from(kept.content_type_length)),
+            etag: next(usize::from(kept.etag_length)),
+            last_modified: kept.last_modified,
+            head: next(kept.head_length as usize),
+        }
     }
 
     /// The bytes of an entry's body that are in this block.

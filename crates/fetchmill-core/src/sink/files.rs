@@ -16,11 +16,13 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::object::{read_staged, release};
 use super::{Block, Body, Durable, Refused, Sink, Stage};
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::manifest::{ManifestWriter, Row};
 use crate::name;
-use crate::outcome::{FailureKind, Outcome, Runs};
+use crate::outcome::{FailureKind, Outcome, Runs, ShardNumber};
 use crate::target::Sequence;
 
 /// Folders kept open: 256 descriptors would be too many where 1,024 are allowed and connections need the most.
@@ -51,6 +53,9 @@ impl Window {
 pub struct FilesSink {
     places: Places,
     stage: Arc<Stage>,
+    /// What is written down of each object, for `verify`: in the same window as its file.
+    manifest: ManifestWriter,
+    large: Vec<u8>,
     is_durable: bool,
     /// Written since the last checkpoint.
     open: Window,
@@ -68,10 +73,12 @@ pub struct FilesSink {
 
 impl FilesSink {
     /// Stores below `dest`; stages in a folder of the same file system.
-    pub fn open(dest: &Path, stage: Arc<Stage>, is_durable: bool) -> Result<Self> {
+    pub fn open(dest: &Path, stage: Arc<Stage>, manifest: ManifestWriter, is_durable: bool) -> Result<Self> {
         Ok(FilesSink {
             places: Places::open(dest)?,
             stage,
+            manifest,
+            large: Vec::new(),
             is_durable,
             open: Window::default(),
             staged: Window::default(),
@@ -126,9 +133,20 @@ impl FilesSink {
 impl Sink for FilesSink {
     fn write(&mut self, block: &mut Block) -> Result<()> {
         for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
-            if !matches!(entry.body, Body::Spilled(_)) {
+            let body = if matches!(entry.body, Body::Spilled(_)) {
+                read_staged(entry, &self.stage, &mut self.large)?
+            } else {
                 self.stage.write(entry.sequence, block.body(entry))?;
-            }
+                block.body(entry)
+            };
+            self.manifest.add(&Row {
+                sequence: entry.sequence,
+                name: block.name(entry),
+                length: entry.body.len(),
+                crc32c: crc32c::crc32c(body),
+                place: 0,
+            })?;
+            release(&mut self.large);
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));
             let name = start..self.open.names.len();
@@ -137,24 +155,25 @@ impl Sink for FilesSink {
         Ok(())
     }
 
-    fn checkpoint(&mut self) -> Result<Durable> {
+    fn checkpoint(&mut self, _is_last: bool) -> Result<Durable> {
         if self.is_durable && self.has_unsettled() {
             durable::sync_file_system(self.stage.folder())
                 .map_err(|error| Error::storage("sync the file system of", self.stage.path(), error))?;
         }
+        let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
         if self.settle_early.is_some() {
             let settled = self.staged.sequences();
             let bytes = self.staged.objects.iter().map(|staged| staged.bytes).sum();
-            return Ok(Durable { settled, bytes, staged: Runs::default() });
+            return Ok(Durable { settled, bytes, manifest, ..Durable::default() });
         }
         let settled = Runs::from_unsorted(&mut self.renamed);
         self.renamed.clear();
         let bytes = std::mem::take(&mut self.renamed_bytes);
-        Ok(Durable { settled, bytes, staged: self.staged.sequences() })
+        Ok(Durable { settled, bytes, staged: self.staged.sequences(), manifest, ..Durable::default() })
     }
 
-    fn committed(&mut self) -> Result<Vec<Refused>> {
+    fn committed(&mut self, _number: Option<ShardNumber>) -> Result<Vec<Refused>> {
         if let Some(pause) = self.settle_early {
             std::thread::sleep(pause);
             self.rename_all()?;
@@ -262,6 +281,7 @@ impl Places {
 mod tests {
     use super::super::block::FetchedBody;
     use super::*;
+    use crate::object::Facts;
 
     struct World {
         _folder: tempfile::TempDir,
@@ -275,7 +295,8 @@ mod tests {
         let dest = folder.path().join("dest");
         let stage = dest.join(".fetchmill/stage/0");
         std::fs::create_dir(&dest).unwrap();
-        let sink = FilesSink::open(&dest, Arc::new(Stage::open(&stage).unwrap()), true).unwrap();
+        let manifest = ManifestWriter::new_unsealed(&dest.join(".fetchmill/manifests"), "0".into(), true);
+        let sink = FilesSink::open(&dest, Arc::new(Stage::open(&stage).unwrap()), manifest, true).unwrap();
         World { _folder: folder, dest, stage, sink }
     }
 
@@ -287,7 +308,14 @@ mod tests {
     fn block(objects: &[(u64, &str, &str)]) -> Block {
         let mut block = Block::default();
         for (sequence, name, body) in objects {
-            block.push_fetched(*sequence, 200, 1, name.as_bytes(), FetchedBody::Bytes(body.as_bytes()));
+            let body = FetchedBody::Bytes(body.as_bytes());
+            block.push_fetched(
+                *sequence,
+                1,
+                name.as_bytes(),
+                body,
+                &Facts { status: 200, ..Facts::default() },
+            );
         }
         block
     }
@@ -297,16 +325,16 @@ mod tests {
         let mut world = world();
         world.sink.write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")])).unwrap();
 
-        let durable = world.sink.checkpoint().unwrap();
+        let durable = world.sink.checkpoint(false).unwrap();
         assert_eq!(durable.staged.numbers().collect::<Vec<_>>(), [7, 8]);
         assert!(durable.settled.is_empty());
         assert!(!world.dest.join("a").exists());
 
-        assert_eq!(world.sink.committed().unwrap(), []);
+        assert_eq!(world.sink.committed(None).unwrap(), []);
         assert_eq!(std::fs::read(world.dest.join("b/c")).unwrap(), b"C");
-        let durable = world.sink.checkpoint().unwrap();
+        let durable = world.sink.checkpoint(false).unwrap();
         assert_eq!((durable.settled.count(), durable.bytes), (2, 2));
-        world.sink.committed().unwrap();
+        world.sink.committed(None).unwrap();
         assert!(!world.sink.has_unsettled());
         assert_eq!(staged_files(&world), 0);
     }
@@ -316,17 +344,17 @@ mod tests {
         let mut world = world();
         let objects = [(1, "a", "1"), (2, "a", "2"), (3, "a/b", "3"), (4, "d/e", "4"), (5, "d", "5")];
         world.sink.write(&mut block(&objects)).unwrap();
-        world.sink.checkpoint().unwrap();
+        world.sink.checkpoint(false).unwrap();
 
-        let refused = world.sink.committed().unwrap();
+        let refused = world.sink.committed(None).unwrap();
 
         let sequences: Vec<_> = refused.iter().map(|refused| (refused.sequence, refused.kind)).collect();
         assert_eq!(sequences, [2, 3, 5].map(|sequence| (sequence, FailureKind::NameTaken)));
         assert_eq!(std::fs::read(world.dest.join("a")).unwrap(), b"1");
         assert_eq!(staged_files(&world), 3, "kept until the receipt is journaled");
         for _ in 0..2 {
-            world.sink.checkpoint().unwrap();
-            world.sink.committed().unwrap();
+            world.sink.checkpoint(false).unwrap();
+            world.sink.committed(None).unwrap();
         }
         assert_eq!(staged_files(&world), 0);
         assert!(!world.sink.has_unsettled());
@@ -337,8 +365,8 @@ mod tests {
         let mut world = world();
         for (sequence, name) in [(1, "d/a"), (2, "d/b")] {
             world.sink.write(&mut block(&[(sequence, name, "x")])).unwrap();
-            world.sink.checkpoint().unwrap();
-            world.sink.committed().unwrap();
+            world.sink.checkpoint(false).unwrap();
+            world.sink.committed(None).unwrap();
             assert!(world.dest.join(name).exists());
             std::fs::remove_dir_all(world.dest.join("d")).unwrap();
         }
@@ -360,9 +388,9 @@ mod tests {
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), world.dest.join("d")).unwrap();
         world.sink.write(&mut block(&[(1, "d/a", "x")])).unwrap();
-        world.sink.checkpoint().unwrap();
+        world.sink.checkpoint(false).unwrap();
 
-        assert_eq!(world.sink.committed().unwrap()[0].kind, FailureKind::NameTaken);
+        assert_eq!(world.sink.committed(None).unwrap()[0].kind, FailureKind::NameTaken);
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
     }
 }

@@ -7,23 +7,49 @@
 mod block;
 pub mod failures;
 mod files;
+mod format;
+mod merging;
 mod null;
+mod object;
+mod open;
+mod pack;
+mod parquet;
+mod shard;
+mod shelf;
 mod stage;
 
 pub use block::{Block, Body, Entry, FetchedBody};
 pub use files::{FilesSink, Placed, Places};
+pub use format::Format;
 pub use null::NullSink;
+pub use open::{SinkSetup, new_encoder};
+pub use pack::PackSink;
+pub use parquet::{ParquetSink, ParquetSizes};
+pub use shelf::Shelf;
 pub use stage::Stage;
 
 use crate::error::Result;
-use crate::outcome::{FailureKind, Runs};
+use crate::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
 use crate::target::Sequence;
+
+/// What of a reply is stored: each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keeps {
+    /// Only that it came.
+    Outcomes,
+    /// Its body.
+    Bodies,
+    /// What its head says of the object.
+    Facts,
+    /// Its head as it was sent.
+    Heads,
+}
 
 /// What an engine must know of a sink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
-    /// Bodies are stored; otherwise they need not be kept.
-    pub keeps_bodies: bool,
+    /// What is stored; the rest need not be kept.
+    pub keeps: Keeps,
     /// Names become paths: one that cannot is failed(name) without a request.
     pub names_are_paths: bool,
 }
@@ -37,6 +63,23 @@ pub struct Durable {
     pub bytes: u64,
     /// Objects that are safe but not yet in their place; a later checkpoint settles them.
     pub staged: Runs,
+    /// See [`crate::outcome::Receipt::open`].
+    pub open: Option<OpenShard>,
+    /// See [`crate::outcome::Receipt::sealed`].
+    pub sealed: Option<SealedShard>,
+    /// See [`crate::outcome::Receipt::removed`].
+    pub removed: Vec<ShardNumber>,
+    /// See [`crate::outcome::Receipt::manifest`].
+    pub manifest: Option<ShardEnd>,
+}
+
+impl Durable {
+    /// Whether a receipt of it would say nothing.
+    pub fn is_empty(&self) -> bool {
+        let Durable { settled, staged, open, sealed, removed, manifest, bytes: _ } = self;
+        let is_settled = settled.is_empty() && staged.is_empty();
+        is_settled && open.is_none() && sealed.is_none() && removed.is_empty() && manifest.is_none()
+    }
 }
 
 /// An object that could not be put in its place.
@@ -56,13 +99,32 @@ pub trait Sink: Send {
     /// Stores the fetched objects of a block. No sync. Called some thousand times a second at most.
     fn write(&mut self, block: &mut Block) -> Result<()>;
 
-    /// Makes durable what was written. Called once a commit window, and until nothing is staged at the end.
-    fn checkpoint(&mut self) -> Result<Durable>;
+    /// Makes durable what was written, as far as the format allows. Called once a commit window, and with `is_last`
+    /// while [`Sink::is_open`] at the end: then everything is settled and sealed.
+    fn checkpoint(&mut self, is_last: bool) -> Result<Durable>;
 
-    /// The receipt of the last checkpoint is in the journal: objects that it staged may be put in their place. Those
-    /// that cannot are returned; the next receipt must settle them as failed.
-    fn committed(&mut self) -> Result<Vec<Refused>>;
+    /// The receipt of the last checkpoint is in the journal, which gave a sealed shard its number: what was staged
+    /// or sealed may be put in its place. Objects that cannot be are returned; the next receipt must settle them as
+    /// failed.
+    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>>;
 
-    /// Whether something is written that no checkpoint has settled.
+    /// Whether something is written that no checkpoint has settled: another one must come.
     fn has_unsettled(&self) -> bool;
+
+    /// Whether a checkpoint at the end of the job has still something to do.
+    fn is_open(&self) -> bool {
+        self.has_unsettled()
+    }
+
+    /// Whether a checkpoint should come now, before the window's end.
+    fn is_full(&self) -> bool {
+        false
+    }
+}
+
+/// Names for an open shard and its manifest that no other has: the process and the time are in them.
+fn shard_names(worker: u32) -> (String, String) {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let name = format!("{worker}-{}-{}", std::process::id(), since.as_nanos());
+    (format!("{name}.shard"), format!("{name}.manifest"))
 }

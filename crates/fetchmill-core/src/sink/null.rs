@@ -2,7 +2,7 @@
 
 use super::{Block, Durable, Refused, Sink};
 use crate::error::Result;
-use crate::outcome::{Outcome, Runs};
+use crate::outcome::{Outcome, Runs, ShardNumber};
 use crate::target::Sequence;
 
 /// See the module.
@@ -21,13 +21,13 @@ impl Sink for NullSink {
         Ok(())
     }
 
-    fn checkpoint(&mut self) -> Result<Durable> {
+    fn checkpoint(&mut self, _is_last: bool) -> Result<Durable> {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
-        Ok(Durable { settled, bytes: std::mem::take(&mut self.bytes), staged: Runs::default() })
+        Ok(Durable { settled, bytes: std::mem::take(&mut self.bytes), ..Durable::default() })
     }
 
-    fn committed(&mut self) -> Result<Vec<Refused>> {
+    fn committed(&mut self, _number: Option<ShardNumber>) -> Result<Vec<Refused>> {
         Ok(Vec::new())
     }
 

@@ -5,6 +5,7 @@
 //! rename itself: with a window of 20,000 files in one folder an object takes a seventh more (docs/performance.md).
 
 use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -112,6 +113,20 @@ impl Stage {
     /// Appends to a staged object.
     pub fn append(&self, sequence: Sequence, file: &mut File, bytes: &[u8]) -> Result<()> {
         durable::append(file, bytes).map_err(|error| self.fail("write", &StagedName::of(sequence), error))
+    }
+
+    /// Reads a staged object of this length.
+    pub fn read(&self, sequence: Sequence, length: u64, into: &mut Vec<u8>) -> Result<()> {
+        let name = StagedName::of(sequence);
+        let mut read = || {
+            let mut file = durable::open_beneath(self.folder(), name.as_bytes())?;
+            into.clear();
+            file.read_to_end(into)?;
+            if into.len() as u64 == length { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
+        };
+        read().map_err(|error: std::io::Error| {
+            Error::storage("read", self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
+        })
     }
 
     /// Renames a staged object to its place.

@@ -6,18 +6,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::http1::BodySink;
+use crate::http1::{BodySink, Head, KeptFields};
 use crate::limits::BODY_MEMORY_BYTES_MAX;
-use crate::sink::{FetchedBody, Stage};
+use crate::object::{Facts, Micros};
+use crate::sink::{FetchedBody, Keeps, Properties, Stage};
 use crate::target::Sequence;
+use crate::time_text::parse_http_date;
 
 /// Memory that a connection keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// The body that a connection receives.
 pub(super) struct Incoming {
-    is_kept: bool,
+    properties: Properties,
     sequence: Sequence,
+    /// The head's bytes when they are kept, and where the fields are that matter.
+    head: Vec<u8>,
+    fields: KeptFields,
     memory: Vec<u8>,
     length: u64,
     spill: Option<File>,
@@ -35,8 +40,18 @@ pub(super) struct BodyMemory {
 }
 
 impl Incoming {
-    pub(super) fn new(is_kept: bool, used: Rc<BodyMemory>) -> Self {
-        Incoming { is_kept, sequence: 0, memory: Vec::new(), length: 0, spill: None, failed: None, used }
+    pub(super) fn new(properties: Properties, used: Rc<BodyMemory>) -> Self {
+        Incoming {
+            properties,
+            sequence: 0,
+            head: Vec::new(),
+            fields: KeptFields::default(),
+            memory: Vec::new(),
+            length: 0,
+            spill: None,
+            failed: None,
+            used,
+        }
     }
 
     /// Another body comes, for this target. What is left of the last one is forgotten.
@@ -69,10 +84,26 @@ impl Incoming {
     pub(super) fn get(&self) -> FetchedBody<'_> {
         if self.spill.is_some() {
             FetchedBody::Spilled(self.length)
-        } else if self.is_kept {
+        } else if self.keeps_bodies() {
             FetchedBody::Bytes(&self.memory)
         } else {
             FetchedBody::Dropped(self.length)
+        }
+    }
+
+    /// What the sink keeps of the head.
+    pub(super) fn facts(&self, status: u16) -> Facts<'_> {
+        if self.properties.keeps < Keeps::Facts {
+            return Facts { status, ..Facts::default() };
+        }
+        let fields = &self.fields;
+        Facts {
+            status,
+            fetched_at: now(),
+            content_type: fields.content_type.map(|span| span.in_head(&self.head)),
+            etag: fields.etag.map(|span| span.in_head(&self.head)),
+            last_modified: fields.last_modified.and_then(|span| parse_http_date(span.in_head(&self.head))),
+            head: (self.properties.keeps >= Keeps::Heads).then_some(&self.head),
         }
     }
 
@@ -80,6 +111,10 @@ impl Incoming {
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
+    }
+
+    fn keeps_bodies(&self) -> bool {
+        self.properties.keeps >= Keeps::Bodies
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -119,10 +154,23 @@ impl Incoming {
     }
 }
 
+fn now() -> Micros {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    since.as_micros() as Micros
+}
+
 impl BodySink for Incoming {
+    fn head(&mut self, head: &Head, bytes: &[u8]) {
+        if self.properties.keeps >= Keeps::Facts {
+            self.head.clear();
+            self.head.extend_from_slice(bytes);
+            self.fields = head.kept;
+        }
+    }
+
     fn piece(&mut self, bytes: &[u8]) {
         self.length += bytes.len() as u64;
-        if !self.is_kept || self.failed.is_some() {
+        if !self.keeps_bodies() || self.failed.is_some() {
             return;
         }
         if self.spill.is_some() || self.must_spill(bytes.len()) {

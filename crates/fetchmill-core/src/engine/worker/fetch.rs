@@ -12,6 +12,7 @@ use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::Retry;
 use crate::planner::origin::Millis;
 use crate::planner::retry::{Verdict, after_failure};
+use crate::sink::Keeps;
 use crate::target::Waiting;
 use crate::transport::{Broken, ConnectFailure, Connection, Replied, Unused, Watch, connect, is_verified};
 
@@ -32,7 +33,7 @@ impl Worker {
     pub(super) async fn connection(self: &Rc<Self>, watch: &Rc<Watch>) {
         let mut connection: Option<Connection> = None;
         let mut target = Target::default();
-        let mut body = Incoming::new(self.setup.properties.keeps_bodies, Rc::clone(&self.body_memory));
+        let mut body = Incoming::new(self.setup.properties, Rc::clone(&self.body_memory));
         while !self.is_done.get() {
             if !self.take(&mut target) {
                 if self.is_done.get() {
@@ -226,10 +227,12 @@ impl Worker {
                 self.settle_other(target, Outcome::Failed(FailureKind::UnverifiedLength), status, 1);
             }
             Ok(Outcome::Fetched) => {
-                let name = if self.setup.properties.keeps_bodies { target.name.as_slice() } else { &[] };
+                let name =
+                    if self.setup.properties.keeps >= Keeps::Bodies { target.name.as_slice() } else { &[] };
                 self.delta.borrow_mut().count(Outcome::Fetched, body.length());
                 let attempts = target.attempts + 1;
-                self.block.borrow_mut().push_fetched(target.sequence, status, attempts, name, body.get());
+                let facts = body.facts(status);
+                self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body.get(), &facts);
                 body.handed_over();
                 self.settled();
             }

@@ -1,0 +1,93 @@
+//! Makes the sink of a format.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{FilesSink, Format, NullSink, PackSink, ParquetSink, ParquetSizes, Shelf, Sink, Stage};
+use crate::error::{Error, Result};
+use crate::manifest::ManifestWriter;
+use crate::outcome::ShardNumber;
+use crate::pack::{Encoder, JsonlEncoder, Origin, TarEncoder, WarcEncoder};
+
+/// What all sinks of a job have in common.
+#[derive(Debug, Clone)]
+pub struct SinkSetup {
+    /// How objects are stored.
+    pub format: Format,
+    /// Where.
+    pub dest: PathBuf,
+    /// Where `files` writes down its objects.
+    pub manifests: PathBuf,
+    /// Whether a power cut is survived, or only a kill.
+    pub is_durable: bool,
+    /// Bytes of a shard.
+    pub shard_bytes: u64,
+    /// See [`crate::limits::SEAL_AFTER`].
+    pub seal_after: Duration,
+    /// How many sinks there are: they share the memory.
+    pub workers: usize,
+    /// Of the requests, for WARC.
+    pub origin: Origin,
+    /// See [`FilesSink::settle_before_rename`].
+    pub settle_before_rename: Option<Duration>,
+}
+
+impl SinkSetup {
+    /// The shelf of a format with shards.
+    pub fn shelf(&self) -> Option<Shelf> {
+        self.format.extension().map(|extension| Shelf::new(&self.dest, extension, self.is_durable))
+    }
+
+    /// The sink of a worker, and where it stages. `small`: shards of earlier runs that it may merge.
+    pub fn open(
+        &self,
+        worker: u32,
+        stage: &Arc<Stage>,
+        small: Vec<(ShardNumber, u64)>,
+    ) -> Result<Box<dyn Sink>> {
+        let Some(place) = self.shelf() else {
+            return self.open_without_shards(worker, stage);
+        };
+        place.prepare()?;
+        if self.format == Format::Parquet {
+            let sizes = ParquetSizes {
+                shard_bytes: self.shard_bytes,
+                seal_after: self.seal_after,
+                workers: self.workers,
+            };
+            return Ok(Box::new(ParquetSink::new(place, Arc::clone(stage), sizes, worker, small)));
+        }
+        let encoder = new_encoder(self.format, &self.origin)?;
+        let stage = Arc::clone(stage);
+        Ok(Box::new(PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers)))
+    }
+
+    fn open_without_shards(&self, worker: u32, stage: &Arc<Stage>) -> Result<Box<dyn Sink>> {
+        if self.format == Format::Null {
+            return Ok(Box::new(NullSink::default()));
+        }
+        let (_, name) = super::shard_names(worker);
+        let manifest = ManifestWriter::new_unsealed(&self.manifests, name, self.is_durable);
+        let sink = FilesSink::open(&self.dest, Arc::clone(stage), manifest, self.is_durable)?;
+        Ok(Box::new(sink.settle_before_rename(self.settle_before_rename)))
+    }
+}
+
+/// The encoder of a format whose records are appended.
+pub fn new_encoder(format: Format, origin: &Origin) -> Result<Box<dyn Encoder>> {
+    match format {
+        Format::Tar => Ok(Box::new(TarEncoder::new())),
+        Format::Jsonl => Ok(Box::new(JsonlEncoder)),
+        Format::Warc => {
+            let since =
+                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+            // Identifies the encoder among all of this origin, in this process and others.
+            let key = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32);
+            Ok(Box::new(WarcEncoder::new(origin, since.as_micros() as u64, key)))
+        }
+        Format::Files | Format::Null | Format::Parquet => {
+            Err(Error::Internal(format!("{} has no records", format.name())))
+        }
+    }
+}

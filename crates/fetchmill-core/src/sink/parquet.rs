@@ -1,0 +1,227 @@
+//! `parquet`: rows in files that have no valid prefix. A shard gives its receipt only when it is complete: at its
+//! size, after `--seal-after`, or at the end of the job; an open one is dropped on resume and its targets are fetched
+//! again. A slow job would leave a small file every 15 seconds, so small ones are merged: the transaction that seals
+//! the merged shard names those that it replaces, and they are removed behind it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::merging::Small;
+use super::object::{read_object, release};
+use super::shard::ShardFile;
+use super::{Block, Durable, Refused, Shelf, Sink, Stage};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::manifest::{ManifestWriter, Row};
+use crate::object::Object;
+use crate::outcome::{Outcome, Runs, SealedShard, ShardNumber};
+use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge};
+use crate::target::Sequence;
+
+/// What a Parquet sink must know of its shards.
+#[derive(Debug, Clone, Copy)]
+pub struct ParquetSizes {
+    /// Bytes of a shard.
+    pub shard_bytes: u64,
+    /// Age at which one is sealed.
+    pub seal_after: Duration,
+    /// How many sinks share the memory.
+    pub workers: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct ParquetSink {
+    shelf: Shelf,
+    stage: Arc<Stage>,
+    sizes: ParquetSizes,
+    worker: u32,
+    open: Option<Open>,
+    /// Sealed by the last checkpoint; its receipt is on its way to the journal.
+    sealed: Option<SealedShard>,
+    small: Small,
+    /// Replaced shards whose files are gone.
+    removed: Vec<ShardNumber>,
+    /// In the open shard.
+    sequences: Vec<Sequence>,
+    large: Vec<u8>,
+}
+
+impl ParquetSink {
+    /// Writes shards, and merges small ones; `small` are those of earlier runs, with their sizes.
+    pub fn new(
+        shelf: Shelf,
+        stage: Arc<Stage>,
+        sizes: ParquetSizes,
+        worker: u32,
+        small: Vec<(ShardNumber, u64)>,
+    ) -> Self {
+        ParquetSink {
+            shelf,
+            stage,
+            sizes,
+            worker,
+            open: None,
+            sealed: None,
+            small: Small::new(sizes.shard_bytes, small),
+            removed: Vec::new(),
+            sequences: Vec::new(),
+            large: Vec::new(),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| open.since.elapsed() >= self.sizes.seal_after)
+    }
+
+    fn seal(&mut self) -> Result<Durable> {
+        let Some(open) = self.open.take() else { return Ok(Durable::default()) };
+        let settled = Runs::from_unsorted(&mut self.sequences);
+        self.sequences.clear();
+        let sealed = open.seal(Vec::new())?;
+        self.sealed = Some(sealed.clone());
+        Ok(Durable { settled, bytes: sealed.bytes, sealed: Some(sealed), ..Durable::default() })
+    }
+
+    /// Writes the objects of small shards into one.
+    fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<Durable> {
+        let mut open = Open::create(&self.shelf, self.worker, self.sizes.workers)?;
+        for number in &numbers {
+            open.copy(&self.shelf.shard_path(*number))?;
+        }
+        let sealed = open.seal(numbers)?;
+        self.sealed = Some(sealed.clone());
+        Ok(Durable { sealed: Some(sealed), ..Durable::default() })
+    }
+}
+
+impl Sink for ParquetSink {
+    fn write(&mut self, block: &mut Block) -> Result<()> {
+        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+            let open = match &mut self.open {
+                Some(open) => open,
+                None => self.open.insert(Open::create(&self.shelf, self.worker, self.sizes.workers)?),
+            };
+            open.push(&read_object(block, entry, &self.stage, &mut self.large)?)?;
+            self.sequences.push(entry.sequence);
+            release(&mut self.large);
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, is_last: bool) -> Result<Durable> {
+        let removed = std::mem::take(&mut self.removed);
+        let durable = if self.open.is_some() && (is_last || self.is_full() || self.is_due()) {
+            self.seal()?
+        } else if let Some(numbers) = self.small.next_merge() {
+            self.merge(numbers)?
+        } else {
+            Durable::default()
+        };
+        Ok(Durable { removed, ..durable })
+    }
+
+    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>> {
+        if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
+            self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
+            for replaced in sealed.replaces {
+                self.shelf.remove(replaced)?;
+                self.removed.push(replaced);
+            }
+            self.small.add(number, sealed.data.end);
+        }
+        Ok(Vec::new())
+    }
+
+    fn has_unsettled(&self) -> bool {
+        self.open.is_some() || self.small.is_due()
+    }
+
+    fn is_open(&self) -> bool {
+        self.has_unsettled() || !self.removed.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            open.encoder.bytes() as u64 >= self.sizes.shard_bytes
+                || open.encoder.rows() >= limits::shard_rows_max(self.sizes.workers)
+        })
+    }
+}
+
+/// A shard that is being written.
+#[derive(Debug)]
+struct Open {
+    encoder: ParquetEncoder<ShardFile>,
+    manifest: ManifestWriter,
+    path: PathBuf,
+    bytes: u64,
+    since: Instant,
+}
+
+impl Open {
+    fn create(shelf: &Shelf, worker: u32, workers: usize) -> Result<Self> {
+        let (data, manifest) = super::shard_names(worker);
+        let path = shelf.open_path().join(&data);
+        let file = ShardFile::create(shelf, data)?;
+        let row_group_bytes = limits::ROW_GROUPS_BYTES / workers.max(1);
+        let encoder = ParquetEncoder::new(file, row_group_bytes)
+            .map_err(|error| Error::storage("write", &path, error))?;
+        let manifest = ManifestWriter::new(&shelf.open_path(), manifest, shelf.is_durable());
+        Ok(Open { encoder, manifest, path, bytes: 0, since: Instant::now() })
+    }
+
+    fn push(&mut self, object: &Object<'_>) -> Result<()> {
+        note(&mut self.manifest, object, self.encoder.rows())?;
+        self.bytes += object.body.len() as u64;
+        self.encoder.push(object).map_err(|error| Error::storage("write", &self.path, error))
+    }
+
+    fn copy(&mut self, from: &Path) -> Result<()> {
+        let file = File::open(from).map_err(|error| Error::storage("read", from, error))?;
+        let shard = ParquetShard::open(file).map_err(|error| damaged(from, &error))?;
+        let Open { encoder, manifest, bytes, path, .. } = self;
+        let mut failed = None;
+        let mut each = |object: &Object<'_>, row: u64| {
+            *bytes += object.body.len() as u64;
+            note(manifest, object, row).map_err(|error| {
+                failed = Some(error);
+                ShardError::Io(io::ErrorKind::Other.into())
+            })
+        };
+        let merged = merge(&[shard], encoder, &mut each);
+        match (merged, failed) {
+            (Ok(()), _) => Ok(()),
+            (Err(_), Some(error)) => Err(error),
+            (Err(ShardError::Io(error)), None) => Err(Error::storage("write", &*path, error)),
+            (Err(error), None) => Err(damaged(from, &error)),
+        }
+    }
+
+    fn seal(self, replaces: Vec<ShardNumber>) -> Result<SealedShard> {
+        let objects = self.encoder.rows();
+        let mut file = self.encoder.finish().map_err(|error| Error::storage("write", &self.path, error))?;
+        let data = file.checkpoint()?;
+        Ok(SealedShard { data, manifest: self.manifest.seal()?, objects, bytes: self.bytes, replaces })
+    }
+}
+
+fn note(manifest: &mut ManifestWriter, object: &Object<'_>, place: u64) -> Result<()> {
+    manifest.add(&Row {
+        sequence: object.sequence,
+        name: object.name,
+        length: object.body.len() as u64,
+        crc32c: object.crc32c,
+        place,
+    })
+}
+
+fn damaged(path: &Path, error: &ShardError) -> Error {
+    Error::Journal(format!(
+        "{} cannot be merged: {error}; look with `fetchmill verify` and mend it with `fetchmill verify --repair`",
+        path.display()
+    ))
+}

@@ -1,0 +1,105 @@
+//! The file of an open shard: appended in large pieces, with its checksum, and sent to the disk early.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use super::Shelf;
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::limits::SHARD_BUFFER_BYTES;
+use crate::outcome::ShardEnd;
+
+/// The kernel is asked to write what is behind by so much: the sync at the end of a window then has little to wait
+/// for.
+const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct ShardFile {
+    name: String,
+    file: File,
+    /// What is not written yet.
+    buffer: Vec<u8>,
+    /// Bytes in the file.
+    written: u64,
+    crc32c: u32,
+    /// Bytes that the kernel was asked to write.
+    sent: u64,
+    shelf: Shelf,
+}
+
+impl ShardFile {
+    /// Makes the file of a new shard.
+    pub(super) fn create(shelf: &Shelf, name: String) -> Result<Self> {
+        let file = shelf.create(&name)?;
+        Ok(ShardFile {
+            name,
+            file,
+            buffer: Vec::with_capacity(SHARD_BUFFER_BYTES),
+            written: 0,
+            crc32c: 0,
+            sent: 0,
+            shelf: shelf.clone(),
+        })
+    }
+
+    /// Bytes so far.
+    pub(super) fn end(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Where to append; [`ShardFile::relieve`] follows.
+    pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Writes the buffer when it is full.
+    pub(super) fn relieve(&mut self) -> Result<()> {
+        if self.buffer.len() < SHARD_BUFFER_BYTES {
+            return Ok(());
+        }
+        self.flush().map_err(|error| self.fail("write", error))
+    }
+
+    fn fail(&self, action: &'static str, error: impl Into<io::Error>) -> Error {
+        Error::storage(action, self.shelf.open_path().join(&self.name), error)
+    }
+
+    /// Makes all of it durable.
+    pub(super) fn checkpoint(&mut self) -> Result<ShardEnd> {
+        self.flush().map_err(|error| self.fail("write", error))?;
+        if self.shelf.is_durable() {
+            durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
+        }
+        self.sent = self.written;
+        Ok(ShardEnd { path: self.name.clone(), end: self.written, crc32c: self.crc32c })
+    }
+}
+
+impl Write for ShardFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= SHARD_BUFFER_BYTES {
+            self.flush()?;
+        }
+        Ok(bytes.len())
+    }
+
+    /// Gives everything to the kernel.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        durable::append(&mut self.file, &self.buffer)?;
+        self.written += self.buffer.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, &self.buffer);
+        self.buffer.clear();
+        // One large object must not keep its memory.
+        self.buffer.shrink_to(2 * SHARD_BUFFER_BYTES);
+        if self.shelf.is_durable() && self.written - self.sent >= WRITEBACK_BYTES {
+            durable::start_writeback(&self.file, self.sent, self.written - self.sent);
+            self.sent = self.written;
+        }
+        Ok(())
+    }
+}
