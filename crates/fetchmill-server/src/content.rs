@@ -58,12 +58,13 @@ pub struct Page<'a> {
     out: &'a mut Vec<u8>,
     count: usize,
     next: Option<String>,
+    total: Option<u64>,
 }
 
 impl<'a> Page<'a> {
     pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
         out.extend_from_slice(br#"{"FileNames":["#);
-        Page { out, count: 0, next: None }
+        Page { out, count: 0, next: None, total: None }
     }
 
     /// Adds a name.
@@ -87,6 +88,11 @@ impl<'a> Page<'a> {
         self.next = Some(marker);
     }
 
+    /// Sets how many names all pages have, where that is known.
+    pub fn total(&mut self, total: u64) {
+        self.total = Some(total);
+    }
+
     /// The marker of the next page as it stands.
     pub(crate) fn next(&self) -> Option<&str> {
         self.next.as_deref()
@@ -101,6 +107,10 @@ impl<'a> Page<'a> {
         match &self.next {
             Some(marker) => json::string(marker, self.out),
             None => self.out.extend_from_slice(b"null"),
+        }
+        if let Some(total) = self.total {
+            self.out.extend_from_slice(br#","Total":"#);
+            reply::number(total, self.out);
         }
         self.out.extend_from_slice(b"}\n");
     }

@@ -83,7 +83,8 @@ impl GetHead<'_> {
     }
 }
 
-fn number(mut number: u64, out: &mut Vec<u8>) {
+/// Appends a number in decimal digits.
+pub(crate) fn number(mut number: u64, out: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut start = digits.len();
     loop {

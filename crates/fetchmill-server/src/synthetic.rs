@@ -50,6 +50,7 @@ impl Content for Synthetic {
                 from_marker(marker).filter(|index| *index < self.count).ok_or(ContentError::UnknownMarker)?
             }
         };
+        page.total(self.count);
         let end = self.count.min(first.saturating_add(limit as u64));
         let mut name = synthetic_name(first);
         for _ in first..end {

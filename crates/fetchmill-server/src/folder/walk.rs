@@ -45,6 +45,9 @@ impl Walks {
                 None => Walk::after(&from_marker(marker).ok_or(ContentError::UnknownMarker)?, &reader)?,
             },
         };
+        if let Some(total) = walk.total() {
+            page.total(total);
+        }
         let mut last = String::new();
         let mut left = limit;
         while walk.settle(&reader)? {
@@ -116,6 +119,11 @@ impl Walk {
         Ok(walk)
     }
 
+    /// How many files there are: known where the folder has no folders, since then all of it is in memory.
+    fn total(&self) -> Option<u64> {
+        self.stack.first().filter(|top| !top.entries.has_folders).map(|top| top.entries.places.len() as u64)
+    }
+
     /// Goes to the next file without taking it; `false` at the end.
     fn settle(&mut self, reader: &Reader<'_>) -> Result<bool, ContentError> {
         while let Some(level) = self.stack.last_mut() {
@@ -161,6 +169,7 @@ impl Walk {
 struct Entries {
     text: String,
     places: Vec<(usize, u16)>,
+    has_folders: bool,
 }
 
 impl Entries {
@@ -170,11 +179,12 @@ impl Entries {
         self.text.push_str(name);
         if is_folder {
             self.text.push('/');
+            self.has_folders = true;
         }
     }
 
     fn sort(&mut self) {
-        let Entries { text, places } = self;
+        let Entries { text, places, .. } = self;
         places.sort_unstable_by_key(|place| slice(text, *place));
     }
 

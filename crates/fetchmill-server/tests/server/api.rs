@@ -40,7 +40,7 @@ fn a_listing_of_nothing_is_a_page() {
 
     let page = Client::new(server.address()).get("/list").json();
 
-    assert_eq!(page, json!({"FileNames": [], "NextMarker": null}));
+    assert_eq!(page, json!({"FileNames": [], "NextMarker": null, "Total": 0}));
 }
 
 #[test]

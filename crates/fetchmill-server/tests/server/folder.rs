@@ -198,3 +198,20 @@ fn a_missing_folder_is_an_error() {
 
     assert_eq!(error.to_string(), "cannot serve /no/such/folder: No such file or directory (os error 2)");
 }
+
+#[test]
+fn the_total_is_told_where_it_is_known() {
+    let flat = folder(&[("a", ""), ("b", ""), ("c", "")]);
+    let deep = folder(&[("a", ""), ("b/c", "")]);
+    for (folder, total) in [(flat, json!(3)), (deep, json!(null))] {
+        let server = serve(folder.path(), 2);
+        let mut client = Client::new(server.address());
+
+        let first = client.get("/list").json();
+        assert_eq!(first["Total"], total);
+        let marker = first["NextMarker"].as_str();
+        if let Some(marker) = marker {
+            assert_eq!(client.get(&format!("/list?next-marker={marker}")).json()["Total"], total);
+        }
+    }
+}
