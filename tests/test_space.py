@@ -6,7 +6,6 @@ import re
 import resource
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,15 +13,17 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND, Ended
+from conftest import COMMAND
 from fetchmill.testing import Fault, Server, serve
 from independent import Expected, find_problems, find_unbalanced, find_wrong, has_journal, synthetic
+from small_disk import run_on_disk, small_disk
 
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
 KIB, MIB = 1 << 10, 1 << 20
-WINDOW = ("--commit-window", "50ms")
+# Without the preflight, which stops a job before the storage does.
+WINDOW = ("--commit-window", "50ms", "--no-preflight")
 STORAGE = 7
 
 
@@ -39,73 +40,10 @@ def dest(memory_path: Path) -> Path:
     return memory_path / "out"
 
 
-@contextlib.contextmanager
-def small_disk(size: int, inodes: int) -> Iterator[Path]:
-    """Where neither is allowed, the test fails: it must not look as if it had passed.
-
-    FETCHMILL_TEST_TMPFS shows root what others get.
-    """
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        if os.geteuid() == 0 and not os.environ.get("FETCHMILL_TEST_TMPFS") and mount_image(folder, size, inodes):
-            try:
-                yield folder / "disk"
-            finally:
-                subprocess.run(["umount", "--lazy", folder / "disk"], check=True, timeout=20)
-        else:
-            with small_tmpfs(folder, size, inodes) as disk:
-                yield disk
-
-
-def mount_image(folder: Path, size: int, inodes: int) -> bool:
-    """An ext4 in a file; False when this machine has no loop devices."""
-    image, disk = folder / "image", folder / "disk"
-    disk.mkdir()
-    with image.open("wb") as file:
-        file.truncate(size)
-    subprocess.run(
-        ["mkfs.ext4", "-q", "-m", "0", "-N", str(inodes), image],
-        check=True,
-        timeout=20,
-        env=os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
-    )
-    mounted = subprocess.run(["mount", "-o", "loop", image, disk], check=False, capture_output=True, timeout=20)
-    return mounted.returncode == 0
-
-
-@contextlib.contextmanager
-def small_tmpfs(folder: Path, size: int, inodes: int) -> Iterator[Path]:
-    """A tmpfs in a mount namespace of its own, reached through the process that holds it."""
-    disk = folder / "disk"
-    disk.mkdir(exist_ok=True)
-    script = f'mount -t tmpfs -o size={size},nr_inodes={inodes} none "$0" && echo ready && exec cat'
-    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, str(disk)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "ready\n", "neither a loop device nor a namespace can be had"
-        try:
-            yield Path(f"/proc/{holder.pid}/root{disk}")
-        finally:
-            holder.kill()
-
-
 @pytest.fixture
 def run(run: Run, environment: dict[str, str]) -> Run:
-    """As everywhere; in the namespace of a tmpfs where a path leads into one."""
-
-    def run_there(*arguments: object, **options: Any) -> Any:  # noqa: ANN401
-        roots = {found[0]: found[1] for text in arguments if (found := re.match(r"/proc/(\d+)/root", str(text)))}
-        if not roots:
-            return run(*arguments, **options)
-        root, holder = roots.popitem()
-        enter = ["nsenter", "--target", holder, "--user", "--mount", "--preserve-credentials"]
-        texts = [str(argument).removeprefix(root) for argument in arguments]
-        ended = subprocess.run(
-            [*enter, *COMMAND, *texts], env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
-
-    return run_there
+    """As everywhere, and where a path leads into a small disk."""
+    return run_on_disk(run, environment)
 
 
 def fill(ballast: Path, left: int) -> None:

@@ -20,7 +20,7 @@ Durability = Literal["power", "process"]
 Kind = Literal["text", "path", "choice", "count", "seconds", "bytes", "flag"]
 
 _SPACE, _DELETE = 0x20, 0x7F
-_API_ONLY = ("list_path", "names_field", "marker_field", "marker_param", "get_path")
+_API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
 
 
 def _option(kind: Kind, default: Any, help_text: str, choices: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
@@ -70,6 +70,9 @@ class GetOptions:
     list_path: str = _option("text", "/list", "Path of a page of the listing, behind the path of SOURCE.")
     names_field: str = _option("text", "FileNames", "Field of a page with the names; may be dotted.")
     marker_field: str = _option("text", "NextMarker", "Field of a page with the marker of the next one; may be dotted.")
+    total_field: str = _option(
+        "text", "Total", "Field of a page with the number of all objects, if the server tells it; may be dotted."
+    )
     marker_param: str = _option("text", "next-marker", "Query parameter that carries the marker.")
     get_path: str = _option("text", "/get/{name}", "Path of an object, behind the path of SOURCE.")
     limit: int | None = _option("count", 64, "Requests in flight at most.")
@@ -85,6 +88,11 @@ class GetOptions:
     )
     state: str | os.PathLike[str] | None = _option(
         "path", None, "Folder of the journal, on a local file system; DEST/.fetchmill if not given."
+    )
+    preflight: bool = _option(
+        "flag",
+        True,
+        "Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free.",
     )
     retry_failed: bool = _option("flag", False, "Fetch again what failed or was absent in this job, and nothing else.")
     attempts: int = _option("count", 5, "Attempts at a target before it is failed.")
@@ -123,6 +131,7 @@ class GetKeywords(TypedDict, total=False):
     list_path: str
     names_field: str
     marker_field: str
+    total_field: str
     marker_param: str
     get_path: str
     limit: int | None
@@ -130,6 +139,7 @@ class GetKeywords(TypedDict, total=False):
     commit_window: float
     durability: Durability
     state: str | os.PathLike[str] | None
+    preflight: bool
     retry_failed: bool
     attempts: int
     connect_timeout: float

@@ -159,6 +159,30 @@ pub fn find_trouble(folder: &Path) -> Option<Errno> {
     try_out().err().filter(|error| *error != Errno::OPNOTSUPP)
 }
 
+/// What a file system had free when it was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeRoom {
+    /// All its inodes, used ones included; 0 where they are made as they are needed.
+    pub inodes: u64,
+    /// Inodes that this process may take.
+    pub free_inodes: u64,
+    /// Blocks that this process may take.
+    pub free_blocks: u64,
+    /// Bytes of a block.
+    pub block: u64,
+}
+
+/// What is free in the file system that holds a folder.
+pub fn free_room(folder: &Path) -> Result<FreeRoom> {
+    let found = rustix::fs::statvfs(folder)?;
+    Ok(FreeRoom {
+        inodes: found.f_files,
+        free_inodes: found.f_favail,
+        free_blocks: found.f_bavail,
+        block: found.f_frsize,
+    })
+}
+
 /// Moves a file to its final place unless something is there: `EEXIST`, `ENOTDIR` or `EISDIR` then.
 pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> Result<()> {
     rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)

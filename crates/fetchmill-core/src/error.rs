@@ -31,6 +31,9 @@ pub enum Error {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// What is to be stored would not fit: stopped before the local storage fails. Exit 7.
+    #[error("{0}")]
+    NoRoom(String),
     /// Another process runs this job. Exit 9.
     #[error("{0}")]
     Busy(String),
@@ -60,7 +63,7 @@ impl Error {
             Error::Listing(_) => 4,
             Error::Temporary(_) => 5,
             Error::Security(_) => 6,
-            Error::Storage { .. } => 7,
+            Error::Storage { .. } | Error::NoRoom(_) => 7,
             Error::Busy(_) => 9,
             Error::Journal(_) => 10,
         }

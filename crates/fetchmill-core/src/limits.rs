@@ -100,6 +100,13 @@ pub const fn shard_rows_max(workers: usize) -> u64 {
     share.saturating_sub(BLOCK_OUTCOMES_MAX as u64)
 }
 
+/// Neighbours by sequence number that share a folder of the stage.
+pub const STAGE_FOLDER_FILES: u64 = 64;
+/// Folders of a stage: a window has up to 100,000 outcomes.
+pub const STAGE_FOLDERS: u64 = 1024;
+/// Targets that were fetched before their mean size is believed.
+pub const PREFLIGHT_SAMPLE_MIN: u64 = 1000;
+
 // --- retries -------------------------------------------------------------------------------------------------
 
 /// Attempts at one target: one and four more.

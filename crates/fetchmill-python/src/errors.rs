@@ -26,7 +26,7 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Listing(_) => "ListingError",
         Error::Temporary(_) => "TemporaryError",
         Error::Security(_) => "SecurityError",
-        Error::Storage { .. } => "StorageError",
+        Error::Storage { .. } | Error::NoRoom(_) => "StorageError",
         Error::Busy(_) => "BusyError",
         Error::Journal(_) => "JournalError",
     };

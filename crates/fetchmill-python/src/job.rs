@@ -24,6 +24,7 @@ struct Options {
     list_path: Option<String>,
     names_field: Option<String>,
     marker_field: Option<String>,
+    total_field: Option<String>,
     marker_param: Option<String>,
     get_path: Option<String>,
     shard_size: Option<u64>,
@@ -33,6 +34,7 @@ struct Options {
     commit_window: Option<f64>,
     durability: Option<String>,
     state: Option<PathBuf>,
+    preflight: Option<bool>,
     retry_failed: Option<bool>,
     attempts: Option<u32>,
     connect_timeout: Option<f64>,
@@ -69,6 +71,7 @@ impl Options {
                 set(&mut names.list_path, self.list_path.clone());
                 set(&mut names.names_field, self.names_field.clone());
                 set(&mut names.marker_field, self.marker_field.clone());
+                set(&mut names.total_field, self.total_field.clone());
                 set(&mut names.marker_param, self.marker_param.clone());
                 set(&mut names.get_path, self.get_path.clone());
                 Ok(Listing::Api(names))
@@ -101,6 +104,7 @@ impl Options {
         set(&mut options.limit, self.limit);
         set(&mut options.attempts, self.attempts);
         set(&mut options.max_size, self.max_size);
+        set(&mut options.preflight, self.preflight);
         set(&mut options.retry_failed, self.retry_failed);
         set(&mut options.allow_eof_bodies, self.allow_eof_bodies);
         set_seconds(&mut options.commit_window, self.commit_window)?;

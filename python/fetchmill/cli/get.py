@@ -67,13 +67,18 @@ def _job_options() -> list[click.Parameter]:
             value = {"type": click.Choice(field.metadata["choices"])}
         options.append(
             click.Option(
-                ["--" + field.name.replace("_", "-")],
+                [_declaration(field.name.replace("_", "-"), is_on=field.default is True)],
                 default=field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else ""),
                 **value,
             )
         )
     return options
+
+
+def _declaration(name: str, *, is_on: bool) -> str:
+    """How an option is written; a flag that is on can only be taken back."""
+    return f"--{name}/--no-{name}" if is_on else f"--{name}"
 
 
 def _run(source: str, dest: str, allow_absent: bool, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401

@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::counters::{self, Counters, Sum};
 use super::options::JobOptions;
+use super::preflight::Preflight;
 use super::recorder::ToJournal;
 use crate::error::Error;
 use crate::planner::origin::Millis;
@@ -63,6 +64,8 @@ pub(super) struct Control {
     /// The origin has sent a reply that nobody asked for: looked at after each reply.
     is_suspicious: AtomicBool,
     failure: Mutex<Option<Error>>,
+    /// None: nothing is checked.
+    pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
     pub(super) counters: Vec<Counters>,
     /// Taken away at the end: the journal's thread works until nobody can send.
@@ -78,6 +81,7 @@ impl Control {
     pub(super) fn new(
         options: &JobOptions,
         workers: usize,
+        preflight: Option<Preflight>,
         to_journal: crossbeam_channel::Sender<ToJournal>,
     ) -> Arc<Self> {
         let clock = Clock::start();
@@ -98,6 +102,7 @@ impl Control {
             resting_until: AtomicU64::new(0),
             is_suspicious: AtomicBool::new(false),
             failure: Mutex::new(None),
+            preflight,
             is_listing_done: AtomicBool::new(false),
             // The workers' and the listing's.
             counters: (0..=workers).map(|_| Counters::default()).collect(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::control::{Control, Stop};
 use super::descriptors::fit_descriptors;
 use super::options::JobOptions;
+use super::preflight::Preflight;
 use super::recovery;
 use super::run::Run;
 use crate::error::{Error, Result};
@@ -95,11 +96,12 @@ impl Job {
         if options.retry_failed {
             start_pass(&place, &mut journal)?;
         }
+        let preflight = Preflight::open(&options, &place, &journal)?;
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
         // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let workers = options.threads.unwrap_or(1).min(options.limit as usize);
-        let control = Control::new(&options, workers, to_journal);
+        let control = Control::new(&options, workers, preflight, to_journal);
         let shared = Arc::new(Shared {
             control,
             before: journal.tally(),

@@ -10,6 +10,7 @@ mod descriptors;
 mod job;
 mod listing;
 mod options;
+mod preflight;
 mod recorder;
 mod recovery;
 mod run;

@@ -23,6 +23,7 @@ pub enum Listing {
 
 /// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct JobOptions {
     /// Where targets come from.
     pub source: OriginUrl,
@@ -56,6 +57,8 @@ pub struct JobOptions {
     pub allow_eof_bodies: bool,
     /// See [`limits::GIVE_UP_AFTER`].
     pub give_up_after: Duration,
+    /// Whether a job whose files would not fit is stopped before they fill the file system.
+    pub preflight: bool,
     /// A second pass over what failed or was absent.
     pub retry_failed: bool,
     /// Of the jitter; none: from the clock.
@@ -84,6 +87,7 @@ impl JobOptions {
             max_size: limits::BODY_BYTES_MAX,
             allow_eof_bodies: false,
             give_up_after: limits::GIVE_UP_AFTER,
+            preflight: true,
             retry_failed: false,
             seed: None,
             settle_before_rename: None,

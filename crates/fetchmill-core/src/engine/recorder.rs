@@ -139,6 +139,13 @@ fn add_page(
     control: &Control,
     afterwards: &mut Afterwards,
 ) -> Result<()> {
+    if let Some(preflight) = &control.preflight
+        && let Err(error) = preflight.admit(&page, journal.tally(), journal.total())
+    {
+        control.planner().withdraw(page.names.len());
+        control.fail(error);
+        return Ok(());
+    }
     match journal.add_page(&page) {
         Ok(first) => {
             control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);

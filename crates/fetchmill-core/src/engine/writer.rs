@@ -51,6 +51,12 @@ impl Writer {
             window.outcomes += block.entries().len();
             window.bytes += block.entries().iter().map(|entry| entry.body.len()).sum::<u64>();
             self.write(&mut block)?;
+            if let Some(preflight) = &self.control.preflight
+                && let Err(error) = preflight.note(&block)
+            {
+                // What was fetched is made durable all the same.
+                self.control.fail(error);
+            }
             block.clear();
             // The worker may have ended: then nobody needs the memory.
             let _ = self.empty.send(block);

@@ -24,6 +24,10 @@ impl Identity {
         serde_json::from_str(stored).unwrap_or_default()
     }
 
+    pub(super) fn equals(&self, stored: &str) -> bool {
+        Self::from_json(stored) == self.0
+    }
+
     pub(super) fn must_equal(&self, stored: &str, dest: &Path) -> Result<()> {
         let stored = Self::from_json(stored);
         let differs = self.0.iter().find(|(part, value)| stored.get(*part) != Some(value));

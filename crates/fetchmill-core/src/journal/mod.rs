@@ -43,6 +43,7 @@ pub struct Journal {
     /// a bit a target. 1 million targets are 125 kB.
     live: BTreeMap<Sequence, LivePage>,
     tally: Tally,
+    total: Option<u64>,
     next_sequence: Sequence,
     in_transaction: bool,
 }
@@ -64,12 +65,30 @@ impl Journal {
         schema::make_tables(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;
-        let journal = Journal { db, path, live, tally, next_sequence, in_transaction: false };
+        let mut journal =
+            Journal { db, path, live, tally, total: None, next_sequence, in_transaction: false };
+        journal.total = journal.get("total")?.and_then(|total| total.parse().ok());
         match journal.get("identity")? {
             None => journal.found(identity)?,
+            Some(stored) if identity.equals(&stored) => {}
+            Some(_) if !journal.is_begun()? => journal.found_anew(identity)?,
             Some(stored) => identity.must_equal(&stored, &place.dest)?,
         }
         Ok(journal)
+    }
+
+    /// Whether anything was listed: the destination belongs to this job from then on.
+    pub fn is_begun(&self) -> Result<bool> {
+        let is_begun =
+            self.tally.listed > 0 || self.get("marker")?.is_some() || self.get("listed_at")?.is_some();
+        Ok(is_begun || self.next_sequence > 0)
+    }
+
+    /// Makes another job of one that was stopped before anything was listed.
+    fn found_anew(&self, identity: &Identity) -> Result<()> {
+        let forget = "BEGIN IMMEDIATE; DELETE FROM folders; DELETE FROM job; COMMIT";
+        self.check(self.db.execute_batch(forget))?;
+        self.found(identity)
     }
 
     fn found(&self, identity: &Identity) -> Result<()> {
@@ -118,6 +137,11 @@ impl Journal {
         self.tally
     }
 
+    /// How many objects the listing said that it has.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
     /// Failed targets by kind.
     pub fn kinds(&self) -> Result<KindCounts> {
         self.check(schema::read_kinds(&self.db))
@@ -146,6 +170,7 @@ impl Journal {
     pub fn add_page(&mut self, page: &ListedPage) -> Result<Sequence> {
         self.begin()?;
         self.keep_cursor(&page.cursor)?;
+        self.keep_total(page.total)?;
         let first = self.next_sequence;
         let count = page.names.len();
         if count > 0 {
@@ -161,6 +186,14 @@ impl Journal {
         self.tally.listed += count as u64 + page.skipped;
         self.tally.skipped += page.skipped;
         Ok(first)
+    }
+
+    fn keep_total(&mut self, total: Option<u64>) -> Result<()> {
+        if let Some(number) = total.filter(|_| total != self.total) {
+            self.set("total", &number.to_string())?;
+            self.total = total;
+        }
+        Ok(())
     }
 
     fn keep_cursor(&mut self, cursor: &Cursor) -> Result<()> {

@@ -19,7 +19,7 @@ fn page(names: &[&str], from: Option<&str>, next: Option<&str>) -> ListedPage {
         listed.push(name.as_bytes());
     }
     let cursor = Cursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
-    ListedPage { names: listed, skipped: 0, cursor }
+    ListedPage { names: listed, skipped: 0, total: None, cursor }
 }
 
 fn receipt(sequences: &[u64]) -> Receipt {
@@ -132,7 +132,10 @@ fn a_waiting_target_leaves_its_page_and_is_settled_from_the_table() {
 #[test]
 fn another_job_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    drop(open(folder.path()));
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a"], None, Some("1"))).unwrap();
+    journal.commit().unwrap();
+    drop(journal);
     let place = Place::prepare(folder.path(), None).unwrap();
 
     let error = Journal::open(&place, &identity("http://b"), false).unwrap_err();
@@ -223,7 +226,7 @@ fn the_deepest_folder_comes_first() {
         digest: 9,
         is_last: true,
     };
-    journal.add_page(&ListedPage { names: Names::default(), skipped: 2, cursor }).unwrap();
+    journal.add_page(&ListedPage { names: Names::default(), skipped: 2, total: None, cursor }).unwrap();
 
     assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a/b");
     journal.fail_folder(b"a/b", Some(403), 1, "403").unwrap();
@@ -248,4 +251,38 @@ fn the_journal_does_not_grow_with_what_is_done() {
 
     // Markers take some 40 bytes a page; names would take 4 KiB each.
     assert!(pages * 4096 < 300_000, "{} bytes", pages * 4096);
+}
+
+#[test]
+fn a_job_that_has_listed_nothing_may_become_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.start_walk().unwrap();
+    drop(journal);
+
+    let place = Place::prepare(folder.path(), None).unwrap();
+    let mut journal = Journal::open(&place, &identity("http://b"), false).unwrap();
+    assert_eq!(journal.next_folder().unwrap(), None);
+    assert_eq!(journal.get("walk").unwrap(), None);
+    journal.add_page(&page(&[], None, Some("1"))).unwrap();
+    journal.commit().unwrap();
+    drop((journal, place));
+
+    let place = Place::prepare(folder.path(), None).unwrap();
+    let refused = Journal::open(&place, &identity("http://a"), false).unwrap_err();
+    assert_eq!(refused.exit_code(), 2);
+    assert!(Journal::open(&place, &identity("http://b"), false).is_ok());
+}
+
+#[test]
+fn the_total_is_what_the_last_page_that_has_one_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    for (total, marker) in [(Some(5), "1"), (Some(6), "2"), (None, "3")] {
+        journal.add_page(&ListedPage { total, ..page(&["a"], None, Some(marker)) }).unwrap();
+    }
+    journal.commit().unwrap();
+    drop(journal);
+
+    assert_eq!(open(folder.path()).total(), Some(6));
 }

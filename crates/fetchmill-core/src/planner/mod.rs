@@ -5,6 +5,7 @@
 //! then outstanding again.
 
 pub mod origin;
+pub mod preflight;
 pub mod retry;
 pub mod waiting;
 

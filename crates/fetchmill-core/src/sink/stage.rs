@@ -13,12 +13,8 @@ use rustix::io::Errno;
 
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::limits::{STAGE_FOLDER_FILES, STAGE_FOLDERS};
 use crate::target::Sequence;
-
-/// Neighbours that share a folder.
-const FOLDER_FILES: u64 = 64;
-/// Folders: a window has up to 100,000 outcomes.
-const FOLDERS: u64 = 1024;
 
 /// See the module.
 #[derive(Debug)]
@@ -41,7 +37,7 @@ impl StagedName {
         name.prepend(sequence);
         name.start -= 1;
         name.bytes[name.start] = b'/';
-        name.prepend(sequence / FOLDER_FILES % FOLDERS);
+        name.prepend(sequence / STAGE_FOLDER_FILES % STAGE_FOLDERS);
         name
     }
 

@@ -1,9 +1,11 @@
 //! The list/get API: pages of names with a marker that leads to the next one.
 //!
 //! `GET /list` gives `{"FileNames": [...], "NextMarker": "..."}`; the marker is missing, null or empty on the last
-//! page, and opaque, so that the listing cannot be parallelised. `GET /get/NAME` gives the bytes.
+//! page, and opaque, so that the listing cannot be parallelised. `"Total": N` may say how many names all pages have.
+//! `GET /get/NAME` gives the bytes.
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 use super::{BadPage, Cursor, ListedPage, OriginUrl, resolve_marker};
 use crate::error::{Error, Result};
@@ -19,6 +21,8 @@ pub struct ApiNames {
     pub names_field: String,
     /// Field of the marker; dots lead into objects.
     pub marker_field: String,
+    /// Field of the number of all names; dots lead into objects.
+    pub total_field: String,
     /// Query parameter of the marker.
     pub marker_param: String,
     /// Path of an object, with `{name}` in it.
@@ -31,6 +35,7 @@ impl Default for ApiNames {
             list_path: "/list".into(),
             names_field: "FileNames".into(),
             marker_field: "NextMarker".into(),
+            total_field: "Total".into(),
             marker_param: "next-marker".into(),
             get_path: "/get/{name}".into(),
         }
@@ -74,10 +79,12 @@ impl ApiNames {
             // Servers in the wild call it so.
             marker_paths.push(vec!["NextFile"]);
         }
+        let total_path: Vec<&str> = self.total_field.split('.').collect();
         let mut found = Found::default();
         let seed = ObjectSeed {
             names: vec![&names_path],
             markers: marker_paths.iter().map(Vec::as_slice).collect(),
+            totals: vec![&total_path],
             found: &mut found,
         };
         let mut json = serde_json::Deserializer::from_slice(body);
@@ -91,7 +98,8 @@ impl ApiNames {
         if next.as_ref().is_some_and(|marker| marker.len() > MARKER_BYTES_MAX) {
             return Err(BadPage(format!("the page's marker is longer than {MARKER_BYTES_MAX} bytes")));
         }
-        Ok(ListedPage { names: found.names, skipped: 0, cursor: Cursor::Marker { from, next } })
+        let Found { names, total, .. } = found;
+        Ok(ListedPage { names, skipped: 0, total, cursor: Cursor::Marker { from, next } })
     }
 }
 
@@ -100,12 +108,14 @@ struct Found {
     names: Names,
     has_names: bool,
     marker: Option<String>,
+    total: Option<u64>,
 }
 
 /// Walks into an object along the paths that are wanted and ignores all else.
 struct ObjectSeed<'p, 'f> {
     names: Vec<&'p [&'p str]>,
     markers: Vec<&'p [&'p str]>,
+    totals: Vec<&'p [&'p str]>,
     found: &'f mut Found,
 }
 
@@ -133,6 +143,7 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
         while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
             let names = below(&self.names, &key);
             let markers = below(&self.markers, &key);
+            let totals = below(&self.totals, &key);
             if names.iter().any(|path| path.is_empty()) {
                 if self.found.has_names {
                     return Err(A::Error::custom(format!("the field {key} comes twice")));
@@ -142,14 +153,36 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
             } else if markers.iter().any(|path| path.is_empty()) {
                 let marker = map.next_value_seed(MarkerSeed)?;
                 self.found.marker = self.found.marker.take().or(marker);
-            } else if names.is_empty() && markers.is_empty() {
+            } else if names.is_empty() && markers.is_empty() && totals.is_empty() {
                 map.next_value::<IgnoredAny>()?;
+            } else if names.is_empty() && markers.is_empty() {
+                self.found.total = find_total(&totals, map.next_value::<&RawValue>()?).or(self.found.total);
             } else {
-                map.next_value_seed(ObjectSeed { names, markers, found: self.found })?;
+                map.next_value_seed(ObjectSeed { names, markers, totals, found: self.found })?;
             }
         }
         Ok(())
     }
+}
+
+/// The number that one of the paths leads to. It is only a hint: where there is something else, the page is good.
+fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
+    if paths.iter().any(|path| path.is_empty()) {
+        return whole_number(value.get());
+    }
+    let mut found = Found::default();
+    let seed = ObjectSeed { names: vec![], markers: vec![], totals: paths.to_vec(), found: &mut found };
+    seed.deserialize(&mut serde_json::Deserializer::from_str(value.get())).ok()?;
+    found.total
+}
+
+/// Some servers write all numbers with a point or an exponent.
+fn whole_number(text: &str) -> Option<u64> {
+    const EXACT_MAX: f64 = (1_u64 << 53) as f64;
+    text.parse().ok().or_else(|| {
+        let number: f64 = text.parse().ok()?;
+        (number.fract() == 0.0 && (0.0..=EXACT_MAX).contains(&number)).then_some(number as u64)
+    })
 }
 
 /// Pushes the strings of an array without an allocation each.
@@ -282,6 +315,52 @@ mod tests {
         assert_eq!(page, (vec!["é".to_owned()], Some("n".to_owned())));
     }
 
+    fn total(field: &str, body: &str) -> Option<u64> {
+        let api = ApiNames { total_field: field.into(), ..Default::default() };
+        api.read_page(body.as_bytes(), None).unwrap().total
+    }
+
+    #[test]
+    fn a_page_may_say_how_many_objects_there_are() {
+        for (text, number) in [
+            ("1000000000", Some(1_000_000_000)),
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("1e9", Some(1_000_000_000)),
+            ("25.0", Some(25)),
+            ("25.5", None),
+            ("-1", None),
+            ("1e999", None),
+            ("null", None),
+            ("\"5\"", None),
+            ("\"\\ud800\"", None),
+            ("[5]", None),
+            ("{\"Total\": 5}", None),
+        ] {
+            let body = format!(r#"{{"Total": {text}, "FileNames": ["a"]}}"#);
+            assert_eq!(total("Total", &body), number, "{text}");
+            let body = format!(r#"{{"FileNames": ["a"], "page": {{"x": [], "all": {text}}}}}"#);
+            assert_eq!(total("page.all", &body), number, "{text}");
+            assert_eq!(total("Total", &body), None);
+        }
+        assert_eq!(total("Total.all", r#"{"Total": 5, "FileNames": []}"#), None);
+        assert_eq!(total("Total.all", r#"{"Total": [{"all": 5}], "FileNames": []}"#), None);
+        assert_eq!(total("FileNames", r#"{"FileNames": []}"#), None);
+    }
+
+    #[test]
+    fn the_total_may_lie_beside_the_names() {
+        let api = ApiNames {
+            names_field: "data.keys".into(),
+            total_field: "data.count".into(),
+            ..Default::default()
+        };
+
+        let page = api.read_page(br#"{"data": {"count": 7, "keys": ["a"]}}"#, None).unwrap();
+
+        assert_eq!((page.names.len(), page.total), (1, Some(7)));
+    }
+
     #[test]
     fn what_is_no_page_is_told() {
         for (body, message) in [
@@ -308,6 +387,8 @@ mod tests {
             format!("{{\"x\": {}{}, \"FileNames\": []}}", "[".repeat(1_000_000), "]".repeat(1_000_000));
 
         assert_eq!(read(&deep).unwrap(), (vec![], None));
+        assert_eq!(total("x", &deep), None);
+        assert_eq!(total("x.y", &deep), None);
         assert!(read(&deep.replace('x', "FileNames")).is_err());
     }
 

@@ -131,7 +131,8 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
             is_last,
         };
         let names = std::mem::take(&mut self.names);
-        (self.each)(ListedPage { names, skipped: std::mem::take(&mut self.skipped), cursor })
+        let skipped = std::mem::take(&mut self.skipped);
+        (self.each)(ListedPage { names, skipped, total: None, cursor })
     }
 
     fn finish(&mut self) -> Result<(), ReadError> {

@@ -47,6 +47,8 @@ pub struct ListedPage {
     pub names: Names,
     /// Entries that were left out.
     pub skipped: u64,
+    /// How many objects the whole listing has, when it says so.
+    pub total: Option<u64>,
     /// What the journal keeps.
     pub cursor: Cursor,
 }

@@ -1,0 +1,215 @@
+"""The preflight: a job whose files do not fit stops with the numbers before they fill the file system."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import take_tree
+from fetchmill.testing import Server
+from independent import find_problems, read_ledger, synthetic
+from small_disk import run_on_disk, small_disk
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+KIB, MIB = 1 << 10, 1 << 20
+STORAGE = 7
+WINDOW = ("--commit-window", "50ms")
+PARQUET = r"--format parquet \(a few large files: about 130 bytes for an object of 100\)"
+
+
+@pytest.fixture
+def disk() -> Iterator[Callable[[int, int], Path]]:
+    """Makes a file system of its own with so many bytes and inodes, or a few more."""
+    with ExitStack() as stack:
+        yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
+
+
+@pytest.fixture
+def run(run: Run, environment: dict[str, str]) -> Run:
+    """As everywhere, and where a path leads into a small disk."""
+    return run_on_disk(run, environment)
+
+
+def refusal(ended: Any) -> str:  # noqa: ANN401
+    """What a job that was stopped by the preflight says: one line."""
+    assert ended.code == STORAGE, ended.err
+    assert ended.err.count("error: ") == 1
+    assert "No space left" not in ended.err
+    last: str = ended.err.splitlines()[-1]
+    assert last.startswith("fetchmill: error: ")
+    return last.removeprefix("fetchmill: error: ")
+
+
+def numbers(text: str, pattern: str) -> tuple[int, ...]:
+    """The numbers that a text has in the places of a pattern."""
+    match = re.search(pattern, text)
+    assert match is not None, text
+    return tuple(int(number.replace(",", "")) for number in match.groups())
+
+
+def test_a_total_that_does_not_fit_stops_the_job_at_the_start(
+    run: Run, server: Serve, disk: Callable[..., Path]
+) -> None:
+    """With the first page: no object is asked for, and nothing is written but the job's own folder."""
+    dest = disk(64 * MIB, 2000) / "out"
+    source = server(synthetic=1_000_000_000)
+    free = os.statvfs(dest.parent).f_favail
+
+    told = refusal(run("get", source.url, dest))
+
+    needed, told_free = numbers(told, r": ([\d,]+) inodes are needed, ([\d,]+) are free; ")
+    assert re.match(r"1,000,000,000 files \(the listing's Total\) do not fit into \S+/disk/out: ", told)
+    assert needed >= 1_000_000_000
+    assert free - 10 < told_free <= free
+    assert re.search(f"; use {PARQUET}, another file system, or --no-preflight$", told)
+    assert take_tree(dest) == {}
+    assert read_ledger(dest).listed == 0
+    assert source.stats()["get"] == 0
+
+
+def test_another_format_may_be_taken_after_a_stop_at_the_start(
+    run: Run, server: Serve, disk: Callable[..., Path]
+) -> None:
+    """The same destination: nothing was listed for the job that was refused."""
+    dest = disk(64 * MIB, 1000) / "out"
+    expected = synthetic(3000)
+    source = server(synthetic=3000)
+    refusal(run("get", source.url, dest, *WINDOW))
+
+    ended = run("get", source.url, dest, *WINDOW, "--format", "null")
+
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, expected, is_null=True) == []
+
+
+def test_the_same_command_goes_on_where_there_is_room(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """After a stop at the start, without the option as well."""
+    where = disk(64 * MIB, 3000)
+    expected = synthetic(1500)
+    source = server(synthetic=1500, page_size=200)
+    ballast = where / "ballast"
+    ballast.mkdir()
+    for index in range(1800):
+        (ballast / str(index)).touch()
+    refusal(run("get", source.url, where / "out", *WINDOW))
+    for path in ballast.iterdir():
+        path.unlink()
+
+    ended = run("get", source.url, where / "out", *WINDOW)
+
+    assert ended.code == 0, ended.err
+    assert "fit" not in ended.err
+    assert find_problems(where / "out", expected) == []
+
+
+def test_without_a_total_the_listing_is_counted(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """It is ahead of the fetching, so the job stops before the disk is full, and keeps what it has."""
+    dest = disk(64 * MIB, 2000) / "out"
+    source = server(synthetic=5000, page_size=500, list_delay=(0.2, 0.2))
+    options = (*WINDOW, "--total-field", "nothere")
+
+    told = refusal(run("get", source.url, dest, *options))
+
+    counted, needed, free = numbers(
+        told, r"^([\d,]+) files \(listed so far\) do not fit .*: ([\d,]+) inodes are needed, ([\d,]+) are free; make "
+    )
+    assert needed > free
+    assert counted <= free + 500
+    assert re.search(rf"or use {PARQUET} with a DEST other than \S+/disk/out, or go on with --no-preflight$", told)
+    assert 0 < read_ledger(dest).listed <= free
+    assert os.statvfs(dest).f_favail > 0
+    again = refusal(run("get", source.url, dest, *options))
+    assert "more files" in again
+    other = run("get", source.url, dest, *options, "--format", "null")
+    assert other.code == 2
+    assert "belongs to another job: its format is files, not null" in other.err
+
+
+def test_bytes_are_known_once_a_thousand_are_fetched(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """The mean of what was fetched, in blocks; before that a file takes a block, which fits."""
+    dest = disk(128 * MIB, 20_000) / "out"
+    source = server(synthetic=10_000, size=20_000, delay=(0.0, 0.01))
+
+    told = refusal(run("get", source.url, dest, *WINDOW))
+
+    assert told.startswith("10,000 files do not fit into ")
+    match = re.search(r"about ([\d.]+) MiB are needed, ([\d.]+) MiB are free; make room and run", told)
+    assert match is not None, told
+    # 20,000 bytes are five blocks; the stage and the journal take some.
+    assert 196 <= float(match[1]) <= 205
+    assert float(match[2]) < 128
+    assert "parquet" not in told
+    stored = len(take_tree(dest))
+    assert 1000 <= stored < 9000
+    assert os.statvfs(dest).f_bavail > 0
+
+
+def test_blocks_alone_may_be_too_many(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """Known at the start: small files take a block each, and packs would not."""
+    dest = disk(64 * MIB, 60_000) / "out"
+    source = server(synthetic=50_000)
+
+    told = refusal(run("get", source.url, dest, *WINDOW))
+
+    assert re.search(rf"about [\d.]+ MiB are needed, [\d.]+ MiB are free; use {PARQUET}", told)
+    assert source.stats()["get"] == 0
+
+
+def test_no_preflight_goes_on_until_the_disk_is_full(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """It is no part of the job's identity: the command that was refused goes on with it."""
+    dest = disk(64 * MIB, 1000) / "out"
+    source = server(synthetic=3000, delay=(0.0, 0.05))
+    refusal(run("get", source.url, dest, *WINDOW))
+
+    ended = run("get", source.url, dest, *WINDOW, "--no-preflight")
+
+    assert ended.code == STORAGE
+    assert "No space left" in ended.err
+    assert "do not fit" not in ended.err
+    assert len(take_tree(dest)) > 0
+
+
+def test_null_is_never_checked(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """It stores nothing."""
+    dest = disk(64 * MIB, 400) / "out"
+    expected = synthetic(20_000)
+    source = server(synthetic=20_000)
+
+    ended = run("get", source.url, dest, *WINDOW, "--format", "null")
+
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, expected, is_null=True) == []
+
+
+def test_a_job_that_just_fits_is_not_refused(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """Nine tenths of the inodes and of the bytes, with the stage on top."""
+    dest = disk(64 * MIB, 8000) / "out"
+    expected = synthetic(7000, size=4096)
+    source = server(synthetic=7000, size=4096)
+
+    ended = run("get", source.url, dest, *WINDOW)
+
+    assert ended.code == 0, ended.err
+    assert "fit" not in ended.err
+    assert find_problems(dest, expected) == []
+
+
+def test_a_folder_without_folders_tells_its_total(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
+    """The project's own server knows it there."""
+    where = disk(64 * MIB, 500)
+    content = where.parent / "content"
+    content.mkdir()
+    for index in range(700):
+        (content / f"{index}.txt").write_text("x")
+    source = server(content, page_size=100)
+
+    told = refusal(run("get", source.url, where / "out"))
+
+    assert told.startswith("700 files (the listing's Total) do not fit into ")
+    assert source.stats()["get"] == 0
