@@ -45,7 +45,7 @@ layers: build ## Check that imports point down
 	$(BIN)/python scripts/check-layers
 	$(BIN)/lint-imports --no-logo --no-cache
 
-servers: ## Install nginx, wrk and strace if they are missing
+servers: ## Install nginx, wrk, strace and tar if they are missing
 	@scripts/install-servers
 
 test-rust: env
