@@ -10,7 +10,8 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
-.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix memory
+.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
+.PHONY: contract-million memory
 .PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
@@ -54,8 +55,11 @@ test-rust: env
 test-python: build
 	$(BIN)/python -m pytest
 
-crash-matrix: build servers ## 500 kills at seeded moments (FETCHMILL_SEED repeats them)
+crash-matrix: build servers ## 700 kills at seeded moments (FETCHMILL_SEED repeats them)
 	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/test_crash.py
+
+contract-million: build servers ## The contract of the sinks with a million objects instead of 20,000
+	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py
 
 memory: build ## The growth of memory between one and ten million objects
 	$(BIN)/python scripts/memory.py

@@ -14,10 +14,13 @@ import pytest
 
 from canary import Canary
 from fetchmill.testing import Server, serve
+from foreign import SUFFIXES
 from raw_server import Behaviour, RawServer
 
 COMMAND = (sys.executable, "-m", "fetchmill")
 ROOT = Path(__file__).resolve().parents[1]
+# Several shards in a job of a second, also of a format that gives no receipt before a shard is sealed.
+PACK_OPTIONS = ("--shard-size", "64KiB", "--seal-after", "300ms")
 
 Tree = dict[str, bytes | None]
 
@@ -29,6 +32,11 @@ class Ended:
     code: int
     out: str
     err: str
+
+
+def format_options(format: str) -> tuple[str, ...]:
+    """Of a job that stores objects so; packs in small shards."""
+    return ("--format", format, *(PACK_OPTIONS if format in SUFFIXES else ()))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -113,15 +121,22 @@ def dest(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-@pytest.fixture
-def memory_path(tmp_path: Path) -> Iterator[Path]:
+@contextlib.contextmanager
+def folder_in_memory(otherwise: Path) -> Iterator[Path]:
     """A temporary folder in memory where there is room: thousands of files take long to remove from some disks."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
     if memory.is_dir() and os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize > 2 << 30:
         with tempfile.TemporaryDirectory(dir=memory) as folder:
             yield Path(folder)
     else:
-        yield tmp_path
+        yield otherwise
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """The same, for a test."""
+    with folder_in_memory(tmp_path) as folder:
+        yield folder
 
 
 @pytest.fixture

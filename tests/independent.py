@@ -1,19 +1,21 @@
-"""What a job has left behind, looked at without fetchmill: with the file system and Python's own sqlite3."""
+"""What a job has left behind, looked at without fetchmill: with foreign readers and Python's own sqlite3."""
 
 import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from fetchmill.testing import synthetic_body
+from foreign import READERS, STATE, SUFFIXES, Stored, read_objects
 
-STATE = ".fetchmill"
-# What may lie in a job's folder once it has ended.
-STATE_FILES = {"job.sqlite", "lock", "failures"}
+# What may lie in a job's folder once it has ended: files, and folders that are empty but for the index of packs.
+STATE_FILES = {"job.sqlite", "lock", "failures", "index"}
+STATE_FOLDERS = {"stage", "open"}
 
 
 @dataclass(frozen=True)
@@ -63,44 +65,64 @@ def synthetic_name(index: int) -> str:
     return f"file-{index:012}"
 
 
-def stored_files(dest: Path) -> Iterator[tuple[str, Path]]:
-    """Names and paths of everything in a destination that is no folder, but the job's own."""
-    for folder, folders, files in os.walk(dest):
-        if Path(folder) == dest and STATE in folders:
-            folders.remove(STATE)
-        for file in files:
-            path = Path(folder, file)
-            yield path.relative_to(dest).as_posix(), path
+def find_wrong(dest: Path, expected: Expected, format: str = "files", reader: str | None = None) -> list[str]:
+    """Objects that must not be there, or have wrong bytes: true at every moment of a job's life."""
+    return compare(_stored(dest, format, reader), _bodies(expected, format))[0]
 
 
-def find_wrong(dest: Path, expected: Expected) -> list[str]:
-    """Files that must not be there, or have wrong bytes: true at every moment of a job's life."""
+def find_lost(dest: Path, expected: Expected, format: str = "files") -> list[str]:
+    """Objects that must be there at the end and are not."""
+    counts = compare(_stored(dest, format), {})[1]
+    return [f"{name} is lost" for name in sorted(_bodies(expected, format).keys() - counts.keys())]
+
+
+def compare(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> tuple[list[str], Counter[str]]:
+    """What is wrong with single objects, and how often each name is there."""
     problems = []
-    for name, path in stored_files(dest):
-        body = expected.bodies.get(name)
+    counts: Counter[str] = Counter()
+    for each in stored:
+        name = os.fsdecode(each.name)
+        counts[name] += 1
+        body = bodies.get(name)
         if body is None:
             problems.append(f"{name} is there and was never listed")
-        elif path.is_symlink() or path.read_bytes() != body:
+        elif each.body != body:
             problems.append(f"{name} has wrong bytes")
-    return problems
+    return problems, counts
 
 
-def find_lost(dest: Path, expected: Expected) -> list[str]:
-    """Files that must be there at the end and are not."""
-    return [f"{name} is lost" for name in sorted(expected.bodies.keys() - {name for name, _ in stored_files(dest)})]
+def find_unlike(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> list[str]:
+    """Everything that keeps objects from being these, each once."""
+    problems, counts = compare(stored, bodies)
+    problems += [f"{name} is lost" for name in sorted(bodies.keys() - counts.keys())]
+    return problems + [f"{name} is there {count} times" for name, count in counts.items() if count > 1]
+
+
+def _stored(dest: Path, format: str, reader: str | None = None) -> Iterable[Stored]:
+    """With one reader, the first unless another one is named."""
+    return read_objects(dest, format, reader or next(iter(READERS[format])))
+
+
+def _bodies(expected: Expected, format: str) -> Mapping[str, bytes]:
+    """With `null` nothing is stored."""
+    return {} if format == "null" else expected.bodies
 
 
 def staged_files(dest: Path) -> list[str]:
     """Temporary files of a job."""
-    stage = dest / STATE / "stage"
-    return [str(path.relative_to(dest)) for path in stage.rglob("*") if not path.is_dir()]
+    return [
+        str(path.relative_to(dest))
+        for folder in sorted(STATE_FOLDERS)
+        for path in (dest / STATE / folder).rglob("*")
+        if not path.is_dir()
+    ]
 
 
 def find_leftovers(dest: Path, state: Path | None = None) -> list[str]:
     """What a job that has ended must have removed."""
     problems = [f"{name} is left" for name in staged_files(dest)]
     state = state or dest / STATE
-    extra = {path.name for path in state.iterdir()} - STATE_FILES - {"stage"}
+    extra = {path.name for path in state.iterdir()} - STATE_FILES - STATE_FOLDERS
     return problems + [f"{name} is left in {state.name}" for name in sorted(extra)]
 
 
@@ -154,13 +176,16 @@ def find_unfinished(dest: Path, state: Path | None = None) -> list[str]:
     return [f"{count} {what}" for what, count in found.items() if count]
 
 
-def find_problems(dest: Path, expected: Expected, *, is_null: bool = False, state: Path | None = None) -> list[str]:
-    """Everything that is wrong with a finished job, as lines; nothing when each object is there exactly once."""
+def find_problems(dest: Path, expected: Expected, format: str = "files", state: Path | None = None) -> list[str]:
+    """Everything that is wrong with a finished job, as lines; nothing when each object is there exactly once.
+
+    With each foreign reader of the format.
+    """
     ledger = read_ledger(dest, state)
-    problems = find_wrong(dest, Expected({}) if is_null else expected)
-    if not is_null:
-        problems += find_lost(dest, expected)
-    problems += find_leftovers(dest, state) + find_unbalanced(dest, state) + find_unfinished(dest, state)
+    problems = find_leftovers(dest, state) + find_unbalanced(dest, state) + find_unfinished(dest, state)
+    for reader in READERS[format]:
+        found = find_unlike(_stored(dest, format, reader), _bodies(expected, format))
+        problems += [f"{problem} ({reader})" for problem in found] if format in SUFFIXES else found
     counts = (ledger.listed, ledger.fetched, ledger.absent + ledger.failed, ledger.bytes)
     wanted = (expected.listed, len(expected.bodies), len(expected.failures), expected.bytes)
     if counts != wanted:

@@ -1,12 +1,13 @@
 """SIGKILL at seeded moments: the finished destination equals an undisturbed one, each object once in the ledger.
 
-`FETCHMILL_SEED` repeats the moments of a run that failed; `FETCHMILL_KILLS` says how many there are in all
-(`make crash-matrix`: 500).
+`FETCHMILL_SEED` repeats the moments of a run that failed; `FETCHMILL_KILLS` says how many there are for `files` and
+`null` together (`make crash-matrix`: 500). Each format that packs gets a tenth of it, but not less than ten.
 """
 
 import contextlib
 import itertools
 import json
+import math
 import os
 import random
 import signal
@@ -20,8 +21,9 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND
+from conftest import COMMAND, format_options
 from fetchmill.testing import Fault, Server, serve
+from foreign import SUFFIXES
 from independent import (
     Expected,
     find_lost,
@@ -37,6 +39,7 @@ Serve = Callable[..., Server]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 KILLS = int(os.environ.get("FETCHMILL_KILLS") or 60)
+PACK_KILLS = max(10, KILLS // 10)
 KILLS_IN_A_JOB = 7
 JOBS_AT_ONCE = 3
 WINDOW = 0.05
@@ -55,6 +58,9 @@ FOR_A_MOMENT = [
 CALLS = {"renameat2": 100, "pwrite64": 120, "fsync": 8, "syncfs": 5, "mkdir": 2}
 # Calls that only a run that resumes makes, and perhaps not even that one: what is staged is removed.
 CALLS_OF_RESUME = {"unlinkat": 40, "rmdir": 2}
+# The same for packs, which are appended to, synced, and renamed when they are sealed.
+PACK_CALLS = {"renameat2": 6, "pwrite64": 120, "fsync": 12, "fdatasync": 20, "mkdir": 2}
+PACK_CALLS_OF_RESUME = {"ftruncate": 3, "unlinkat": 3}
 MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", "call")
 
 
@@ -72,9 +78,16 @@ class Case:
     problems: list[str] = field(default_factory=list)
 
     @property
+    def calls(self) -> dict[str, int]:
+        """Calls before which a run may be killed."""
+        if self.format in SUFFIXES:
+            return PACK_CALLS | (PACK_CALLS_OF_RESUME if self.killed else {})
+        return CALLS | (CALLS_OF_RESUME if self.killed else {})
+
+    @property
     def command(self) -> list[str]:
         """The same each time."""
-        settings = [*OPTIONS, "--limit", str(LIMIT), "--format", self.format, *self.more]
+        settings = [*OPTIONS, "--limit", str(LIMIT), *format_options(self.format), *self.more]
         return [*COMMAND, "get", self.source.url, str(self.dest), *settings]
 
     def start(self, *before: str) -> subprocess.Popen[str]:
@@ -92,7 +105,7 @@ class Case:
         if process.returncode != (3 if self.expected.failures else 0):
             self.problems.append(f"the last run ended with {process.returncode}: {err}")
             return
-        self.problems += find_problems(self.dest, self.expected, is_null=self.format == "null")
+        self.problems += find_problems(self.dest, self.expected, self.format)
         self.problems += find_doubled_failures(self.dest, self.expected, self.environment)
         served = self.source.stats()["get"] - served
         if self.format == "null" and served != self.expected.listed - settled:
@@ -117,9 +130,8 @@ def kill(case: Case, rng: random.Random) -> bool:
     """One run, killed at a moment of its life; False when it ended before."""
     moment = rng.choice(MOMENTS)
     if moment == "call":
-        calls = CALLS | CALLS_OF_RESUME if case.killed else CALLS
-        call = rng.choice(sorted(calls))
-        at = rng.randint(1, calls[call])
+        call = rng.choice(sorted(case.calls))
+        at = rng.randint(1, case.calls[call])
         moment = f"{call} {at}"
         inject = f"inject={call}:signal=SIGKILL:when={at}"
         process = case.start("strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
@@ -138,7 +150,7 @@ def kill(case: Case, rng: random.Random) -> bool:
 
 def find_broken(case: Case) -> list[str]:
     """What a kill must never leave behind."""
-    problems = find_wrong(case.dest, case.expected) if case.dest.exists() else []
+    problems = find_wrong(case.dest, case.expected, case.format) if case.dest.exists() else []
     return problems + (find_unbalanced(case.dest) if has_journal(case.dest) else [])
 
 
@@ -243,7 +255,7 @@ def make_case(
             Fault("status", status=404, match="file-00000000012*"),
             Fault("status", status=403, match="file-00000000034*"),
         ]
-    if format == "files":
+    if format != "null":
         faults += FOR_A_MOMENT
     return lambda: Case(
         server(**content, **PACE, faults=faults), where / f"out{next(numbers)}", expected, environment, format
@@ -251,21 +263,23 @@ def make_case(
 
 
 @pytest.mark.timeout(60 + 2 * KILLS)
-@pytest.mark.parametrize("format", ["files", "null"])
-def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: Callable[[], Case]) -> None:
+@pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
+def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: Callable[[], Case], format: str) -> None:
     """Nothing is lost, doubled or left; failures are listed once; what was settled is not requested again."""
-    kills = -(-KILLS // 4 // JOBS_AT_ONCE)
+    # Of two contents, and of two formats that do not pack.
+    kills = PACK_KILLS / 2 if format in SUFFIXES else KILLS / 4
+    of_each = math.ceil(kills / JOBS_AT_ONCE)
     with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
-        made = pool.map(lambda index: crash(make_case, f"{SEED}-{index}", kills), range(JOBS_AT_ONCE))
+        made = pool.map(lambda index: crash(make_case, f"{SEED}-{index}", of_each), range(JOBS_AT_ONCE))
         ended = [case for cases in made for case in cases]
 
     problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
-    assert sum(case.killed for case in ended) * 4 >= KILLS
+    assert sum(case.killed for case in ended) >= kills
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("format", ["files", "null"])
+@pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
 def test_a_second_pass_that_is_killed_loses_no_failure(
     environment: dict[str, str], memory_path: Path, format: str
 ) -> None:
