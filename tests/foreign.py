@@ -240,7 +240,6 @@ def _exchange(
     name, sequence, date = (fields(field) for field in ("Fetchmill-Name", "Fetchmill-Sequence", "WARC-Date"))
     if name is None or sequence is None or date is None:
         raise ValueError("a response without Fetchmill-Name, Fetchmill-Sequence or WARC-Date")
-    modified = http("Last-Modified")
     return Stored(
         unquote_to_bytes(name),
         body,
@@ -248,9 +247,17 @@ def _exchange(
         status=status,
         content_type=http("Content-Type"),
         etag=http("ETag"),
-        last_modified=None if modified is None else parsedate_to_datetime(modified),
+        last_modified=_date(http("Last-Modified")),
         fetched_at=datetime.fromisoformat(date),
     )
+
+
+def _date(text: str | None) -> datetime | None:
+    """None as well for a field that is no date."""
+    try:
+        return None if text is None else parsedate_to_datetime(text)
+    except ValueError:
+        return None
 
 
 def _warcio(shard: Path) -> Iterator[Stored]:
@@ -274,6 +281,15 @@ def _fastwarc(shard: Path) -> Iterator[Stored]:
         ):
             http = record.http_headers
             yield _exchange(record.headers.get, http.get, http.status_code or 0, record.reader.read())
+
+
+def read_warc_blocks(shard: Path) -> Iterator[tuple[dict[str, str], bytes]]:
+    """Each record's own fields and its block as it is, undecoded."""
+    from warcio.archiveiterator import ArchiveIterator
+
+    with shard.open("rb") as file:
+        for record in ArchiveIterator(file, no_record_parse=True):
+            yield dict(record.rec_headers.headers), record.content_stream().read()
 
 
 def check_warc(shard: Path) -> str:

@@ -225,8 +225,13 @@ def page(names: Iterable[str], marker: str | None = None) -> bytes:
 
 
 def get_target(name: str) -> str:
-    """What a request for an object must ask for."""
-    return "/get/" + quote(name, safe="/-._~")
+    """What a request for an object must ask for; a segment of dots alone must not lead away."""
+    segments = (segment.replace(".", "%2E") if segment in {".", ".."} else segment for segment in _quoted(name))
+    return "/get/" + "/".join(segments)
+
+
+def _quoted(name: str) -> list[str]:
+    return quote(name, safe="/-._~").split("/")
 
 
 def mirror(names: Iterable[str], scripted: Mapping[str, Behaviour] | None = None) -> dict[str, Behaviour]:

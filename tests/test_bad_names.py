@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import fetchmill
+from awkward_names import REFUSED, STORED
 from canary import Canary
 from raw_server import (
     Behaviour,
@@ -29,76 +30,6 @@ from raw_server import (
 
 Run = Callable[..., Any]
 Raw = Callable[..., RawServer]
-
-REFUSED = {
-    "traversal": "../../etc/passwd",
-    "traversal-to-x": "../x",
-    "traversal-inside": "a/../../b",
-    "traversal-that-stays": "a/../b",
-    "parent": "..",
-    "parent-at-the-end": "a/..",
-    "dot": ".",
-    "dot-inside": "a/./b",
-    "absolute": "/abs",
-    "absolute-traversal": "/../x",
-    "two-slashes": "//x",
-    "slash": "/",
-    "empty": "",
-    "empty-segment": "a//b",
-    "slash-at-the-end": "a/",
-    "nul": "a\0.txt",
-    "nul-alone": "\0",
-    "300-bytes": "n" * 300,
-    "256-bytes": "n" * 256,
-    "128-letters-of-two-bytes": "é" * 128,
-    "longer-once-escaped": "%" * 86,
-    "65-segments": "/".join("d" * 65),
-    "4096-bytes": "/".join(["s" * 240] * 17),
-    "a-mebibyte": "m" * (1 << 20),
-}
-
-# Name and path below DEST.
-STORED = {
-    "plain": ("plain", "plain"),
-    "folders": ("x/y/z.bin", "x/y/z.bin"),
-    "encoded-traversal": ("%2e%2e", "%252e%252e"),
-    "encoded-traversal-with-slash": ("%2e%2e%2fpasswd", "%252e%252e%252fpasswd"),
-    "percent": ("100 %", "100 %25"),
-    "percent-nul": ("a%00b", "a%2500b"),
-    "space": (" a b ", " a b "),
-    "question-mark": ("q?x=1&y", "q?x=1&y"),
-    "hash": ("#a#b", "#a#b"),
-    "plus": ("a+b", "a+b"),
-    "ampersand-and-quotes": ("&\"'`$(id);|", "&\"'`$(id);|"),
-    "letters": ("größe/ß.txt", "größe/ß.txt"),
-    "beyond-the-plane": ("\U0001f600", "\U0001f600"),
-    "composed": ("caf\u00e9", "caf\u00e9"),
-    "decomposed": ("cafe\u0301", "cafe\u0301"),
-    "full-width-dots": ("\uff0e\uff0e/x", "\uff0e\uff0e/x"),
-    "upper-case": ("PLAIN", "PLAIN"),
-    "backslash": ("..\\..\\x", "..\\..\\x"),
-    "drive": ("C:\\x", "C:\\x"),
-    "dash": ("-rf", "-rf"),
-    "tilde": ("~/x", "~/x"),
-    "hidden": (".hidden", ".hidden"),
-    "three-dots": (".../x", ".../x"),
-    "stripped-it-would-lead-away": ("....//x".replace("//", "/"), "..../x"),
-    "line-feed": ("l\nf", "l%0Af"),
-    "carriage-return": ("c\r\nX-Y: z", "c%0D%0AX-Y: z"),
-    "tab": ("t\tt", "t%09t"),
-    "escape": ("\x1b]0;owned\x07\x1b[2J", "%1B]0;owned%07%1B[2J"),
-    "delete": ("\x7f", "%7F"),
-    "c1": ("\x9b31m", "%C2%9B31m"),
-    "right-to-left": ("a\u202egpj.exe", "a\u202egpj.exe"),
-    "journal": (".fetchmill/job.sqlite", "%2Efetchmill/job.sqlite"),
-    "lock": (".fetchmill/lock", "%2Efetchmill/lock"),
-    "stage": (".fetchmill/stage/0/0", "%2Efetchmill/stage/0/0"),
-    "escaped-journal": ("%2Efetchmill/job.sqlite", "%252Efetchmill/job.sqlite"),
-    "deeper-state": ("deep/.fetchmill/lock", "deep/.fetchmill/lock"),
-    "64-segments": ("/".join("e" * 64), "/".join("e" * 64)),
-    "255-bytes": ("b" * 255, "b" * 255),
-    "like-a-url": ("http://192.0.2.1/x".replace("//", "/"), "http:/192.0.2.1/x"),
-}
 
 
 @dataclass(frozen=True)
