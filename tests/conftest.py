@@ -122,10 +122,10 @@ def dest(tmp_path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def folder_in_memory(otherwise: Path) -> Iterator[Path]:
+def folder_in_memory(otherwise: Path, room: int = 2 << 30) -> Iterator[Path]:
     """A temporary folder in memory where there is room: thousands of files take long to remove from some disks."""
     memory = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
-    if memory.is_dir() and os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize > 2 << 30:
+    if memory.is_dir() and os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize > room:
         with tempfile.TemporaryDirectory(dir=memory) as folder:
             yield Path(folder)
     else:

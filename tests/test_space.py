@@ -190,12 +190,16 @@ def test_a_journal_on_a_full_disk_stops_the_job(
     assert find_problems(dest, expected, format, state) == []
 
 
-@pytest.mark.parametrize("format", SUFFIXES)
-def test_writes_that_are_cut_short_leave_whole_records(run: Run, server: Serve, dest: Path, format: str) -> None:
+@pytest.mark.parametrize(
+    ("format", "count", "size"), [("files", 20, 900_000), *((format, 2000, 2500) for format in SUFFIXES)]
+)
+def test_writes_that_are_cut_short_leave_nothing_half(
+    run: Run, server: Serve, dest: Path, format: str, count: int, size: int
+) -> None:
     """No file may grow beyond a limit (`ulimit -f`): the write that reaches it is short, the next one fails."""
     limit = 512 * KIB + 77
-    expected = synthetic(2000, size=2500)
-    source = server(synthetic=2000, size=2500, page_size=100, delay=(0.0, 0.01))
+    expected = synthetic(count, size=size)
+    source = server(synthetic=count, size=size, page_size=100, delay=(0.0, 0.01))
     settings = (*WINDOW, "--threads", 1, "--format", format)
 
     stopped = run(
