@@ -252,6 +252,7 @@ fn bytes_text(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::object::Facts;
     use crate::sink::FetchedBody;
     use crate::target::Names;
 
@@ -285,7 +286,7 @@ mod tests {
     fn block(count: u64, size: u64) -> Block {
         let mut block = Block::default();
         for sequence in 0..count {
-            block.push_fetched(sequence, 200, 1, b"n", FetchedBody::Dropped(size));
+            block.push_fetched(sequence, 1, b"n", FetchedBody::Dropped(size), &Facts::default());
         }
         block
     }
