@@ -306,13 +306,13 @@ def _line(row: dict[str, Any]) -> Stored:
     """An object of JSON lines; a field that is not there is None."""
     name, name_hex = row.pop("name", None), row.pop("name_hex", None)
     text, encoded = row.pop("body", None), row.pop("body_base64", None)
-    if (name is None) == (name_hex is None) or (text is None) == (encoded is None):
-        raise ValueError(f"name and name_hex, or body and body_base64: {row}")
+    if name is None or (text is None) == (encoded is None):
+        raise ValueError(f"no name, or body and body_base64: {row}")
     for field in ("last_modified", "fetched_at"):
         time = row.pop(field, None)
         row[field] = None if time is None else datetime.fromisoformat(time)
     return Stored(
-        bytes.fromhex(name_hex) if name is None else name.encode(),
+        name.encode() if name_hex is None else bytes.fromhex(name_hex),
         base64.b64decode(encoded, validate=True) if text is None else text.encode(),
         **row,
     )

@@ -196,10 +196,13 @@ pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
 /// Cuts a file to a length and opens it, to append to it. `None` when it is shorter.
 pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     let file = File::options().append(true).open(path)?;
-    if file.metadata()?.len() < length {
+    let found = file.metadata()?.len();
+    if found < length {
         return Ok(None);
     }
-    file.set_len(length)?;
+    if found > length {
+        file.set_len(length)?;
+    }
     Ok(Some(file))
 }
 

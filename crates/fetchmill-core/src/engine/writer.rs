@@ -50,7 +50,7 @@ impl Writer {
             window.since.get_or_insert_with(Instant::now);
             window.outcomes += block.entries().len();
             window.bytes += block.entries().iter().map(|entry| entry.body.len()).sum::<u64>();
-            self.write(&mut block)?;
+            self.write(&block, &mut window)?;
             if let Some(preflight) = &self.control.preflight
                 && let Err(error) = preflight.note(&block)
             {
@@ -98,7 +98,7 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, block: &mut Block) -> Result<()> {
+    fn write(&mut self, block: &Block, window: &mut Window) -> Result<()> {
         for entry in block.entries() {
             if entry.outcome == Outcome::Fetched {
                 continue;
@@ -106,7 +106,12 @@ impl Writer {
             self.failures.add(block, entry)?;
             self.settle_other(entry.sequence, entry.outcome);
         }
-        self.sink.write(block)
+        let mut written = self.sink.write(block, 0)?;
+        while written < block.entries().len() {
+            self.commit(window, false)?;
+            written = self.sink.write(block, written)?;
+        }
+        Ok(())
     }
 
     fn settle_other(&mut self, sequence: Sequence, outcome: Outcome) {

@@ -139,6 +139,12 @@ impl Block {
         &self.entries
     }
 
+    /// The fetched ones from a position on, with their positions.
+    pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &Entry)> {
+        let entries = self.entries.iter().enumerate().skip(from);
+        entries.filter(|(_, entry)| entry.outcome == Outcome::Fetched)
+    }
+
     /// The name of an entry of this block.
     pub fn name(&self, entry: &Entry) -> &[u8] {
         &self.bytes[entry.name.start as usize..entry.name.end as usize]

@@ -131,8 +131,8 @@ impl FilesSink {
 }
 
 impl Sink for FilesSink {
-    fn write(&mut self, block: &mut Block) -> Result<()> {
-        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+    fn write(&mut self, block: &Block, from: usize) -> Result<usize> {
+        for entry in block.entries()[from..].iter().filter(|entry| entry.outcome == Outcome::Fetched) {
             let body = if matches!(entry.body, Body::Spilled(_)) {
                 read_staged(entry, &self.stage, &mut self.large)?
             } else {
@@ -152,7 +152,7 @@ impl Sink for FilesSink {
             let name = start..self.open.names.len();
             self.open.objects.push(Staged { sequence: entry.sequence, bytes: entry.body.len(), name });
         }
-        Ok(())
+        Ok(block.entries().len())
     }
 
     fn checkpoint(&mut self, _is_last: bool) -> Result<Durable> {
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn objects_appear_only_when_their_window_is_journaled() {
         let mut world = world();
-        world.sink.write(&mut block(&[(7, "a", "A"), (8, "b/c", "C")])).unwrap();
+        world.sink.write(&block(&[(7, "a", "A"), (8, "b/c", "C")]), 0).unwrap();
 
         let durable = world.sink.checkpoint(false).unwrap();
         assert_eq!(durable.staged.numbers().collect::<Vec<_>>(), [7, 8]);
@@ -343,7 +343,7 @@ mod tests {
     fn the_first_of_two_names_stays() {
         let mut world = world();
         let objects = [(1, "a", "1"), (2, "a", "2"), (3, "a/b", "3"), (4, "d/e", "4"), (5, "d", "5")];
-        world.sink.write(&mut block(&objects)).unwrap();
+        world.sink.write(&block(&objects), 0).unwrap();
         world.sink.checkpoint(false).unwrap();
 
         let refused = world.sink.committed(None).unwrap();
@@ -364,7 +364,7 @@ mod tests {
     fn a_folder_that_is_removed_meanwhile_is_made_again() {
         let mut world = world();
         for (sequence, name) in [(1, "d/a"), (2, "d/b")] {
-            world.sink.write(&mut block(&[(sequence, name, "x")])).unwrap();
+            world.sink.write(&block(&[(sequence, name, "x")]), 0).unwrap();
             world.sink.checkpoint(false).unwrap();
             world.sink.committed(None).unwrap();
             assert!(world.dest.join(name).exists());
@@ -387,7 +387,7 @@ mod tests {
         let mut world = world();
         let outside = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(outside.path(), world.dest.join("d")).unwrap();
-        world.sink.write(&mut block(&[(1, "d/a", "x")])).unwrap();
+        world.sink.write(&block(&[(1, "d/a", "x")]), 0).unwrap();
         world.sink.checkpoint(false).unwrap();
 
         assert_eq!(world.sink.committed(None).unwrap()[0].kind, FailureKind::NameTaken);

@@ -96,8 +96,9 @@ pub struct Refused {
 /// Stores fetched objects. All calls come from one thread, in the order that the module tells. An error stops the
 /// job: what has no receipt in the journal is fetched again by the next run.
 pub trait Sink: Send {
-    /// Stores the fetched objects of a block. No sync. Called some thousand times a second at most.
-    fn write(&mut self, block: &mut Block) -> Result<()>;
+    /// Stores the fetched objects of a block from an entry on, and returns where it stopped: before the end only when
+    /// [`Sink::is_full`]. No sync. Called some thousand times a second at most.
+    fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
     /// Makes durable what was written, as far as the format allows. Called once a commit window, and with `is_last`
     /// while [`Sink::is_open`] at the end: then everything is settled and sealed.

@@ -10,7 +10,7 @@ use super::{Block, Durable, Refused, Shelf, Sink, Stage};
 use crate::error::Result;
 use crate::limits;
 use crate::manifest::{ManifestWriter, Row};
-use crate::outcome::{OpenShard, Outcome, Runs, SealedShard, ShardNumber};
+use crate::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use crate::pack::Encoder;
 use crate::target::Sequence;
 
@@ -93,8 +93,11 @@ impl PackSink {
 }
 
 impl Sink for PackSink {
-    fn write(&mut self, block: &mut Block) -> Result<()> {
-        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+    fn write(&mut self, block: &Block, from: usize) -> Result<usize> {
+        for (position, entry) in block.fetched(from) {
+            if self.is_full() {
+                return Ok(position);
+            }
             let mut large = std::mem::take(&mut self.large);
             let object = read_object(block, entry, &self.stage, &mut large)?;
             let length = object.body.len() as u64;
@@ -116,7 +119,7 @@ impl Sink for PackSink {
             super::object::release(&mut large);
             self.large = large;
         }
-        Ok(())
+        Ok(block.entries().len())
     }
 
     fn checkpoint(&mut self, is_last: bool) -> Result<Durable> {

@@ -17,9 +17,12 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::manifest::{ManifestWriter, Row};
 use crate::object::Object;
-use crate::outcome::{Outcome, Runs, SealedShard, ShardNumber};
+use crate::outcome::{Runs, SealedShard, ShardNumber};
 use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge};
 use crate::target::Sequence;
+
+/// The size of what is encoded is asked for once for so many rows: it is summed up over all columns.
+const ROWS_BETWEEN_LOOKS: usize = 64;
 
 /// What a Parquet sink must know of its shards.
 #[derive(Debug, Clone, Copy)]
@@ -99,8 +102,11 @@ impl ParquetSink {
 }
 
 impl Sink for ParquetSink {
-    fn write(&mut self, block: &mut Block) -> Result<()> {
-        for entry in block.entries().iter().filter(|entry| entry.outcome == Outcome::Fetched) {
+    fn write(&mut self, block: &Block, from: usize) -> Result<usize> {
+        for (position, entry) in block.fetched(from) {
+            if position % ROWS_BETWEEN_LOOKS == 0 && self.is_full() {
+                return Ok(position);
+            }
             let open = match &mut self.open {
                 Some(open) => open,
                 None => self.open.insert(Open::create(&self.shelf, self.worker, self.sizes.workers)?),
@@ -109,7 +115,7 @@ impl Sink for ParquetSink {
             self.sequences.push(entry.sequence);
             release(&mut self.large);
         }
-        Ok(())
+        Ok(block.entries().len())
     }
 
     fn checkpoint(&mut self, is_last: bool) -> Result<Durable> {
