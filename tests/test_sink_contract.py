@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -169,8 +170,13 @@ def fetch_many(folder: Path, format: str) -> Job:
     """Synthetic objects, some absent and some failed, in small shards."""
     sizes = {} if format == "files" else {"shard_size": SHARD_BYTES, "seal_after": NEVER_SECONDS}
     with serve(synthetic=COUNT, faults=REFUSALS) as source:
-        expected = synthetic(COUNT, failures=REFUSED_INDEXES)
-        return fetch(source.url, folder / "many", format, expected, **sizes)
+        return fetch(source.url, folder / "many", format, expect_many(), **sizes)
+
+
+@cache
+def expect_many() -> Expected:
+    """The same for every format: a million bodies are enough."""
+    return synthetic(COUNT, failures=REFUSED_INDEXES)
 
 
 def fetch_odd(folder: Path, format: str) -> Job:
