@@ -61,8 +61,8 @@ crash-matrix: build servers ## 700 kills at seeded moments (FETCHMILL_SEED repea
 contract-million: build servers ## The contract of the sinks with a million objects instead of 20,000
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py
 
-memory: build ## The growth of memory between one and ten million objects
-	$(BIN)/python scripts/memory.py
+memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them)
+	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)
 
 wheel: env ## Build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --quiet --out dist
@@ -81,8 +81,8 @@ bench-quick: build servers ## The same with short runs: whether it works, not ho
 bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench`
 	$(BIN)/python -m benches.report
 
-hundred-million: build ## Fetch 100,000,000 objects to `null`, killed twice on the way (about half an hour)
-	$(BIN)/python -m benches.scale --count 1e8
+hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about half an hour; FORMAT=parquet stores them)
+	$(BIN)/python -m benches.scale --count 1e8 --format $(or $(FORMAT),null)
 
 billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on
 	$(BIN)/python -m benches.scale --count 1e9

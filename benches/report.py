@@ -29,7 +29,7 @@ def load(folder: Path) -> dict[str, Any]:
     results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
     scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
     if scale:
-        results["scenarios"]["scale"] = sorted(scale, key=lambda found: found["objects"])
+        results["scenarios"]["scale"] = sorted(scale, key=lambda found: (found["objects"], found.get("format", "null")))
     return results
 
 
@@ -139,6 +139,19 @@ def _files(results: dict[str, Any]) -> str:
     )
 
 
+def _packs(results: dict[str, Any]) -> str:
+    found = results["scenarios"]["packs"]
+    shown = {"wrk": "wrk"} | {name: f"`--format {name}`" for name in found["clients"] if name != "wrk"}
+    clients = _table(CLIENT_HEADS, [_client_row(shown[name], found["clients"][name]) for name in shown])
+    size = results["settings"]["size"]
+    disk = [
+        (shown[name], str(size), f"{sizes['shards']:.0f}", f"{sizes['manifests']:.0f}")
+        for name, sizes in found["disk"].items()
+    ]
+    heads = ("bytes on disk for an object", "raw", "shards", "manifests")
+    return f"{clients}\n{_bars(found['bars'])}\n{_table(heads, disk)}"
+
+
 def _servers(results: dict[str, Any]) -> str:
     found = results["scenarios"]["servers"]
     rows = [
@@ -159,6 +172,7 @@ def _scale(results: dict[str, Any]) -> str:
     rows = [
         (
             f"{found['objects']:,}",
+            found.get("format", "null"),
             f"{found['seconds']:,.0f}",
             f"{found['us']:.2f}",
             f"{found['cpu_us']:.2f}",
@@ -172,7 +186,7 @@ def _scale(results: dict[str, Any]) -> str:
         for found in results["scenarios"]["scale"]
     ]
     heads = (
-        *("objects", "seconds", "us an object", "CPU us", "server's CPU us"),
+        *("objects", "format", "seconds", "us an object", "CPU us", "server's CPU us"),
         *("peak MiB", "journal MiB", "kills", "fetched again", "balances"),
     )
     return _table(heads, rows)
@@ -180,7 +194,7 @@ def _scale(results: dict[str, Any]) -> str:
 
 def _readme(results: dict[str, Any]) -> str:
     """What each scenario's bars say, in lines of their own."""
-    named = {"null": "`null`", "files": "`files`", "servers": "`serve`"}
+    named = {"null": "`null`", "files": "`files`", "packs": "packs", "servers": "`serve`"}
     bars = [
         {**bar, "name": f"{shown}: {bar['name']}"}
         for name, shown in named.items()
@@ -207,6 +221,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "null": _null,
     "in_flight": _in_flight,
     "files": _files,
+    "packs": _packs,
     "servers": _servers,
     "scale": _scale,
 }

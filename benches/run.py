@@ -14,6 +14,7 @@ from typing import Any
 from benches import machine, report
 from benches.files import files
 from benches.keepalive import in_flight, null
+from benches.packs import packs
 from benches.processes import Cores
 from benches.servers import servers
 from benches.settings import SIZE, Settings
@@ -22,6 +23,7 @@ SCENARIOS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "null": null,
     "in_flight": in_flight,
     "files": files,
+    "packs": packs,
     "servers": servers,
 }
 SCHEMA = 1

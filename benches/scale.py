@@ -1,4 +1,6 @@
-"""`make hundred-million` and `make billion`: one job of that size to `null`, its journal on, killed on the way.
+"""`make hundred-million` and `make billion`: one job of that size, its journal on, killed on the way.
+
+`FORMAT=parquet` stores the objects; then DuckDB counts them at the end. Without it they go to `null`.
 
 The client is killed with SIGKILL when a third and two thirds of the objects are done, and resumes. All sums are kept in
 the job's folder: Ctrl-C stops client and server, and the same command goes on.
@@ -22,6 +24,7 @@ from typing import Any
 import fetchmill
 from benches import machine
 from benches.machine import ROOT, free_port
+from benches.packs import disk_bytes
 from benches.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmill_server, peak_mib
 from benches.report import RESULTS
 from benches.sums import ClientRun, Sums
@@ -59,7 +62,7 @@ class Scale:
 
     def _client(self, server: Process, kill_at: int | None) -> None:
         """One run of the client."""
-        command = (*FETCHMILL, "get", self._url, str(self._dest), "--format", "null", "--quiet")
+        command = (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet")
         run = ClientRun()
         self._sums.runs.append(run)
         server_before = cpu_seconds(server.pid)
@@ -119,10 +122,19 @@ class Scale:
     def journal_bytes(self) -> int:
         """What the journal takes on disk."""
         taken = 0
-        for path in (self._dest / ".fetchmill").rglob("*"):
+        for path in (self._dest / ".fetchmill").glob("job.sqlite*"):
             with contextlib.suppress(FileNotFoundError):
                 taken += 512 * path.lstat().st_blocks
         return taken
+
+    def stored(self) -> dict[str, Any]:
+        """What is on disk, and for Parquet what DuckDB finds in it."""
+        if self._sums.format == "null":
+            return {}
+        found: dict[str, Any] = {"disk": disk_bytes(self._dest, self._sums.count)}
+        if self._sums.format == "parquet":
+            found["duckdb"] = _count_rows(self._dest)
+        return found
 
     def ledger(self) -> dict[str, object]:
         """As the command shows it."""
@@ -135,7 +147,7 @@ class Scale:
 def main() -> int:
     """Starts or goes on, then shows the sums."""
     arguments = _arguments()
-    folder: Path = arguments.folder or ROOT / "build" / f"scale-{arguments.count}"
+    folder: Path = arguments.folder or ROOT / "build" / f"scale-{arguments.count}-{arguments.format}"
     folder.mkdir(parents=True, exist_ok=True)
     sums = _sums(folder, arguments)
     cores = Cores(client=None, server=None) if arguments.no_pin else Cores.pick()
@@ -150,7 +162,7 @@ def main() -> int:
         return 130
     result = _conclude(scale, sums)
     _print(result)
-    output: Path = folder / "result.json" if arguments.folder else RESULTS / f"scale-{sums.count}.json"
+    output: Path = folder / "result.json" if arguments.folder else RESULTS / f"scale-{sums.count}-{sums.format}.json"
     output.parent.mkdir(exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     return 0 if result["balances"] else 1
@@ -165,6 +177,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=parse_count, required=True, help="objects, such as 1e8")
     parser.add_argument("--size", type=int, default=100, help="bytes of an object")
     parser.add_argument("--page-size", type=int, default=5000, help="names of a page: README.md says why")
+    parser.add_argument("--format", default="null", help="how objects are stored")
     parser.add_argument("--folder", type=Path, help="of the journal and the sums; build/scale-COUNT if not given")
     parser.add_argument("--look", type=float, default=5.0, help="seconds between looks at the client")
     parser.add_argument("--no-pin", action="store_true", help="let client and server run on all processors")
@@ -174,9 +187,15 @@ def _arguments() -> argparse.Namespace:
 def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
     path = folder / "sums.json"
     if not path.exists():
-        return Sums(count=arguments.count, size=arguments.size, page_size=arguments.page_size, port=free_port())
+        return Sums(
+            count=arguments.count,
+            size=arguments.size,
+            page_size=arguments.page_size,
+            port=free_port(),
+            format=arguments.format,
+        )
     sums = Sums.load(path)
-    if (sums.count, sums.size) != (arguments.count, arguments.size):
+    if (sums.count, sums.size, sums.format) != (arguments.count, arguments.size, arguments.format):
         raise SystemExit(f"{folder.name}/ is another measurement's: name another --folder")
     return sums
 
@@ -184,12 +203,14 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
 def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
     """What all of it took, and whether the ledger is what it must be."""
     ledger = scale.ledger()
+    stored = scale.stored()
     wanted = {"listed": sums.count, "fetched": sums.count, "absent": 0, "failed": 0, "skipped": 0, "pending": 0}
     return {
         **machine.commit(),
         "machine": machine.facts(),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "objects": sums.count,
+        "format": sums.format,
         "size": sums.size,
         "page_size": sums.page_size,
         "runs": [asdict(run) for run in sums.runs],
@@ -204,8 +225,27 @@ def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
         "requests": sum(sums.gets),
         "made_again": sum(sums.gets) - sums.count,
         "ledger": {name: ledger[name] for name in wanted},
-        "balances": all(ledger[name] == number for name, number in wanted.items()),
+        **stored,
+        "balances": all(ledger[name] == number for name, number in wanted.items())
+        and stored.get("duckdb", {}).items() <= _expected_rows(sums).items(),
     }
+
+
+def _expected_rows(sums: Sums) -> dict[str, int]:
+    return {"rows": sums.count, "names": sums.count, "sequences": sums.count, "bytes": sums.count * sums.size}
+
+
+def _count_rows(dest: Path) -> dict[str, int]:
+    """What DuckDB finds, without any code of ours."""
+    import duckdb
+
+    query = """
+        SELECT count(*), count(DISTINCT hash(name)), max(sequence) - min(sequence) + 1, sum(octet_length(body))
+        FROM read_parquet(?)"""
+    with duckdb.connect() as db:
+        row = db.execute(query, [str(dest / "shard-*.parquet")]).fetchone()
+    rows, names, sequences, size = row or (0, 0, 0, 0)
+    return {"rows": rows, "names": names, "sequences": sequences, "bytes": int(size)}
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -219,12 +259,24 @@ def _print(result: dict[str, Any]) -> None:
         "CPU an object": f"client {result['cpu_us']:.2f} us, server {result['server_us']:.2f} us",
         "peak memory": f"{result['peak_mib']:.1f} MiB",
         "journal on disk": f"{result['journal_mib']:.2f} MiB at the end, {result['journal_peak_mib']:.2f} at most",
+        **_stored_rows(result),
         "kills": f"{result['kills']} with SIGKILL",
         "requests": f"{result['requests']:,}: {result['made_again']:,} made again",
         "ledger": f"{listed:,} listed = {settled}",
     }
     print("\n".join(f"{name:<16} {text}" for name, text in rows.items()))
     print("the ledger balances" if result["balances"] else "THE LEDGER DOES NOT BALANCE")
+
+
+def _stored_rows(result: dict[str, Any]) -> dict[str, str]:
+    rows = {}
+    if "disk" in result:
+        disk = result["disk"]
+        rows["bytes an object"] = f"{disk['shards']:.0f} in shards, {disk['manifests']:.0f} in manifests"
+    if "duckdb" in result:
+        found = result["duckdb"]
+        rows["DuckDB counts"] = f"{found['rows']:,} rows, {found['names']:,} names, {found['bytes']:,} bytes of bodies"
+    return rows
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class Sums:
         count: objects of the job.
         size: bytes of an object.
         page_size: names of a page.
+        format: how objects are stored.
         port: of the server: it is part of what identifies the job.
         runs: one after the other.
         gets: requests for objects that each start of the server has counted.
@@ -44,6 +45,7 @@ class Sums:
     size: int
     page_size: int
     port: int
+    format: str = "null"
     runs: list[ClientRun] = field(default_factory=list)
     gets: list[int] = field(default_factory=list)
     journal_peak: int = 0

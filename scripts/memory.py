@@ -1,4 +1,6 @@
-"""`make memory`: fetches one and then ten million objects to `null` and prints the most memory that each run had.
+"""`make memory`: fetches one and then ten million objects and prints the most memory that each run had.
+
+Usage: scripts/memory.py [FORMAT]
 
 The exit code is not 0 when a run went over its bounds: 256 MiB, and 10 MiB more for ten times the objects.
 """
@@ -28,7 +30,8 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def main() -> int:
     """Runs them one after the other; the exit code."""
-    peaks = [_peak(count) for count in COUNTS]
+    format_name = sys.argv[1] if len(sys.argv) > 1 else "null"
+    peaks = [_peak(count, format_name) for count in COUNTS]
     growth = peaks[1] - peaks[0]
     good = max(peaks) < PEAK_MIB_MAX and growth < GROWTH_MIB_MAX
     print(
@@ -38,19 +41,19 @@ def main() -> int:
     return 0 if good else 1
 
 
-def _peak(count: int) -> float:
+def _peak(count: int, format_name: str) -> float:
     """One run; the server lives in this process, so only the client is measured."""
     with tempfile.TemporaryDirectory() as folder, Server(ServeOptions(synthetic=count)) as server:
         dest = Path(folder, "out")
         started = time.monotonic()
-        command = [*FETCHMILL, "get", server.url, str(dest), "--format", "null", "--quiet"]
+        command = [*FETCHMILL, "get", server.url, str(dest), "--format", format_name, "--quiet"]
         client = subprocess.run([sys.executable, "-c", SPAWN, *command], stdout=subprocess.PIPE, text=True, check=False)
         seconds = time.monotonic() - started
         found = status(dest)
         if client.returncode or found.fetched != count or not found.balanced:
             sys.exit(f"the client ended with {client.returncode}: {found}")
         peak = int(client.stdout) / 1024
-        print(f"{count:,} objects: {seconds:.1f} s, peak {peak:.1f} MiB", flush=True)
+        print(f"{count:,} objects to {format_name}: {seconds:.1f} s, peak {peak:.1f} MiB", flush=True)
         return peak
 
 

@@ -85,7 +85,7 @@ def test_another_format_may_be_taken_after_a_stop_at_the_start(
     ended = run("get", source.url, dest, *WINDOW, "--format", "null")
 
     assert ended.code == 0, ended.err
-    assert find_problems(dest, expected, is_null=True) == []
+    assert find_problems(dest, expected, "null") == []
 
 
 def test_the_same_command_goes_on_where_there_is_room(run: Run, server: Serve, disk: Callable[..., Path]) -> None:
@@ -184,7 +184,7 @@ def test_null_is_never_checked(run: Run, server: Serve, disk: Callable[..., Path
     ended = run("get", source.url, dest, *WINDOW, "--format", "null")
 
     assert ended.code == 0, ended.err
-    assert find_problems(dest, expected, is_null=True) == []
+    assert find_problems(dest, expected, "null") == []
 
 
 def test_a_job_that_just_fits_is_not_refused(run: Run, server: Serve, disk: Callable[..., Path]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import COMMAND, Ended, format_options
+from conftest import COMMAND, format_options
 from fetchmill.testing import Fault, Server, serve
 from foreign import SUFFIXES
 from independent import Expected, find_problems, find_unbalanced, find_wrong, has_journal, synthetic
