@@ -202,7 +202,7 @@ def has_open(process: subprocess.Popen[str], name: str) -> bool:
 
 
 def crash(make_case: Callable[[], Case], seed: str, kills: int) -> list[Case]:
-    """Kills jobs until so many kills have hit; each job is killed several times and then left to finish."""
+    """Kills jobs until so many kills have hit, or a problem; each is killed several times and then left to finish."""
     rng = random.Random(seed)
     cases: list[Case] = []
     while (left := kills - sum(case.killed for case in cases)) > 0:
@@ -212,6 +212,8 @@ def crash(make_case: Callable[[], Case], seed: str, kills: int) -> list[Case]:
             if not kill(case, rng):
                 break
         case.finish()
+        if case.problems:
+            break
     return cases
 
 
