@@ -67,7 +67,7 @@ def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
         ({"dest": "a\0b"}, "dest must be a path without NUL"),
         ({"dest": b"\xff"}, "dest must be a path"),
         ({"dest": "\udcff"}, "dest must be UTF-8"),
-        ({"format": "zip"}, "format must be one of files, null, not 'zip'"),
+        ({"format": "zip"}, "format must be one of files, tar, parquet, warc, jsonl, null, not 'zip'"),
         ({"limit": 0}, "limit must be a whole number of at least 1, not 0"),
         ({"limit": True}, "limit must be a whole number"),
         ({"limit": 1.5}, "limit must be a whole number"),

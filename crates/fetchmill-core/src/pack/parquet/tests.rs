@@ -1,3 +1,5 @@
+//! Round trips, other people's files and damage: what every row of a shard must survive.
+
 use super::*;
 use crate::object::{Object, StoredObject};
 use ::parquet::arrow::ArrowWriter;
