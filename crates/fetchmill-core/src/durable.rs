@@ -114,6 +114,21 @@ pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<File> {
     Ok(File::from(rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH)?))
 }
 
+/// Opens a file beneath a folder to read it; `None` when there is none, or something else has its name.
+pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Option<File>> {
+    // Without waiting: a pipe that was planted would never open.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
+        Ok(opened) => {
+            let file = File::from(opened);
+            let is_file = rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode).is_file();
+            Ok(is_file.then_some(file))
+        }
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NXIO) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Appends all bytes.
 pub fn append(file: &mut File, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -210,6 +225,17 @@ pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
 pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Removes a file beneath a folder, however deep, following no link; one that is not there is removed already.
+pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
+    let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return remove(folder, path) };
+    let (above, leaf) = path.split_at(slash);
+    match open_folder_beneath(folder, above) {
+        Ok(above) => remove(above.as_fd(), leaf.get(1..).unwrap_or_default()),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -24,6 +24,7 @@ pub mod object;
 pub mod outcome;
 pub mod pack;
 pub mod planner;
+pub mod reader;
 pub mod sink;
 pub mod source;
 pub mod target;

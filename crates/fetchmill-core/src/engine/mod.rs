@@ -7,6 +7,7 @@
 mod control;
 mod counters;
 mod descriptors;
+mod export;
 mod job;
 mod listing;
 mod options;
@@ -19,5 +20,6 @@ mod worker;
 mod writer;
 
 pub use counters::Sum;
+pub use export::{Export, ExportOptions};
 pub use job::{Job, Report, Snapshot};
 pub use options::{JobOptions, Listing};

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::journal::{Identity, Place};
 use crate::limits;
-use crate::pack::Origin;
+use crate::pack::WarcOrigin;
 use crate::sink::{Format, SinkSetup};
 use crate::source::{ApiNames, OriginUrl};
 use crate::transport::Timeouts;
@@ -151,10 +151,10 @@ impl JobOptions {
             shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
             seal_after: self.seal_after,
             workers,
-            origin: Origin {
+            origin: Some(WarcOrigin {
                 template: self.template()?,
                 uri_start: format!("http://{}", self.source.authority()),
-            },
+            }),
             settle_before_rename: self.settle_before_rename,
         })
     }

@@ -67,7 +67,7 @@ fn seal_open(shelf: &Shelf, journal: &mut Journal, setup: &SinkSetup, open: &Ope
         cut(&folder, end)?;
     }
     let mut trailer = Vec::new();
-    new_encoder(setup.format, &setup.origin)?.finish(&mut trailer);
+    new_encoder(setup.format, setup.origin.clone())?.finish(&mut trailer);
     let data = append(&folder, &open.data, &trailer, setup.is_durable)?;
     let manifest_end = manifest::seal_open(&folder, &open.manifest, setup.is_durable)?;
     let manifest = Manifest::open(&folder.join(&manifest_end.path))?;

@@ -50,8 +50,9 @@ impl Place {
             std::fs::write(&pointer, target.as_os_str().as_encoded_bytes())
                 .map_err(|error| Error::storage("write", &pointer, error))?;
         }
-        let lock = take_lock(&state, dest)?;
-        Ok(Place { dest: dest.to_owned(), state, lock: Some(lock) })
+        let mut place = Place { dest: dest.to_owned(), state, lock: None };
+        place.lock = Some(take_lock(&place)?);
+        Ok(place)
     }
 
     /// A job that is there, to look at.
@@ -65,6 +66,23 @@ impl Place {
                 "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
             )))
         }
+    }
+
+    /// A job that is there and that no process works on: none can start while this lives.
+    pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let mut place = Self::find(dest, state)?;
+        // Without the file no process has ever worked on it, or the folder cannot be written: then none can now.
+        if let Ok(file) = File::open(place.state.join("lock")) {
+            place.lock = Some(lock(file, FlockOperation::NonBlockingLockShared, &place)?);
+        }
+        Ok(place)
+    }
+
+    /// A job that is there, to change it.
+    pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let mut place = Self::find(dest, state)?;
+        place.lock = Some(take_lock(&place)?);
+        Ok(place)
     }
 
     /// The journal's file.
@@ -152,20 +170,24 @@ fn refuse_network(state: &Path) -> Result<()> {
     }
 }
 
-fn take_lock(state: &Path, dest: &Path) -> Result<File> {
-    let path = state.join("lock");
+fn take_lock(place: &Place) -> Result<File> {
+    let path = place.state.join("lock");
     let file = File::options()
         .create(true)
         .truncate(false)
         .write(true)
         .open(&path)
         .map_err(|error| Error::storage("open", &path, error))?;
-    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    lock(file, FlockOperation::NonBlockingLockExclusive, place)
+}
+
+fn lock(file: File, how: FlockOperation, place: &Place) -> Result<File> {
+    match rustix::fs::flock(&file, how) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Busy(format!(
             "another fetchmill is working on {}; wait for it or stop it, then run this again",
-            dest.display()
+            place.dest.display()
         ))),
-        Err(error) => Err(Error::storage("lock", path, error)),
+        Err(error) => Err(Error::storage("lock", place.state.join("lock"), error)),
     }
 }

@@ -47,7 +47,7 @@ pub(super) fn apply(db: &Connection, receipt: &Receipt) -> rusqlite::Result<Opti
     receipt.sealed.as_ref().map(|sealed| seal(db, sealed)).transpose()
 }
 
-fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<ShardNumber> {
+pub(super) fn seal(db: &Connection, sealed: &SealedShard) -> rusqlite::Result<ShardNumber> {
     let SealedShard { data, manifest, objects, bytes, replaces } = sealed;
     db.execute("DELETE FROM open_shards WHERE path = ?", [&data.path])?;
     db.execute(
@@ -80,7 +80,7 @@ fn end(row: &Row<'_>, path: usize) -> rusqlite::Result<ShardEnd> {
     })
 }
 
-fn sealed(db: &Connection) -> rusqlite::Result<Vec<Shard>> {
+pub(super) fn sealed(db: &Connection) -> rusqlite::Result<Vec<Shard>> {
     let mut query = db.prepare(&format!("SELECT {SEALED} FROM shards ORDER BY number"))?;
     let rows = query.query_map([], |row| {
         let sealed = SealedShard {
@@ -96,7 +96,14 @@ fn sealed(db: &Connection) -> rusqlite::Result<Vec<Shard>> {
     rows.collect()
 }
 
-fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
+pub(super) fn open(db: &Connection) -> rusqlite::Result<Vec<OpenShard>> {
+    let columns = "path, end, crc32c, manifest, manifest_end, manifest_crc32c";
+    db.prepare(&format!("SELECT {columns} FROM open_shards ORDER BY path"))?
+        .query_map([], |row| Ok(OpenShard { data: end(row, 0)?, manifest: end(row, 3)? }))?
+        .collect()
+}
+
+pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
     db.prepare("SELECT path, end, crc32c FROM manifests ORDER BY path")?
         .query_map([], |row| end(row, 0))?
         .collect()
@@ -126,12 +133,7 @@ impl Journal {
 
     /// Shards that an earlier run left open.
     pub fn open_shards(&self) -> Result<Vec<OpenShard>> {
-        let read = || -> rusqlite::Result<Vec<OpenShard>> {
-            let columns = "path, end, crc32c, manifest, manifest_end, manifest_crc32c";
-            let mut query = self.db.prepare(&format!("SELECT {columns} FROM open_shards ORDER BY path"))?;
-            query.query_map([], |row| Ok(OpenShard { data: end(row, 0)?, manifest: end(row, 3)? }))?.collect()
-        };
-        self.check(read())
+        self.check(open(&self.db))
     }
 
     /// What `files` has written down of its objects.

@@ -52,7 +52,7 @@ pub fn read_status(place: &Place) -> Result<Status> {
             row.optional()
         };
         Ok(Status {
-            identity: fact("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default(),
+            identity: identity(&db)?,
             tally: schema::read_tally(&db)?.0,
             kinds: schema::read_kinds(&db)?,
             started_at: fact("started_at")?,
@@ -63,6 +63,11 @@ pub fn read_status(place: &Place) -> Result<Status> {
         })
     };
     read().map_err(|error| Journal::error(&path, &error))
+}
+
+pub(super) fn identity(db: &Connection) -> rusqlite::Result<std::collections::BTreeMap<String, String>> {
+    let row = db.query_row("SELECT value FROM job WHERE key = 'identity'", [], |row| row.get::<_, String>(0));
+    Ok(row.optional()?.map(|stored| Identity::from_json(&stored)).unwrap_or_default())
 }
 
 /// Failures shards and where they end.

@@ -14,6 +14,7 @@ mod object;
 mod open;
 mod pack;
 mod parquet;
+mod rewrite;
 mod shard;
 mod shelf;
 mod stage;
@@ -25,6 +26,7 @@ pub use null::NullSink;
 pub use open::{SinkSetup, new_encoder};
 pub use pack::PackSink;
 pub use parquet::{ParquetSink, ParquetSizes};
+pub use rewrite::Rewrite;
 pub use shelf::Shelf;
 pub use stage::Stage;
 

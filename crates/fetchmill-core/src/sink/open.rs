@@ -8,7 +8,7 @@ use super::{FilesSink, Format, NullSink, PackSink, ParquetSink, ParquetSizes, Sh
 use crate::error::{Error, Result};
 use crate::manifest::ManifestWriter;
 use crate::outcome::ShardNumber;
-use crate::pack::{Encoder, JsonlEncoder, Origin, TarEncoder, WarcEncoder};
+use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder, WarcOrigin};
 
 /// What all sinks of a job have in common.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct SinkSetup {
     /// How many sinks there are: they share the memory.
     pub workers: usize,
     /// Of the requests, for WARC.
-    pub origin: Origin,
+    pub origin: Option<WarcOrigin>,
     /// See [`FilesSink::settle_before_rename`].
     pub settle_before_rename: Option<Duration>,
 }
@@ -58,7 +58,7 @@ impl SinkSetup {
             };
             return Ok(Box::new(ParquetSink::new(place, Arc::clone(stage), sizes, worker, small)));
         }
-        let encoder = new_encoder(self.format, &self.origin)?;
+        let encoder = new_encoder(self.format, self.origin.clone())?;
         let stage = Arc::clone(stage);
         Ok(Box::new(PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers)))
     }
@@ -75,19 +75,26 @@ impl SinkSetup {
 }
 
 /// The encoder of a format whose records are appended.
-pub fn new_encoder(format: Format, origin: &Origin) -> Result<Box<dyn Encoder>> {
+pub fn new_encoder(format: Format, origin: Option<WarcOrigin>) -> Result<Box<dyn Encoder>> {
     match format {
         Format::Tar => Ok(Box::new(TarEncoder::new())),
         Format::Jsonl => Ok(Box::new(JsonlEncoder)),
         Format::Warc => {
+            let origin = origin.map_or_else(nowhere, Ok)?;
             let since =
                 std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             // Identifies the encoder among all of this origin, in this process and others.
-            let key = since.as_nanos() as u64 ^ (u64::from(std::process::id()) << 32);
-            Ok(Box::new(WarcEncoder::new(origin, since.as_micros() as u64, key)))
+            let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
+            Ok(Box::new(WarcEncoder::new(&origin, since.as_micros() as u64, key)))
         }
         Format::Files | Format::Null | Format::Parquet => {
             Err(Error::Internal(format!("{} has no records", format.name())))
         }
     }
+}
+
+/// For encoders that make no request record.
+fn nowhere() -> Result<WarcOrigin> {
+    let template = crate::http1::RequestTemplate::new("localhost", "/", "", &[])?;
+    Ok(WarcOrigin { template, uri_start: "http://localhost".into() })
 }

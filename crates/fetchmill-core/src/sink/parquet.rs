@@ -160,7 +160,7 @@ impl Sink for ParquetSink {
 
 /// A shard that is being written.
 #[derive(Debug)]
-struct Open {
+pub(super) struct Open {
     encoder: ParquetEncoder<ShardFile>,
     manifest: ManifestWriter,
     path: PathBuf,
@@ -169,7 +169,7 @@ struct Open {
 }
 
 impl Open {
-    fn create(shelf: &Shelf, worker: u32, workers: usize) -> Result<Self> {
+    pub(super) fn create(shelf: &Shelf, worker: u32, workers: usize) -> Result<Self> {
         let (data, manifest) = super::shard_names(worker);
         let path = shelf.open_path().join(&data);
         let file = ShardFile::create(shelf, data)?;
@@ -180,7 +180,7 @@ impl Open {
         Ok(Open { encoder, manifest, path, bytes: 0, since: Instant::now() })
     }
 
-    fn push(&mut self, object: &Object<'_>) -> Result<()> {
+    pub(super) fn push(&mut self, object: &Object<'_>) -> Result<()> {
         note(&mut self.manifest, object, self.encoder.rows())?;
         self.bytes += object.body.len() as u64;
         self.encoder.push(object).map_err(|error| Error::storage("write", &self.path, error))
@@ -207,7 +207,7 @@ impl Open {
         }
     }
 
-    fn seal(self, replaces: Vec<ShardNumber>) -> Result<SealedShard> {
+    pub(super) fn seal(self, replaces: Vec<ShardNumber>) -> Result<SealedShard> {
         let objects = self.encoder.rows();
         let mut file = self.encoder.finish().map_err(|error| Error::storage("write", &self.path, error))?;
         let data = file.checkpoint()?;

@@ -1,0 +1,56 @@
+//! All objects of a destination as record batches of one schema, whatever their format.
+
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use super::Objects;
+use crate::limits::MIB;
+use crate::pack::parquet::{BatchBuilder, schema};
+
+/// Rows of a batch, at most,
+const BATCH_ROWS: usize = 8192;
+/// and their bytes, unless one object has more.
+const BATCH_BYTES: usize = 4 * MIB;
+/// In the place of a sequence number that is not known.
+const NO_SEQUENCE: u64 = u64::MAX;
+
+/// Batches of objects; a sequence number that is not known is -1.
+#[derive(Debug)]
+pub struct ArrowBatches {
+    objects: Objects,
+    builder: BatchBuilder,
+}
+
+impl ArrowBatches {
+    /// Of these objects.
+    pub fn new(objects: Objects) -> Self {
+        ArrowBatches { objects, builder: BatchBuilder::new() }
+    }
+
+    fn read(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
+        while self.builder.rows() < BATCH_ROWS && self.builder.bytes() < BATCH_BYTES {
+            let Some(found) = self.objects.next() else { break };
+            let found = found.map_err(|error| ArrowError::ExternalError(Box::new(error)))?;
+            self.builder.push(&found.object.as_object(found.sequence.unwrap_or(NO_SEQUENCE)));
+        }
+        if self.builder.rows() == 0 {
+            return Ok(None);
+        }
+        let batch = self.builder.finish();
+        batch.map(Some).map_err(|error| ArrowError::IoError(error.to_string(), error))
+    }
+}
+
+impl Iterator for ArrowBatches {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.read().transpose()
+    }
+}
+
+impl RecordBatchReader for ArrowBatches {
+    fn schema(&self) -> SchemaRef {
+        schema()
+    }
+}

@@ -1,0 +1,124 @@
+//! The bytes of a shard: records that were appended, or a Parquet file.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
+
+use super::shard::ReadError;
+use crate::error::{Error, Result};
+use crate::limits::HEAD_BYTES_MAX;
+use crate::manifest::Row;
+use crate::object::StoredObject;
+use crate::pack::parquet::ParquetShard;
+use crate::pack::{Decoder, Encoder as _, JsonlDecoder, TarDecoder, TarEncoder, WarcDecoder};
+use crate::sink::Format;
+
+/// A byte of a name or a body takes so many in a record at most: JSON writes `\u0000` for one and says a name that is
+/// no text a second time, in hexadecimal.
+const RECORD_GROWTH_MAX: u64 = 8;
+/// What a record has besides: heads of request and reply, and what the format itself writes.
+const RECORD_HEAD_BYTES_MAX: u64 = 16 * HEAD_BYTES_MAX as u64;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) enum Data {
+    /// Rows.
+    Parquet(ParquetShard),
+    /// Records.
+    Records(Arc<Records>),
+}
+
+/// Records one behind the other.
+#[derive(Debug)]
+pub(super) struct Records {
+    file: File,
+    /// Bytes that there are; a shard that was cut off has fewer than it should.
+    length: u64,
+    /// Where the last record must end.
+    end: u64,
+    decoder: Box<dyn Decoder>,
+}
+
+impl Records {
+    /// Of a file that has so many bytes and should have so many.
+    pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
+        let end = sealed.saturating_sub(trailer_bytes(format));
+        Ok(Records { file, length, end, decoder: decoder(format)? })
+    }
+
+    /// Where the last record ends.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Reads the object of a row whose record ends here.
+    pub(super) fn read(&self, row: &Row<'_>, end: u64) -> std::result::Result<StoredObject, ReadError> {
+        let length = self.record_length(row, end)?;
+        let mut record = vec![0; length];
+        self.fill(row.place, &mut record)?;
+        self.decode(&record)
+    }
+
+    /// Reads the record of a row as it stands there, for a shard that takes the place of this one.
+    pub(super) fn raw(&self, row: &Row<'_>, end: u64) -> std::result::Result<Vec<u8>, ReadError> {
+        let mut record = vec![0; self.record_length(row, end)?];
+        self.fill(row.place, &mut record)?;
+        Ok(record)
+    }
+
+    /// Bytes of a row's record, if it is where a record can be.
+    pub(super) fn record_length(&self, row: &Row<'_>, end: u64) -> std::result::Result<usize, ReadError> {
+        let length = end.checked_sub(row.place).filter(|length| *length > 0 && end <= self.end);
+        let length =
+            length.ok_or_else(|| ReadError::Damaged("its record is where none can be".to_owned()))?;
+        if end > self.length {
+            return Err(ReadError::Damaged("the shard ends before its record does".to_owned()));
+        }
+        let plain = row.length.saturating_add(row.name.len() as u64);
+        if length > plain.saturating_mul(RECORD_GROWTH_MAX).saturating_add(RECORD_HEAD_BYTES_MAX) {
+            return Err(ReadError::Damaged("its record is larger than it can be".to_owned()));
+        }
+        Ok(length as usize)
+    }
+
+    pub(super) fn decode(&self, record: &[u8]) -> std::result::Result<StoredObject, ReadError> {
+        self.decoder.decode(record).map_err(|damage| ReadError::Damaged(damage.to_string()))
+    }
+
+    /// Bytes from a place on that are there.
+    pub(super) fn bytes_from(&self, place: u64) -> u64 {
+        self.length.saturating_sub(place)
+    }
+
+    pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> std::result::Result<(), ReadError> {
+        self.file.read_exact_at(bytes, place).map_err(|error| {
+            ReadError::Damaged(if error.kind() == ErrorKind::UnexpectedEof {
+                "the shard ends before its record does".to_owned()
+            } else {
+                format!("its record cannot be read: {error}")
+            })
+        })
+    }
+}
+
+/// Bytes behind the last record.
+fn trailer_bytes(format: Format) -> u64 {
+    let mut trailer = Vec::new();
+    if format == Format::Tar {
+        TarEncoder::new().finish(&mut trailer);
+    }
+    trailer.len() as u64
+}
+
+/// The decoder of a format whose records are appended.
+fn decoder(format: Format) -> Result<Box<dyn Decoder>> {
+    match format {
+        Format::Tar => Ok(Box::new(TarDecoder)),
+        Format::Jsonl => Ok(Box::new(JsonlDecoder)),
+        Format::Warc => Ok(Box::new(WarcDecoder)),
+        Format::Files | Format::Null | Format::Parquet => {
+            Err(Error::Internal(format!("{} has no records", format.name())))
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Reads what is left of a manifest: a frame that is damaged costs its own rows, not those behind it.
+
+use std::path::Path;
+
+use crate::error::{Error, Result};
+use crate::manifest::{Frame, Manifest, Rows};
+
+/// What was read of a manifest.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    /// Rows that could be read.
+    pub(crate) rows: u64,
+    /// Why some could not.
+    pub(crate) damage: Option<String>,
+}
+
+/// What is called with each frame.
+pub(crate) type EachFrame<'e> = &'e mut dyn FnMut(&Frame) -> Result<()>;
+
+/// Calls `each` with the frames of a manifest: of a sealed one when no end is given.
+pub(crate) fn for_each_frame(
+    path: &Path,
+    end: Option<u64>,
+    is_stopped: &dyn Fn() -> bool,
+    each: EachFrame<'_>,
+) -> Result<Read> {
+    match (end, Manifest::open(path)) {
+        (None, Ok(manifest)) => read_frames(&manifest, is_stopped, each),
+        (end, _) => read_log(path, end, is_stopped, each),
+    }
+}
+
+fn read_frames(manifest: &Manifest, is_stopped: &dyn Fn() -> bool, each: EachFrame<'_>) -> Result<Read> {
+    let mut read = Read::default();
+    for index in 0..manifest.frames() {
+        if is_stopped() {
+            break;
+        }
+        match manifest.frame(index) {
+            Ok(frame) => {
+                each(&frame)?;
+                read.rows += frame.len() as u64;
+            }
+            Err(error) => read.damage = Some(one_cause(&error)),
+        }
+    }
+    Ok(read)
+}
+
+fn read_log(
+    path: &Path,
+    end: Option<u64>,
+    is_stopped: &dyn Fn() -> bool,
+    each: EachFrame<'_>,
+) -> Result<Read> {
+    let mut read = Read::default();
+    let mut rows = match Rows::open(path, end) {
+        Ok(rows) => rows,
+        Err(error) => return Ok(Read { damage: Some(one_cause(&error)), ..read }),
+    };
+    while !is_stopped() {
+        match rows.next_frame() {
+            Ok(Some(frame)) => {
+                each(frame)?;
+                read.rows += frame.len() as u64;
+            }
+            Ok(None) => break,
+            Err(error) => {
+                read.damage = Some(one_cause(&error));
+                break;
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// The cause without what to do about it: whoever reads this is verifying already.
+pub(crate) fn one_cause(error: &Error) -> String {
+    match error {
+        Error::Storage { source, .. } => source.to_string(),
+        other => {
+            let text = other.to_string();
+            let text = text.split("; run `fetchmill verify`").next().unwrap_or_default();
+            text.split_once(" is damaged: ").map_or(text, |(_, cause)| cause).to_owned()
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Reads what a job has stored, in place: one object by its name, all names, all objects. What is sealed can be read,
+//! also while the job runs.
+//!
+//! A pack is never unpacked. A name is looked for in the manifests of all shards; a listing reads manifests only; and
+//! a scan reads shards from their start to their end. Of a name that came twice, the object with the lowest sequence
+//! number is the one that all of these show.
+
+mod arrow;
+mod bits;
+mod data;
+mod frames;
+mod hidden;
+mod objects;
+mod origin;
+mod position;
+mod scan;
+mod shard;
+mod shards;
+mod stored;
+mod tree;
+pub mod verify;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use arrow::ArrowBatches;
+pub use objects::Objects;
+pub use origin::{EXPORT_OF, Requests, SampleReader};
+pub use position::Position;
+pub use scan::{Lost, Scan, Scanned};
+pub use shard::{ReadError, ShardReader};
+pub use stored::{EachObject, for_each_object};
+
+use shards::Shards;
+use tree::Tree;
+
+use crate::error::{Error, Result};
+use crate::journal::{Place, read_sealed_shards, read_status};
+use crate::object::StoredObject;
+use crate::sink::{Format, Shelf};
+use crate::target::Sequence;
+
+/// Names of a page take so much at most, and one more name: a listing of ten thousand long names must fit into a
+/// reply that clients take.
+const PAGE_NAME_BYTES: usize = 1 << 20;
+
+/// An object with what the job knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Which target of the job it was; `files` does not know.
+    pub sequence: Option<Sequence>,
+    /// CRC-32C of the body.
+    pub crc32c: u32,
+    /// The object.
+    pub object: StoredObject,
+}
+
+/// A name of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Bytes of the body; `files` tells when it is asked for.
+    pub length: Option<u64>,
+    /// Which target of the job it was; `files` does not know.
+    pub sequence: Option<Sequence>,
+}
+
+/// Some names of a listing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct NamesPage {
+    /// In the order of storage.
+    pub names: Vec<Listed>,
+    /// Where the next page starts, unless this was the last.
+    pub next: Option<Position>,
+}
+
+/// What a job has stored. Threads share it.
+#[derive(Debug)]
+pub struct Destination {
+    format: Format,
+    stored: Stored,
+}
+
+#[derive(Debug)]
+enum Stored {
+    Shards(Shards),
+    Tree(Tree),
+}
+
+impl Destination {
+    /// Opens a job's destination as it is now: what is sealed later is not seen.
+    pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let place = Place::find(dest, state)?;
+        let status = read_status(&place)?;
+        let name = status.identity.get("format").map_or("", String::as_str);
+        let shown = dest.display();
+        let format = Format::from_name(name).ok_or_else(|| {
+            Error::Journal(format!(
+                "the journal of {shown} names the format `{name}`, which is unknown here; upgrade fetchmill"
+            ))
+        })?;
+        let stored = match format.extension() {
+            Some(extension) => {
+                // Nothing is written through it.
+                let shelf = Shelf::new(dest, extension, false);
+                Stored::Shards(Shards::open(
+                    &shelf,
+                    format,
+                    &|| read_sealed_shards(&place),
+                    status.is_running,
+                )?)
+            }
+            None if format == Format::Files => Stored::Tree(Tree::open(dest)?),
+            None => {
+                let text = format!("{shown} holds no objects: the format {name} counts them and keeps none");
+                return Err(Error::Usage(text));
+            }
+        };
+        Ok(Destination { format, stored })
+    }
+
+    /// How objects are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// The object with this name, checked.
+    pub fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+        match &self.stored {
+            Stored::Shards(shards) => shards.find(name),
+            Stored::Tree(tree) => Ok(tree.find(name)?.map(of_file)),
+        }
+    }
+
+    /// Bytes of the object with this name, without reading it.
+    pub fn length_of(&self, name: &[u8]) -> Result<Option<u64>> {
+        match &self.stored {
+            Stored::Shards(shards) => Ok(shards.find_row(name)?.map(|(_, row)| row.length)),
+            Stored::Tree(tree) => tree.length(name),
+        }
+    }
+
+    /// At most so many names from a position on, each once: in the order of storage, for `files` in that of the
+    /// paths. `with_lengths` asks the file system for the length of each file.
+    pub fn names(&self, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
+        match &self.stored {
+            Stored::Shards(shards) => shards.names(from, max),
+            Stored::Tree(tree) => names_of_files(tree, from, max, with_lengths),
+        }
+    }
+
+    /// How many names there are. Of packs, the manifests' tables are read for it; of `files`, all folders.
+    pub fn count(&self) -> Result<u64> {
+        match &self.stored {
+            Stored::Shards(shards) => shards.count(),
+            Stored::Tree(tree) => {
+                let mut count = 0;
+                tree.names(None, |_| {
+                    count += 1;
+                    Ok(false)
+                })?;
+                Ok(count)
+            }
+        }
+    }
+}
+
+/// An object that is a file.
+fn of_file(object: StoredObject) -> Found {
+    Found { sequence: None, crc32c: crc32c::crc32c(&object.body), object }
+}
+
+fn names_of_files(tree: &Tree, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
+    let behind = match from {
+        Some(Position::Behind(path)) => Some(path.as_slice()),
+        _ => None,
+    };
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    let next = tree.names(behind, |name| {
+        bytes += name.len();
+        let length = if with_lengths { tree.length(&name)? } else { None };
+        names.push(Listed { name, length, sequence: None });
+        Ok(names.len() >= max || bytes >= PAGE_NAME_BYTES)
+    })?;
+    Ok(NamesPage { names, next: next.map(Position::Behind) })
+}

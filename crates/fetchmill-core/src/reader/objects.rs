@@ -1,0 +1,123 @@
+//! All objects of a destination, in the order of storage.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::scan::Scan;
+use super::shard::{ReadError, ShardReader};
+use super::{Destination, Found, Position, Stored, of_file};
+use crate::error::{Error, Result};
+
+/// Names of files that are looked up at once.
+const NAMES_AT_ONCE: usize = 1000;
+
+/// Each name once, with its object. It ends with an error: the first object that is damaged.
+#[derive(Debug)]
+pub struct Objects {
+    destination: Arc<Destination>,
+    /// Where what is not open yet starts; `None` when nothing is left.
+    next: Option<Position>,
+    is_started: bool,
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+enum Open {
+    Shard { index: usize, reader: Arc<ShardReader>, scan: Box<Scan> },
+    Files(VecDeque<Vec<u8>>),
+}
+
+impl Objects {
+    /// From a position on.
+    pub fn new(destination: Arc<Destination>, from: Option<Position>) -> Self {
+        Objects { destination, next: from, is_started: false, open: None }
+    }
+
+    fn read(&mut self) -> Result<Option<Found>> {
+        loop {
+            if let Some(open) = &mut self.open {
+                if let Some(found) = open.next(&self.destination)? {
+                    return Ok(Some(found));
+                }
+                self.open = None;
+            }
+            if self.is_started && self.next.is_none() {
+                return Ok(None);
+            }
+            self.open_next()?;
+            if self.open.is_none() && self.next.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Opens the next shard, or the next files.
+    fn open_next(&mut self) -> Result<()> {
+        let from = self.next.take();
+        self.is_started = true;
+        match &self.destination.stored {
+            Stored::Shards(shards) => {
+                let (index, row) = shards.place_of(from.as_ref());
+                if index < shards.len() {
+                    let reader = Arc::clone(shards.reader(index)?);
+                    let mut scan = Box::new(reader.scan()?);
+                    if row > 0 {
+                        scan.skip_to(row);
+                    }
+                    self.next = Some(Position::Row(reader.number() + 1, 0));
+                    self.open = Some(Open::Shard { index, reader, scan });
+                }
+            }
+            Stored::Tree(_) => {
+                let page = self.destination.names(from.as_ref(), NAMES_AT_ONCE, false)?;
+                self.next = page.next;
+                self.open = Some(Open::Files(page.names.into_iter().map(|listed| listed.name).collect()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    fn next(&mut self, destination: &Destination) -> Result<Option<Found>> {
+        match (self, &destination.stored) {
+            (Open::Shard { index, reader, scan }, Stored::Shards(shards)) => {
+                let hidden = shards.hidden()?;
+                for scanned in scan.by_ref() {
+                    let scanned = scanned?;
+                    if hidden.contains(*index, scanned.row) {
+                        continue;
+                    }
+                    let object = scanned
+                        .object
+                        .map_err(|lost| reader.error(&lost.name, ReadError::Damaged(lost.what)))?;
+                    let sequence = Some(scanned.sequence);
+                    return Ok(Some(Found { sequence, crc32c: scanned.crc32c, object }));
+                }
+                Ok(None)
+            }
+            (Open::Files(names), Stored::Tree(tree)) => {
+                while let Some(name) = names.pop_front() {
+                    // A file may have been removed since it was listed.
+                    if let Some(object) = tree.find(&name)? {
+                        return Ok(Some(of_file(object)));
+                    }
+                }
+                Ok(None)
+            }
+            _ => Err(Error::Internal("objects of another destination".into())),
+        }
+    }
+}
+
+impl Iterator for Objects {
+    type Item = Result<Found>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.read();
+        if read.is_err() {
+            (self.open, self.next, self.is_started) = (None, None, true);
+        }
+        read.transpose()
+    }
+}

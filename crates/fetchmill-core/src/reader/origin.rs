@@ -1,0 +1,152 @@
+//! What a comparison with the origin needs: how an object is asked for, and its bytes as they are stored.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use super::stored::open_root;
+use super::verify::Sampled;
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::http1::RequestTemplate;
+use crate::journal::{Books, Place};
+use crate::manifest::Row;
+use crate::name;
+use crate::pack::WarcOrigin;
+use crate::reader::{ReadError, ShardReader};
+use crate::sink::{Format, Shelf};
+use crate::source::{ApiNames, OriginUrl};
+
+/// What the source of an export is called: this, and the source of what was exported.
+pub const EXPORT_OF: &str = "export of ";
+
+/// How the objects of a job are asked for.
+#[derive(Debug, Clone)]
+pub struct Requests {
+    /// Host and port.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    authority: String,
+    before: String,
+    behind: String,
+}
+
+impl Requests {
+    /// As the job asked for them, by its identity; of another source when one is given.
+    pub fn new(identity: &BTreeMap<String, String>, source: Option<&str>) -> Result<Self> {
+        let part = |name: &str| identity.get(name).map_or("", String::as_str);
+        let own = part("source").trim_start_matches(EXPORT_OF);
+        let origin = OriginUrl::parse(source.unwrap_or(own))?;
+        let (before, behind) = match part("listing").rsplit_once(' ') {
+            Some((listing, get_path)) if listing.starts_with("api ") => {
+                let names = ApiNames { get_path: get_path.to_owned(), ..ApiNames::default() };
+                let (before, behind) = names.around_name()?;
+                (before.to_owned(), behind.to_owned())
+            }
+            _ => ("/".to_owned(), String::new()),
+        };
+        let before = format!("{}{before}", origin.path());
+        Ok(Requests {
+            host: origin.host(),
+            port: origin.port(),
+            authority: origin.authority(),
+            before,
+            behind,
+        })
+    }
+
+    /// For records of requests.
+    pub fn warc_origin(&self) -> Result<WarcOrigin> {
+        Ok(WarcOrigin {
+            template: RequestTemplate::new(&self.authority, &self.before, &self.behind, &[])?,
+            uri_start: format!("http://{}", self.authority),
+        })
+    }
+
+    /// The path of an object's request.
+    pub fn path(&self, name: &[u8]) -> String {
+        let mut encoded = Vec::new();
+        name::encode(name, &mut encoded);
+        format!("{}{}{}", self.before, String::from_utf8_lossy(&encoded), self.behind)
+    }
+}
+
+/// Reads drawn objects.
+#[derive(Debug)]
+pub struct SampleReader {
+    place: Place,
+    books: Books,
+    format: Format,
+    open: Option<ShardReader>,
+}
+
+impl SampleReader {
+    /// Of a destination that no process works on.
+    pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let place = Place::look(dest, state)?;
+        let books = Books::read(&place)?;
+        let format = Format::from_name(books.part("format")).unwrap_or(Format::Null);
+        Ok(SampleReader { place, books, format, open: None })
+    }
+
+    /// The bytes of an object; `None` when they are not what was written, which the verification has told.
+    pub fn body(&mut self, sampled: &Sampled) -> Result<Option<Vec<u8>>> {
+        match sampled.shard {
+            Some((number, row)) => self.body_in_shard(number, row, sampled),
+            None => self.body_of_file(sampled),
+        }
+    }
+
+    fn body_of_file(&self, sampled: &Sampled) -> Result<Option<Vec<u8>>> {
+        let root = open_root(&self.place)?;
+        let mut path = Vec::new();
+        if name::to_path(&sampled.name, &mut path).is_err() {
+            return Ok(None);
+        }
+        let Ok(Some(file)) = durable::open_file_beneath(root.as_fd(), &path) else { return Ok(None) };
+        let mut body = Vec::new();
+        let read = file.take(sampled.length.saturating_add(1)).read_to_end(&mut body);
+        Ok((read.is_ok() && crc32c::crc32c(&body) == sampled.crc32c).then_some(body))
+    }
+
+    fn body_in_shard(&mut self, number: u64, row: u64, sampled: &Sampled) -> Result<Option<Vec<u8>>> {
+        if self.open.as_ref().is_none_or(|open| open.number() != number) {
+            let shard = self.books.shards.iter().find(|shard| shard.number == number);
+            let (Some(shard), Some(extension)) = (shard, self.format.extension()) else { return Ok(None) };
+            let shelf = Shelf::new(&self.place.dest, extension, true);
+            self.open = ShardReader::open(&shelf, self.format, shard).ok();
+        }
+        let Some(open) = &self.open else { return Ok(None) };
+        let Sampled { sequence, name, length, crc32c, place, .. } = sampled;
+        let row_of = Row { sequence: *sequence, name, length: *length, crc32c: *crc32c, place: *place };
+        match open.read(row, &row_of) {
+            Ok(object) => Ok(Some(object.body)),
+            Err(ReadError::Damaged(_) | ReadError::Failed(Error::Journal(_))) => Ok(None),
+            Err(ReadError::Failed(error)) => Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(listing: &str) -> BTreeMap<String, String> {
+        let parts = [("source", "http://a:81/base"), ("listing", listing)];
+        parts.into_iter().map(|(part, value)| (part.to_owned(), value.to_owned())).collect()
+    }
+
+    #[test]
+    fn objects_are_asked_for_as_the_job_did() {
+        let api = identity("api /list FileNames NextMarker next-marker /get/{name}?raw");
+        let requests = Requests::new(&api, None).unwrap();
+        assert_eq!((&*requests.host, requests.port), ("a", 81));
+        assert_eq!(requests.path(b"x y/z"), "/base/get/x%20y/z?raw");
+
+        let walk = Requests::new(&identity("autoindex"), Some("http://b:82")).unwrap();
+        assert_eq!((&*walk.host, walk.port), ("b", 82));
+        assert_eq!(walk.path(b"x"), "/x");
+    }
+}

@@ -1,0 +1,249 @@
+//! Goes through a shard from its start to its end, with large reads: for `verify`, for `export`, for Arrow.
+
+use std::sync::Arc;
+
+use super::data::{Data, Records};
+use super::shard::{ReadError, check, of_row};
+use crate::error::Result;
+use crate::limits::MIB;
+use crate::manifest::{Frame, Manifest, Row};
+use crate::object::StoredObject;
+use crate::pack::parquet::{Batches, Column, ParquetShard, object_at};
+use crate::target::Sequence;
+use arrow_array::RecordBatch;
+
+/// What is read at once; a record that is larger is read alone.
+const READ_BYTES: usize = MIB;
+/// Behind damage, so many rows of a Parquet file are read one by one, to lose no more than the damaged ones.
+const SALVAGED_ROWS: u64 = 1024;
+
+/// A row and its object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scanned {
+    /// The row's number in the manifest.
+    pub row: u64,
+    /// Which target of the job it was.
+    pub sequence: Sequence,
+    /// CRC-32C of the body, by the manifest.
+    pub crc32c: u32,
+    /// The object, or what is lost.
+    pub object: std::result::Result<StoredObject, Lost>,
+}
+
+/// An object that does not come back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lost {
+    /// Its name, by the manifest.
+    pub name: Vec<u8>,
+    /// Bytes of its body, by the manifest.
+    pub length: u64,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// The rows of a shard in their order. An error is that of one frame of the manifest: what comes then is the next
+/// frame.
+#[derive(Debug)]
+pub struct Scan {
+    manifest: Arc<Manifest>,
+    data: Cursor,
+    next_frame: usize,
+    frame: Option<Arc<Frame>>,
+    /// Read ahead: its first row says where the last record of `frame` ends.
+    ahead: Option<Result<Arc<Frame>>>,
+    position: usize,
+}
+
+impl Scan {
+    pub(super) fn new(manifest: Arc<Manifest>, data: &Data) -> Self {
+        let data = match data {
+            Data::Parquet(shard) => Cursor::Parquet(Box::new(Rows::new(shard.clone()))),
+            Data::Records(records) => {
+                Cursor::Records(Window { records: Arc::clone(records), start: 0, bytes: Vec::new() })
+            }
+        };
+        Scan { manifest, data, next_frame: 0, frame: None, ahead: None, position: 0 }
+    }
+
+    /// Leaves out the rows before this one.
+    pub fn skip_to(&mut self, row: u64) {
+        self.next_frame = self.manifest.frame_of_row(row).unwrap_or(self.manifest.frames());
+        (self.frame, self.ahead) = (None, None);
+        if let Some(Ok(frame)) = self.read_frame() {
+            self.position = row.saturating_sub(frame.first_row()) as usize;
+            self.frame = Some(frame);
+            self.ahead = self.read_frame();
+        } else {
+            // The error comes with the first row that is asked for.
+            self.next_frame = self.next_frame.saturating_sub(1);
+        }
+    }
+
+    fn read_frame(&mut self) -> Option<Result<Arc<Frame>>> {
+        if self.next_frame >= self.manifest.frames() {
+            return None;
+        }
+        self.next_frame += 1;
+        Some(self.manifest.frame(self.next_frame - 1).map(Arc::new))
+    }
+
+    /// Goes to the next frame; `None` behind the last one.
+    fn advance(&mut self) -> Option<Result<()>> {
+        (self.frame, self.position) = (None, 0);
+        let next = self.ahead.take().or_else(|| self.read_frame())?;
+        self.ahead = self.read_frame();
+        Some(next.map(|frame| self.frame = Some(frame)))
+    }
+
+    /// Where the record at a position ends; `None` when the frame that tells it is damaged.
+    fn record_end(&self, frame: &Frame, position: usize) -> Option<u64> {
+        if position + 1 < frame.len() {
+            return Some(frame.row(position + 1).place);
+        }
+        match &self.ahead {
+            Some(Ok(next)) => Some(next.row(0).place),
+            Some(Err(_)) => None,
+            None => Some(self.data.end()),
+        }
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Result<Scanned>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some(frame) = self.frame.clone().filter(|frame| self.position < frame.len()) else {
+                match self.advance()? {
+                    Ok(()) => continue,
+                    Err(error) => return Some(Err(error)),
+                }
+            };
+            let row = frame.row(self.position);
+            let end = self.record_end(&frame, self.position);
+            let number = frame.first_row() + self.position as u64;
+            self.position += 1;
+            let read = self.data.read(&row, end).and_then(|object| check(&row, &object).map(|()| object));
+            let object = match read {
+                Ok(object) => Ok(object),
+                Err(ReadError::Failed(error)) => return Some(Err(error)),
+                Err(ReadError::Damaged(what)) => {
+                    Err(Lost { name: row.name.to_vec(), length: row.length, what })
+                }
+            };
+            return Some(Ok(Scanned { row: number, sequence: row.sequence, crc32c: row.crc32c, object }));
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Cursor {
+    Parquet(Box<Rows>),
+    Records(Window),
+}
+
+impl Cursor {
+    fn read(&mut self, row: &Row<'_>, end: Option<u64>) -> std::result::Result<StoredObject, ReadError> {
+        match self {
+            Cursor::Parquet(rows) => rows.read(row.place),
+            Cursor::Records(window) => match end {
+                Some(end) => window.read(row, end),
+                None => Err(ReadError::Damaged(
+                    "the manifest does not say where its record ends: its next part is damaged".to_owned(),
+                )),
+            },
+        }
+    }
+
+    fn end(&self) -> u64 {
+        match self {
+            Cursor::Parquet(_) => 0,
+            Cursor::Records(window) => window.records.end(),
+        }
+    }
+}
+
+/// The part of a shard that is in memory.
+#[derive(Debug)]
+struct Window {
+    records: Arc<Records>,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn read(&mut self, row: &Row<'_>, end: u64) -> std::result::Result<StoredObject, ReadError> {
+        let length = self.records.record_length(row, end)?;
+        let is_here = row.place >= self.start && end <= self.start + self.bytes.len() as u64;
+        if !is_here {
+            self.load(row.place, length)?;
+        }
+        let from = (row.place - self.start) as usize;
+        self.records.decode(self.bytes.get(from..from + length).unwrap_or_default())
+    }
+
+    fn load(&mut self, place: u64, length: usize) -> std::result::Result<(), ReadError> {
+        let ahead = self.records.bytes_from(place).min(READ_BYTES as u64) as usize;
+        self.start = place;
+        self.bytes.clear();
+        // One large record must not keep its memory.
+        self.bytes.shrink_to(READ_BYTES);
+        self.bytes.resize(ahead.max(length), 0);
+        let read = self.records.fill(place, &mut self.bytes);
+        if read.is_err() {
+            self.bytes.clear();
+        }
+        read
+    }
+}
+
+/// The rows of a Parquet file, batch by batch.
+#[derive(Debug)]
+struct Rows {
+    shard: ParquetShard,
+    batches: Option<Batches>,
+    batch: Option<RecordBatch>,
+    /// The batch's first row.
+    first: u64,
+    /// Before this row, rows are read one by one.
+    salvage_until: u64,
+}
+
+impl Rows {
+    fn new(shard: ParquetShard) -> Self {
+        Rows { shard, batches: None, batch: None, first: 0, salvage_until: 0 }
+    }
+
+    fn read(&mut self, row: u64) -> std::result::Result<StoredObject, ReadError> {
+        if row < self.salvage_until {
+            return self.shard.row(row).map_err(of_row);
+        }
+        if self.position(row).is_none() && self.load(row).is_err() {
+            (self.batches, self.batch) = (None, None);
+            self.salvage_until = row.saturating_add(SALVAGED_ROWS);
+            return self.shard.row(row).map_err(of_row);
+        }
+        let no_row = || ReadError::Damaged("no such row".to_owned());
+        let (batch, position) = self.batch.as_ref().zip(self.position(row)).ok_or_else(no_row)?;
+        object_at(batch, position).map(|(_, object, _)| object).map_err(of_row)
+    }
+
+    fn position(&self, row: u64) -> Option<usize> {
+        let rows = self.batch.as_ref()?.num_rows() as u64;
+        row.checked_sub(self.first).filter(|position| *position < rows).map(|position| position as usize)
+    }
+
+    /// Reads the batch that starts with this row.
+    fn load(&mut self, row: u64) -> std::result::Result<(), ReadError> {
+        let next = self.batch.as_ref().map(|batch| self.first + batch.num_rows() as u64);
+        self.batch = None;
+        let mut batches = match self.batches.take().filter(|_| next == Some(row)) {
+            Some(batches) => batches,
+            None => self.shard.batches(row..self.shard.rows(), &Column::ALL).map_err(of_row)?,
+        };
+        let batch = batches.next().ok_or_else(|| ReadError::Damaged("no such row".to_owned()))?;
+        self.batch = Some(batch.map_err(of_row)?);
+        (self.first, self.batches) = (row, Some(batches));
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! The shards of a job, as one collection.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::hidden::Hidden;
+use super::shard::ShardReader;
+use super::{Found, Listed, NamesPage, PAGE_NAME_BYTES, Position};
+use crate::error::{Error, Result};
+use crate::journal::Shard;
+use crate::manifest::{FoundRow, Row};
+use crate::sink::{Format, Shelf};
+
+/// Shards of a running job are merged while it is read: so many of the smallest ones are opened at once, which keeps
+/// their bytes.
+const HELD_MAX: usize = 256;
+/// The journal is read again when a shard was merged between reading it and opening the shard; that often.
+const SNAPSHOTS_MAX: usize = 5;
+/// Descriptors of the process besides those of shards.
+const OTHER_DESCRIPTORS: u64 = 64;
+/// A manifest and its shard.
+const DESCRIPTORS_A_SHARD: u64 = 2;
+/// Manifests are opened by threads when there are more than this: on a cold disk each costs a wait or two.
+const OPENED_ALONE: usize = 8;
+/// That many threads.
+const OPENING_THREADS: usize = 8;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Shards {
+    shelf: Shelf,
+    format: Format,
+    /// By number.
+    sealed: Vec<Shard>,
+    readers: Vec<OnceLock<Arc<ShardReader>>>,
+    hidden: OnceLock<Hidden>,
+}
+
+impl Shards {
+    /// Those that `read` finds in the journal.
+    pub(super) fn open(
+        shelf: &Shelf,
+        format: Format,
+        read: &dyn Fn() -> Result<Vec<Shard>>,
+        is_running: bool,
+    ) -> Result<Self> {
+        let mut shards = Self::of(shelf, format, read()?);
+        if !(is_running && format == Format::Parquet) {
+            return Ok(shards);
+        }
+        let mut held = shards.hold_small();
+        for _ in 1..SNAPSHOTS_MAX {
+            if held.is_ok() {
+                break;
+            }
+            shards = Self::of(shelf, format, read()?);
+            held = shards.hold_small();
+        }
+        held.map(|()| shards)
+    }
+
+    fn of(shelf: &Shelf, format: Format, sealed: Vec<Shard>) -> Self {
+        raise_descriptors(sealed.len());
+        let readers = sealed.iter().map(|_| OnceLock::new()).collect();
+        Shards { shelf: shelf.clone(), format, sealed, readers, hidden: OnceLock::new() }
+    }
+
+    /// Opens the smallest ones with their bytes: what a merge takes away stays readable.
+    fn hold_small(&self) -> Result<()> {
+        let mut by_size: Vec<usize> = (0..self.sealed.len()).collect();
+        by_size.sort_unstable_by_key(|index| self.sealed[*index].sealed.data.end);
+        by_size.into_iter().take(HELD_MAX).try_for_each(|index| self.reader(index)?.hold())
+    }
+
+    /// How many shards there are.
+    pub(super) fn len(&self) -> usize {
+        self.sealed.len()
+    }
+
+    /// The reader of a shard by its place in the list.
+    pub(super) fn reader(&self, index: usize) -> Result<&Arc<ShardReader>> {
+        let (Some(cell), Some(shard)) = (self.readers.get(index), self.sealed.get(index)) else {
+            return Err(Error::Internal("no such shard".into()));
+        };
+        if let Some(reader) = cell.get() {
+            return Ok(reader);
+        }
+        let reader = Arc::new(ShardReader::open(&self.shelf, self.format, shard)?);
+        // Another thread may have been faster: its one is as good.
+        Ok(cell.get_or_init(|| reader))
+    }
+
+    /// Opens all manifests.
+    fn open_all(&self) -> Result<()> {
+        let closed: Vec<usize> =
+            (0..self.len()).filter(|index| self.readers[*index].get().is_none()).collect();
+        if closed.len() <= OPENED_ALONE {
+            return closed.into_iter().try_for_each(|index| self.reader(index).map(drop));
+        }
+        std::thread::scope(|scope| {
+            let parts = closed.chunks(closed.len().div_ceil(OPENING_THREADS));
+            let threads: Vec<_> = parts
+                .map(|part| scope.spawn(|| part.iter().try_for_each(|index| self.reader(*index).map(drop))))
+                .collect();
+            threads.into_iter().try_for_each(|thread| {
+                thread.join().unwrap_or_else(|_| Err(Error::Internal("a thread ended in a panic".into())))
+            })
+        })
+    }
+
+    /// The row with this name and the lowest sequence number.
+    pub(super) fn find_row(&self, name: &[u8]) -> Result<Option<(usize, FoundRow)>> {
+        self.open_all()?;
+        let mut first: Option<(usize, FoundRow)> = None;
+        for index in 0..self.len() {
+            for row in self.reader(index)?.manifest().find(name)? {
+                if first.is_none_or(|(_, first)| row.sequence < first.sequence) {
+                    first = Some((index, row));
+                }
+            }
+        }
+        Ok(first)
+    }
+
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+        let Some((index, found)) = self.find_row(name)? else { return Ok(None) };
+        let FoundRow { row, sequence, length, crc32c, place } = found;
+        let reader = self.reader(index)?;
+        let read = reader.read(row, &Row { sequence, name, length, crc32c, place });
+        let object = read.map_err(|error| reader.error(name, error))?;
+        Ok(Some(Found { sequence: Some(sequence), crc32c, object }))
+    }
+
+    /// Names from a position on.
+    pub(super) fn names(&self, from: Option<&Position>, max: usize) -> Result<NamesPage> {
+        let mut page = NamesPage::default();
+        let mut bytes = 0;
+        let (start, mut row) = self.place_of(from);
+        let hidden = self.hidden()?;
+        for index in start..self.len() {
+            let reader = self.reader(index)?;
+            while row < reader.manifest().rows() {
+                let frame = reader.frame_of_row(row)?;
+                let rows = frame.first_row()..frame.first_row() + frame.len() as u64;
+                for number in row..rows.end {
+                    if page.names.len() >= max || bytes >= PAGE_NAME_BYTES {
+                        page.next = Some(Position::Row(reader.number(), number));
+                        return Ok(page);
+                    }
+                    if hidden.contains(index, number) {
+                        continue;
+                    }
+                    let found = frame.row((number - rows.start) as usize);
+                    bytes += found.name.len();
+                    page.names.push(Listed {
+                        name: found.name.to_vec(),
+                        length: Some(found.length),
+                        sequence: Some(found.sequence),
+                    });
+                }
+                row = rows.end;
+            }
+            row = 0;
+        }
+        Ok(page)
+    }
+
+    /// The shard and the row where a listing goes on. A shard that is no longer there is passed.
+    pub(super) fn place_of(&self, from: Option<&Position>) -> (usize, u64) {
+        let Some(Position::Row(number, row)) = from else { return (0, 0) };
+        let index = self.sealed.partition_point(|shard| shard.number < *number);
+        let is_there = self.sealed.get(index).is_some_and(|shard| shard.number == *number);
+        (index, if is_there { *row } else { 0 })
+    }
+
+    /// Rows whose names came before.
+    pub(super) fn hidden(&self) -> Result<&Hidden> {
+        if let Some(hidden) = self.hidden.get() {
+            return Ok(hidden);
+        }
+        self.open_all()?;
+        let readers: Vec<_> =
+            self.indexes().map(|index| self.reader(index).cloned()).collect::<Result<_>>()?;
+        let hidden = Hidden::find(&readers)?;
+        Ok(self.hidden.get_or_init(|| hidden))
+    }
+
+    fn indexes(&self) -> Range<usize> {
+        0..self.len()
+    }
+
+    pub(super) fn count(&self) -> Result<u64> {
+        let rows: u64 = self.sealed.iter().map(|shard| shard.sealed.objects).sum();
+        Ok(rows.saturating_sub(self.hidden()?.count()))
+    }
+}
+
+/// Raises the soft limit of descriptors where it is too low for so many shards. Where it cannot be raised, opening
+/// tells.
+fn raise_descriptors(shards: usize) {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let needed = OTHER_DESCRIPTORS + DESCRIPTORS_A_SHARD * shards as u64;
+    if limit.current.is_some_and(|current| current < needed) {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    }
+}

@@ -1,0 +1,155 @@
+//! Goes through everything that a job has stored, in an order that stays the same as long as the job does.
+
+use std::io::Read as _;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use super::ShardReader;
+use super::bits::Bits;
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::journal::{Books, Place, Shard, for_each_pending};
+use crate::manifest::Row;
+use crate::name::{self, to_path};
+use crate::object::{Facts, Object};
+use crate::outcome::ShardEnd;
+use crate::sink::failures::FailureRows;
+use crate::sink::{Format, Shelf};
+
+/// Manifests in the order in which they count: the latest first.
+pub(crate) fn latest_first(books: &Books) -> Vec<&ShardEnd> {
+    let made_at = |manifest: &&ShardEnd| {
+        let stem = manifest.path.rsplit_once('.').map_or("", |(stem, _)| stem);
+        stem.rsplit('-').next().and_then(|nanos| nanos.parse::<u128>().ok()).unwrap_or(0)
+    };
+    let mut manifests: Vec<_> = books.manifests.iter().collect();
+    manifests.sort_by_key(|manifest| std::cmp::Reverse(made_at(manifest)));
+    manifests
+}
+
+pub(crate) fn open_root(place: &Place) -> Result<OwnedFd> {
+    durable::open_folder(&place.dest).map_err(|error| Error::storage("open the folder", &place.dest, error))
+}
+
+/// What is called with each object and its number in the order; it says whether to go on.
+pub type EachObject<'e> = &'e mut dyn FnMut(u64, &Object<'_>) -> Result<ControlFlow<()>>;
+
+/// Calls `each` with every object from a number on. An object that is damaged is an error.
+pub fn for_each_object(place: &Place, books: &Books, from: u64, each: EachObject<'_>) -> Result<()> {
+    match Format::from_name(books.part("format")) {
+        Some(Format::Files) => each_file(place, books, from, each),
+        Some(format) if format.extension().is_some() => each_in_shards(place, books, format, from, each),
+        _ => Err(Error::Usage(format!(
+            "{} holds no objects: its format is {}",
+            place.dest.display(),
+            books.part("format")
+        ))),
+    }
+}
+
+fn each_in_shards(
+    place: &Place,
+    books: &Books,
+    format: Format,
+    from: u64,
+    each: EachObject<'_>,
+) -> Result<()> {
+    let shelf = Shelf::new(&place.dest, format.extension().unwrap_or_default(), true);
+    let mut first = 0_u64;
+    for shard in &books.shards {
+        let end = first.saturating_add(shard.sealed.objects);
+        if end > from && each_in_shard(&shelf, format, shard, first, from, each)?.is_break() {
+            return Ok(());
+        }
+        first = end;
+    }
+    Ok(())
+}
+
+fn each_in_shard(
+    shelf: &Shelf,
+    format: Format,
+    shard: &Shard,
+    first: u64,
+    from: u64,
+    each: EachObject<'_>,
+) -> Result<ControlFlow<()>> {
+    let reader = ShardReader::open(shelf, format, shard)?;
+    let mut scan = reader.scan()?;
+    if from > first {
+        scan.skip_to(from - first);
+    }
+    for scanned in scan {
+        let scanned = scanned?;
+        let object =
+            scanned.object.map_err(|lost| reader.error(&lost.name, super::ReadError::Damaged(lost.what)))?;
+        if each(first + scanned.row, &object.as_object(scanned.sequence))?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+    }
+    Ok(ControlFlow::Continue(()))
+}
+
+/// What is not a stored object is seen first; of the rows of one target the latest counts.
+fn each_file(place: &Place, books: &Books, from: u64, each: EachObject<'_>) -> Result<()> {
+    let mut seen = Bits::new(books.next_sequence)?;
+    for shard in &books.failures {
+        for row in FailureRows::open(&place.failures_path(), shard)? {
+            seen.set(row?.sequence);
+        }
+    }
+    for_each_pending(place, |sequence| {
+        seen.set(sequence);
+        Ok(())
+    })?;
+    let root = open_root(place)?;
+    let (mut number, mut body, mut is_over) = (0_u64, Vec::new(), false);
+    for manifest in latest_first(books) {
+        let path = place.manifests_path().join(&manifest.path);
+        let mut rows = crate::manifest::Rows::open(&path, Some(manifest.end))?;
+        while let Some(frame) = rows.next_frame()? {
+            for row in frame.iter().filter(|row| seen.set(row.sequence) == Some(true)) {
+                if number >= from && !is_over {
+                    read_file(place, &root, &row, &mut body)?;
+                    let facts = Facts::default();
+                    let object = Object {
+                        sequence: row.sequence,
+                        name: row.name,
+                        body: &body,
+                        crc32c: row.crc32c,
+                        facts,
+                    };
+                    is_over = each(number, &object)?.is_break();
+                }
+                number += 1;
+            }
+            if is_over {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_file(place: &Place, root: &OwnedFd, row: &Row<'_>, body: &mut Vec<u8>) -> Result<()> {
+    let shown = || place.dest.join(name::for_display(row.name));
+    let damaged = |what: &str| {
+        Error::Journal(format!(
+            "{} {what}; run `fetchmill verify` to see what is lost, and with --repair to plan it again",
+            shown().display()
+        ))
+    };
+    let mut path = Vec::new();
+    to_path(row.name, &mut path).map_err(|_| damaged("cannot be a file"))?;
+    let file = durable::open_file_beneath(root.as_fd(), &path)
+        .map_err(|error| Error::storage("read", shown(), error))?
+        .ok_or_else(|| damaged("is missing"))?;
+    body.clear();
+    // One large object must not keep its memory.
+    body.shrink_to(crate::limits::BODY_MEMORY_BYTES_MAX);
+    file.take(row.length.saturating_add(1))
+        .read_to_end(body)
+        .map_err(|error| Error::storage("read", shown(), error))?;
+    let is_whole = body.len() as u64 == row.length && crc32c::crc32c(body) == row.crc32c;
+    if is_whole { Ok(()) } else { Err(damaged("is not what was fetched")) }
+}

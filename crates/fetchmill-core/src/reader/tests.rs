@@ -1,0 +1,1 @@
+//! Destinations, as their users see them.

@@ -1,0 +1,273 @@
+//! `files`: the files below the destination, in the order of their paths.
+//!
+//! A walk is a stack of folders, each read and sorted when it is entered: a folder of a million files costs its
+//! reading once and some 40 MB while it is walked. The walks of the latest pages are kept, so that the next page
+//! costs its names only. A file whose path no name has is not ours and left out, and so is what the job keeps for
+//! itself.
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, Dir, DirEntry, FileType};
+use rustix::io::Errno;
+
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::name::{self, STATE_FOLDER};
+use crate::object::StoredObject;
+
+/// Walks that are kept.
+const WALKS_MAX: usize = 8;
+
+/// The files of a destination.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: OwnedFd,
+    path: PathBuf,
+    latest: Mutex<VecDeque<(Vec<u8>, Walk)>>,
+}
+
+impl Tree {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let root = durable::open_folder(path).map_err(|error| Error::storage("read", path, error))?;
+        Ok(Tree { root, path: path.to_owned(), latest: Mutex::default() })
+    }
+
+    /// The object with this name.
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<StoredObject>> {
+        let mut path = Vec::new();
+        if name::to_path(name, &mut path).is_err() {
+            return Ok(None);
+        }
+        let Some(size) = self.size(&path)? else { return Ok(None) };
+        let mut body = Vec::with_capacity(size as usize);
+        let read = durable::open_beneath(self.root.as_fd(), &path).map_err(std::io::Error::from);
+        match read.and_then(|mut file| file.read_to_end(&mut body)) {
+            Ok(_) => Ok(Some(StoredObject { name: name.to_vec(), body, ..StoredObject::default() })),
+            Err(error) if is_nothing(Errno::from_io_error(&error)) => Ok(None),
+            Err(error) => Err(self.fail(&path, error)),
+        }
+    }
+
+    /// Bytes of the object with this name.
+    pub(super) fn length(&self, name: &[u8]) -> Result<Option<u64>> {
+        let mut path = Vec::new();
+        if name::to_path(name, &mut path).is_err() { Ok(None) } else { self.size(&path) }
+    }
+
+    /// Bytes of a regular file.
+    fn size(&self, path: &[u8]) -> Result<Option<u64>> {
+        match rustix::fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Ok(Some(u64::try_from(stat.st_size).unwrap_or(0)))
+            }
+            Ok(_) => Ok(None),
+            Err(error) if is_nothing(Some(error)) => Ok(None),
+            Err(error) => Err(self.fail(path, error)),
+        }
+    }
+
+    fn fail(&self, path: &[u8], error: impl Into<std::io::Error>) -> Error {
+        use std::os::unix::ffi::OsStrExt as _;
+        Error::storage("read", self.path.join(std::ffi::OsStr::from_bytes(path)), error)
+    }
+
+    /// Paths and names behind a path, until `is_full` says so; the path to go on behind unless that was all.
+    pub(super) fn names(
+        &self,
+        behind: Option<&[u8]>,
+        mut take: impl FnMut(Vec<u8>) -> Result<bool>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut walk = match behind {
+            None => Walk::start(self)?,
+            Some(path) => match self.kept(path) {
+                Some(walk) => walk,
+                None => Walk::behind(path, self)?,
+            },
+        };
+        let mut last = Vec::new();
+        let mut is_full = false;
+        while walk.settle(self)? {
+            if is_full {
+                self.keep(last.clone(), walk);
+                return Ok(Some(last));
+            }
+            walk.take(&mut last);
+            if let Some(name) = name::from_path(&last) {
+                is_full = take(name)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// A copy: the same page may be asked for again.
+    fn kept(&self, path: &[u8]) -> Option<Walk> {
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.iter().find(|(kept, _)| kept == path).map(|(_, walk)| walk.clone())
+    }
+
+    fn keep(&self, path: Vec<u8>, walk: Walk) {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.retain(|(kept, _)| *kept != path);
+        latest.push_front((path, walk));
+        latest.truncate(WALKS_MAX);
+    }
+
+    /// The entries of a folder; `None` when it has gone.
+    fn read(&self, path: &[u8]) -> Result<Option<Entries>> {
+        let shown = if path.is_empty() { b"." } else { path };
+        let folder = match durable::open_folder_beneath(self.root.as_fd(), shown) {
+            Ok(folder) => folder,
+            Err(error) if !path.is_empty() && is_nothing(Some(error)) => return Ok(None),
+            Err(error) => return Err(self.fail(path, error)),
+        };
+        let mut entries = Entries::default();
+        let fail = |error: Errno| self.fail(path, error);
+        for entry in Dir::read_from(&folder).map_err(fail)? {
+            add(path.is_empty(), &folder, &entry.map_err(fail)?, &mut entries);
+        }
+        entries.sort();
+        Ok(Some(entries))
+    }
+}
+
+/// What says that there is no such file.
+fn is_nothing(error: Option<Errno>) -> bool {
+    matches!(error, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG))
+}
+
+fn add(is_root: bool, folder: &OwnedFd, entry: &DirEntry, entries: &mut Entries) {
+    let name = entry.file_name().to_bytes();
+    match kind(folder, entry) {
+        FileType::Directory if matches!(name, b"." | b"..") => {}
+        FileType::Directory if is_root && name == STATE_FOLDER.as_bytes() => {}
+        FileType::Directory => entries.push(name, true),
+        FileType::RegularFile => entries.push(name, false),
+        _ => {}
+    }
+}
+
+/// Some file systems do not say the kind in the folder itself.
+fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
+    match entry.file_type() {
+        FileType::Unknown => rustix::fs::statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
+            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+        known => known,
+    }
+}
+
+/// A position in the tree, just before a file.
+#[derive(Debug, Clone, Default)]
+struct Walk {
+    /// Path of the innermost folder, with a `/` at its end unless it is the root.
+    path: Vec<u8>,
+    stack: Vec<Level>,
+}
+
+#[derive(Debug, Clone)]
+struct Level {
+    entries: Arc<Entries>,
+    position: usize,
+    /// Length of the path of this level's folder.
+    path_length: usize,
+}
+
+impl Walk {
+    fn start(tree: &Tree) -> Result<Self> {
+        let mut walk = Walk::default();
+        walk.enter(b"", tree)?;
+        Ok(walk)
+    }
+
+    /// The walk that goes on behind a path, which need not exist any more.
+    fn behind(path: &[u8], tree: &Tree) -> Result<Self> {
+        let mut walk = Walk::start(tree)?;
+        for segment in path.split_inclusive(|byte| *byte == b'/') {
+            let Some(level) = walk.stack.last_mut() else { break };
+            let found = level.entries.search(segment);
+            level.position = found.map_or_else(|place| place, |place| place + 1);
+            if found.is_err() || !segment.ends_with(b"/") || !walk.enter(segment, tree)? {
+                break;
+            }
+        }
+        Ok(walk)
+    }
+
+    /// Goes to the next file without taking it; `false` at the end.
+    fn settle(&mut self, tree: &Tree) -> Result<bool> {
+        while let Some(level) = self.stack.last_mut() {
+            self.path.truncate(level.path_length);
+            let entries = Arc::clone(&level.entries);
+            let Some(name) = entries.get(level.position) else {
+                self.stack.pop();
+                continue;
+            };
+            if !name.ends_with(b"/") {
+                return Ok(true);
+            }
+            level.position += 1;
+            self.enter(name, tree)?;
+        }
+        Ok(false)
+    }
+
+    /// Takes the file that the walk has settled at.
+    fn take(&mut self, path: &mut Vec<u8>) {
+        if let Some(level) = self.stack.last_mut() {
+            path.clear();
+            path.extend_from_slice(&self.path);
+            path.extend_from_slice(level.entries.get(level.position).unwrap_or_default());
+            level.position += 1;
+        }
+    }
+
+    /// Enters a folder of the innermost one; `false` when it has gone.
+    fn enter(&mut self, name: &[u8], tree: &Tree) -> Result<bool> {
+        self.path.extend_from_slice(name);
+        let entries = tree.read(&self.path)?;
+        let entered = entries.is_some();
+        if let Some(entries) = entries {
+            let level = Level { entries: Arc::new(entries), position: 0, path_length: self.path.len() };
+            self.stack.push(level);
+        }
+        Ok(entered)
+    }
+}
+
+/// The names in one folder, sorted, in one allocation; folders end in `/`, which sorts whole paths by their bytes.
+#[derive(Debug, Default)]
+struct Entries {
+    names: Vec<u8>,
+    places: Vec<(usize, u16)>,
+}
+
+impl Entries {
+    fn push(&mut self, name: &[u8], is_folder: bool) {
+        // NAME_MAX is 255 bytes.
+        self.places.push((self.names.len(), (name.len() + usize::from(is_folder)) as u16));
+        self.names.extend_from_slice(name);
+        if is_folder {
+            self.names.push(b'/');
+        }
+    }
+
+    fn sort(&mut self) {
+        let Entries { names, places } = self;
+        places.sort_unstable_by_key(|place| slice(names, *place));
+    }
+
+    fn get(&self, position: usize) -> Option<&[u8]> {
+        self.places.get(position).map(|place| slice(&self.names, *place))
+    }
+
+    fn search(&self, name: &[u8]) -> std::result::Result<usize, usize> {
+        self.places.binary_search_by(|place| slice(&self.names, *place).cmp(name))
+    }
+}
+
+fn slice(names: &[u8], (start, length): (usize, u16)) -> &[u8] {
+    &names[start..start + usize::from(length)]
+}

@@ -1,0 +1,253 @@
+//! `files`: each object against the row of its manifest, and every file against all rows.
+//!
+//! A run writes a row down when it stages an object. What came of that is decided by the rest: a target that failed
+//! (its place was taken) or is pending (its window was never renamed) has none, and of several rows of one target the
+//! latest counts: it was fetched again. Manifests carry the time at which they were made in their names.
+
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
+use std::sync::Mutex;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+
+use super::finding::{Finding, What};
+use super::ledger::{Claim, Ledger, check_prefix};
+use super::sample::Sample;
+use super::watch::Watch;
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::journal::{Books, Place};
+use crate::limits::MIB;
+use crate::manifest::Row;
+use crate::name::{STATE_FOLDER, to_path};
+use crate::outcome::ShardEnd;
+use crate::reader::bits::Bits;
+use crate::reader::frames;
+use crate::reader::stored::{latest_first, open_root};
+use crate::target::{Names, Sequence};
+
+/// Rows that go to a thread at once: 1,024 names of some dozen bytes.
+const BATCH_ROWS: usize = 1024;
+/// Paths whose hashes are in memory at a time: 64 MiB. For more of them the destination is walked again.
+const HASHES_MAX: u64 = 8 << 20;
+/// Folders in folders that can be ours.
+const DEPTH_MAX: usize = crate::limits::NAME_SEGMENTS_MAX;
+
+/// Rows on their way to a thread that reads the files.
+#[derive(Debug, Default)]
+struct Batch {
+    names: Names,
+    rows: Vec<(Sequence, u64, u32)>,
+}
+
+/// Reads all manifests, and with some threads the files that they name. `lost` takes the targets to be fetched again.
+pub(super) fn check(
+    place: &Place,
+    books: &Books,
+    ledger: &mut Ledger<'_>,
+    sample: &mut Sample,
+    lost: &Mutex<Bits>,
+    threads: usize,
+    watch: &Watch,
+) -> Result<()> {
+    let root = open_root(place)?;
+    let (to_readers, batches) = bounded::<Batch>(2 * threads);
+    std::thread::scope(|scope| {
+        let readers: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| read_files(&root, &batches, lost, watch))).collect();
+        let sent = send_rows(place, books, ledger, sample, &to_readers, watch);
+        drop(to_readers);
+        for reader in readers {
+            reader.join().map_err(|_| Error::Internal("a thread that reads files has panicked".into()))?;
+        }
+        sent
+    })
+}
+
+fn send_rows(
+    place: &Place,
+    books: &Books,
+    ledger: &mut Ledger<'_>,
+    sample: &mut Sample,
+    to_readers: &Sender<Batch>,
+    watch: &Watch,
+) -> Result<()> {
+    let mut batch = Batch::default();
+    for manifest in latest_first(books) {
+        let path = place.manifests_path().join(&manifest.path);
+        if let Err(why) = check_prefix(&path, manifest) {
+            watch.find(Finding::file(What::Damaged, &shown(manifest), why).beyond_repair());
+        }
+        let send = |batch: Batch| {
+            // They end only with an error, which is told when they are joined.
+            let _ = to_readers.send(batch);
+        };
+        frames::for_each_frame(&path, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
+            for row in frame.iter() {
+                match ledger.claim_row(&row) {
+                    Claim::First => {}
+                    Claim::Another => continue,
+                    Claim::NoTarget => {
+                        let detail = "no target has this number";
+                        let finding = Finding::object(What::Doubled, row.name, row.sequence, detail);
+                        watch.find(finding.beyond_repair());
+                        continue;
+                    }
+                }
+                sample.offer(&row, None);
+                batch.names.push(row.name);
+                batch.rows.push((row.sequence, row.length, row.crc32c));
+                if batch.rows.len() >= BATCH_ROWS {
+                    send(std::mem::take(&mut batch));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    let _ = to_readers.send(batch);
+    Ok(())
+}
+
+fn shown(manifest: &ShardEnd) -> String {
+    format!("{STATE_FOLDER}/manifests/{}", manifest.path)
+}
+
+fn read_files(root: &OwnedFd, batches: &Receiver<Batch>, lost: &Mutex<Bits>, watch: &Watch) {
+    let mut buffer = vec![0; MIB / 4];
+    let mut path = Vec::new();
+    for batch in batches {
+        let mut bytes = 0_u64;
+        let rows = batch.rows.len() as u64;
+        for (position, (sequence, length, crc32c)) in batch.rows.into_iter().enumerate() {
+            if watch.is_stopped() {
+                break;
+            }
+            let row = Row { sequence, name: batch.names.get(position), length, crc32c, place: 0 };
+            bytes = bytes.saturating_add(length);
+            let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
+            // Of a destination that is only looked at, nothing is noted.
+            lost.lock().unwrap_or_else(std::sync::PoisonError::into_inner).set(sequence);
+            watch.find(Finding::object(what, row.name, sequence, why));
+        }
+        watch.advance(bytes, rows);
+    }
+}
+
+/// What is wrong with the file of a row, if anything is.
+fn check_file(
+    root: &OwnedFd,
+    row: &Row<'_>,
+    path: &mut Vec<u8>,
+    buffer: &mut [u8],
+) -> Option<(What, String)> {
+    if to_path(row.name, path).is_err() {
+        return Some((What::Missing, "its name cannot be a file's".into()));
+    }
+    let mut file = match durable::open_file_beneath(root.as_fd(), path) {
+        Ok(Some(file)) => file,
+        Ok(None) => return Some((What::Missing, "there is no such file".into())),
+        Err(error) => return Some((What::Damaged, error.to_string())),
+    };
+    let (mut length, mut crc32c) = (0_u64, 0);
+    // One byte more than there should be is enough to know.
+    while length <= row.length {
+        match file.read(buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                length += count as u64;
+                crc32c = crc32c::crc32c_append(crc32c, buffer.get(..count).unwrap_or_default());
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Some((What::Damaged, error.to_string())),
+        }
+    }
+    if length != row.length {
+        let size = file.metadata().map_or(length, |metadata| metadata.len());
+        return Some((What::Damaged, format!("it has {size} bytes, not {}", row.length)));
+    }
+    let is_good = crc32c == row.crc32c;
+    (!is_good).then(|| (What::Damaged, "its bytes do not have their checksum".into()))
+}
+
+/// Tells of files that no manifest names. Paths are compared by hashes of 64 bits, so many at a time.
+pub(super) fn find_unknown(place: &Place, books: &Books, watch: &Watch) -> Result<()> {
+    let parts = books.next_sequence.div_ceil(HASHES_MAX).max(1);
+    for part in 0..parts {
+        let is_mine = |hash: &u64| hash % parts == part;
+        let mut known = known_hashes(place, books, watch, &is_mine)?;
+        known.sort_unstable();
+        let mut relative = Vec::new();
+        walk(&place.dest, &mut relative, 0, watch, &mut |path| {
+            let hash = hash(path);
+            if is_mine(&hash) && known.binary_search(&hash).is_err() {
+                let mut finding =
+                    Finding::file(What::Unknown, "", "no manifest names this file").beyond_repair();
+                finding.name = path.into();
+                watch.find(finding);
+            }
+        })?;
+    }
+    Ok(())
+}
+
+fn hash(path: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(path)
+}
+
+fn known_hashes(
+    place: &Place,
+    books: &Books,
+    watch: &Watch,
+    is_mine: &dyn Fn(&u64) -> bool,
+) -> Result<Vec<u64>> {
+    let mut known = Vec::new();
+    let mut path = Vec::new();
+    for manifest in &books.manifests {
+        let file = place.manifests_path().join(&manifest.path);
+        frames::for_each_frame(&file, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
+            for row in frame.iter() {
+                if to_path(row.name, &mut path).is_ok() {
+                    known.extend(Some(hash(&path)).filter(is_mine));
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(known)
+}
+
+/// Calls `each` with the paths of everything below a folder that is no folder, but the job's own.
+fn walk(
+    folder: &Path,
+    relative: &mut Vec<u8>,
+    depth: usize,
+    watch: &Watch,
+    each: &mut dyn FnMut(&[u8]),
+) -> Result<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let fail = |error| Error::storage("read", folder, error);
+    for entry in std::fs::read_dir(folder).map_err(fail)? {
+        if watch.is_stopped() {
+            return Ok(());
+        }
+        let entry = entry.map_err(fail)?;
+        let name = entry.file_name();
+        if depth == 0 && name == STATE_FOLDER {
+            continue;
+        }
+        let length = relative.len();
+        if depth > 0 {
+            relative.push(b'/');
+        }
+        relative.extend_from_slice(name.as_bytes());
+        if depth < DEPTH_MAX && entry.file_type().map_err(fail)?.is_dir() {
+            walk(&entry.path(), relative, depth + 1, watch, each)?;
+        } else {
+            each(relative);
+        }
+        relative.truncate(length);
+    }
+    Ok(())
+}

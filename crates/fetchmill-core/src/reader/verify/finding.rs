@@ -1,0 +1,92 @@
+//! What is wrong with a destination, one by one.
+
+use crate::outcome::ShardNumber;
+use crate::target::Sequence;
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// It should be there and is not.
+    Missing,
+    /// It is there and is not what was written.
+    Damaged,
+    /// It is there more than once.
+    Doubled,
+    /// It is there and no job knows it.
+    Unknown,
+}
+
+impl What {
+    /// All of them.
+    pub const ALL: [What; 4] = [What::Missing, What::Damaged, What::Doubled, What::Unknown];
+
+    /// As it stands in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            What::Missing => "missing",
+            What::Damaged => "damaged",
+            What::Doubled => "doubled",
+            What::Unknown => "unknown",
+        }
+    }
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What is wrong.
+    pub what: What,
+    /// The object's name; for a file of the job its path below the destination. Empty when nobody knows it.
+    pub name: Box<[u8]>,
+    /// The target, or the first of them.
+    pub sequence: Option<Sequence>,
+    /// The shard that has it.
+    pub shard: Option<ShardNumber>,
+    /// How many objects it is about; 0 when it is about a file of the job.
+    pub objects: u64,
+    /// A line for people.
+    pub detail: String,
+    /// Whether a repair can mend it.
+    pub is_mendable: bool,
+}
+
+impl Finding {
+    /// About an object.
+    pub(super) fn object(what: What, name: &[u8], sequence: Sequence, detail: impl Into<String>) -> Self {
+        Finding {
+            what,
+            name: name.into(),
+            sequence: Some(sequence),
+            shard: None,
+            objects: 1,
+            detail: detail.into(),
+            is_mendable: true,
+        }
+    }
+
+    /// About a file of the job, or about the journal.
+    pub(super) fn file(what: What, path: &str, detail: impl Into<String>) -> Self {
+        let name = path.as_bytes().into();
+        Finding {
+            what,
+            name,
+            sequence: None,
+            shard: None,
+            objects: 0,
+            detail: detail.into(),
+            is_mendable: true,
+        }
+    }
+
+    /// Nothing tells how to mend it.
+    pub(super) fn beyond_repair(mut self) -> Self {
+        self.is_mendable = false;
+        self
+    }
+
+    /// In a shard.
+    pub(super) fn in_shard(mut self, number: ShardNumber) -> Self {
+        self.shard = Some(number);
+        self
+    }
+}

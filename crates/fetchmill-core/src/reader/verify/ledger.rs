@@ -1,0 +1,235 @@
+//! The equation: every sequence number that was given is in exactly one of the manifests, the failures shards and
+//! what is pending, and the tally says the same.
+//!
+//! One pass over all manifests, in the order of their shards: of two copies the one with the lower number counts.
+
+use crc32c::crc32c_append;
+use std::io::Read as _;
+
+use super::finding::{Finding, What};
+use super::sample::Sample;
+use super::shards::{Faults, locate};
+use super::watch::Watch;
+use crate::error::Result;
+use crate::journal::{Books, Place, for_each_pending};
+use crate::limits::MIB;
+use crate::manifest::Row;
+use crate::outcome::{ShardEnd, ShardNumber};
+use crate::reader::bits::Bits;
+use crate::reader::frames;
+use crate::sink::Shelf;
+use crate::sink::failures::FailureRows;
+
+/// What was counted, besides the tally.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// Targets of which an object is stored.
+    pub fetched: u64,
+    /// Bytes of these.
+    pub bytes: u64,
+    /// Targets that are in the failures shards.
+    pub absent: u64,
+    /// See `absent`.
+    pub failed: u64,
+    /// Targets without an outcome.
+    pub pending: u64,
+}
+
+/// See the module.
+pub(super) struct Ledger<'l> {
+    books: &'l Books,
+    watch: &'l Watch,
+    seen: Bits,
+    pub(super) counted: Counted,
+}
+
+impl<'l> Ledger<'l> {
+    pub(super) fn new(books: &'l Books, watch: &'l Watch) -> Result<Self> {
+        Ok(Ledger { books, watch, seen: Bits::new(books.next_sequence)?, counted: Counted::default() })
+    }
+
+    /// A stored object claims its target; whether it is the first.
+    pub(super) fn claim_row(&mut self, row: &Row<'_>) -> Claim {
+        match self.seen.set(row.sequence) {
+            Some(true) => {
+                self.counted.fetched += 1;
+                self.counted.bytes = self.counted.bytes.saturating_add(row.length);
+                Claim::First
+            }
+            Some(false) => Claim::Another,
+            None => Claim::NoTarget,
+        }
+    }
+
+    /// Sealed shards by number, then those that are open.
+    pub(super) fn read_shards(&mut self, shelf: &Shelf, faults: &Faults, sample: &mut Sample) -> Result<()> {
+        let (books, watch) = (self.books, self.watch);
+        for shard in &books.shards {
+            let (_, path) = locate(shelf, shard);
+            frames::for_each_frame(&path, None, &|| watch.is_stopped(), &mut |frame| {
+                for (position, row) in frame.iter().enumerate() {
+                    let number = frame.first_row() + position as u64;
+                    match self.claim_row(&row) {
+                        Claim::First => sample.offer(&row, Some((shard.number, number))),
+                        claim => {
+                            faults.double(shard, number)?;
+                            self.tell_doubled(&row, claim, Some(shard.number));
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        for open in &books.open_shards {
+            let path = shelf.open_path().join(&open.manifest.path);
+            frames::for_each_frame(&path, Some(open.manifest.end), &|| watch.is_stopped(), &mut |frame| {
+                for row in frame.iter() {
+                    let claim = self.claim_row(&row);
+                    self.tell_doubled(&row, claim, None);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn tell_doubled(&self, row: &Row<'_>, claim: Claim, shard: Option<ShardNumber>) {
+        let detail = match claim {
+            Claim::First => return,
+            Claim::Another => "a shard before this one has it as well",
+            Claim::NoTarget => "no target has this number",
+        };
+        let mut finding = Finding::object(What::Doubled, row.name, row.sequence, detail);
+        finding.shard = shard;
+        // An open shard counts as a whole.
+        finding.is_mendable = shard.is_some();
+        self.watch.find(finding);
+    }
+
+    /// Targets that failed or were absent.
+    pub(super) fn read_failures(&mut self, place: &Place) -> Result<()> {
+        let folder = place.failures_path();
+        for shard in &self.books.failures {
+            let file = format!(".fetchmill/failures/{}", shard.path);
+            if let Err(why) = check_prefix(&folder.join(&shard.path), shard) {
+                self.watch.find(Finding::file(What::Damaged, &file, why).beyond_repair());
+            }
+            let rows = match FailureRows::open(&folder, shard) {
+                Ok(rows) => rows,
+                Err(error) => {
+                    self.watch
+                        .find(Finding::file(What::Damaged, &file, frames::one_cause(&error)).beyond_repair());
+                    continue;
+                }
+            };
+            for row in rows {
+                let Ok(row) = row else {
+                    // It was told with the checksum; what is behind the damage is told as missing.
+                    break;
+                };
+                if self.seen.set(row.sequence) == Some(true) {
+                    if row.outcome == "absent" { self.counted.absent += 1 } else { self.counted.failed += 1 }
+                } else {
+                    let name = row.name_bytes().unwrap_or_default();
+                    let detail = format!("it is listed as {} and has another outcome as well", row.outcome);
+                    self.watch
+                        .find(Finding::object(What::Doubled, &name, row.sequence, detail).beyond_repair());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Targets without an outcome.
+    pub(super) fn read_pending(&mut self, place: &Place) -> Result<()> {
+        for_each_pending(place, |sequence| {
+            if self.seen.set(sequence) == Some(true) {
+                self.counted.pending += 1;
+            } else {
+                let detail = "it is pending and has an outcome as well";
+                self.watch.find(Finding::object(What::Doubled, b"", sequence, detail).beyond_repair());
+            }
+            Ok(())
+        })
+    }
+
+    /// For a format that keeps nothing: what has no other outcome was fetched, and nothing can be held against it.
+    pub(super) fn believe_rest(&mut self) {
+        self.counted.fetched = self.books.next_sequence - self.seen.set_count();
+        self.counted.bytes = self.books.tally.bytes;
+        self.compare_tally();
+    }
+
+    /// Tells of targets that are nowhere, and of counters that are wrong.
+    pub(super) fn conclude(&mut self) {
+        for (first, count) in self.seen.clear_runs() {
+            if self.watch.is_stopped() {
+                return;
+            }
+            let detail = match count {
+                1 => format!("target {first} has no outcome and is not pending; its name is not known"),
+                _ => {
+                    let last = first + count - 1;
+                    format!(
+                        "targets {first} to {last} have no outcome and are not pending; their names are not known"
+                    )
+                }
+            };
+            let mut finding = Finding::object(What::Missing, b"", first, detail).beyond_repair();
+            finding.objects = count;
+            self.watch.find(finding);
+        }
+        self.compare_tally();
+    }
+
+    fn compare_tally(&self) {
+        let Books { tally, next_sequence, failed_folders, .. } = self.books;
+        let counted = &self.counted;
+        let listed = next_sequence.saturating_add(tally.skipped).saturating_add(*failed_folders);
+        let rows = [
+            ("listed", tally.listed, listed),
+            ("fetched", tally.fetched, counted.fetched),
+            ("bytes", tally.bytes, counted.bytes),
+            ("absent", tally.absent, counted.absent),
+            ("failed", tally.failed, counted.failed.saturating_add(*failed_folders)),
+            ("pending", tally.pending(), counted.pending),
+        ];
+        for (what, says, is) in rows {
+            if says != is {
+                let detail = format!("it says {says} {what}, counted were {is}");
+                let finding = Finding::file(What::Damaged, "the tally of the journal", detail);
+                self.watch.find(finding.beyond_repair());
+            }
+        }
+    }
+}
+
+/// What came of a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It is the target's.
+    First,
+    /// Another one has it.
+    Another,
+    /// There is no such target.
+    NoTarget,
+}
+
+/// Compares what counts of a file with its checksum.
+pub(super) fn check_prefix(path: &std::path::Path, end: &ShardEnd) -> std::result::Result<(), String> {
+    let mut file = std::fs::File::open(path).map_err(|error| error.to_string())?.take(end.end);
+    let mut buffer = vec![0; MIB / 4];
+    let (mut length, mut crc32c) = (0_u64, 0);
+    loop {
+        let count = file.read(&mut buffer).map_err(|error| error.to_string())?;
+        if count == 0 {
+            break;
+        }
+        crc32c = crc32c_append(crc32c, buffer.get(..count).unwrap_or_default());
+        length += count as u64;
+    }
+    if length != end.end {
+        return Err(format!("it has {length} bytes, not {}", end.end));
+    }
+    if crc32c == end.crc32c { Ok(()) } else { Err("its bytes do not have their checksum".into()) }
+}

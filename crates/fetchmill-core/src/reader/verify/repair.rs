@@ -1,0 +1,302 @@
+//! Mends a destination: what is lost waits to be fetched again, and what is left is kept.
+//!
+//! A damaged shard is written again without what is lost; one transaction seals the new one in its place and puts the
+//! lost targets back, and only then files are renamed and removed. So a crash leaves the old state or the new one, and
+//! either the next run of the job or another repair finishes the rest. Damaged files of `files` go before the
+//! transaction, because a file that exists is never replaced: after a crash in between they are missing, and another
+//! repair puts their targets back.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd as _;
+use std::sync::PoisonError;
+
+use super::Job;
+use super::shards::{Faults, ShardFaults};
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::journal::{Books, Journal, Place, Shard};
+use crate::manifest::Row;
+use crate::name::to_path;
+use crate::outcome::{SealedShard, ShardNumber};
+use crate::reader::bits::Bits;
+use crate::reader::frames;
+use crate::reader::stored::{latest_first, open_root};
+use crate::reader::{ReadError, ShardReader};
+use crate::sink::{Format, Rewrite, Shelf};
+
+/// What a repair has done.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Repaired {
+    /// Objects that are to be fetched again.
+    pub planned: u64,
+    /// Second copies that were left out.
+    pub dropped: u64,
+    /// Shards that were written again or forgotten.
+    pub shards: u64,
+    /// Objects that cannot be put back, because nothing tells which they are.
+    pub unnamed: u64,
+}
+
+/// Finishes what a run or a repair left half done behind its last transaction.
+pub(super) fn tidy(place: &Place) -> Result<()> {
+    let books = Books::read(place)?;
+    let extension = Format::from_name(books.part("format")).and_then(Format::extension);
+    let Some(extension) = extension else { return Ok(()) };
+    let shelf = Shelf::new(&place.dest, extension, true);
+    shelf.prepare()?;
+    for Shard { number, sealed, .. } in &books.shards {
+        let open = shelf.open_path();
+        let is_there = open.join(&sealed.data.path).exists() || shelf.shard_path(*number).exists();
+        let is_named = open.join(&sealed.manifest.path).exists() || shelf.manifest_path(*number).exists();
+        // What is nowhere is told later.
+        if is_there && is_named {
+            shelf.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
+        }
+    }
+    remove_replaced(&shelf, &mut Journal::open_any(place, true)?)
+}
+
+fn remove_replaced(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
+    for shard in journal.shards()?.iter().filter(|shard| shard.is_replaced) {
+        shelf.remove(shard.number)?;
+    }
+    journal.forget_replaced()?;
+    journal.commit()
+}
+
+/// Mends what was found.
+pub(super) fn repair(job: &Job<'_>, faults: &Faults, lost: &Bits) -> Result<Repaired> {
+    let journal = Journal::open_any(job.place, true)?;
+    let mut repair = Repair { job, journal, done: Repaired::default() };
+    match job.shelf() {
+        Some(shelf) => {
+            let sealed = std::mem::take(&mut *faults.sealed.lock().unwrap_or_else(PoisonError::into_inner));
+            repair.mend_sealed(&shelf, sealed)?;
+            let open = std::mem::take(&mut *faults.open.lock().unwrap_or_else(PoisonError::into_inner));
+            for path in open {
+                repair.forget_open(&shelf, &path)?;
+            }
+            remove_replaced(&shelf, &mut repair.journal)?;
+        }
+        None if job.format == Format::Files => repair.mend_files(lost)?,
+        None => {}
+    }
+    Ok(repair.done)
+}
+
+struct Repair<'r> {
+    job: &'r Job<'r>,
+    journal: Journal,
+    done: Repaired,
+}
+
+impl Repair<'_> {
+    fn mend_sealed(&mut self, shelf: &Shelf, sealed: BTreeMap<ShardNumber, ShardFaults>) -> Result<()> {
+        for (number, faults) in sealed {
+            let Some(shard) = self.job.books.shards.iter().find(|shard| shard.number == number) else {
+                continue;
+            };
+            if self.job.watch.is_stopped() {
+                return Ok(());
+            }
+            if faults.unreadable > 0 {
+                self.done.unnamed = self.done.unnamed.saturating_add(faults.unreadable);
+                continue;
+            }
+            self.mend_shard(shelf, shard, faults)?;
+        }
+        Ok(())
+    }
+
+    fn mend_shard(&mut self, shelf: &Shelf, shard: &Shard, mut faults: ShardFaults) -> Result<()> {
+        let reader = ShardReader::open(shelf, self.job.format, shard)?;
+        let kept = if faults.is_missing { None } else { self.rewrite(shelf, &reader, &mut faults)? };
+        let number = self.journal.replace_shard(shard.number, kept.as_ref())?;
+        let manifest = reader.manifest();
+        for index in 0..manifest.frames() {
+            let frame = manifest.frame(index)?;
+            for (position, row) in frame.iter().enumerate() {
+                let at = frame.first_row() + position as u64;
+                if faults.doubled.has(at) {
+                    self.done.dropped += 1;
+                } else if faults.lost.has(at) {
+                    self.journal.plan_again(row.sequence, row.name, row.length)?;
+                    self.done.planned += 1;
+                }
+            }
+        }
+        self.journal.commit()?;
+        self.done.shards += 1;
+        if let (Some(SealedShard { data, manifest, .. }), Some(number)) = (kept, number) {
+            shelf.publish(&data.path, &manifest.path, number)?;
+        }
+        shelf.remove(shard.number)
+    }
+
+    /// Writes what is left of a shard; none when nothing is. What cannot be read any more is noted as lost.
+    fn rewrite(
+        &self,
+        shelf: &Shelf,
+        reader: &ShardReader,
+        faults: &mut ShardFaults,
+    ) -> Result<Option<SealedShard>> {
+        let mut rewrite = None;
+        if self.job.format == Format::Parquet {
+            copy_rows(shelf, reader, faults, &mut rewrite)?;
+        } else {
+            copy_records(shelf, self.job.format, reader, faults, &mut rewrite)?;
+        }
+        rewrite.map(Rewrite::seal).transpose()
+    }
+
+    /// A shard that was left open counts as a whole or not at all: its objects are fetched again.
+    fn forget_open(&mut self, shelf: &Shelf, path: &str) -> Result<()> {
+        let Some(open) = self.job.books.open_shards.iter().find(|open| open.data.path == path) else {
+            return Ok(());
+        };
+        let manifest = shelf.open_path().join(&open.manifest.path);
+        let (journal, done) = (&mut self.journal, self.done);
+        let mut planned = 0;
+        journal.forget_open_shard(path)?;
+        let read = frames::for_each_frame(
+            &manifest,
+            Some(open.manifest.end),
+            &|| self.job.watch.is_stopped(),
+            &mut |frame| {
+                for row in frame.iter() {
+                    journal.plan_again(row.sequence, row.name, row.length)?;
+                    planned += 1;
+                }
+                Ok(())
+            },
+        )?;
+        if read.damage.is_some() || self.job.watch.is_stopped() {
+            self.journal.roll_back()?;
+            self.done.unnamed = done.unnamed.saturating_add(1);
+            return Ok(());
+        }
+        self.journal.commit()?;
+        self.done.planned += planned;
+        self.done.shards += 1;
+        for name in [&open.data.path, &open.manifest.path] {
+            let file = shelf.open_path().join(name);
+            durable::remove_path(&file).map_err(|error| Error::storage("remove", &file, error))?;
+        }
+        Ok(())
+    }
+
+    fn mend_files(&mut self, lost: &Bits) -> Result<()> {
+        if lost.set_count() == 0 {
+            return Ok(());
+        }
+        let root = open_root(self.job.place)?;
+        let mut path = Vec::new();
+        for_each_lost_file(self.job, lost, |_, row| {
+            if to_path(row.name, &mut path).is_err() {
+                return Ok(());
+            }
+            // What has its name and is no file was not made by the job.
+            let fail = |error| {
+                Error::storage("remove", self.job.place.dest.join(crate::name::for_display(row.name)), error)
+            };
+            match durable::open_file_beneath(root.as_fd(), &path) {
+                Ok(Some(_)) => durable::remove_beneath(root.as_fd(), &path).map_err(fail),
+                Ok(None) => Ok(()),
+                Err(error) => Err(fail(error)),
+            }
+        })?;
+        durable::sync_file_system(root.as_fd())
+            .map_err(|error| Error::storage("sync the file system of", &self.job.place.dest, error))?;
+        let mut planned = 0;
+        let journal = &mut self.journal;
+        for_each_lost_file(self.job, lost, |sequence, row| {
+            planned += 1;
+            journal.plan_again(sequence, row.name, row.length)
+        })?;
+        self.journal.commit()?;
+        self.done.planned = planned;
+        Ok(())
+    }
+}
+
+/// Calls `each` once with every target that is lost, and the row that counts.
+fn for_each_lost_file(
+    job: &Job<'_>,
+    lost: &Bits,
+    mut each: impl FnMut(u64, &Row<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut seen = Bits::new(job.books.next_sequence)?;
+    // Once it has begun it is finished, whoever asks for the end: files without a journal's word are the worst.
+    for manifest in latest_first(job.books) {
+        let path = job.place.manifests_path().join(&manifest.path);
+        frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {
+            for row in frame.iter() {
+                if lost.has(row.sequence) && seen.set(row.sequence) == Some(true) {
+                    each(row.sequence, &row)?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn opened<'r>(shelf: &Shelf, format: Format, rewrite: &'r mut Option<Rewrite>) -> Result<&'r mut Rewrite> {
+    match rewrite {
+        Some(rewrite) => Ok(rewrite),
+        None => Ok(rewrite.insert(Rewrite::create(shelf, format)?)),
+    }
+}
+
+fn copy_records(
+    shelf: &Shelf,
+    format: Format,
+    reader: &ShardReader,
+    faults: &mut ShardFaults,
+    rewrite: &mut Option<Rewrite>,
+) -> Result<()> {
+    let manifest = reader.manifest();
+    for index in 0..manifest.frames() {
+        let frame = manifest.frame(index)?;
+        for (position, row) in frame.iter().enumerate() {
+            let at = frame.first_row() + position as u64;
+            if faults.lost.has(at) || faults.doubled.has(at) {
+                continue;
+            }
+            // Read as an object once more: nothing goes into the new shard unproved.
+            match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
+                Ok(Some(record)) => opened(shelf, format, rewrite)?.push_record(&row, &record)?,
+                Ok(None) | Err(ReadError::Damaged(_)) => {
+                    faults.lost.set(at);
+                }
+                Err(ReadError::Failed(error)) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn copy_rows(
+    shelf: &Shelf,
+    reader: &ShardReader,
+    faults: &mut ShardFaults,
+    rewrite: &mut Option<Rewrite>,
+) -> Result<()> {
+    // A file that cannot be opened has lost all its rows: that is noted.
+    let Ok(scan) = reader.scan() else { return Ok(()) };
+    for scanned in scan {
+        let scanned = scanned?;
+        if faults.lost.has(scanned.row) || faults.doubled.has(scanned.row) {
+            continue;
+        }
+        match scanned.object {
+            Ok(object) => {
+                opened(shelf, Format::Parquet, rewrite)?.push_object(&object.as_object(scanned.sequence))?;
+            }
+            Err(_) => {
+                faults.lost.set(scanned.row);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,102 @@
+//! Some stored objects, drawn at random, to be compared with their origin. Every object has the same chance, whatever
+//! their number, and the same seed draws the same ones from the same destination (reservoir sampling, Vitter 1985).
+
+use crate::manifest::Row;
+use crate::outcome::ShardNumber;
+use crate::planner::retry::Jitter;
+use crate::target::Sequence;
+
+/// Objects that can be drawn: their names are in memory.
+pub(super) const SAMPLE_MAX: usize = 100_000;
+
+/// An object that was drawn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sampled {
+    /// Which target.
+    pub sequence: Sequence,
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Bytes of its body.
+    pub length: u64,
+    /// CRC-32C of its body.
+    pub crc32c: u32,
+    pub(crate) place: u64,
+    /// Its shard, and its row in the manifest; none for `files`.
+    pub(crate) shard: Option<(ShardNumber, u64)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Sample {
+    drawn: Vec<Sampled>,
+    wanted: usize,
+    offered: u64,
+    random: Jitter,
+}
+
+impl Sample {
+    /// Draws so many.
+    pub(super) fn new(wanted: usize, seed: u64) -> Self {
+        Sample { drawn: Vec::new(), wanted: wanted.min(SAMPLE_MAX), offered: 0, random: Jitter::new(seed) }
+    }
+
+    /// An object that may be drawn.
+    pub(super) fn offer(&mut self, row: &Row<'_>, shard: Option<(ShardNumber, u64)>) {
+        if self.wanted == 0 {
+            return;
+        }
+        self.offered += 1;
+        let sampled = || Sampled {
+            sequence: row.sequence,
+            name: row.name.into(),
+            length: row.length,
+            crc32c: row.crc32c,
+            place: row.place,
+            shard,
+        };
+        if self.drawn.len() < self.wanted {
+            self.drawn.push(sampled());
+        } else if let Some(place) = self.drawn.get_mut((self.random.draw() % self.offered) as usize) {
+            *place = sampled();
+        }
+    }
+
+    /// Those that were drawn, in the order of their numbers.
+    pub(super) fn take(mut self) -> Vec<Sampled> {
+        self.drawn.sort_by_key(|sampled| sampled.sequence);
+        self.drawn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(wanted: usize, count: u64, seed: u64) -> Vec<Sequence> {
+        let mut sample = Sample::new(wanted, seed);
+        for sequence in 0..count {
+            sample.offer(&Row { sequence, name: b"", length: 0, crc32c: 0, place: 0 }, None);
+        }
+        sample.take().iter().map(|sampled| sampled.sequence).collect()
+    }
+
+    #[test]
+    fn each_object_has_the_same_chance() {
+        let mut times = [0_u32; 100];
+        for seed in 0..2000 {
+            for sequence in draw(10, 100, seed) {
+                times[sequence as usize] += 1;
+            }
+        }
+
+        assert_eq!(times.iter().sum::<u32>(), 20_000);
+        assert!(times.iter().all(|count| (120..280).contains(count)), "{times:?}");
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same() {
+        assert_eq!(draw(10, 1000, 7), draw(10, 1000, 7));
+        assert_ne!(draw(10, 1000, 7), draw(10, 1000, 8));
+        assert_eq!(draw(10, 3, 7), [0, 1, 2]);
+    }
+}

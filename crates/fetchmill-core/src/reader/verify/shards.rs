@@ -1,0 +1,304 @@
+//! Sealed and open shards against what the journal says of them: whole files first, then every record.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::finding::{Finding, What};
+use super::watch::Watch;
+use crate::error::{Error, Result};
+use crate::journal::Shard;
+use crate::limits::MIB;
+use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
+use crate::reader::bits::Bits;
+use crate::reader::frames;
+use crate::reader::{Scan, ShardReader};
+use crate::sink::{Format, Shelf};
+
+/// Rows after which progress is told.
+const ADVANCE_ROWS: u64 = 1024;
+
+/// What is wrong with a sealed shard: a bit for each of its objects, twice.
+#[derive(Debug)]
+pub(super) struct ShardFaults {
+    /// Rows of the manifest whose records are not what was written.
+    pub(super) lost: Bits,
+    /// Rows whose target a shard before this has as well.
+    pub(super) doubled: Bits,
+    /// The file is not there.
+    pub(super) is_missing: bool,
+    /// Rows of the manifest that cannot be read.
+    pub(super) unreadable: u64,
+}
+
+/// Everything that a repair must know, by shard; nothing of shards that are whole.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// Sealed ones.
+    pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
+    /// Open ones, by the names of their files.
+    pub(super) open: Mutex<Vec<String>>,
+}
+
+impl Faults {
+    /// A row's record is not what was written.
+    fn lose(&self, shard: &Shard, row: u64) -> Result<()> {
+        self.note(shard, |faults| {
+            faults.lost.set(row);
+        })
+    }
+
+    /// A row's target has another object.
+    pub(super) fn double(&self, shard: &Shard, row: u64) -> Result<()> {
+        self.note(shard, |faults| {
+            faults.doubled.set(row);
+        })
+    }
+
+    /// Notes something about a shard.
+    fn note(&self, shard: &Shard, note: impl FnOnce(&mut ShardFaults)) -> Result<()> {
+        let mut sealed = self.sealed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let faults = match sealed.entry(shard.number) {
+            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
+            std::collections::btree_map::Entry::Vacant(entry) => entry.insert(ShardFaults {
+                lost: Bits::new(shard.sealed.objects)?,
+                doubled: Bits::new(shard.sealed.objects)?,
+                is_missing: false,
+                unreadable: 0,
+            }),
+        };
+        note(faults);
+        Ok(())
+    }
+}
+
+/// Where a sealed shard and its manifest are: a run may have ended before they got their names.
+pub(super) fn locate(shelf: &Shelf, shard: &Shard) -> (PathBuf, PathBuf) {
+    let choose = |placed: PathBuf, open: &str| {
+        let unplaced = shelf.open_path().join(open);
+        if !placed.exists() && unplaced.exists() { unplaced } else { placed }
+    };
+    (
+        choose(shelf.shard_path(shard.number), &shard.sealed.data.path),
+        choose(shelf.manifest_path(shard.number), &shard.sealed.manifest.path),
+    )
+}
+
+/// How a file is called in findings.
+pub(super) fn shown(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// What a whole file is.
+enum Whole {
+    Good,
+    Missing,
+    Damaged(String),
+}
+
+/// Compares a file, up to where it ends, with its checksum.
+fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &Watch) -> Result<Whole> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Whole::Missing),
+        Err(error) => return Err(Error::storage("read", path, error)),
+    };
+    let length = file.metadata().map_err(|error| Error::storage("read", path, error))?.len();
+    if length < end.end || (is_sealed && length > end.end) {
+        watch.advance(end.end, 0);
+        return Ok(Whole::Damaged(format!("it has {length} bytes, not {}", end.end)));
+    }
+    let mut buffer = vec![0; MIB];
+    let (mut left, mut crc32c) = (end.end, 0);
+    while left > 0 && !watch.is_stopped() {
+        let wanted = left.min(MIB as u64) as usize;
+        let piece = buffer.get_mut(..wanted).unwrap_or_default();
+        match file.read(piece) {
+            Ok(0) => return Ok(Whole::Damaged("it ends too early".into())),
+            Ok(count) => {
+                crc32c = crc32c::crc32c_append(crc32c, piece.get(..count).unwrap_or_default());
+                left -= count as u64;
+                watch.advance(count as u64, 0);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            // What the disk cannot give back is damage, not a reason to stop looking.
+            Err(error) => return Ok(Whole::Damaged(error.to_string())),
+        }
+    }
+    if crc32c == end.crc32c || watch.is_stopped() {
+        Ok(Whole::Good)
+    } else {
+        Ok(Whole::Damaged("its bytes do not have their checksum".into()))
+    }
+}
+
+/// Bytes that are read of a sealed shard.
+pub(super) fn bytes_of(shard: &Shard) -> u64 {
+    shard.sealed.data.end.saturating_mul(2).saturating_add(shard.sealed.manifest.end)
+}
+
+/// Checks a sealed shard.
+pub(super) fn check_sealed(
+    format: Format,
+    shelf: &Shelf,
+    shard: &Shard,
+    faults: &Faults,
+    watch: &Watch,
+) -> Result<()> {
+    let (data, manifest) = locate(shelf, shard);
+    let is_missing = check_whole(&data, &shard.sealed.data, shard, faults, watch)?;
+    check_whole(&manifest, &shard.sealed.manifest, shard, faults, watch)?;
+    let checked = Checked { shard, file: shown(&data), manifest: shown(&manifest), faults, watch };
+    if is_missing {
+        faults.note(shard, |faults| faults.is_missing = true)?;
+    }
+    match ShardReader::open(shelf, format, shard) {
+        Ok(reader) if is_missing => checked.lose_all(&reader, What::Missing, "it is missing"),
+        Ok(reader) => match reader.scan() {
+            Ok(scan) => checked.scan(scan),
+            Err(error) => checked.lose_all(&reader, What::Damaged, &frames::one_cause(&error)),
+        },
+        Err(error) => checked.lose_names(shard.sealed.objects, &frames::one_cause(&error)),
+    }
+}
+
+/// A shard whose records are looked at.
+struct Checked<'c> {
+    shard: &'c Shard,
+    file: String,
+    manifest: String,
+    faults: &'c Faults,
+    watch: &'c Watch,
+}
+
+impl Checked<'_> {
+    /// Each record by itself.
+    fn scan(&self, scan: Scan) -> Result<()> {
+        let mut named = 0;
+        let mut cause = None;
+        let mut before = 0;
+        for scanned in scan {
+            if self.watch.is_stopped() {
+                return Ok(());
+            }
+            match scanned {
+                Ok(scanned) => {
+                    named += 1;
+                    if let Err(lost) = &scanned.object {
+                        self.lose(scanned.row, &lost.name, scanned.sequence, What::Damaged, &lost.what)?;
+                    }
+                    if named - before >= ADVANCE_ROWS {
+                        self.advance(before, named);
+                        before = named;
+                    }
+                }
+                Err(error) => cause = Some(frames::one_cause(&error)),
+            }
+        }
+        self.advance(before, named);
+        match cause {
+            Some(cause) => self.lose_names(self.shard.sealed.objects.saturating_sub(named), &cause),
+            None => Ok(()),
+        }
+    }
+
+    /// Some rows are done: their share of the shard's bytes.
+    fn advance(&self, from: u64, to: u64) {
+        let (end, objects) =
+            (u128::from(self.shard.sealed.data.end), u128::from(self.shard.sealed.objects.max(1)));
+        let share = |rows: u64| (end * u128::from(rows) / objects) as u64;
+        self.watch.advance(share(to).saturating_sub(share(from)), to - from);
+    }
+
+    /// All that the manifest names is gone.
+    fn lose_all(&self, reader: &ShardReader, what: What, why: &str) -> Result<()> {
+        let manifest = reader.manifest();
+        let mut unnamed = None;
+        for index in 0..manifest.frames() {
+            if self.watch.is_stopped() {
+                return Ok(());
+            }
+            match manifest.frame(index) {
+                Ok(frame) => {
+                    for (position, row) in frame.iter().enumerate() {
+                        self.lose(frame.first_row() + position as u64, row.name, row.sequence, what, why)?;
+                    }
+                }
+                Err(error) => unnamed = Some(frames::one_cause(&error)),
+            }
+        }
+        unnamed.map_or(Ok(()), |cause| self.lose_names(1, &cause))
+    }
+
+    fn lose(&self, row: u64, name: &[u8], sequence: u64, what: What, why: &str) -> Result<()> {
+        self.faults.lose(self.shard, row)?;
+        let detail = format!("{}: {why}", self.file);
+        self.watch.find(Finding::object(what, name, sequence, detail).in_shard(self.shard.number));
+        Ok(())
+    }
+
+    /// Rows that the manifest does not give any more. What they name may be there, but nobody knows which targets it is.
+    fn lose_names(&self, unreadable: u64, cause: &str) -> Result<()> {
+        self.faults.note(self.shard, |faults| faults.unreadable = unreadable.max(1))?;
+        let detail = format!(
+            "{unreadable} of the {} objects of {} have lost their names: {cause}",
+            self.shard.sealed.objects, self.file
+        );
+        let finding = Finding::file(What::Damaged, &self.manifest, detail).in_shard(self.shard.number);
+        self.watch.find(finding.beyond_repair());
+        Ok(())
+    }
+}
+
+/// Checks a whole file and tells of it; whether it is missing.
+fn check_whole(path: &Path, end: &ShardEnd, shard: &Shard, faults: &Faults, watch: &Watch) -> Result<bool> {
+    let (what, detail) = match check_file(path, end, true, watch)? {
+        Whole::Good => return Ok(false),
+        Whole::Missing => (What::Missing, "it is not there".to_owned()),
+        Whole::Damaged(why) => (What::Damaged, why),
+    };
+    faults.note(shard, |_| {})?;
+    watch.find(Finding::file(what, &shown(path), detail).in_shard(shard.number));
+    Ok(what == What::Missing)
+}
+
+/// Checks a shard that the last run left open: as far as its receipt goes, and as a whole.
+pub(super) fn check_open(shelf: &Shelf, open: &OpenShard, faults: &Faults, watch: &Watch) -> Result<()> {
+    for end in [&open.data, &open.manifest] {
+        let path = shelf.open_path().join(&end.path);
+        let (what, detail) = match check_file(&path, end, false, watch)? {
+            Whole::Good => continue,
+            Whole::Missing => (What::Missing, "it is not there".to_owned()),
+            Whole::Damaged(why) => (What::Damaged, why),
+        };
+        let mut noted = faults.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if !noted.contains(&open.data.path) {
+            noted.push(open.data.path.clone());
+        }
+        drop(noted);
+        watch.find(Finding::file(what, &format!(".fetchmill/open/{}", end.path), detail));
+    }
+    Ok(())
+}
+
+/// Tells of files that are named like shards and are none of the job's.
+pub(super) fn find_unknown(dest: &Path, format: Format, shards: &[Shard], watch: &Watch) -> Result<()> {
+    let Some(extension) = format.extension() else { return Ok(()) };
+    let entries = std::fs::read_dir(dest).map_err(|error| Error::storage("read", dest, error))?;
+    for entry in entries {
+        let name = entry.map_err(|error| Error::storage("read", dest, error))?.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let number = name.strip_prefix("shard-").and_then(|rest| rest.strip_suffix(&format!(".{extension}")));
+        let Some(number) = number else { continue };
+        let is_known = number.parse::<ShardNumber>().is_ok_and(|number| {
+            format!("shard-{number:06}.{extension}") == name
+                && shards.binary_search_by_key(&number, |shard| shard.number).is_ok()
+        });
+        if !is_known {
+            watch.find(Finding::file(What::Unknown, name, "the journal knows no such shard").beyond_repair());
+        }
+    }
+    Ok(())
+}
