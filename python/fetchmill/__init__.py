@@ -21,40 +21,57 @@ if TYPE_CHECKING:
         TemporaryError,
         UsageError,
     )
+    from fetchmill.exporting import export
     from fetchmill.job import get
     from fetchmill.ledger import failures, status
+    from fetchmill.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
     from fetchmill.options import GetOptions
     from fetchmill.report import Failure, Report, Status
+    from fetchmill.verifying import Finding, VerifyReport, verify
 
 __all__ = [
     "BusyError",
     "Failure",
     "FetchmillError",
+    "Finding",
     "GetOptions",
     "InternalError",
     "JournalError",
     "ListingError",
+    "Object",
+    "Objects",
     "Report",
     "SecurityError",
     "Status",
     "StorageError",
     "TemporaryError",
     "UsageError",
+    "VerifyReport",
     "__version__",
+    "export",
     "failures",
     "get",
+    "open",
     "status",
+    "verify",
 ]
 
 _HOMES = {
     "__version__": "fetchmill._native",
+    "export": "fetchmill.exporting",
     "failures": "fetchmill.ledger",
     "get": "fetchmill.job",
+    "open": "fetchmill.objects",
     "status": "fetchmill.ledger",
+    "verify": "fetchmill.verifying",
     "Failure": "fetchmill.report",
+    "Finding": "fetchmill.verifying",
     "GetOptions": "fetchmill.options",
+    "Object": "fetchmill.objects",
+    "Objects": "fetchmill.objects",
     "Report": "fetchmill.report",
     "Status": "fetchmill.report",
+    "VerifyReport": "fetchmill.verifying",
 }
 
 

@@ -1,4 +1,4 @@
-"""A file server: the files of a folder, or objects computed from their names, over the list/get API.
+"""A file server over the list/get API: the files of a folder, what a job has stored, or computed objects.
 
 For tests and measurements: it can wait, and it can fail in scripted ways. `fetchmill serve` and
 `fetchmill.testing.serve` are the two ways to it.
@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from fetchmill._native import Server as NativeServer
@@ -68,8 +69,9 @@ class ServeOptions:
     """What a server is asked to do.
 
     Args:
-        folder: the folder to serve; or else
+        folder: the folder to serve; of the destination of a job, what the job has stored, in any format; or else
         synthetic: how many objects to compute.
+        state: folder of that job's journal, when the job was given one.
         size: bytes of a synthetic object.
         host: address to listen on.
         port: port to listen on; 0 is any that is free.
@@ -84,6 +86,7 @@ class ServeOptions:
 
     folder: str | os.PathLike[str] | None = None
     synthetic: int | None = None
+    state: str | os.PathLike[str] | None = None
     size: int = 100
     host: str = "127.0.0.1"
     port: int = 0
@@ -99,15 +102,26 @@ class ServeOptions:
         if (self.folder is None) == (self.synthetic is None):
             raise UsageError("one of folder and synthetic must be given")
 
+    @property
+    def dest(self) -> str | None:
+        """The folder, when it is the destination of a job."""
+        if self.folder is None:
+            return None
+        hidden = Path(self.folder) / ".fetchmill"
+        is_job = self.state is not None or (hidden / "job.sqlite").exists() or (hidden / "state").exists()
+        return os.fspath(self.folder) if is_job else None
+
     def to_json(self) -> str:
         """For the native module."""
         values = _without_none(vars(self))
-        if self.folder is not None:
+        if self.dest is not None:
+            values["content"] = None
+        elif self.folder is not None:
             values["content"] = {"folder": os.path.abspath(self.folder)}  # noqa: PTH100 - keeps a final link
         else:
             values["content"] = {"synthetic": {"count": self.synthetic, "size": self.size}}
         values["faults"] = [_without_none(asdict(fault)) for fault in self.faults]
-        for key in ("folder", "synthetic", "size"):
+        for key in ("folder", "synthetic", "state", "size"):
             values.pop(key, None)
         return json.dumps(values)
 
@@ -117,10 +131,12 @@ class Server:
 
     Raises:
         UsageError: an option cannot be used, the folder cannot be read, or the address is taken.
+        JournalError: the folder is the destination of a job whose journal cannot be read.
     """
 
     def __init__(self, options: ServeOptions) -> None:
-        self._native = NativeServer(options.to_json())
+        state = None if options.state is None else os.fspath(options.state)
+        self._native = NativeServer(options.to_json(), options.dest, state)
 
     @property
     def url(self) -> str:

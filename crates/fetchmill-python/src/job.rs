@@ -185,7 +185,7 @@ pub(crate) fn set_tally(dict: &Bound<'_, PyDict>, tally: Tally, kinds: &KindCoun
     dict.set_item("failures", failures)
 }
 
-fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_tally(&dict, snapshot.tally, &snapshot.kinds)?;
     dict.set_item("in_flight", snapshot.in_flight)?;
@@ -198,7 +198,7 @@ fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'p
     Ok(dict)
 }
 
-fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_tally(&dict, report.tally, &report.kinds)?;
     dict.set_item("seconds", report.elapsed.as_secs_f64())?;

@@ -141,7 +141,7 @@ fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
 }
 
 /// A name as data: whole, so that it can be looked for. Whoever shows it escapes what a terminal would obey.
-fn whole_text(name: &[u8]) -> String {
+pub(crate) fn whole_text(name: &[u8]) -> String {
     use std::fmt::Write as _;
 
     let mut text = String::with_capacity(name.len());

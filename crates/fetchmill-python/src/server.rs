@@ -1,12 +1,15 @@
 //! The file server.
 
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
+use fetchmill_core::reader::Destination;
 use fetchmill_server::{Options, Stats, synthetic_body as body};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::errors;
+use crate::served::Served;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Server {
@@ -22,13 +25,20 @@ enum Running {
 
 #[pymethods]
 impl Server {
+    /// `dest`: the destination of a job, to be served in the place of the options' content.
     #[new]
-    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+    #[pyo3(signature = (options, dest=None, state=None))]
+    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    fn new(py: Python<'_>, options: &str, dest: Option<PathBuf>, state: Option<PathBuf>) -> PyResult<Self> {
         let options: Options =
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
-        let server = py
-            .detach(|| fetchmill_server::Server::start(&options))
-            .map_err(|error| errors::usage(&error.to_string()))?;
+        let open = || dest.map(|dest| Destination::open(&dest, state.as_deref())).transpose();
+        let destination = py.detach(open).map_err(|error| errors::of(&error))?;
+        let start = || match destination.map(Served::new) {
+            Some(content) => fetchmill_server::Server::start_with(Arc::new(content), &options),
+            None => fetchmill_server::Server::start(&options),
+        };
+        let server = py.detach(start).map_err(|error| errors::usage(&error.to_string()))?;
         let address = server.address().to_string();
         Ok(Server { running: Mutex::new(Running::Yes(server)), address })
     }

@@ -1,29 +1,21 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
-import os
-import signal
-import sys
-import time
 from dataclasses import fields
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fetchmill.cli.running import Signals, choose_display, watch
 from fetchmill.cli.streams import say, write_event
 from fetchmill.cli.summary import failure_lines, finished_lines, ledger_line, run_line
 from fetchmill.cli.values import BYTES, COUNT, SECONDS
 from fetchmill.options import GetOptions, default_text
-from fetchmill.progress import Display, JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay
-from fetchmill.report import Report, Snapshot
+from fetchmill.progress import Display, JsonDisplay, LiveDisplay
+from fetchmill.report import Report
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
 
-# How often the job is looked at: a signal and its end are noticed within this, a terminal is redrawn each time.
-STEP_SECONDS = 0.1
-# As in `fetchmill.get`: the core drains for 3 s and then writes a last checkpoint.
-DRAIN_SECONDS_MAX = 5.0
 FINISHED_WITH_FAILURES = 3
 
 _HELP = """Fetch every object that SOURCE lists into the folder DEST.
@@ -84,11 +76,11 @@ def _declaration(name: str, *, is_on: bool) -> str:
 def _run(source: str, dest: str, allow_absent: bool, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
     """The body of the command; gives the exit code."""
     checked = GetOptions(source=source, dest=dest, **options)
-    signals = _Signals()
+    signals = Signals()
     job = _start(checked, signals)
-    display = _display(as_json, quiet)
+    display = choose_display(as_json, quiet)
     try:
-        first = _watch(job, signals, display)
+        first = watch(job, signals, display)
     finally:
         display.close()
     report = Report.from_native(job.report())
@@ -117,65 +109,13 @@ command = click.Command(
 )
 
 
-class _Signals:
-    """SIGINT and SIGTERM: the first asks the job to stop, the second ends the process at once."""
-
-    def __init__(self) -> None:
-        self.number: int | None = None
-        self.job: Job | None = None
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._handle)
-
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if self.number is None:
-            self.number = number
-            if self.job is not None:
-                self.job.stop()
-            return
-        if self.job is not None:
-            self.job.abort()
-        os._exit(128 + number)
-
-
-def _start(options: GetOptions, signals: _Signals) -> "Job":
+def _start(options: GetOptions, signals: Signals) -> "Job":
     """The job, reachable for signals; one that came before is passed on."""
     from fetchmill._native import Job
 
     job = Job(options.to_json())
-    signals.job = job
-    if signals.number is not None:
-        job.stop()
+    signals.attach(job)
     return job
-
-
-def _display(as_json: bool, quiet: bool) -> Display:
-    if as_json:
-        return JsonDisplay(write_event)
-    if quiet:
-        return QuietDisplay()
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        return LiveDisplay(sys.stderr)
-    return PlainDisplay(say)
-
-
-def _watch(job: "Job", signals: _Signals, display: Display) -> Snapshot:
-    """Shows the job until it ends; gives the first snapshot."""
-    first = Snapshot.from_native(job.snapshot())
-    says_resuming = first.resumed and first.start_settled > 0
-    deadline = None
-    while not job.wait(STEP_SECONDS):
-        if says_resuming:  # not at once: a finished job has ended by now
-            says_resuming = False
-            display.notice(f"resuming: {first.start_settled:,} targets are done already")
-        if signals.number is not None and deadline is None:
-            deadline = time.monotonic() + DRAIN_SECONDS_MAX
-            display.notice("stopping: requests in flight are drained; run the same command again to resume")
-        if signals.number is not None and deadline is not None and time.monotonic() > deadline:
-            job.abort()
-            display.notice("stopped without a last checkpoint: run the same command again to resume")
-            sys.exit(128 + signals.number)
-        display.update(Snapshot.from_native(job.snapshot()))
-    return first
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display) -> None:

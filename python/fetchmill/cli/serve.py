@@ -19,20 +19,25 @@ _RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall")
 
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
+A FOLDER that `fetchmill get` has written is served as what it holds: its objects under their names, whatever their
+format, so that a mirror can be mirrored.
+
 Synthetic objects are computed from their names, nothing is stored: any number of them will do. The faults hit a
 share of the names; whether a name is hit depends on --seed alone.
 
 \b
 Examples:
   fetchmill serve ./some/folder --port 8080
+  fetchmill serve out/ --port 8080                  the objects of a job, packed or not
   fetchmill serve --synthetic 1e9 --size 100 --port 8080
   fetchmill serve --synthetic 1e5 --delay 0-3 --error-rate 0.01 --error-status 503 --retry-after 1-30
 """
 
 
-@click.command("serve", help=_HELP, short_help="Serve a folder or synthetic objects.")
+@click.command("serve", help=_HELP, short_help="Serve a folder, a job's objects or synthetic ones.")
 @click.argument("folder", metavar="[FOLDER]", required=False, type=click.Path())
 @click.option("--synthetic", type=COUNT, metavar="N", help="Serve N computed objects instead of a folder.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, when FOLDER is a job's that was given one.")
 @click.option("--size", type=BYTES, default=100, show_default=True, help="Bytes of a synthetic object.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 is any free one.")

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from fetchmill.cli.streams import write_line
+from fetchmill.cli.streams import escaped, write_line
 from fetchmill.cli.summary import status_lines
 from fetchmill.report import Failure
 
@@ -58,11 +58,4 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
 def _tabbed(failure: Failure) -> str:
     status = "-" if failure.status is None else str(failure.status)
     columns = (failure.name, failure.outcome, failure.kind, status, str(failure.attempts), failure.detail)
-    return "\t".join(_escaped(column) for column in columns)
-
-
-def _escaped(text: str) -> str:
-    """Text without tabs, line ends and terminal sequences."""
-    return "".join(
-        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
-    )
+    return "\t".join(escaped(column) for column in columns)

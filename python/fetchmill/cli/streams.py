@@ -40,6 +40,27 @@ def write_line(stream: TextIO, text: str) -> bool:
     return True
 
 
+def write_bytes(stream: TextIO, data: bytes) -> bool:
+    """Writes bytes as they are; False when nobody reads any more."""
+    try:
+        stream.flush()
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except (OSError, ValueError):
+        _silence(stream)
+        return False
+    return True
+
+
+def escaped(text: str) -> str:
+    """Text without tabs, line ends and terminal sequences."""
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 def say(text: str) -> None:
     """Talk: a line on standard error."""
     write_line(sys.stderr, text)

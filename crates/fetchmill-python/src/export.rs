@@ -1,0 +1,97 @@
+//! A running export.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fetchmill_core::engine::{self, ExportOptions};
+use fetchmill_core::sink::Format;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::Deserialize;
+
+use crate::errors;
+use crate::job::{report_dict, snapshot_dict};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    dest: PathBuf,
+    other: PathBuf,
+    format: String,
+    state: Option<PathBuf>,
+    other_state: Option<PathBuf>,
+    shard_size: Option<u64>,
+    durability: Option<String>,
+}
+
+impl Options {
+    fn into_core(self) -> PyResult<ExportOptions> {
+        let format = Format::from_name(&self.format)
+            .ok_or_else(|| errors::usage(&format!("there is no format {}", self.format)))?;
+        let is_durable = match self.durability.as_deref() {
+            None | Some("power") => true,
+            Some("process") => false,
+            Some(other) => {
+                return Err(errors::usage(&format!("durability must be power or process, not {other}")));
+            }
+        };
+        Ok(ExportOptions {
+            from: self.dest,
+            from_state: self.state,
+            dest: self.other,
+            state: self.other_state,
+            format,
+            shard_size: self.shard_size,
+            is_durable,
+        })
+    }
+}
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Export {
+    running: engine::Export,
+    from: PathBuf,
+    dest: PathBuf,
+    format: &'static str,
+}
+
+#[pymethods]
+impl Export {
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: Options =
+            serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
+        let options = options.into_core()?;
+        let running = py.detach(|| engine::Export::start(&options)).map_err(|error| errors::of(&error))?;
+        Ok(Export { running, from: options.from, dest: options.dest, format: options.format.name() })
+    }
+
+    fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
+        let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        py.detach(|| self.running.wait(timeout))
+    }
+
+    fn stop(&self) {
+        self.running.stop();
+    }
+
+    fn abort(&self) {
+        self.running.abort();
+    }
+
+    fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        snapshot_dict(py, &self.running.snapshot())
+    }
+
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let report = self
+            .running
+            .report()
+            .ok_or_else(|| errors::usage("the export has not ended, or was reported"))?;
+        let dict = report_dict(py, &report.map_err(|error| errors::of(&error))?)?;
+        dict.set_item("source", &self.from)?;
+        dict.set_item("dest", &self.dest)?;
+        dict.set_item("format", self.format)?;
+        Ok(dict)
+    }
+}

@@ -1,0 +1,164 @@
+//! What a job has stored, read in place.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use fetchmill_core::error::Error;
+use fetchmill_core::reader::{ArrowBatches, Destination, Found, Listed, Objects as Iter, Position};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyString, PyTuple};
+
+use crate::errors;
+
+/// Objects of a batch, at most,
+const BATCH_OBJECTS: usize = 1000;
+/// and the bytes of their bodies, unless one has more.
+const BATCH_BYTES: usize = 1 << 20;
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Objects {
+    /// `None` once it is closed.
+    destination: Mutex<Option<Arc<Destination>>>,
+}
+
+impl Objects {
+    fn destination(&self) -> PyResult<Arc<Destination>> {
+        let open = self.destination.lock().unwrap_or_else(PoisonError::into_inner);
+        open.clone().ok_or_else(|| errors::usage("the objects are closed; open the destination again"))
+    }
+}
+
+#[pymethods]
+impl Objects {
+    #[new]
+    #[pyo3(signature = (dest, state))]
+    #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+    fn new(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Self> {
+        let open = || Destination::open(&dest, state.as_deref());
+        let destination = py.detach(open).map_err(|error| errors::of(&error))?;
+        Ok(Objects { destination: Mutex::new(Some(Arc::new(destination))) })
+    }
+
+    fn format(&self) -> PyResult<&'static str> {
+        Ok(self.destination()?.format().name())
+    }
+
+    fn close(&self) {
+        self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+
+    fn get<'py>(&self, py: Python<'py>, name: Vec<u8>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+        let destination = self.destination()?;
+        let found = py.detach(move || destination.find(&name)).map_err(|error| errors::of(&error))?;
+        found.map(|found| object_tuple(py, &found)).transpose()
+    }
+
+    fn length(&self, py: Python<'_>, name: Vec<u8>) -> PyResult<Option<u64>> {
+        let destination = self.destination()?;
+        py.detach(move || destination.length_of(&name)).map_err(|error| errors::of(&error))
+    }
+
+    fn count(&self, py: Python<'_>) -> PyResult<u64> {
+        let destination = self.destination()?;
+        py.detach(|| destination.count()).map_err(|error| errors::of(&error))
+    }
+
+    #[pyo3(signature = (position, max, with_lengths))]
+    fn names<'py>(
+        &self,
+        py: Python<'py>,
+        position: Option<&str>,
+        max: usize,
+        with_lengths: bool,
+    ) -> PyResult<(Bound<'py, PyList>, Option<String>)> {
+        let destination = self.destination()?;
+        let from = position
+            .map(|text| Position::from_text(text).ok_or_else(|| errors::usage("no such position")))
+            .transpose()?;
+        let read = || destination.names(from.as_ref(), max, with_lengths);
+        let page = py.detach(read).map_err(|error| errors::of(&error))?;
+        let list = PyList::empty(py);
+        for listed in &page.names {
+            list.append(if with_lengths {
+                listed_tuple(py, listed)?.into_any()
+            } else {
+                name_of(py, &listed.name)?
+            })?;
+        }
+        Ok((list, page.next.as_ref().map(Position::to_text)))
+    }
+
+    fn batches(&self) -> PyResult<ObjectBatches> {
+        let objects = Iter::new(self.destination()?, None);
+        Ok(ObjectBatches { objects: Mutex::new(objects) })
+    }
+
+    fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        let batches = ArrowBatches::new(Iter::new(self.destination()?, None));
+        let stream = FFI_ArrowArrayStream::new(Box::new(batches));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}
+
+/// Goes through all objects, in batches.
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct ObjectBatches {
+    objects: Mutex<Iter>,
+}
+
+impl ObjectBatches {
+    fn read(&self) -> Result<Vec<Found>, Error> {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        while batch.len() < BATCH_OBJECTS && bytes < BATCH_BYTES {
+            let Some(found) = objects.next().transpose()? else { break };
+            bytes += found.object.body.len();
+            batch.push(found);
+        }
+        Ok(batch)
+    }
+}
+
+#[pymethods]
+impl ObjectBatches {
+    fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let batch = py.detach(|| self.read()).map_err(|error| errors::of(&error))?;
+        let list = PyList::empty(py);
+        for found in &batch {
+            list.append(object_tuple(py, found)?)?;
+        }
+        Ok(list)
+    }
+}
+
+/// A name as text; bytes that are no UTF-8 as Python keeps those of file names.
+fn name_of<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    if let Ok(name) = str::from_utf8(name) {
+        Ok(PyString::new(py, name).into_any())
+    } else {
+        PyBytes::new(py, name).call_method1("decode", ("utf-8", "surrogateescape"))
+    }
+}
+
+fn listed_tuple<'py>(py: Python<'py>, listed: &Listed) -> PyResult<Bound<'py, PyTuple>> {
+    (name_of(py, &listed.name)?, listed.length).into_pyobject(py)
+}
+
+/// The fields of `fetchmill.Object`, in their order; times as numbers.
+fn object_tuple<'py>(py: Python<'py>, found: &Found) -> PyResult<Bound<'py, PyTuple>> {
+    let object = &found.object;
+    let text = |text: &Option<Vec<u8>>| text.as_deref().map(|text| name_of(py, text)).transpose();
+    (
+        name_of(py, &object.name)?,
+        PyBytes::new(py, &object.body),
+        (object.status != 0).then_some(object.status),
+        text(&object.content_type)?,
+        text(&object.etag)?,
+        object.last_modified,
+        (object.fetched_at != 0).then_some(object.fetched_at),
+        found.sequence,
+        found.crc32c,
+    )
+        .into_pyobject(py)
+}

@@ -1,0 +1,158 @@
+//! A verification that runs.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fetchmill_core::outcome::KindCounts;
+use fetchmill_core::reader::verify::{self as core, Finding, Sampled, VerifyOptions, VerifyReport, What};
+use fetchmill_core::reader::{Requests, SampleReader};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+use serde::Deserialize;
+
+use crate::errors;
+use crate::job::set_tally;
+use crate::ledger::whole_text;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    dest: PathBuf,
+    state: Option<PathBuf>,
+    threads: Option<usize>,
+    #[serde(default)]
+    repair: bool,
+    /// Objects to compare with the origin: none without a comparison.
+    sample: Option<usize>,
+    #[serde(default)]
+    seed: u64,
+    /// The origin, when it is not the job's own.
+    against: Option<String>,
+}
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Verify {
+    running: core::Verify,
+    dest: PathBuf,
+    state: Option<PathBuf>,
+    against: Option<String>,
+    sample: Mutex<Option<Drawn>>,
+}
+
+/// Drawn objects, and how to read and ask for them.
+struct Drawn {
+    objects: std::vec::IntoIter<Sampled>,
+    reader: SampleReader,
+    requests: Requests,
+}
+
+#[pymethods]
+impl Verify {
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: Options =
+            serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
+        let Options { dest, state, threads, repair, sample, seed, against } = options;
+        let sample = sample.unwrap_or(0);
+        let asked = VerifyOptions { dest: dest.clone(), state: state.clone(), threads, repair, sample, seed };
+        let running = py.detach(|| core::Verify::start(asked)).map_err(|error| errors::of(&error))?;
+        Ok(Verify { running, dest, state, against, sample: Mutex::new(None) })
+    }
+
+    fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
+        let timeout = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        py.detach(|| self.running.wait(timeout))
+    }
+
+    fn abort(&self) {
+        self.running.abort();
+    }
+
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let progress = self.running.progress();
+        let dict = PyDict::new(py);
+        dict.set_item("bytes", progress.bytes)?;
+        dict.set_item("bytes_total", progress.bytes_total)?;
+        dict.set_item("objects", progress.objects)?;
+        dict.set_item("findings", progress.findings)?;
+        Ok(dict)
+    }
+
+    fn findings<'py>(&self, py: Python<'py>, max: usize) -> PyResult<Bound<'py, PyList>> {
+        let list = PyList::empty(py);
+        for finding in self.running.take_findings(max) {
+            list.append(finding_dict(py, &finding)?)?;
+        }
+        Ok(list)
+    }
+
+    fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let none = || errors::usage("the verification has not ended, or was reported");
+        let report = self.running.report().ok_or_else(none)?.map_err(|error| errors::of(&error))?;
+        let dict = report_dict(py, &report)?;
+        if !report.sample.is_empty() {
+            let fail = |error| errors::of(&error);
+            let requests = Requests::new(&report.identity, self.against.as_deref()).map_err(fail)?;
+            dict.set_item("host", &requests.host)?;
+            dict.set_item("port", requests.port)?;
+            let reader = SampleReader::open(&self.dest, self.state.as_deref()).map_err(fail)?;
+            let drawn = Drawn { objects: report.sample.into_iter(), reader, requests };
+            *self.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some(drawn);
+        }
+        Ok(dict)
+    }
+
+    fn next_sampled<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let read = || {
+            let mut drawn = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(Drawn { objects, reader, requests }) = &mut *drawn else { return Ok(None) };
+            let Some(object) = objects.next() else { return Ok(None) };
+            let body = reader.body(&object)?;
+            Ok(Some((requests.path(&object.name), object, body)))
+        };
+        let Some((path, object, body)) = py.detach(read).map_err(|error| errors::of(&error))? else {
+            return Ok(None);
+        };
+        let dict = PyDict::new(py);
+        dict.set_item("name", whole_text(&object.name))?;
+        dict.set_item("sequence", object.sequence)?;
+        dict.set_item("path", path)?;
+        dict.set_item("body", body.map(|body| PyBytes::new(py, &body)))?;
+        Ok(Some(dict))
+    }
+}
+
+fn finding_dict<'py>(py: Python<'py>, finding: &Finding) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("what", finding.what.name())?;
+    dict.set_item("name", whole_text(&finding.name))?;
+    dict.set_item("sequence", finding.sequence)?;
+    dict.set_item("shard", finding.shard)?;
+    dict.set_item("objects", finding.objects)?;
+    dict.set_item("detail", &finding.detail)?;
+    Ok(dict)
+}
+
+fn report_dict<'py>(py: Python<'py>, report: &VerifyReport) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    set_tally(&dict, report.tally, &KindCounts::default())?;
+    let part = |name: &str| report.identity.get(name).cloned().unwrap_or_default();
+    dict.set_item("source", part("source"))?;
+    dict.set_item("format", part("format"))?;
+    dict.set_item("checked", report.progress.objects)?;
+    dict.set_item("findings", report.progress.findings)?;
+    for (what, count) in What::ALL.iter().zip(report.found) {
+        dict.set_item(what.name(), count)?;
+    }
+    dict.set_item("interrupted", report.is_interrupted)?;
+    dict.set_item("seconds", report.elapsed.as_secs_f64())?;
+    let repaired = report.repaired.unwrap_or_default();
+    dict.set_item("repaired", report.repaired.is_some())?;
+    dict.set_item("mended", report.is_mended)?;
+    dict.set_item("planned", repaired.planned)?;
+    dict.set_item("dropped", repaired.dropped)?;
+    dict.set_item("shards_replaced", repaired.shards)?;
+    dict.set_item("unnamed", repaired.unnamed)?;
+    Ok(dict)
+}

@@ -1,0 +1,161 @@
+"""`fetchmill ls`: the names of a destination, out of whatever holds them."""
+
+import fnmatch
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill.cli.streams import escaped, say, write_bytes
+
+if TYPE_CHECKING:
+    from fetchmill.objects import Object, Objects
+
+MISSING = 3
+# Lines that are written at once.
+_LINES = 5000
+# Formats whose records say more than the manifest does.
+_WITH_FACTS = {"parquet", "warc", "jsonl"}
+
+_EPILOG = """\b
+Examples:
+  fetchmill ls out/                           all names
+  fetchmill ls out/ '2026/*.json' --long      size, status, time and name, tabs between
+  fetchmill ls out/ -0 | xargs -0 -n 100 fetchmill cat out/
+  fetchmill ls out/ --json | jq .bytes
+
+Exit codes: 0, or 3 when no name matches a pattern."""
+
+
+@click.command("ls", epilog=_EPILOG, short_help="List the names of a destination.")
+@click.argument("dest", metavar="DEST", type=click.Path())
+@click.argument("patterns", metavar="[PATTERN]...", nargs=-1)
+@click.option("--long", "is_long", is_flag=True, help="Size, status, time of the reply and name, with tabs between.")
+@click.option("-0", "--null", is_flag=True, help="End names with NUL, and write them as they are.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, all that is known.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+def command(  # noqa: PLR0913 - one for each option
+    dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None
+) -> int:
+    """List the names of the objects of DEST, each once, one a line, in the order of storage.
+
+    In a PATTERN, `*` and `?` stand for any characters, `/` among them, and `[abc]` for one of these. Any format is
+    read in place, also while its job runs: what is sealed by now. Control characters and backslashes are escaped with
+    a backslash. What a format does not keep is `-`: `files` and `tar` have no status and no time.
+    """
+    if null and (is_long or as_json):
+        raise click.UsageError("--null goes with neither --long nor --json.")
+    from fetchmill.objects import Objects
+
+    with Objects(dest, state=state) as objects:
+        listing = _Listing(objects, patterns)
+        if null:
+            lines: Iterator[bytes] = (_encode(name) + b"\0" for name, _ in listing.names(with_lengths=False))
+        elif as_json:
+            lines = map(_json_line, listing.facts() if is_long else listing.names(with_lengths=True))
+        elif is_long:
+            lines = map(_long_line, listing.facts())
+        else:
+            lines = ((escaped(name) + "\n").encode() for name, _ in listing.names(with_lengths=False))
+        while part := b"".join(islice(lines, _LINES)):
+            if not write_bytes(sys.stdout, part):
+                return 0
+    for pattern in listing.unmatched:
+        say(f"fetchmill: no name matches {escaped(pattern)}")
+    return MISSING if listing.unmatched else 0
+
+
+class _Listing:
+    """The names that some patterns match, each once; afterwards, the patterns that matched none."""
+
+    def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
+        self._objects = objects
+        self._patterns = patterns
+        self.unmatched = list(patterns)
+
+    def names(self, *, with_lengths: bool) -> Iterator[tuple[str, int | None]]:
+        """Names, and their lengths if they are asked for."""
+        find = self._objects.lengths if with_lengths else _names_alone(self._objects)
+        if not self._patterns:
+            return iter(find(None))
+        return chain.from_iterable(self._of(number, find) for number in range(len(self._patterns)))
+
+    def _of(
+        self, number: int, find: Callable[[str], Iterable[tuple[str, int | None]]]
+    ) -> Iterator[tuple[str, int | None]]:
+        """What one pattern matches and no earlier one did."""
+        pattern = self._patterns[number]
+        earlier = [_matcher(other) for other in self._patterns[:number]]
+        for pair in find(pattern):
+            if pattern in self.unmatched:
+                self.unmatched = [other for other in self.unmatched if other != pattern]
+            if not any(matches(pair[0]) for matches in earlier):
+                yield pair
+
+    def facts(self) -> "Iterator[tuple[str, int | None] | Object]":
+        """The same with what is known of each object; of formats that keep more, the shards are read for it."""
+        if self._objects.format not in _WITH_FACTS:
+            yield from self.names(with_lengths=True)
+            return
+        if self._patterns and all("*" not in it and "?" not in it and "[" not in it for it in self._patterns):
+            for name, _ in self.names(with_lengths=False):
+                yield self._objects.record(name)
+            return
+        matchers = {pattern: _matcher(pattern) for pattern in self._patterns}
+        for found in self._objects.records():
+            matched = [pattern for pattern, matches in matchers.items() if matches(found.name)]
+            if self.unmatched:
+                self.unmatched = [pattern for pattern in self.unmatched if pattern not in matched]
+            if matched or not matchers:
+                yield found
+
+
+def _names_alone(objects: "Objects") -> Callable[[str | None], Iterator[tuple[str, None]]]:
+    return lambda pattern: ((name, None) for name in objects.names(pattern))
+
+
+def _matcher(pattern: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(pattern)).match
+
+
+def _long_line(found: "tuple[str, int | None] | Object") -> bytes:
+    if isinstance(found, tuple):
+        columns = [str(found[1]), "-", "-", escaped(found[0])]
+    else:
+        status, time = found.status, found.fetched_at
+        columns = [
+            str(len(found.body)),
+            "-" if status is None else str(status),
+            "-" if time is None else _time_text(time),
+            escaped(found.name),
+        ]
+    return ("\t".join(columns) + "\n").encode()
+
+
+def _json_line(found: "tuple[str, int | None] | Object") -> bytes:
+    name, size = found if isinstance(found, tuple) else (found.name, len(found.body))
+    values: dict[str, Any] = {"name": name, "bytes": size}
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        values["name"] = _encode(name).decode("utf-8", "replace")
+        values["name_hex"] = _encode(name).hex()
+    if not isinstance(found, tuple):
+        for field in ("status", "content_type", "etag", "last_modified", "fetched_at", "sequence", "crc32c"):
+            value = getattr(found, field)
+            if value is not None:
+                values[field] = _time_text(value) if isinstance(value, datetime) else value
+    return (json.dumps(values) + "\n").encode()
+
+
+def _encode(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def _time_text(time: datetime) -> str:
+    return time.isoformat(timespec="microseconds" if time.microsecond else "seconds").replace("+00:00", "Z")

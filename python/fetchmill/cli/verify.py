@@ -1,0 +1,198 @@
+"""`fetchmill verify`: proves a destination, shows what is wrong with it, and mends it on demand."""
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill.cli.streams import say, write_event, write_line
+from fetchmill.cli.summary import destination_arguments
+from fetchmill.cli.values import COUNT
+from fetchmill.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from fetchmill.verifying import Finding, Progress, VerifyReport
+
+DIFFERENCES = 3
+DAMAGED = 10
+FINDINGS_SHOWN = 20
+PLAIN_SECONDS = 10.0
+LIVE_SECONDS = 0.2
+
+_EPILOG = """\b
+Examples:
+  fetchmill verify out/
+  fetchmill verify out/ --all | cut -f2                       names of what is wrong
+  fetchmill verify out/ --sample 1000                         and compare with the source
+  fetchmill verify out/ --against http://127.0.0.1:8080       with another one
+  fetchmill verify out/ --repair && fetchmill get ... out/    fetch again what is damaged
+
+\b
+Exit codes: 0 all is proved, or a repair has put everything back; 3 objects differ from the
+origin; 10 something is missing, damaged, doubled or unknown (fetchmill --help)."""
+
+
+@click.command("verify", epilog=_EPILOG, short_help="Prove that a destination is whole, or mend it.")
+@click.argument("dest", metavar="DEST", type=click.Path())
+@click.option("--against", metavar="SOURCE", help="Compare objects with this origin.")
+@click.option("--sample", type=COUNT, help="How many, at random; with the job's own source if no other is given.")
+@click.option("--seed", type=COUNT, help="Which ones; any if not given.")
+@click.option("--repair", is_flag=True, help="Plan again what is missing or damaged: the same `get` fetches it then.")
+@click.option("--all", "show_all", is_flag=True, help=f"Show all findings, not only the first {FINDINGS_SHOWN}.")
+@click.option("--threads", type=COUNT, help="Threads that read; one for each processor if not given.")
+@click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
+@click.option("--json", "as_json", is_flag=True, help="Write events as JSON lines to standard output.")
+@click.option("--quiet", is_flag=True, help="Show nothing but findings and errors.")
+def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | None, **options: Any) -> int:  # noqa: ANN401
+    """Prove that DEST holds every target of its job exactly once, and every object as it was fetched.
+
+    Reads everything: the ledger (listed = fetched + absent + failed + skipped), every shard and every object with its
+    checksum, on all processors. What is missing, damaged, doubled or unknown is listed on standard output, one a
+    line, with tabs between: what, name, sequence number, shard, detail. A job that is not finished can be verified
+    as far as it is; no job can run meanwhile.
+    """
+    from fetchmill.verifying import verify
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
+    if (options["sample"] or options["against"]) and not quiet:
+        say(f"drawing objects with --seed {drawn}")
+    findings = _Findings(show_all=show_all, as_json=as_json)
+    meter = _Meter(as_json=as_json, quiet=quiet)
+    try:
+        report = verify(dest, seed=drawn, on_finding=findings.show, on_progress=meter.show, **options)
+    finally:
+        meter.close()
+    if as_json:
+        write_event("report", report.to_dict())
+    elif not quiet:
+        findings.conclude()
+        for line in _summary(report, options["state"]):
+            say(line)
+    return _exit_code(report)
+
+
+def _interrupt(number: int, _frame: "FrameType | None") -> None:
+    raise SystemExit(128 + number)
+
+
+def _exit_code(report: "VerifyReport") -> int:
+    if report.findings and not report.mended:
+        return DAMAGED
+    return DIFFERENCES if report.differs or report.absent_now else 0
+
+
+class _Findings:
+    """One a line; the first ones only, unless all are asked for. A machine gets all."""
+
+    def __init__(self, *, show_all: bool, as_json: bool) -> None:
+        self._shown_max = None if show_all or as_json else FINDINGS_SHOWN
+        self._as_json = as_json
+        self._count = 0
+
+    def show(self, finding: "Finding") -> None:
+        """Shows a finding."""
+        self._count += 1
+        if self._shown_max is not None and self._count > self._shown_max:
+            return
+        if self._as_json:
+            write_event("finding", finding.to_dict())
+            return
+        number = "-" if finding.sequence is None else str(finding.sequence)
+        shard = "-" if finding.shard is None else str(finding.shard)
+        columns = (finding.what, finding.name or "-", number, shard, finding.detail)
+        write_line(sys.stdout, "\t".join(_escaped(column) for column in columns))
+
+    def conclude(self) -> None:
+        """Says that there are more."""
+        if self._shown_max is not None and self._count > self._shown_max:
+            say(f"... and {format_count(self._count - self._shown_max)} more: --all shows them")
+
+
+def _escaped(text: str) -> str:
+    """Text without tabs, line ends and terminal sequences."""
+    return "".join(
+        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+class _Meter:
+    """Progress on standard error: a line that is written over on a terminal, else one every ten seconds."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        self._as_json = as_json
+        self._is_live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not as_json and not quiet
+        self._is_quiet = quiet and not as_json
+        self._started = time.monotonic()
+        self._next = 0.0 if self._is_live else PLAIN_SECONDS
+
+    def show(self, progress: "Progress") -> None:
+        """Shows it when it is time."""
+        seconds = time.monotonic() - self._started
+        if self._is_quiet or seconds < self._next:
+            return
+        self._next = seconds + (LIVE_SECONDS if self._is_live else PLAIN_SECONDS)
+        if self._as_json:
+            write_event("progress", vars(progress) | {"seconds": round(seconds, 1)})
+            return
+        share = 100 * progress.bytes // progress.bytes_total if progress.bytes_total else 100
+        line = (
+            f"{format_bytes(progress.bytes)} of {format_bytes(progress.bytes_total)} ({min(share, 100)} %), "
+            f"{format_count(progress.objects)} objects, {format_count(progress.findings)} findings"
+        )
+        if self._is_live:
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+        else:
+            say(line)
+
+    def close(self) -> None:
+        """Takes the line away."""
+        if self._is_live:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _summary(report: "VerifyReport", state: str | None) -> list[str]:
+    """What was proved, what is wrong, and how to go on."""
+    parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
+    if report.pending:
+        parts.append(f"{format_count(report.pending)} pending")
+    what = "counters only: the format null keeps nothing" if report.format == "null" else (
+        f"{format_count(report.checked)} objects read in {format_seconds(report.seconds)}"
+    )
+    lines = [what, f"{format_count(report.listed)} listed = " + " + ".join(parts)]
+    if report.compared:
+        lines.append(
+            f"{format_count(report.compared)} compared with the origin: {format_count(report.differs)} differ, "
+            f"{format_count(report.absent_now)} are absent now"
+        )
+    if report.interrupted:
+        lines.append("ended early: nothing is proved")
+    elif not report.findings:
+        lines.append("all is proved: every target exactly once, every checksum")
+    else:
+        kinds = ("missing", "damaged", "doubled", "unknown")
+        counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
+        lines.append("found: " + ", ".join(counts))
+    return lines + _next_steps(report, state)
+
+
+def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
+    where = destination_arguments(report.dest, state)
+    if not report.repaired:
+        mendable = report.missing or report.damaged or report.doubled
+        return [f"mend it: fetchmill verify {where} --repair"] if mendable else []
+    lines = []
+    if report.dropped:
+        lines.append(f"left out {format_count(report.dropped)} second copies")
+    if report.planned:
+        lines.append(f"run the same `fetchmill get` again: it fetches {format_count(report.planned)} objects")
+    if report.findings and not report.mended:
+        lines.append("not all of it can be mended: what is unknown stays, what has lost its name cannot be planned again")
+    return lines

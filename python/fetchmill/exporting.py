@@ -1,0 +1,112 @@
+"""Writes what a job has stored again, in another format, as one blocking call."""
+
+import json
+import os
+import time
+from typing import Literal, get_args
+
+from fetchmill._native import Export
+from fetchmill.errors import UsageError
+from fetchmill.options import Durability
+from fetchmill.report import Report
+
+ExportFormat = Literal["files", "tar", "parquet", "warc", "jsonl"]
+EXPORT_FORMATS = get_args(ExportFormat)
+
+# A signal is answered within this.
+STEP_SECONDS = 0.05
+# A window that is being written is made durable within this, or the export is ended without it.
+DRAIN_SECONDS_MAX = 5.0
+
+
+def export(  # noqa: PLR0913 - each has its default
+    dest: str | os.PathLike[str],
+    other: str | os.PathLike[str],
+    *,
+    format: ExportFormat,
+    shard_size: int | None = None,
+    state: str | os.PathLike[str] | None = None,
+    other_state: str | os.PathLike[str] | None = None,
+    durability: Durability = "power",
+) -> Report:
+    """Writes every object of a destination into another one, in another format; resumes what was interrupted.
+
+    The other destination is a job's like any other: `status`, `verify` and another export work on it. Blocks until
+    the end and releases the GIL meanwhile. What was fetched must not change in between.
+
+    Args:
+        dest: the destination of a job.
+        other: where objects go: a folder that is missing, empty or the same export's.
+        format: how they are stored there.
+        shard_size: bytes of a shard.
+        state: folder of the journal of `dest`, when its job was given one.
+        other_state: folder of the journal of `other`.
+        durability: what a commit survives, a `power` cut or the death of the `process` only.
+
+    Returns:
+        The ledger of the export. Objects that cannot be stored, because their names cannot be paths or meet on
+        disk, are counted as failed: `fetchmill.failures(other)` iterates over them.
+
+    Raises:
+        UsageError: an option cannot be used, or `other` belongs to something else.
+        BusyError: a process works on one of the two.
+        JournalError: an object is damaged: look with `fetchmill.verify`.
+        StorageError: the local storage failed.
+
+    Example:
+        >>> fetchmill.export("out/", "shards/", format="parquet").failed  # doctest: +SKIP
+        0
+    """
+    job = Export(to_json(dest, other, format, shard_size, state, other_state, durability))
+    try:
+        while not job.wait(STEP_SECONDS):
+            pass
+    except BaseException:
+        _drain(job)
+        raise
+    return Report.from_native(job.report())
+
+
+def to_json(  # noqa: PLR0913, PLR0917 - the options of both, the function and the command
+    dest: str | os.PathLike[str],
+    other: str | os.PathLike[str],
+    format: str,
+    shard_size: int | None,
+    state: str | os.PathLike[str] | None,
+    other_state: str | os.PathLike[str] | None,
+    durability: str,
+) -> str:
+    """For the native module: what is None is left out, which means the core's default."""
+    if format not in EXPORT_FORMATS:
+        raise UsageError(f"format must be one of {', '.join(EXPORT_FORMATS)}, not {format!r}")
+    options = {
+        "dest": _path("dest", dest),
+        "other": _path("other", other),
+        "format": format,
+        "shard_size": shard_size,
+        "state": None if state is None else _path("state", state),
+        "other_state": None if other_state is None else _path("other_state", other_state),
+        "durability": durability,
+    }
+    return json.dumps({name: value for name, value in options.items() if value is not None})
+
+
+def _path(name: str, path: str | os.PathLike[str]) -> str:
+    text = os.fspath(path)
+    if not text or "\0" in text:
+        raise UsageError(f"{name} must be a path that is not empty, not {path!r}")
+    return text
+
+
+def _drain(job: Export) -> None:
+    """Ends it with a checkpoint; without one when that takes too long or is interrupted too."""
+    try:
+        job.stop()
+        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        while not job.wait(STEP_SECONDS):
+            if time.monotonic() > deadline:
+                job.abort()
+                return
+    except BaseException:
+        job.abort()
+        raise
