@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
 .PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
-.PHONY: contract-million memory
+.PHONY: contract-million memory lookup
 .PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
@@ -63,6 +63,9 @@ contract-million: build servers ## The contract of the sinks with a million obje
 
 memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them)
 	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)
+
+lookup: build ## How long one name among ten million takes; keeps the packs in build/ (11 GB)
+	$(BIN)/python scripts/lookup.py
 
 wheel: env ## Build the abi3 wheel into dist/
 	$(BIN)/maturin build --release --quiet --out dist

@@ -13,7 +13,7 @@ import fetchmill
 from fetchmill.cli.main import command as group
 from fetchmill.options import GetOptions
 
-COMMANDS = ("", "export", "get", "serve", "status", "verify")
+COMMANDS = ("", "cat", "export", "get", "ls", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"allow_absent", "as_json", "quiet"}

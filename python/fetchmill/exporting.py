@@ -19,7 +19,7 @@ STEP_SECONDS = 0.05
 DRAIN_SECONDS_MAX = 5.0
 
 
-def export(  # noqa: PLR0913 - each has its default
+def export(
     dest: str | os.PathLike[str],
     other: str | os.PathLike[str],
     *,
@@ -67,7 +67,7 @@ def export(  # noqa: PLR0913 - each has its default
     return Report.from_native(job.report())
 
 
-def to_json(  # noqa: PLR0913, PLR0917 - the options of both, the function and the command
+def to_json(
     dest: str | os.PathLike[str],
     other: str | os.PathLike[str],
     format: str,

@@ -12,7 +12,7 @@ import re
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from fetchmill._native import Objects as NativeObjects
 
@@ -78,7 +78,8 @@ class Objects(Mapping[str, bytes]):
         return self._native.format()
 
     def __getitem__(self, name: str) -> bytes:
-        return self._find(name)[1]
+        body: bytes = self._find(name)[1]
+        return body
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and self._native.length(_encode(name)) is not None
@@ -150,8 +151,10 @@ class Objects(Mapping[str, bytes]):
         return map(_object, self._rows())
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A stream of Arrow batches, for pyarrow, Polars, DuckDB and others; their columns are those of the Parquet
-        shards (docs/formats.md), whatever the format. A sequence number that is not known is -1.
+        """A stream of Arrow batches, for pyarrow, DuckDB and others.
+
+        Their columns are those of the Parquet shards (docs/formats.md), whatever the format; a sequence number that is
+        not known is -1.
         """
         del requested_schema  # ours is the best that there is
         return self._native.arrow_stream()
@@ -187,7 +190,7 @@ class Objects(Mapping[str, bytes]):
         return id(self)
 
     def _find(self, name: str) -> tuple[Any, ...]:
-        found = self._native.get(_encode(name)) if isinstance(name, str) else None
+        found = self._native.get(_encode(name))
         if found is None:
             raise KeyError(name)
         return found
@@ -227,20 +230,28 @@ class ArrowStream:
 class _Items(ItemsView[str, bytes]):
     """Reads in the order of storage, where a mapping would look up one name after the other."""
 
+    def __init__(self, objects: Objects) -> None:
+        super().__init__(objects)
+        self._objects = objects
+
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        for row in cast("Objects", self._mapping)._rows():  # noqa: SLF001 - a part of it
+        for row in self._objects._rows():  # noqa: SLF001 - a part of it
             yield row[0], row[1]
 
 
 class _Values(ValuesView[bytes]):
     """The same."""
 
+    def __init__(self, objects: Objects) -> None:
+        super().__init__(objects)
+        self._objects = objects
+
     def __iter__(self) -> Iterator[bytes]:
-        for row in cast("Objects", self._mapping)._rows():  # noqa: SLF001 - a part of it
+        for row in self._objects._rows():  # noqa: SLF001 - a part of it
             yield row[1]
 
 
-def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Objects:  # noqa: A001 - fetchmill.open
+def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Objects:
     """Opens what a job has stored, to read it in place; also while the job runs: what is sealed by now.
 
     Args:

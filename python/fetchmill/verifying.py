@@ -197,7 +197,7 @@ def verify(  # noqa: PLR0913 - each has its default
     if against is not None and sample is None:
         sample = SAMPLE_DEFAULT
     for name, value in (("sample", sample), ("threads", threads)):
-        if value is not None and (not isinstance(value, int) or not 1 <= value <= SAMPLE_MAX):
+        if value is not None and not 1 <= value <= SAMPLE_MAX:
             raise UsageError(f"{name} must be a whole number from 1 to {SAMPLE_MAX}, not {value!r}")
     options = {
         "dest": os.fspath(dest),
@@ -263,9 +263,7 @@ def _compare(running: Verify, host: str, port: int, tell: OnFinding, counts: dic
                 continue
             counts["absent_now" if what == "absent-now" else "differs"] += 1
             tell(
-                Finding(
-                    what=what, name=drawn["name"], sequence=drawn["sequence"], shard=None, objects=1, detail=detail
-                )
+                Finding(what=what, name=drawn["name"], sequence=drawn["sequence"], shard=None, objects=1, detail=detail)
             )
     finally:
         connection.close()

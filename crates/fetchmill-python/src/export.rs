@@ -89,7 +89,7 @@ impl Export {
             .report()
             .ok_or_else(|| errors::usage("the export has not ended, or was reported"))?;
         let dict = report_dict(py, &report.map_err(|error| errors::of(&error))?)?;
-        dict.set_item("source", &self.from)?;
+        dict.set_item("source", self.from.to_string_lossy())?;
         dict.set_item("dest", &self.dest)?;
         dict.set_item("format", self.format)?;
         Ok(dict)

@@ -39,9 +39,7 @@ Exit codes: 0, or 3 when no name matches a pattern."""
 @click.option("-0", "--null", is_flag=True, help="End names with NUL, and write them as they are.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON lines; with --long, all that is known.")
 @click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
-def command(  # noqa: PLR0913 - one for each option
-    dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None
-) -> int:
+def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_json: bool, state: str | None) -> int:
     """List the names of the objects of DEST, each once, one a line, in the order of storage.
 
     In a PATTERN, `*` and `?` stand for any characters, `/` among them, and `[abc]` for one of these. Any format is

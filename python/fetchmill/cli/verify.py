@@ -163,8 +163,10 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
     parts = [f"{format_count(getattr(report, name))} {name}" for name in ("fetched", "absent", "failed", "skipped")]
     if report.pending:
         parts.append(f"{format_count(report.pending)} pending")
-    what = "counters only: the format null keeps nothing" if report.format == "null" else (
-        f"{format_count(report.checked)} objects read in {format_seconds(report.seconds)}"
+    what = (
+        "counters only: the format null keeps nothing"
+        if report.format == "null"
+        else (f"{format_count(report.checked)} objects read in {format_seconds(report.seconds)}")
     )
     lines = [what, f"{format_count(report.listed)} listed = " + " + ".join(parts)]
     if report.compared:
@@ -175,7 +177,8 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
     if report.interrupted:
         lines.append("ended early: nothing is proved")
     elif not report.findings:
-        lines.append("all is proved: every target exactly once, every checksum")
+        checksums = "" if report.format == "null" else ", every checksum"
+        lines.append(f"all is proved: every target exactly once{checksums}")
     else:
         kinds = ("missing", "damaged", "doubled", "unknown")
         counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
@@ -194,5 +197,7 @@ def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
     if report.planned:
         lines.append(f"run the same `fetchmill get` again: it fetches {format_count(report.planned)} objects")
     if report.findings and not report.mended:
-        lines.append("not all of it can be mended: what is unknown stays, what has lost its name cannot be planned again")
+        lines.append(
+            "not all of it can be mended: what is unknown stays, what has lost its name cannot be planned again"
+        )
     return lines

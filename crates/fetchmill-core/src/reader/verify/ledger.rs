@@ -107,7 +107,7 @@ impl<'l> Ledger<'l> {
     }
 
     /// Targets that failed or were absent.
-    pub(super) fn read_failures(&mut self, place: &Place) -> Result<()> {
+    pub(super) fn read_failures(&mut self, place: &Place) {
         let folder = place.failures_path();
         for shard in &self.books.failures {
             let file = format!(".fetchmill/failures/{}", shard.path);
@@ -137,7 +137,6 @@ impl<'l> Ledger<'l> {
                 }
             }
         }
-        Ok(())
     }
 
     /// Targets without an outcome.
@@ -166,14 +165,13 @@ impl<'l> Ledger<'l> {
             if self.watch.is_stopped() {
                 return;
             }
-            let detail = match count {
-                1 => format!("target {first} has no outcome and is not pending; its name is not known"),
-                _ => {
-                    let last = first + count - 1;
-                    format!(
-                        "targets {first} to {last} have no outcome and are not pending; their names are not known"
-                    )
-                }
+            let last = first + count - 1;
+            let detail = if count == 1 {
+                format!("target {first} has no outcome and is not pending; its name is not known")
+            } else {
+                format!(
+                    "targets {first} to {last} have no outcome and are not pending; their names are not known"
+                )
             };
             let mut finding = Finding::object(What::Missing, b"", first, detail).beyond_repair();
             finding.objects = count;

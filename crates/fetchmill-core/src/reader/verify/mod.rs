@@ -220,13 +220,13 @@ impl Job<'_> {
             (Some(shelf), _) => self.prove_shards(&shelf, &mut ledger, sample, faults)?,
             (None, Format::Files) => {
                 self.watch.expect(self.books.tally.bytes);
-                ledger.read_failures(self.place)?;
+                ledger.read_failures(self.place);
                 ledger.read_pending(self.place)?;
                 files::check(self.place, self.books, &mut ledger, sample, lost, self.threads, self.watch)?;
                 files::find_unknown(self.place, self.books, self.watch)?;
             }
             (None, _) => {
-                ledger.read_failures(self.place)?;
+                ledger.read_failures(self.place);
                 ledger.read_pending(self.place)?;
                 ledger.believe_rest();
                 return Ok(ledger.counted);
@@ -285,7 +285,7 @@ impl Job<'_> {
         }
         shards::find_unknown(&self.place.dest, self.format, &self.books.shards, self.watch)?;
         ledger.read_shards(shelf, faults, sample)?;
-        ledger.read_failures(self.place)?;
+        ledger.read_failures(self.place);
         ledger.read_pending(self.place)
     }
 }

@@ -1,0 +1,387 @@
+"""`fetchmill verify`: an intact destination is proved, whatever is damaged is found and named, a repair mends it."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from conftest import COMMAND, Ended
+from fetchmill.testing import Fault, Server, synthetic_body
+from independent import STATE, read_ledger, synthetic_name
+from stored import EXTENSIONS, FORMATS, find_wrong, shards
+
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+COUNT = 3000
+SIZE = 200
+# Several shards of each format.
+SHARD_SIZE = {"tar": "300KB", "parquet": "60KB", "warc": "300KB", "jsonl": "300KB"}
+EXPECTED = {synthetic_name(index): synthetic_body(synthetic_name(index), SIZE) for index in range(COUNT)}
+
+# A kill before the N-th such call of a thread, N up to this.
+CALLS_OF_SHARDS = {"fdatasync": 4, "renameat2": 4, "unlink": 4}
+
+Run = Callable[..., Ended]
+
+
+@dataclass
+class Job:
+    """A destination and the command that made it."""
+
+    run: Run
+    url: str
+    dest: Path
+    format: str
+    expected: dict[str, bytes]
+
+    def get(self, *more: str, code: int = 0) -> Ended:
+        """Runs the job, or runs it again."""
+        size = SHARD_SIZE.get(self.format, "1MB")
+        options = ("--format", self.format, "--shard-size", size, "--quiet", "--commit-window", "0.1s")
+        ended = self.run("get", self.url, self.dest, *options, *more)
+        assert (ended.code, ended.err) == (code, "")
+        return ended
+
+    def verify(self, *more: str, code: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """The findings and the report."""
+        ended = self.run("verify", self.dest, "--json", *more)
+        assert ended.code == code, (SEED, ended)
+        events = [json.loads(line) for line in ended.out.splitlines()]
+        return [event for event in events if event["event"] == "finding"], events[-1]
+
+    def assert_mended(self) -> None:
+        """A repair, the same job again, and everything is there exactly once."""
+        _, report = self.verify("--repair", code=0)
+        # A repair that was killed may have planned some before.
+        assert read_ledger(self.dest).fetched == report["fetched"] - report["planned"]
+        self.get()
+        assert find_wrong(self.dest, self.format, self.expected) == [], SEED
+        assert read_ledger(self.dest).fetched == len(self.expected)
+        self.verify(code=0)
+
+
+@pytest.fixture
+def job(run: Run, server: Callable[..., Server], dest: Path) -> Callable[[str], Job]:
+    """Fetches into a destination."""
+
+    def fetch(format: str) -> Job:
+        made = Job(run, server(synthetic=COUNT, size=SIZE).url, dest, format, EXPECTED)
+        made.get()
+        return made
+
+    return fetch
+
+
+@pytest.fixture
+def rng() -> random.Random:
+    """Seeded: FETCHMILL_SEED repeats it."""
+    return random.Random(SEED)
+
+
+@contextmanager
+def journal(dest: Path) -> Iterator[sqlite3.Connection]:
+    """The journal, to be tampered with."""
+    with closing(sqlite3.connect(dest / STATE / "job.sqlite")) as db:
+        yield db
+        db.commit()
+
+
+def flip(path: Path, rng: random.Random, count: int = 1) -> None:
+    """Changes some bytes of a file."""
+    data = bytearray(path.read_bytes())
+    for _ in range(count):
+        data[rng.randrange(len(data))] ^= rng.randint(1, 255)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "null"])
+def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str) -> None:
+    """Every object was read, and nothing was changed by it."""
+    made = job(format)
+    before = {path: path.stat().st_mtime_ns for path in made.dest.rglob("*") if path.is_file()}
+
+    findings, report = made.verify(code=0)
+
+    assert findings == []
+    assert (report["ok"], report["listed"], report["fetched"]) == (True, COUNT, COUNT)
+    assert report["checked"] == (0 if format == "null" else COUNT)
+    for path, time_ns in before.items():
+        assert path.suffix in {".sqlite-shm", ".sqlite-wal"} or path.stat().st_mtime_ns == time_ns
+
+
+@pytest.mark.parametrize("format", EXTENSIONS)
+def test_flipped_bytes_of_shards_are_found_and_mended(
+    job: Callable[[str], Job], rng: random.Random, format: str
+) -> None:
+    """The shard is named, and its objects, as far as there was damage to them."""
+    made = job(format)
+    damaged = rng.sample(shards(made.dest, format), 2)
+    for path in damaged:
+        flip(path, rng, 3)
+
+    findings, report = made.verify(code=10)
+
+    files = {finding["name"] for finding in findings if finding["objects"] == 0}
+    assert files == {path.name for path in damaged}, SEED
+    numbers = {int(path.name.split("-")[1].split(".")[0]) for path in damaged}
+    assert {finding["shard"] for finding in findings} == numbers
+    assert all(finding["what"] == "damaged" for finding in findings)
+    assert report["damaged"] == len(findings)
+    made.assert_mended()
+
+
+@pytest.mark.parametrize("format", EXTENSIONS)
+def test_a_shard_that_is_missing_is_found_and_mended(
+    job: Callable[[str], Job], rng: random.Random, format: str
+) -> None:
+    """Each of its objects is named."""
+    made = job(format)
+    gone = rng.choice(shards(made.dest, format))
+    number = int(gone.name.split("-")[1].split(".")[0])
+    with journal(made.dest) as db:
+        objects = db.execute("SELECT objects FROM shards WHERE number = ?", [number + 1]).fetchone()[0]
+    gone.unlink()
+
+    findings, report = made.verify(code=10)
+
+    assert {finding["what"] for finding in findings} == {"missing"}
+    names = {finding["name"] for finding in findings if finding["objects"]}
+    assert len(names) == objects
+    assert names <= set(EXPECTED)
+    assert report["missing"] == objects + 1
+    made.assert_mended()
+
+
+@pytest.mark.parametrize("format", EXTENSIONS)
+def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format: str) -> None:
+    """The copy with the higher number goes."""
+    made = job(format)
+    first, copy = shards(made.dest, format)[0], f"{len(shards(made.dest, format)) + 7:06}"
+    shutil.copy(first, made.dest / f"shard-{copy}.{EXTENSIONS[format]}")
+    index = made.dest / STATE / "index"
+    shutil.copy(index / "shard-000000.manifest", index / f"shard-{copy}.manifest")
+    columns = "path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes"
+    with journal(made.dest) as db:
+        rows = f"SELECT ?, {columns} FROM shards WHERE number = 1"  # noqa: S608 - a constant
+        db.execute(f"INSERT INTO shards (number, {columns}) {rows}", [int(copy) + 1])
+
+    findings, report = made.verify(code=10)
+
+    assert {(finding["what"], finding["shard"]) for finding in findings} == {("doubled", int(copy))}
+    assert report["doubled"] == len(findings)
+    made.assert_mended()
+    assert not (made.dest / f"shard-{copy}.{EXTENSIONS[format]}").exists()
+    assert first.exists()
+
+
+@pytest.mark.parametrize("format", EXTENSIONS)
+def test_a_damaged_manifest_is_told_and_never_guessed(
+    job: Callable[[str], Job], rng: random.Random, format: str
+) -> None:
+    """Names that are lost cannot be planned again: the repair says so and leaves the shard."""
+    made = job(format)
+    manifest = rng.choice(sorted((made.dest / STATE / "index").glob("*.manifest")))
+    data = bytearray(manifest.read_bytes())
+    data[10:60] = bytes(50)
+    manifest.write_bytes(data)
+
+    findings, _ = made.verify(code=10)
+    assert any(finding["name"] == manifest.name for finding in findings)
+
+    before = sorted(path.name for path in shards(made.dest, format))
+    _, report = made.verify("--repair", code=10)
+    assert report["unnamed"] > 0
+    assert not report["mended"]
+    assert sorted(path.name for path in shards(made.dest, format)) == before
+
+
+def test_files_are_compared_with_their_manifests(job: Callable[[str], Job], rng: random.Random) -> None:
+    """Damaged, longer, shorter, missing and foreign ones."""
+    made = job("files")
+    flipped, longer, shorter, gone, linked = rng.sample(sorted(EXPECTED), 5)
+    flip(made.dest / flipped, rng)
+    (made.dest / longer).write_bytes(EXPECTED[longer] + b"x")
+    (made.dest / shorter).write_bytes(EXPECTED[shorter][:-1])
+    (made.dest / gone).unlink()
+    (made.dest / linked).unlink()
+    (made.dest / linked).symlink_to(made.dest / flipped)
+    (made.dest / "new").mkdir()
+    (made.dest / "new/file").write_bytes(b"mine")
+
+    findings, report = made.verify(code=10)
+
+    found = {(finding["what"], finding["name"]) for finding in findings}
+    damaged = {("damaged", name) for name in (flipped, longer, shorter)}
+    assert found == damaged | {("missing", gone), ("missing", linked), ("unknown", "new/file")}
+    assert (report["damaged"], report["missing"], report["unknown"]) == (3, 2, 1)
+
+    (made.dest / linked).unlink()
+    made.verify("--repair", code=10)
+    assert (made.dest / "new/file").read_bytes() == b"mine"
+    shutil.rmtree(made.dest / "new")
+    made.get()
+    assert find_wrong(made.dest, "files", EXPECTED) == []
+    made.verify(code=0)
+
+
+def test_a_shard_that_the_journal_does_not_know_is_named(job: Callable[[str], Job]) -> None:
+    """And left where it is."""
+    made = job("tar")
+    shutil.copy(shards(made.dest, "tar")[0], made.dest / "shard-000099.tar")
+
+    findings, _ = made.verify("--repair", code=10)
+
+    assert [(finding["what"], finding["name"]) for finding in findings] == [("unknown", "shard-000099.tar")]
+    assert (made.dest / "shard-000099.tar").exists()
+
+
+@pytest.mark.parametrize("format", ["files", "tar", "parquet", "null"])
+def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Path, format: str) -> None:
+    """Failed and absent targets are part of it, and counters that were changed are noticed."""
+    faults = [Fault("status", status=404, rate=0.02), Fault("status", status=403, rate=0.02)]
+    made = Job(run, server(synthetic=COUNT, size=SIZE, faults=faults).url, dest, format, {})
+    made.get(code=3)
+    _, report = made.verify(code=0)
+    assert report["absent"] > 0
+    assert report["failed"] > 0
+
+    with journal(dest) as db:
+        db.execute("UPDATE tally SET absent = absent + 1, fetched = fetched - 1")
+    findings, _ = made.verify(code=10)
+    assert {finding["name"] for finding in findings} == {"the tally of the journal"}
+
+    with journal(dest) as db:
+        db.execute("UPDATE tally SET absent = absent - 1, fetched = fetched + 1")
+        db.execute("UPDATE tally SET next_sequence = next_sequence + 2, listed = listed + 2")
+    findings, report = made.verify(code=10)
+    assert "missing" in {finding["what"] for finding in findings} or format == "null"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_job_that_was_killed_is_proved_as_far_as_it_is(
+    start: Callable[..., subprocess.Popen[str]], run: Run, server: Callable[..., Server], dest: Path, format: str
+) -> None:
+    """What is pending is no fault; and what is running cannot be verified."""
+    made = Job(run, server(synthetic=COUNT, size=SIZE, delay=(0.0, 0.05)).url, dest, format, EXPECTED)
+    size = SHARD_SIZE.get(format, "1MB")
+    options = ("--format", format, "--shard-size", size, "--seal-after", "0.2s", "--commit-window", "0.1s")
+    process = start("get", made.url, dest, *options)
+    deadline = time.monotonic() + 20
+    while not (dest / STATE / "job.sqlite").exists() or read_ledger_or_zero(dest) < COUNT / 5:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert run("verify", dest).code == 9
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    findings, report = made.verify(code=0)
+    assert findings == []
+    assert report["pending"] > 0
+
+    made.get()
+    made.verify(code=0)
+    assert find_wrong(dest, format, EXPECTED) == []
+
+
+def read_ledger_or_zero(dest: Path) -> int:
+    """Targets that are settled; 0 while the tables are being made."""
+    try:
+        return read_ledger(dest).settled
+    except sqlite3.Error:
+        return 0
+
+
+@pytest.mark.parametrize("format", ["files", "tar", "parquet"])
+def test_objects_are_compared_with_the_origin(
+    job: Callable[[str], Job], server: Callable[..., Server], tmp_path: Path, format: str
+) -> None:
+    """Its own, or another one where some have changed and some are gone."""
+    made = job(format)
+    _, report = made.verify("--sample", "50", code=0)
+    assert report["compared"] == 50
+
+    folder = tmp_path / "other"
+    folder.mkdir()
+    for name, body in EXPECTED.items():
+        (folder / name).write_bytes(body)
+    changed, gone = synthetic_name(3), synthetic_name(4)
+    (folder / changed).write_bytes(b"x" * SIZE)
+    (folder / gone).unlink()
+    other = server(folder)
+    findings, report = made.verify("--against", other.url, "--sample", str(COUNT), code=3)
+
+    assert {(finding["what"], finding["name"]) for finding in findings} == {("differs", changed), ("absent-now", gone)}
+    assert (report["compared"], report["differs"], report["absent_now"], report["findings"]) == (COUNT, 1, 1, 0)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_repair_that_is_killed_is_done_again(
+    job: Callable[[str], Job], environment: dict[str, str], rng: random.Random, format: str
+) -> None:
+    """At seeded system calls: a second repair, and the same job again, make it whole."""
+    made = job(format)
+    picture = made.dest.with_name("picture")
+    shutil.copytree(made.dest, picture)
+    killed = 0
+    for _ in range(4):
+        shutil.rmtree(made.dest)
+        shutil.copytree(picture, made.dest)
+        if format == "files":
+            for name in rng.sample(sorted(EXPECTED), 20):
+                flip(made.dest / name, rng)
+        else:
+            for path in rng.sample(shards(made.dest, format), 2):
+                flip(path, rng, 2)
+        calls = {"pwrite64": 12, "fsync": 3} | ({"unlinkat": 20, "syncfs": 1} if format == "files" else CALLS_OF_SHARDS)
+        call = rng.choice(sorted(calls))
+        inject = f"inject={call}:signal=SIGKILL:when={rng.randint(1, calls[call])}"
+        trace = ("strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
+        ended = subprocess.run(
+            [*trace, *COMMAND, "verify", str(made.dest), "--repair", "--quiet"],
+            env=environment,
+            capture_output=True,
+            check=False,
+            timeout=60,
+        )
+        killed += ended.returncode == -signal.SIGKILL
+        made.assert_mended()
+    assert killed > 0, SEED
+
+
+def test_findings_are_lines_and_python_has_them_too(job: Callable[[str], Job], run: Run) -> None:
+    """The first twenty, unless all are asked for."""
+    made = job("files")
+    for index in range(30):
+        (made.dest / synthetic_name(index)).unlink()
+
+    shown = run("verify", made.dest)
+    assert (shown.code, len(shown.out.splitlines())) == (10, 20)
+    assert "... and 10 more: --all shows them" in shown.err
+    assert "--repair" in shown.err
+    lines = run("verify", made.dest, "--all").out.splitlines()
+    names = sorted(line.split("\t")[1] for line in lines)
+    assert names == [synthetic_name(index) for index in range(30)]
+
+    found: list[fetchmill.Finding] = []
+    report = fetchmill.verify(made.dest, on_finding=found.append)
+    assert sorted(finding.name for finding in found) == names
+    assert (report.ok, report.missing, report.checked) == (False, 30, COUNT)
+
+
+def test_a_place_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
+    """With one line."""
+    ended = run("verify", tmp_path)
+
+    assert ended.code == 2
+    assert "holds no fetchmill job" in ended.err
