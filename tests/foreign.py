@@ -244,7 +244,7 @@ def _exchange(
         unquote_to_bytes(name),
         body,
         sequence=int(sequence),
-        status=status,
+        status=status or None,
         content_type=http("Content-Type"),
         etag=http("ETag"),
         last_modified=_date(http("Last-Modified")),
@@ -260,6 +260,10 @@ def _date(text: str | None) -> datetime | None:
         return None
 
 
+def _untold(_field: str) -> None:
+    """A resource record has no head of a reply: it is an export from a format that keeps none."""
+
+
 def _warcio(shard: Path) -> Iterator[Stored]:
     from warcio.archiveiterator import ArchiveIterator
 
@@ -269,6 +273,8 @@ def _warcio(shard: Path) -> Iterator[Stored]:
                 http = record.http_headers
                 body = record.content_stream().read()
                 yield _exchange(record.rec_headers.get_header, http.get_header, int(http.get_statuscode()), body)
+            elif record.rec_type == "resource":
+                yield _exchange(record.rec_headers.get_header, _untold, 0, record.content_stream().read())
 
 
 def _fastwarc(shard: Path) -> Iterator[Stored]:

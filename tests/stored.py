@@ -1,38 +1,23 @@
-"""Reads what a destination holds without fetchmill: with the readers of the formats that others wrote."""
+"""What a destination holds, read by the first foreign reader of its format; for tests that need no more than that."""
 
-import base64
-import gzip
-import json
-import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-import pyarrow.parquet
+import foreign
+from foreign import READERS, SUFFIXES
+from foreign import find_shards as shards
 
-from independent import stored_files
+__all__ = ["FORMATS", "SUFFIXES", "find_wrong", "read_objects", "shards"]
 
-EXTENSIONS = {"tar": "tar", "parquet": "parquet", "warc": "warc.gz", "jsonl": "jsonl"}
-FORMATS = ("files", *EXTENSIONS)
-# Of the list/get API: what stands before a name in the path of a request.
-GET = "/get/"
-
-
-def shards(dest: Path, format: str) -> list[Path]:
-    """Sealed shards by number."""
-    return sorted(dest.glob(f"shard-*.{EXTENSIONS[format]}"))
+FORMATS = ("files", *SUFFIXES)
 
 
 def read_objects(dest: Path, format: str) -> Iterator[tuple[str, bytes]]:
     """Name and bytes of every stored object, as often as it is stored."""
-    if format == "files":
-        for name, path in stored_files(dest):
-            yield name, path.read_bytes()
-        return
-    read = {"tar": _read_tar, "parquet": _read_parquet, "warc": _read_warc, "jsonl": _read_jsonl}[format]
-    for shard in shards(dest, format):
-        yield from read(shard)
+    reader = next(iter(READERS[format]))
+    for stored in foreign.read_objects(dest, format, reader):
+        yield stored.name.decode(errors="surrogateescape"), stored.body
 
 
 def find_wrong(dest: Path, format: str, expected: dict[str, bytes]) -> list[str]:
@@ -45,39 +30,3 @@ def find_wrong(dest: Path, format: str, expected: dict[str, bytes]) -> list[str]
             problems.append(f"{name} has wrong bytes, or was never listed")
     problems += [f"{name} is there {count} times" for name, count in counts.items() if count > 1]
     return problems + [f"{name} is lost" for name in sorted(expected.keys() - counts.keys())]
-
-
-def _read_tar(path: Path) -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(path) as archive:
-        for member in archive:
-            if member.isfile():
-                opened = archive.extractfile(member)
-                assert opened is not None
-                yield member.name, opened.read()
-
-
-def _read_parquet(path: Path) -> Iterator[tuple[str, bytes]]:
-    table = pyarrow.parquet.read_table(path, columns=["name", "body"])
-    yield from zip(table["name"].to_pylist(), table["body"].to_pylist(), strict=True)
-
-
-def _read_jsonl(path: Path) -> Iterator[tuple[str, bytes]]:
-    for line in path.read_bytes().splitlines():
-        row = json.loads(line)
-        body = base64.b64decode(row["body_base64"]) if "body_base64" in row else row["body"].encode()
-        yield row["name"], body
-
-
-def _read_warc(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Record by record, by their lengths."""
-    rest = gzip.decompress(path.read_bytes())
-    while rest:
-        head, _, rest = rest.partition(b"\r\n\r\n")
-        lines = head.decode().split("\r\n")
-        fields = dict(line.split(": ", 1) for line in lines[1:])
-        length = int(fields["Content-Length"])
-        block, end, rest = rest[:length], rest[length : length + 4], rest[length + 4 :]
-        assert (lines[0], len(block), end) == ("WARC/1.1", length, b"\r\n\r\n")
-        if fields["WARC-Type"] in {"response", "resource"}:
-            name = unquote(urlsplit(fields["WARC-Target-URI"]).path.removeprefix(GET))
-            yield name, block if fields["WARC-Type"] == "resource" else block.partition(b"\r\n\r\n")[2]

@@ -19,8 +19,9 @@ import pytest
 import fetchmill
 from conftest import COMMAND, Ended
 from fetchmill.testing import Fault, Server, synthetic_body
-from independent import STATE, read_ledger, synthetic_name
-from stored import EXTENSIONS, FORMATS, find_wrong, shards
+from foreign import STATE
+from independent import read_ledger, synthetic_name
+from stored import FORMATS, SUFFIXES, find_wrong, shards
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 COUNT = 3000
@@ -120,7 +121,7 @@ def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str)
         assert path.suffix in {".sqlite-shm", ".sqlite-wal"} or path.stat().st_mtime_ns == time_ns
 
 
-@pytest.mark.parametrize("format", EXTENSIONS)
+@pytest.mark.parametrize("format", SUFFIXES)
 def test_flipped_bytes_of_shards_are_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
@@ -141,7 +142,7 @@ def test_flipped_bytes_of_shards_are_found_and_mended(
     made.assert_mended()
 
 
-@pytest.mark.parametrize("format", EXTENSIONS)
+@pytest.mark.parametrize("format", SUFFIXES)
 def test_a_shard_that_is_missing_is_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
@@ -163,12 +164,12 @@ def test_a_shard_that_is_missing_is_found_and_mended(
     made.assert_mended()
 
 
-@pytest.mark.parametrize("format", EXTENSIONS)
+@pytest.mark.parametrize("format", SUFFIXES)
 def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format: str) -> None:
     """The copy with the higher number goes."""
     made = job(format)
     first, copy = shards(made.dest, format)[0], f"{len(shards(made.dest, format)) + 7:06}"
-    shutil.copy(first, made.dest / f"shard-{copy}.{EXTENSIONS[format]}")
+    shutil.copy(first, made.dest / f"shard-{copy}{SUFFIXES[format]}")
     index = made.dest / STATE / "index"
     shutil.copy(index / "shard-000000.manifest", index / f"shard-{copy}.manifest")
     columns = "path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes"
@@ -181,11 +182,11 @@ def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format
     assert {(finding["what"], finding["shard"]) for finding in findings} == {("doubled", int(copy))}
     assert report["doubled"] == len(findings)
     made.assert_mended()
-    assert not (made.dest / f"shard-{copy}.{EXTENSIONS[format]}").exists()
+    assert not (made.dest / f"shard-{copy}{SUFFIXES[format]}").exists()
     assert first.exists()
 
 
-@pytest.mark.parametrize("format", EXTENSIONS)
+@pytest.mark.parametrize("format", SUFFIXES)
 def test_a_damaged_manifest_is_told_and_never_guessed(
     job: Callable[[str], Job], rng: random.Random, format: str
 ) -> None:
