@@ -286,3 +286,66 @@ fn the_total_is_what_the_last_page_that_has_one_says() {
 
     assert_eq!(open(folder.path()).total(), Some(6));
 }
+
+#[test]
+fn a_lost_object_waits_again_and_its_shard_is_forgotten_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a", "b"], None, None)).unwrap();
+    let end = |path: &str| ShardEnd { path: path.into(), end: 9, crc32c: 7 };
+    let sealed = |name: &str, objects| crate::outcome::SealedShard {
+        data: end(name),
+        manifest: end("m"),
+        objects,
+        bytes: 5,
+        replaces: Vec::new(),
+    };
+    let tally = Tally { fetched: 2, bytes: 8, ..Tally::default() };
+    let settled = Runs::from_unsorted(&mut [0, 1]);
+    let receipt = Receipt { settled, tally, sealed: Some(sealed("old", 2)), ..Receipt::default() };
+    assert_eq!(journal.settle(&receipt).unwrap(), Some(0));
+    journal.finish().unwrap();
+    journal.commit().unwrap();
+
+    journal.plan_again(1, b"b", 3).unwrap();
+    assert_eq!(journal.replace_shard(0, Some(&sealed("new", 1))).unwrap(), Some(1));
+    journal.roll_back().unwrap();
+    assert_eq!((journal.tally().fetched, journal.has_waiting().unwrap()), (2, false));
+
+    journal.plan_again(1, b"b", 3).unwrap();
+    let new = journal.replace_shard(0, Some(&sealed("new", 1))).unwrap();
+    journal.commit().unwrap();
+    drop(journal);
+    let journal = open(folder.path());
+
+    assert_eq!(journal.tally(), Tally { listed: 2, fetched: 1, bytes: 5, ..Tally::default() });
+    assert_eq!(journal.load_waiting((0, 0), 9).unwrap().0[0].name, b"b"[..].into());
+    assert_eq!(journal.get("finished_at").unwrap(), None);
+    let shards = journal.shards().unwrap();
+    let standing: Vec<_> = shards.iter().map(|shard| (Some(shard.number), shard.is_replaced)).collect();
+    assert_eq!(standing, [(Some(0), true), (new, false)]);
+}
+
+#[test]
+fn a_shard_with_nothing_left_is_replaced_by_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a"], None, None)).unwrap();
+    let end = ShardEnd { path: "p".into(), end: 1, crc32c: 1 };
+    let sealed = crate::outcome::SealedShard {
+        data: end.clone(),
+        manifest: end,
+        objects: 1,
+        bytes: 0,
+        replaces: Vec::new(),
+    };
+    journal.settle(&Receipt { sealed: Some(sealed), ..receipt(&[0]) }).unwrap();
+    assert_eq!(journal.replace_shard(0, None).unwrap(), None);
+    journal.commit().unwrap();
+    assert!(journal.shards().unwrap()[0].is_replaced);
+
+    journal.forget_replaced().unwrap();
+    journal.commit().unwrap();
+
+    assert_eq!(journal.shards().unwrap(), []);
+}
