@@ -256,7 +256,7 @@ def open(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None =
 
     Args:
         dest: the destination.
-        state: folder of the journal, when the job was given one elsewhere and its place was moved.
+        state: folder of the journal, when the job was given one.
 
     Returns:
         A mapping from names to bytes, which is its own context manager.
