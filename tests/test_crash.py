@@ -134,7 +134,7 @@ def kill(case: Case, rng: random.Random) -> bool:
         at = rng.randint(1, case.calls[call])
         moment = f"{call} {at}"
         inject = f"inject={call}:signal=SIGKILL:when={at}"
-        process = case.start("strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
+        process = case.start("strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
     else:
         process = case.start()
         wait_for(moment, case, process, rng)

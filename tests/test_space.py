@@ -327,7 +327,7 @@ def fail_once(run: Run, environment: dict[str, str], content: Expected, memory_p
     def fail_call(dest: Path, call: str, *rules: str, format: str = "files") -> int:
         faults = [Fault("status", status=404, match="3/3*")]
         options = (*WINDOW, *format_options(format))
-        traced = ["strace", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", f"trace={call}"]
+        traced = ["strace", "-f", "-o", os.devnull, "-e", f"trace={call}"]
         for rule in rules:
             traced += ["-e", rule] if rule.startswith("inject=") else ["-P", rule]
         with serve(memory_path / "content", page_size=50, delay=(0.0, 0.1), faults=faults) as source:
