@@ -16,6 +16,7 @@ from canary import Canary
 from fetchmill.testing import Server, serve
 from foreign import SUFFIXES
 from raw_server import Behaviour, RawServer
+from system_calls import Traced, trace
 
 COMMAND = (sys.executable, "-m", "fetchmill")
 ROOT = Path(__file__).resolve().parents[1]
@@ -113,6 +114,12 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[...,
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def traced(environment: dict[str, str], tmp_path: Path) -> Callable[..., Traced]:
+    """Runs the real command under strace: `traced("get", url, "out")`."""
+    return lambda *arguments, **extra: trace([*COMMAND, *map(str, arguments)], tmp_path, environment | extra)
 
 
 @pytest.fixture

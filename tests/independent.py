@@ -129,7 +129,7 @@ def find_leftovers(dest: Path, state: Path | None = None) -> list[str]:
 def read_ledger(dest: Path, state: Path | None = None) -> Ledger:
     """The tally."""
     columns = "listed, fetched, absent, failed, skipped, bytes, next_sequence"
-    with closing(_open(dest, state)) as db:
+    with closing(open_journal(dest, state)) as db:
         row = db.execute(f"SELECT {columns} FROM tally").fetchone()  # noqa: S608 - a constant
     return Ledger(*row)
 
@@ -138,13 +138,13 @@ def has_journal(dest: Path, state: Path | None = None) -> bool:
     """Whether a run came so far as to make the journal's tables: all of them or none."""
     if not ((state or dest / STATE) / "job.sqlite").exists():
         return False
-    with closing(_open(dest, state)) as db:
+    with closing(open_journal(dest, state)) as db:
         return bool(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
 def find_unbalanced(dest: Path, state: Path | None = None) -> list[str]:
     """Contradictions inside the journal: true at every moment, whatever was killed."""
-    with closing(_open(dest, state)) as db:
+    with closing(open_journal(dest, state)) as db:
         pages = db.execute("SELECT first, count, settled FROM pages ORDER BY first").fetchall()
         waiting = db.execute("SELECT count(*) FROM waiting").fetchone()[0]
     ledger = read_ledger(dest, state)
@@ -171,7 +171,7 @@ def find_unfinished(dest: Path, state: Path | None = None) -> list[str]:
         "missing end of the listing": "SELECT count(*) = 0 FROM job WHERE key = 'listed_at'",
         "missing end of the job": "SELECT count(*) = 0 FROM job WHERE key = 'finished_at'",
     }
-    with closing(_open(dest, state)) as db:
+    with closing(open_journal(dest, state)) as db:
         found = {what: db.execute(query).fetchone()[0] for what, query in rows.items()}
     return [f"{count} {what}" for what, count in found.items() if count]
 
@@ -193,7 +193,7 @@ def find_problems(dest: Path, expected: Expected, format: str = "files", state: 
     return problems
 
 
-def _open(dest: Path, state: Path | None) -> sqlite3.Connection:
+def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
     """A copy in memory, so that looking changes nothing: opening a journal after a kill would tidy it up."""
     folder = state or dest / STATE
     memory = sqlite3.connect(":memory:")

@@ -1,17 +1,12 @@
 """Bytes durable, then receipt, then journal, always in this order: read from the system calls of a real job.
 
-The journal is rebuilt from its own writes as they were traced, so that at each of its syncs this file knows, with
-Python's sqlite3, what the journal said; and from the syncs of everybody else, what was durable by then.
+Here for `files`; test_sync_order_of_packs.py has the shards.
 """
 
-import codecs
-import contextlib
 import re
-import shutil
 import sqlite3
 import struct
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -20,102 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from conftest import COMMAND
 from fetchmill.testing import Fault, Server
-from independent import Expected, find_problems
+from independent import Expected, find_problems, open_journal
+from system_calls import JOURNAL, SYNCS, Call, JournalCopy, Traced
 
 Serve = Callable[..., Server]
 
 WINDOW = ("--commit-window", "20ms")
-SYNCS = ("fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "msync")
-CALLS = (
-    *SYNCS,
-    *("open", "creat", "openat", "openat2", "close", "write", "writev", "pwrite64", "pwritev", "ftruncate", "truncate"),
-    *("rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "linkat", "symlinkat", "mkdirat", "mkdir"),
-)
-JOURNAL = ("job.sqlite", "job.sqlite-wal", "job.sqlite-journal")
 STAGED = re.compile(r"/\.fetchmill/stage/\d+/\d+/\d+$")
-LINE = re.compile(r"(\d+)<(.*?)> (.*)")
-PATH = re.compile(r"\d+<(.*?)>")
-QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
-
-
-@dataclass
-class Call:
-    """A system call: its thread, name, arguments and result as traced, and the lines where it began and ended."""
-
-    thread: str
-    name: str
-    arguments: str
-    result: int
-    began: int
-    ended: int
-
-    @property
-    def path(self) -> str:
-        """Of the descriptor that it is about, or of the path that it names."""
-        found = PATH.match(self.arguments)
-        return found[1] if found else self.text().decode(errors="surrogateescape")
-
-    def text(self, index: int = 0) -> bytes:
-        """A quoted argument."""
-        return codecs.escape_decode(QUOTED.findall(self.arguments)[index])[0]
-
-    def number(self, position: int) -> int:
-        """A number among the arguments, counted from the end."""
-        return int(self.arguments.rsplit(", ", -position)[position])
-
-
-@dataclass
-class Traced:
-    """A command, its calls in the order in which they ended, and its exit code."""
-
-    calls: list[Call] = field(default_factory=list)
-    code: int = 0
-
-
-def read_trace(trace: Path) -> Iterator[Call]:
-    """Calls that another thread interrupted are put together again."""
-    begun: dict[str, tuple[int, str]] = {}
-    for number, line in enumerate(trace.read_text(errors="surrogateescape").splitlines()):
-        found = LINE.match(line)
-        if not found or found[3].startswith(("+++", "---")):
-            continue
-        thread, rest = found[2], found[3]
-        began = number
-        if rest.endswith("<unfinished ...>"):
-            begun[found[1]] = (number, rest.removesuffix("<unfinished ...>").rstrip())
-            continue
-        if rest.startswith("<... "):
-            began, start = begun.pop(found[1])
-            rest = start + re.sub(r"^<\.\.\. \w+ resumed>", "", rest)
-        call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?:<.*>)?(?: .*)?", rest, re.DOTALL)
-        assert call is not None, line
-        yield Call(thread, call[1], call[2], int(call[3]), began, number)
-
-
-@pytest.fixture
-def traced(environment: dict[str, str], tmp_path: Path) -> Callable[..., Traced]:
-    """Runs the real command under strace."""
-
-    def run_traced(*arguments: object, **extra: str) -> Traced:
-        strace = shutil.which("strace")
-        assert strace, "strace is missing: make servers"
-        trace = tmp_path / "trace"
-        options = ["-f", "--seccomp-bpf", "--decode-pids=comm", "-y", "-s", "100000", "-o", str(trace)]
-        ended = subprocess.run(
-            [strace, *options, "-e", f"trace={','.join(CALLS)}", *COMMAND, *map(str, arguments)],
-            env=environment | extra | {"PYTHONDONTWRITEBYTECODE": "1"},
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        return Traced(list(read_trace(trace)), ended.returncode)
-
-    return run_traced
 
 
 @dataclass
@@ -123,7 +30,7 @@ class Watcher:
     """Follows the calls of a job and checks the order."""
 
     dest: Path
-    copies: Path
+    journal: JournalCopy
     problems: list[str] = field(default_factory=list)
     # Staged files that were closed, by sequence number: the line where.
     closed: dict[int, int] = field(default_factory=dict)
@@ -175,22 +82,12 @@ class Watcher:
             self.seen["renames"] += 1
 
     def follow_journal(self, call: Call) -> None:
-        """Its writes make a copy; at its syncs the copy is read."""
-        copy = self.copies / Path(call.path).name
-        if call.name == "pwrite64":
-            if self.before is None and copy.name == "job.sqlite-wal":
-                self.before = (set(self.staged_durable), set(self.renamed_durable), self.synced.copy())
-            with copy.open("r+b" if copy.exists() else "wb") as file:
-                file.seek(call.number(-1))
-                file.write(call.text())
-        elif call.name == "ftruncate":
-            with copy.open("r+b") as file:
-                file.truncate(call.number(-1))
-        elif call.name in {"unlink", "unlinkat"}:
-            copy.unlink()
-        elif call.name in SYNCS and copy.name == "job.sqlite-wal" and self.before is not None:
+        """What the sinks have made durable when a transaction begins is compared with it when it is synced."""
+        event = self.journal.follow(call)
+        if event == "begun":
+            self.before = (set(self.staged_durable), set(self.renamed_durable), self.synced.copy())
+        elif event == "synced" and self.before is not None:
             self.check(*self.before)
-            self.before = None
 
     def check(self, staged_durable: set[int], renamed_durable: set[int], synced: Counter[str]) -> None:
         """Whether all that the journal says is durable was so before the journal wrote it."""
@@ -212,9 +109,7 @@ class Watcher:
 
     def remember(self) -> None:
         """Takes over what a run before has left: its journal, what is staged, and what was renamed."""
-        for name in JOURNAL:
-            if (self.dest / ".fetchmill" / name).exists():
-                shutil.copy(self.dest / ".fetchmill" / name, self.copies)
+        self.journal.remember(self.dest)
         found = self.read_journal()
         on_disk = {int(path.name) for path in self.dest.glob(".fetchmill/stage/*/*/*")}
         # Renamed, but nobody knows whether a power cut would have left it so.
@@ -230,7 +125,8 @@ class Watcher:
 
     def read_journal(self) -> "Journaled":
         """What the copy says."""
-        return read_journal(self.copies)
+        with closing(self.journal.open()) as db:
+            return read_journal(db)
 
 
 @dataclass
@@ -243,24 +139,25 @@ class Journaled:
     refused: int = 0
 
 
-def read_journal(folder: Path) -> Journaled:
-    """Reads a copy: looking at a journal would tidy it up."""
-    with tempfile.TemporaryDirectory() as copies:
-        for name in JOURNAL:
-            with contextlib.suppress(FileNotFoundError):
-                shutil.copy(folder / name, copies)
-        with closing(sqlite3.connect(Path(copies, "job.sqlite"))) as db:
-            if "staged" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
-                return Journaled()
-            staged = {number for (blob,) in db.execute("SELECT sequences FROM staged") for number in runs(blob)}
-            # A page leaves the table when all of its targets are settled.
-            settled = set(range(db.execute("SELECT next_sequence FROM tally").fetchone()[0]))
-            for first, count, bits in db.execute("SELECT first, count, settled FROM pages"):
-                settled -= {first + at for at in range(count) if not (bits and bits[at // 8] >> at % 8 & 1)}
-            settled -= {row[0] for row in db.execute("SELECT sequence FROM waiting")}
-            failures = dict(db.execute("SELECT path, end FROM failures"))
-            refused = db.execute("SELECT absent + failed FROM tally").fetchone()[0]
-            return Journaled(staged, settled, failures, refused)
+def read_journal(db: sqlite3.Connection) -> Journaled:
+    """Reads it."""
+    if "staged" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
+        return Journaled()
+    staged = {number for (blob,) in db.execute("SELECT sequences FROM staged") for number in runs(blob)}
+    # A page leaves the table when all of its targets are settled.
+    settled = set(range(db.execute("SELECT next_sequence FROM tally").fetchone()[0]))
+    for first, count, bits in db.execute("SELECT first, count, settled FROM pages"):
+        settled -= {first + at for at in range(count) if not (bits and bits[at // 8] >> at % 8 & 1)}
+    settled -= {row[0] for row in db.execute("SELECT sequence FROM waiting")}
+    failures = dict(db.execute("SELECT path, end FROM failures"))
+    refused = db.execute("SELECT absent + failed FROM tally").fetchone()[0]
+    return Journaled(staged, settled, failures, refused)
+
+
+def has_staged(dest: Path) -> bool:
+    """Whether the journal of a running job has a window as staged."""
+    with closing(open_journal(dest)) as db:
+        return bool(read_journal(db).staged)
 
 
 def runs(blob: bytes) -> Iterator[int]:
@@ -298,7 +195,7 @@ def source(server: Serve, tmp_path: Path, content: Expected) -> Server:
 def watcher(dest: Path, tmp_path: Path) -> Watcher:
     """Without anything before it."""
     (tmp_path / "copies").mkdir()
-    return Watcher(dest, tmp_path / "copies")
+    return Watcher(dest, JournalCopy(tmp_path / "copies"))
 
 
 def assert_no_sync_where_it_fetches(calls: list[Call]) -> None:
@@ -338,8 +235,7 @@ def test_a_run_that_resumes_keeps_the_order(
 ) -> None:
     """What a killed run has staged is renamed, synced and then journaled."""
     process = start("get", source.url, dest, *WINDOW)
-    stage = dest / ".fetchmill" / "stage"
-    while not (list(stage.glob("*/*/*")) and read_journal(dest / ".fetchmill").staged):
+    while not (list(dest.glob(".fetchmill/stage/*/*/*")) and has_staged(dest)):
         assert process.poll() is None, process.communicate()
     process.kill()
     process.communicate()
