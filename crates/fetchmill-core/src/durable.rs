@@ -9,6 +9,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
@@ -153,6 +154,21 @@ pub fn sync_file(file: &File) -> Result<()> {
 /// Makes a folder's entries durable.
 pub fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
     rustix::fs::fsync(folder)
+}
+
+/// Makes a folder durable together with all above it on its file system: any of them may be new. One that cannot be
+/// opened was not made by this process.
+pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
+    let folder = folder.canonicalize()?;
+    let device = folder.metadata()?.dev();
+    for above in folder.ancestors() {
+        let Ok(opened) = File::open(above) else { break };
+        if opened.metadata()?.dev() != device {
+            break;
+        }
+        sync_folder(opened.as_fd())?;
+    }
+    Ok(())
 }
 
 /// Makes all of the file system that holds the folder durable: one call for thousands of small files.

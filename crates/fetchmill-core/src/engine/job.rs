@@ -92,6 +92,9 @@ impl Job {
         recovery::recover(&place, &mut journal, &options.sink_setup(&place, 1)?)?;
         let before = journal.tally();
         let is_resumed = before.listed > 0 || journal.get("marker")?.is_some();
+        if options.is_durable && !is_resumed {
+            place.sync()?;
+        }
         let was_finished = journal.get("finished_at")?.is_some();
         if options.retry_failed {
             start_pass(&place, &mut journal)?;

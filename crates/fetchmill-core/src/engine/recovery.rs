@@ -8,7 +8,9 @@ use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
 use crate::manifest::{self, Manifest};
-use crate::outcome::{KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, Tally};
+use crate::outcome::{
+    KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
+};
 use crate::sink::failures::{FailuresShard, cut_back};
 use crate::sink::{Placed, Places, Refused, Shelf, SinkSetup, Stage, new_encoder};
 
@@ -49,10 +51,13 @@ fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
             )));
         }
     }
-    let replaced: Vec<_> = shards.iter().filter(|shard| shard.is_replaced).collect();
-    for shard in &replaced {
-        shelf.remove(shard.number)?;
+    // The run before may have ended between its renames and their sync.
+    if !shards.is_empty() {
+        shelf.sync_sealed()?;
     }
+    let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
+    let replaced: Vec<ShardNumber> = replaced.collect();
+    shelf.remove(&replaced)?;
     if !replaced.is_empty() {
         journal.forget_replaced()?;
         journal.commit()?;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::name::STATE_FOLDER;
 
@@ -53,6 +54,14 @@ impl Place {
         let mut place = Place { dest: dest.to_owned(), state, lock: None };
         place.lock = Some(take_lock(&place)?);
         Ok(place)
+    }
+
+    /// Makes its folders durable: otherwise a power cut could take the journal with all that it says.
+    pub fn sync(&self) -> Result<()> {
+        for folder in [&self.dest.join(STATE_FOLDER), &self.state] {
+            durable::sync_folders_up(folder).map_err(|error| Error::storage("sync", folder, error))?;
+        }
+        Ok(())
     }
 
     /// A job that is there, to look at.

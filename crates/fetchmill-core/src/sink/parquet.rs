@@ -133,10 +133,8 @@ impl Sink for ParquetSink {
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>> {
         if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
             self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
-            for replaced in sealed.replaces {
-                self.shelf.remove(replaced)?;
-                self.removed.push(replaced);
-            }
+            self.shelf.remove(&sealed.replaces)?;
+            self.removed.extend(sealed.replaces);
             self.small.add(number, sealed.data.end);
         }
         Ok(Vec::new())

@@ -73,6 +73,11 @@ impl Shelf {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, manifest, &self.index_path(), &self.manifest_path(number))?;
         Self::rename(&from, open, &self.dest, &self.shard_path(number))?;
+        self.sync_sealed()
+    }
+
+    /// Makes renames and removals of sealed shards durable.
+    pub fn sync_sealed(&self) -> Result<()> {
         if self.is_durable {
             Self::sync(&self.index_path())?;
             Self::sync(&self.dest)?;
@@ -106,12 +111,14 @@ impl Shelf {
         }
     }
 
-    /// Removes a shard that another one has replaced.
-    pub fn remove(&self, number: ShardNumber) -> Result<()> {
-        for path in [self.shard_path(number), self.manifest_path(number)] {
+    /// Removes shards that another one has replaced. They are gone for good when this returns: the journal may forget
+    /// them.
+    pub fn remove(&self, numbers: &[ShardNumber]) -> Result<()> {
+        for path in numbers.iter().flat_map(|number| [self.shard_path(*number), self.manifest_path(*number)])
+        {
             durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
         }
-        Ok(())
+        if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
     }
 
     /// Removes what is left in the folder of open shards: no receipt covers it.

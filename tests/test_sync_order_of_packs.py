@@ -1,0 +1,400 @@
+"""The order of test_sync_order.py for shards: bytes and names durable, then the receipt, the rename and the removal."""
+
+import shutil
+import sqlite3
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from conftest import format_options
+from fetchmill.testing import Fault, Server
+from foreign import STATE, SUFFIXES
+from independent import Expected, find_problems, open_journal, synthetic
+from system_calls import JOURNAL, SYNCS, Call, JournalCopy, Traced
+
+Serve = Callable[..., Server]
+
+WINDOW = ("--commit-window", "20ms")
+# Of a job that takes long enough for two merges of each worker.
+MERGING = ("--seal-after", "50ms", "--limit", "12")
+# `warc` and `jsonl` have the sink of `tar`.
+FORMATS = ("tar", "parquet")
+COUNT = 900
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A row of `shards`: the names that its file and its manifest had, and the number of what replaces it."""
+
+    data: str
+    manifest: str
+    replaced_by: int | None
+
+
+@dataclass
+class Journaled:
+    """What a journal says of shards: sealed ones by number, where files in `open` and `failures` end."""
+
+    sealed: dict[int, Sealed] = field(default_factory=dict)
+    ends: dict[str, int] = field(default_factory=dict)
+    has_open: bool = False
+    is_finished: bool = False
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """Of sealed shards, by the names of both files."""
+        return {name: number for number, row in self.sealed.items() for name in (row.data, row.manifest)}
+
+
+def read_shards(db: sqlite3.Connection) -> Journaled:
+    """Reads it; shards have the numbers of their names, which start at 0."""
+    if "shards" not in {row[0] for row in db.execute("SELECT name FROM sqlite_master")}:
+        return Journaled()
+    ends = {f"failures/{path}": end for path, end in db.execute("SELECT path, end FROM failures")}
+    for table in ("open_shards", "shards"):
+        for row in db.execute(f"SELECT path, end, manifest, manifest_end FROM {table}"):  # noqa: S608 - of constants
+            ends |= {f"open/{row[0]}": row[1], f"open/{row[2]}": row[3]}
+    rows = db.execute("SELECT number - 1, path, manifest, replaced_by - 1 FROM shards")
+    return Journaled(
+        {number: Sealed(*row) for number, *row in rows},
+        ends,
+        has_open=db.execute("SELECT count(*) FROM open_shards").fetchone()[0] > 0,
+        is_finished=db.execute("SELECT count(*) FROM job WHERE key = 'finished_at'").fetchone()[0] > 0,
+    )
+
+
+@dataclass
+class Disk:
+    """What a power cut would leave: bytes of files, and entries of folders. Without syncs, what a kill would leave."""
+
+    is_durable: bool = True
+    written: Counter[Path] = field(default_factory=Counter)
+    synced: Counter[Path] = field(default_factory=Counter)
+    # What was made, renamed or removed and is not durable: the line where.
+    unsynced: dict[Path, int] = field(default_factory=dict)
+
+    def follow(self, call: Call) -> None:
+        """A call that has succeeded."""
+        path = Path(call.path)
+        if call.name == "write":
+            self.written[path] += call.result
+        elif call.name == "ftruncate":
+            self.written[path] = call.number(-1)
+            self.synced[path] = min(self.synced[path], self.written[path])
+        elif call.name in {"fsync", "fdatasync"}:
+            self.synced[path] = self.written[path]
+            self.unsynced = {at: line for at, line in self.unsynced.items() if at.parent != path or line > call.began}
+        elif (call.name == "openat" and "O_CREAT" in call.arguments) or call.name in {"mkdir", "unlink", "renameat2"}:
+            self.unsynced[call.paths[-1]] = call.ended
+
+    def copy(self) -> "Disk":
+        """As it is now."""
+        if not self.is_durable:
+            return Disk(written=self.written.copy(), synced=self.written.copy())
+        return Disk(written=self.written.copy(), synced=self.synced.copy(), unsynced=self.unsynced.copy())
+
+
+@dataclass
+class Watcher:
+    """Follows the calls of a job and checks the order."""
+
+    dest: Path
+    suffix: str
+    journal: JournalCopy
+    disk: Disk = field(default_factory=Disk)
+    problems: list[str] = field(default_factory=list)
+    # What the journal said when it was last synced, and the disk when its present transaction began to be written.
+    journaled: Journaled = field(default_factory=Journaled)
+    before: Disk | None = None
+    removed: set[Path] = field(default_factory=set)
+    seen: Counter[str] = field(default_factory=Counter)
+
+    def follow(self, calls: list[Call]) -> None:
+        """Each call where it ended."""
+        for call in calls:
+            if call.result < 0:
+                continue
+            if Path(call.path).name in JOURNAL:
+                self.follow_journal(call)
+            else:
+                self.follow_disk(call)
+        if not self.disk.is_durable:
+            self.check()
+
+    def follow_journal(self, call: Call) -> None:
+        """The disk as it was when a transaction began is compared with the journal when that is synced."""
+        event = self.journal.follow(call)
+        if event == "begun":
+            self.before = self.disk.copy()
+        elif event == "synced":
+            self.check()
+
+    def follow_disk(self, call: Call) -> None:
+        """Shards and their manifests."""
+        if not self.disk.is_durable and call.name in {"write", "renameat2", "unlink"}:
+            # A transaction counts once it is written.
+            self.check()
+            self.journal.is_begun = False
+        if call.name == "renameat2":
+            self.check_rename(call)
+        elif call.name == "unlink" and call.paths[0].suffix in {self.suffix, ".manifest", ".shard"}:
+            self.check_removal(call.paths[0])
+        self.disk.follow(call)
+
+    def check(self) -> None:
+        """Whether all that the journal says is durable was so before the journal wrote it."""
+        before, self.before = self.before, None
+        if before is None:
+            return
+        found = self.read_journal()
+        for name, end in found.ends.items() - self.journaled.ends.items():
+            path = self.dest / STATE / name
+            if before.synced[path] < end:
+                self.problems.append(f"{name} is journaled up to {end} and durable up to {before.synced[path]}")
+            self.problems += [
+                f"{name} is journaled and {at.name} has no durable entry"
+                for at in (path, *path.parents)
+                if at in before.unsynced
+            ]
+        for number in self.journaled.sealed.keys() - found.sealed.keys():
+            self.problems += [
+                f"{path.name} is forgotten and its removal not durable"
+                for path in self.final_paths(number)
+                if path not in self.removed or path in before.unsynced
+            ]
+        if found.is_finished:
+            paths = {path for number in found.sealed for path in self.final_paths(number)}
+            left = sorted(path.name for path in paths & before.unsynced.keys())
+            self.problems += [f"the job is finished and the rename of {name} not durable" for name in left]
+        self.journaled = found
+        self.seen["open"] += found.has_open
+        self.seen["sealed"] += bool(found.sealed)
+        self.seen["finished"] += found.is_finished
+
+    def check_rename(self, call: Call) -> None:
+        """Of a sealed shard or its manifest."""
+        source, target = call.paths
+        number = self.journaled.numbers.get(source.name)
+        if number is None:
+            self.problems.append(f"{source.name} was renamed before the journal was synced with it as sealed")
+        elif target not in self.final_paths(number):
+            self.problems.append(f"{source.name} has the number {number} and was renamed to {target}")
+        if "RENAME_NOREPLACE" not in call.arguments:
+            self.problems.append(f"{source.name} was renamed so that it could replace something")
+        self.seen["renamed"] += 1
+
+    def check_removal(self, path: Path) -> None:
+        """Of what another shard replaces, which must have its name; or of an open shard without receipt."""
+        self.removed.add(path)
+        if path.parent == self.dest / STATE / "open":
+            if f"open/{path.name}" in self.journaled.ends:
+                self.problems.append(f"{path.name} was removed and has a receipt")
+            return
+        rows = [row for number, row in self.journaled.sealed.items() if path in self.final_paths(number)]
+        if not rows or rows[0].replaced_by is None:
+            self.problems.append(f"{path.name} was removed before the journal was synced with it as replaced")
+        elif missing := self.disk.copy().unsynced.keys() & self.final_paths(rows[0].replaced_by):
+            self.problems.append(f"{path.name} was removed before the renames of {len(missing)} were durable")
+        self.seen["replaced"] += 1
+
+    def final_paths(self, number: int) -> set[Path]:
+        """Where a sealed shard and its manifest stand in the end."""
+        name = f"shard-{number:06}"
+        return {self.dest / f"{name}{self.suffix}", self.dest / STATE / "index" / f"{name}.manifest"}
+
+    def remember(self) -> None:
+        """Takes over what a run before has left: of renames and removals nobody knows whether they are durable.
+
+        Nor of its last transaction: nothing is journaled before this run has synced the journal.
+        """
+        self.journal.remember(self.dest)
+        found = self.read_journal()
+        for name, end in found.ends.items():
+            path = self.dest / STATE / name
+            self.disk.written[path] = path.stat().st_size if path.exists() else end
+            self.disk.synced[path] = end
+        for number in found.sealed:
+            paths = self.final_paths(number)
+            self.disk.unsynced |= dict.fromkeys(paths, -1)
+            self.removed |= {path for path in paths if not path.exists()}
+
+    def read_journal(self) -> Journaled:
+        """What the copy says."""
+        with closing(self.journal.open()) as db:
+            return read_shards(db)
+
+
+@pytest.fixture
+def expected() -> Expected:
+    """What is stored, and what is refused."""
+    return synthetic(COUNT, failures=range(120, 130))
+
+
+@pytest.fixture
+def source(server: Serve) -> Server:
+    """A job from it takes a second and more: many windows."""
+    refused = Fault("status", status=404, match="file-00000000012*")
+    return server(synthetic=COUNT, page_size=60, delay=(0.0, 0.07), list_delay=(0.0, 0.03), faults=[refused])
+
+
+@pytest.fixture
+def watch(dest: Path, tmp_path: Path) -> Callable[..., Watcher]:
+    """Makes one for a job of a format, without anything before it."""
+
+    def make(format: str, *, is_durable: bool = True) -> Watcher:
+        copies = tmp_path / "copies"
+        shutil.rmtree(copies, ignore_errors=True)
+        copies.mkdir()
+        return Watcher(dest, SUFFIXES[format], JournalCopy(copies), Disk(is_durable))
+
+    return make
+
+
+def arguments(source: Server, dest: Path, format: str, *more: str) -> tuple[object, ...]:
+    """Of a job in small shards and short windows."""
+    return ("get", source.url, dest, *WINDOW, "--limit", "32", *format_options(format), *more)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
+    traced: Callable[..., Traced],
+    source: Server,
+    dest: Path,
+    expected: Expected,
+    watch: Callable[..., Watcher],
+    format: str,
+) -> None:
+    """At each sync of the journal all that it says of shards is durable, and each has its name when the job ends."""
+    watcher = watch(format)
+    ended = traced(*arguments(source, dest, format))
+
+    watcher.follow(ended.calls)
+
+    assert ended.code == 3
+    assert watcher.problems == []
+    assert find_problems(dest, expected, format) == []
+    shards = len(list(dest.glob("shard-*")))
+    assert watcher.seen["renamed"] == 2 * shards >= 4
+    assert watcher.seen["sealed"] >= 2
+    assert (watcher.seen["open"] >= 2) == (format != "parquet")
+    assert watcher.seen["finished"] == 1
+
+
+def test_small_shards_are_removed_behind_the_one_that_replaces_them(
+    traced: Callable[..., Traced], source: Server, dest: Path, expected: Expected, watch: Callable[..., Watcher]
+) -> None:
+    """The merged one is journaled and has its name before, and the removal is durable before it is journaled."""
+    watcher = watch("parquet")
+    ended = traced(*arguments(source, dest, "parquet", *MERGING))
+
+    watcher.follow(ended.calls)
+
+    assert ended.code == 3
+    assert watcher.problems == []
+    assert find_problems(dest, expected, "parquet") == []
+    assert watcher.seen["replaced"] >= 2 * 16
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_run_that_resumes_keeps_the_order_of_shards(
+    traced: Callable[..., Traced],
+    start: Callable[..., subprocess.Popen[str]],
+    source: Server,
+    dest: Path,
+    expected: Expected,
+    watch: Callable[..., Watcher],
+    format: str,
+) -> None:
+    """What a killed run has sealed gets its name, what it left open is sealed, and all of it is durable at the end."""
+    process = start(*arguments(source, dest, format))
+    while not (list(dest.glob("shard-*")) and has_open(dest, format)):
+        assert process.poll() is None, process.communicate()
+    process.kill()
+    process.communicate()
+    watcher = watch(format)
+    watcher.remember()
+
+    ended = traced(*arguments(source, dest, format))
+    watcher.follow(ended.calls)
+
+    assert ended.code == 3
+    assert watcher.problems == []
+    assert watcher.seen["finished"] == 1
+    assert find_problems(dest, expected, format) == []
+
+
+def has_open(dest: Path, format: str) -> bool:
+    """Whether the journal of a running job has an open shard, where the format has any."""
+    with closing(open_journal(dest)) as db:
+        return format == "parquet" or read_shards(db).has_open
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_durability_process_keeps_the_order_of_shards_without_a_sync(
+    traced: Callable[..., Traced],
+    source: Server,
+    dest: Path,
+    expected: Expected,
+    watch: Callable[..., Watcher],
+    format: str,
+) -> None:
+    """What a kill leaves is in order as well; nothing is synced."""
+    watcher = watch(format, is_durable=False)
+    ended = traced(*arguments(source, dest, format, *MERGING, "--durability", "process"))
+
+    watcher.follow(ended.calls)
+
+    assert ended.code == 3
+    assert [f"{call.name} {call.path}" for call in ended.calls if call.name in SYNCS] == []
+    assert watcher.problems == []
+    assert watcher.seen["sealed"] >= 1
+    assert watcher.seen["finished"] == 1
+    assert (watcher.seen["replaced"] > 0) == (format == "parquet")
+    assert find_problems(dest, expected, format) == []
+
+
+def is_sync_of(call: Call, end: str) -> bool:
+    """Whether it makes a file or folder durable whose path ends like this."""
+    return call.name in {"fsync", "fdatasync"} and call.path.endswith(end)
+
+
+def test_each_sync_that_is_missing_is_seen(
+    traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
+) -> None:
+    """The calls of a job that keeps the order, each kind of sync taken away in turn: the same check finds it."""
+    calls = traced(*arguments(source, dest, "parquet", *MERGING)).calls
+    missing = {
+        ".shard": "is journaled up to",
+        ".manifest": "is journaled up to",
+        ".jsonl.zst": "is journaled up to",
+        "/open": "no durable entry",
+        "/.fetchmill": "and open has no durable entry",
+        "/out": "not durable",
+        "/index": "not durable",
+        "job.sqlite-wal": "was renamed before the journal was synced",
+    }
+
+    unseen = []
+    for end, problem in missing.items():
+        watcher = watch("parquet")
+        watcher.follow([call for call in calls if not is_sync_of(call, end)])
+        unseen += [] if any(problem in found for found in watcher.problems) else [(end, watcher.problems[:3])]
+
+    assert unseen == []
+
+
+def test_renames_that_could_replace_a_file_are_seen(
+    traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
+) -> None:
+    """The same for the flag of the rename."""
+    calls = traced(*arguments(source, dest, "tar")).calls
+    watcher = watch("tar")
+
+    watcher.follow([replace(call, arguments=call.arguments.replace("RENAME_NOREPLACE", "0")) for call in calls])
+
+    assert any("could replace something" in problem for problem in watcher.problems)
