@@ -23,7 +23,7 @@ import pytest
 
 from conftest import COMMAND, format_options
 from fetchmill.testing import Fault, Server, serve
-from foreign import SUFFIXES
+from foreign import SUFFIXES, find_shards, shard_number
 from independent import (
     Expected,
     find_lost,
@@ -61,6 +61,19 @@ CALLS_OF_RESUME = {"unlinkat": 40, "rmdir": 2}
 # The same for packs, which are appended to, synced, and renamed when they are sealed.
 PACK_CALLS = {"renameat2": 6, "pwrite64": 120, "fsync": 12, "fdatasync": 20, "mkdir": 2}
 PACK_CALLS_OF_RESUME = {"ftruncate": 3, "unlinkat": 3}
+# Of a job that merges small shards. A shard takes a thread two syncs, two renames and six syncs of folders, so those of
+# the first merge come after 16 times as many; nothing but what is replaced is removed. A run that resumes begins with
+# the small shards of those before, and merges earlier.
+MERGE_OPTIONS = ("--seal-after", "50ms", "--limit", "12")
+MERGE_CALLS = {
+    "fdatasync": range(31, 37),
+    "renameat2": range(31, 37),
+    "fsync": range(95, 106),
+    "unlink": range(1, 36),
+    "pwrite64": range(200, 450),
+}
+MERGE_CALLS_OF_RESUME = {call: range(1, numbers.stop) for call, numbers in MERGE_CALLS.items()}
+MERGE_KILLS = 12
 MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", "call")
 
 
@@ -74,15 +87,25 @@ class Case:
     environment: dict[str, str]
     format: str = "files"
     more: tuple[str, ...] = ()
+    merges: bool = False
     killed: int = 0
     problems: list[str] = field(default_factory=list)
 
     @property
-    def calls(self) -> dict[str, int]:
+    def calls(self) -> dict[str, range]:
         """Calls before which a run may be killed."""
+        if self.merges:
+            return MERGE_CALLS_OF_RESUME if self.killed else MERGE_CALLS
         if self.format in SUFFIXES:
-            return PACK_CALLS | (PACK_CALLS_OF_RESUME if self.killed else {})
-        return CALLS | (CALLS_OF_RESUME if self.killed else {})
+            calls = PACK_CALLS | (PACK_CALLS_OF_RESUME if self.killed else {})
+        else:
+            calls = CALLS | (CALLS_OF_RESUME if self.killed else {})
+        return {call: range(1, count + 1) for call, count in calls.items()}
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """When a run may be killed."""
+        return ("call",) if self.merges else MOMENTS
 
     @property
     def command(self) -> list[str]:
@@ -128,11 +151,12 @@ def find_doubled_failures(dest: Path, expected: Expected, environment: dict[str,
 
 def kill(case: Case, rng: random.Random) -> bool:
     """One run, killed at a moment of its life; False when it ended before."""
-    moment = rng.choice(MOMENTS)
+    moment = rng.choice(case.moments)
     if moment == "call":
         call = rng.choice(sorted(case.calls))
-        at = rng.randint(1, case.calls[call])
+        at = rng.choice(case.calls[call])
         moment = f"{call} {at}"
+        # Not with --seccomp-bpf: strace would then make no signal of it.
         inject = f"inject={call}:signal=SIGKILL:when={at}"
         process = case.start("strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject)
     else:
@@ -278,6 +302,34 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: C
     problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
     assert sum(case.killed for case in ended) >= kills
+
+
+@pytest.mark.timeout(60)
+def test_small_shards_that_are_merged_when_the_job_is_killed_are_there_once(
+    environment: dict[str, str], memory_path: Path, server: Serve
+) -> None:
+    """At each call of a merge, up to the last removal: no object is in none of the shards, or in two."""
+    numbers = itertools.count()
+
+    def make_case() -> Case:
+        source = server(synthetic=COUNT, **PACE)
+        dest = memory_path / f"out{next(numbers)}"
+        return Case(source, dest, synthetic(COUNT), environment, "parquet", MERGE_OPTIONS, merges=True)
+
+    of_each = MERGE_KILLS // JOBS_AT_ONCE
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        made = pool.map(lambda index: crash(make_case, f"{SEED}-merging-{index}", of_each), range(JOBS_AT_ONCE))
+        ended = [case for cases in made for case in cases]
+
+    problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
+    assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
+    assert all(has_merged(case.dest) for case in ended)
+
+
+def has_merged(dest: Path) -> bool:
+    """Whether more shards were sealed than are there."""
+    shards = find_shards(dest, "parquet")
+    return shard_number(shards[-1]) >= len(shards)
 
 
 @pytest.mark.timeout(60)
