@@ -58,7 +58,7 @@ pub(super) fn tidy(place: &Place) -> Result<()> {
 
 fn remove_replaced(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
     for shard in journal.shards()?.iter().filter(|shard| shard.is_replaced) {
-        shelf.remove(shard.number)?;
+        shelf.remove(&[shard.number])?;
     }
     journal.forget_replaced()?;
     journal.commit()
@@ -130,7 +130,7 @@ impl Repair<'_> {
         if let (Some(SealedShard { data, manifest, .. }), Some(number)) = (kept, number) {
             shelf.publish(&data.path, &manifest.path, number)?;
         }
-        shelf.remove(shard.number)
+        shelf.remove(&[shard.number])
     }
 
     /// Writes what is left of a shard; none when nothing is. What cannot be read any more is noted as lost.
