@@ -41,12 +41,13 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     results, shown = measured
     scenarios = results["scenarios"]
 
-    assert scenarios.keys() == {"null", "in_flight", "files", "servers"}
-    assert [len(scenarios[name]["bars"]) for name in ("null", "files", "servers")] == [2, 1, 2]
+    assert scenarios.keys() == {"null", "in_flight", "files", "packs", "servers"}
+    assert [len(scenarios[name]["bars"]) for name in ("null", "files", "packs", "servers")] == [2, 1, 3, 2]
     assert scenarios["in_flight"]["levels"][0]["connections"] == 4
     assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))
-    assert all(scenarios[name]["commands"] for name in ("null", "files", "servers"))
+    assert all(scenarios[name]["commands"] for name in ("null", "files", "packs", "servers"))
     assert shown.count("| CPU an object") == 2
+    assert scenarios["packs"]["disk"].keys() == {"parquet", "tar", "jsonl", "warc"}
 
 
 def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str], root: Path) -> None:

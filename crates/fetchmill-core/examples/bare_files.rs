@@ -1,0 +1,42 @@
+//! What files cost at least: creates, writes and renames into another folder, and nothing else. No sync, no journal.
+//!
+//! `bare_files FOLDER COUNT SIZE` makes `FOLDER/stage` and `FOLDER/out/file-000000000000` and so on, as many and as
+//! large as a job's; the benchmark of `files` compares CPU times.
+#![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::unwrap_used)]
+
+use std::io::Write as _;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::fs::{CWD, Mode, OFlags, openat, renameat};
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let folder = arguments.next().unwrap();
+    let count: usize = arguments.next().unwrap().parse().unwrap();
+    let size: usize = arguments.next().unwrap().parse().unwrap();
+    let stage = made(&Path::new(&folder).join("stage"));
+    let out = made(&Path::new(&folder).join("out"));
+    let body = vec![b'x'; size];
+    let (mut staged, mut name) = (Vec::new(), Vec::new());
+    let started = Instant::now();
+    for number in 0..count {
+        staged.clear();
+        write!(staged, "{number}").unwrap();
+        name.clear();
+        write!(name, "file-{number:012}").unwrap();
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&stage, staged.as_slice(), flags, Mode::from_raw_mode(0o666)).unwrap();
+        assert_eq!(rustix::io::write(&file, &body).unwrap(), size);
+        drop(file);
+        renameat(&stage, staged.as_slice(), &out, name.as_slice()).unwrap();
+    }
+    println!("{:.6}", started.elapsed().as_secs_f64());
+}
+
+/// A new folder, open.
+fn made(path: &Path) -> OwnedFd {
+    std::fs::create_dir_all(path).unwrap();
+    openat(CWD, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).unwrap()
+}
