@@ -145,6 +145,12 @@ pub fn start_writeback(file: &File, start: u64, length: u64) {
     };
 }
 
+/// Lets the kernel forget the part of a file that is durable, from a place on: only a hint, so its result does not
+/// matter.
+pub fn forget(file: &File, start: u64) {
+    let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
+}
+
 /// Makes a file's bytes durable. A sync that failed must never be tried again on the same file: the kernel has
 /// marked the pages clean, and a second one would succeed without them.
 pub fn sync_file(file: &File) -> Result<()> {

@@ -25,6 +25,8 @@ pub(super) struct ShardFile {
     crc32c: u32,
     /// Bytes that the kernel was asked to write.
     sent: u64,
+    /// Bytes that the kernel was asked to forget.
+    forgotten: u64,
     shelf: Shelf,
 }
 
@@ -39,6 +41,7 @@ impl ShardFile {
             written: 0,
             crc32c: 0,
             sent: 0,
+            forgotten: 0,
             shelf: shelf.clone(),
         })
     }
@@ -70,6 +73,10 @@ impl ShardFile {
         self.flush().map_err(|error| self.fail("write", error))?;
         if self.shelf.is_durable() {
             durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
+            // A job of terabytes must not push out of memory what others use; and pages that come free are used
+            // again, which costs less than to ask for new ones.
+            durable::forget(&self.file, self.forgotten);
+            self.forgotten = self.written;
         }
         self.sent = self.written;
         Ok(ShardEnd { path: self.name.clone(), end: self.written, crc32c: self.crc32c })
