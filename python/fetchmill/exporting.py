@@ -2,21 +2,16 @@
 
 import json
 import os
-import time
 from typing import Literal, get_args
 
 from fetchmill._native import Export
 from fetchmill.errors import UsageError
 from fetchmill.options import Durability
 from fetchmill.report import Report
+from fetchmill.waiting import run_to_end
 
 ExportFormat = Literal["files", "tar", "parquet", "warc", "jsonl"]
 EXPORT_FORMATS = get_args(ExportFormat)
-
-# A signal is answered within this.
-STEP_SECONDS = 0.05
-# A window that is being written is made durable within this, or the export is ended without it.
-DRAIN_SECONDS_MAX = 5.0
 
 
 def export(
@@ -57,14 +52,8 @@ def export(
         >>> fetchmill.export("out/", "shards/", format="parquet").failed  # doctest: +SKIP
         0
     """
-    job = Export(to_json(dest, other, format, shard_size, state, other_state, durability))
-    try:
-        while not job.wait(STEP_SECONDS):
-            pass
-    except BaseException:
-        _drain(job)
-        raise
-    return Report.from_native(job.report())
+    options = to_json(dest, other, format, shard_size, state, other_state, durability)
+    return Report.from_native(run_to_end(lambda: Export(options)))
 
 
 def to_json(
@@ -96,17 +85,3 @@ def _path(name: str, path: str | os.PathLike[str]) -> str:
     if not text or "\0" in text:
         raise UsageError(f"{name} must be a path that is not empty, not {path!r}")
     return text
-
-
-def _drain(job: Export) -> None:
-    """Ends it with a checkpoint; without one when that takes too long or is interrupted too."""
-    try:
-        job.stop()
-        deadline = time.monotonic() + DRAIN_SECONDS_MAX
-        while not job.wait(STEP_SECONDS):
-            if time.monotonic() > deadline:
-                job.abort()
-                return
-    except BaseException:
-        job.abort()
-        raise

@@ -1,21 +1,12 @@
-"""A job as one blocking call.
+"""A job as one blocking call."""
 
-The native module runs the job on its own threads; this thread only waits, in steps short enough for signals: Python
-handles those between two steps. No call is made for an object.
-"""
-
-import time
 from os import PathLike
 from typing import Unpack
 
 from fetchmill._native import Job
 from fetchmill.options import GetKeywords, GetOptions
 from fetchmill.report import Report
-
-# A signal is answered within this.
-STEP_SECONDS = 0.05
-# The core drains for 3 s and then writes a last checkpoint; after this it is ended without one.
-DRAIN_SECONDS_MAX = 5.0
+from fetchmill.waiting import run_to_end
 
 
 def get(source: str, dest: str | PathLike[str], **options: Unpack[GetKeywords]) -> Report:
@@ -48,28 +39,4 @@ def get(source: str, dest: str | PathLike[str], **options: Unpack[GetKeywords]) 
         True
     """
     checked = GetOptions(source=source, dest=dest, **options).to_json()
-    job = None
-    try:
-        # Inside, so that no moment is left in which a job runs and a signal would not end it.
-        job = Job(checked)
-        while not job.wait(STEP_SECONDS):
-            pass
-    except BaseException:
-        if job is not None:
-            _drain(job)
-        raise
-    return Report.from_native(job.report())
-
-
-def _drain(job: Job) -> None:
-    """Ends a job with a checkpoint; without one when that takes too long or is interrupted too."""
-    try:
-        job.stop()
-        deadline = time.monotonic() + DRAIN_SECONDS_MAX
-        while not job.wait(STEP_SECONDS):
-            if time.monotonic() > deadline:
-                job.abort()
-                return
-    except BaseException:
-        job.abort()
-        raise
+    return Report.from_native(run_to_end(lambda: Job(checked)))

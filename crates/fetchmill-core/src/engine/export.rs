@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::gathered::Gathered;
 use super::job::{Report, Snapshot};
 use super::recovery;
 use crate::error::{Error, Result};
@@ -19,7 +20,7 @@ use crate::journal::{Books, Identity, Journal, Place};
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::name;
 use crate::object::Object;
-use crate::outcome::{FailureKind, KindCounts, Outcome, Receipt, Runs, Tally};
+use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use crate::reader::{EXPORT_OF, Requests, for_each_object};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{Block, FetchedBody, Format, Sink, SinkSetup, Stage};
@@ -247,7 +248,7 @@ impl Copy {
         let pending = self.pending()?;
         let from = pending.first().map_or(self.journal.next_sequence(), |(first, _)| *first);
         let stage = Arc::new(Stage::open(&self.place.stage_path().join("0"))?);
-        let sink = self.setup.open(0, &stage, self.small_shards()?)?;
+        let sink = self.setup.open(0, &stage, recovery::sealed_shards(&self.journal)?)?;
         let failures = FailuresShard::new(
             &self.place.failures_path(),
             recovery::shard_name("export", 0),
@@ -262,9 +263,7 @@ impl Copy {
             names_are_paths: self.setup.format.properties().names_are_paths,
             block: Block::default(),
             names: Names::default(),
-            others: Vec::new(),
-            tally: Tally::default(),
-            kinds: KindCounts::default(),
+            gathered: Gathered::default(),
             window: Window::default(),
             shared: &self.shared,
         };
@@ -317,11 +316,6 @@ impl Copy {
         Ok(runs)
     }
 
-    fn small_shards(&self) -> Result<Vec<(u64, u64)>> {
-        let sizes = self.journal.shards()?.into_iter().map(|shard| (shard.number, shard.sealed.data.end));
-        Ok(sizes.filter(|(_, bytes)| *bytes < self.setup.shard_bytes / 2).collect())
-    }
-
     fn report(&self, was_finished: bool) -> Result<Report> {
         Ok(Report {
             tally: self.journal.tally(),
@@ -368,9 +362,7 @@ struct Writer<'w> {
     /// Those of the block that are in no page yet.
     names: Names,
     /// Outcomes of this window that are not fetched.
-    others: Vec<Sequence>,
-    tally: Tally,
-    kinds: KindCounts,
+    gathered: Gathered,
     window: Window,
     shared: &'w Shared,
 }
@@ -453,9 +445,7 @@ impl Writer<'_> {
     }
 
     fn settle_other(&mut self, sequence: Sequence, kind: FailureKind) {
-        self.others.push(sequence);
-        self.tally.failed += 1;
-        self.kinds.add(kind, 1);
+        self.gathered.add(sequence, Outcome::Failed(kind));
         let mut shown = self.shared.written.lock().unwrap_or_else(PoisonError::into_inner);
         shown.0.failed += 1;
         shown.1.add(kind, 1);
@@ -463,7 +453,7 @@ impl Writer<'_> {
 
     fn finish(&mut self) -> Result<()> {
         self.write_block()?;
-        while self.sink.is_open() || !self.others.is_empty() {
+        while self.sink.is_open() || !self.gathered.is_empty() {
             self.commit(true)?;
         }
         self.journal.commit()
@@ -472,27 +462,10 @@ impl Writer<'_> {
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
     fn commit(&mut self, is_last: bool) -> Result<()> {
         self.window = Window::default();
-        let failures = if self.others.is_empty() { None } else { self.failures.checkpoint()? };
+        let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
         let durable = self.sink.checkpoint(is_last)?;
-        let mut settled: Vec<Sequence> = durable.settled.numbers().collect();
-        settled.append(&mut self.others);
-        let mut tally = std::mem::take(&mut self.tally);
-        tally.fetched += durable.settled.count();
-        tally.bytes += durable.bytes;
-        let is_empty = durable.is_empty() && settled.is_empty();
-        let receipt = Receipt {
-            worker: 0,
-            settled: Runs::from_unsorted(&mut settled),
-            tally,
-            kinds: std::mem::take(&mut self.kinds),
-            staged: durable.staged,
-            failures,
-            open: durable.open,
-            sealed: durable.sealed,
-            removed: durable.removed,
-            manifest: durable.manifest,
-        };
-        let number = if is_empty { None } else { self.journal.settle(&receipt)? };
+        let receipt = self.gathered.receipt(0, durable, failures);
+        let number = receipt.map_or(Ok(None), |receipt| self.journal.settle(&receipt))?;
         self.journal.commit()?;
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;

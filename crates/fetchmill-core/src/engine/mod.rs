@@ -8,6 +8,7 @@ mod control;
 mod counters;
 mod descriptors;
 mod export;
+mod gathered;
 mod job;
 mod listing;
 mod options;

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Place};
+use crate::journal::{Journal, Place, Shard};
 use crate::manifest::{self, Manifest};
 use crate::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
 use crate::sink::failures::{FailuresShard, cut_back};
-use crate::sink::{Placed, Places, Refused, Shelf, SinkSetup, Stage, new_encoder};
+use crate::sink::{Placed, Places, Refused, ShardSize, Shelf, SinkSetup, Stage, new_encoder};
 
 /// Brings the output and the journal into agreement.
 pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup) -> Result<()> {
@@ -63,6 +63,16 @@ fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
         journal.commit()?;
     }
     Ok(())
+}
+
+/// Sealed shards, for a sink that merges small ones.
+pub(super) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
+    let size = |shard: Shard| ShardSize {
+        number: shard.number,
+        bytes: shard.sealed.data.end,
+        rows: shard.sealed.objects,
+    };
+    Ok(journal.shards()?.into_iter().map(size).collect())
 }
 
 /// An open shard ends with its last receipt; what was written behind that is fetched again.

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use super::control::{Control, Stop};
+use super::gathered::Gathered;
 use super::job::{Report, Shared};
 use super::options::{JobOptions, Listing};
 use super::recorder::{self, ToJournal};
@@ -12,7 +13,6 @@ use super::{listing, recovery, worker, writer};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
 use crate::limits;
-use crate::outcome::{KindCounts, ShardNumber, Tally};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{Keeps, Properties, Sink, SinkSetup, Stage};
 
@@ -120,15 +120,9 @@ impl Run {
         let properties = setup.format.properties();
         let stage = Arc::new(Stage::open(&self.place.stage_path().join(index.to_string()))?);
         // What an earlier run left small is merged by the first worker.
-        let small = if index == 0 { self.small_shards(setup)? } else { Vec::new() };
+        let small = if index == 0 { recovery::sealed_shards(&self.journal)? } else { Vec::new() };
         let sink = setup.open(index as u32, &stage, small)?;
         Ok((sink, properties, (properties.keeps >= Keeps::Bodies).then_some(stage)))
-    }
-
-    fn small_shards(&self, setup: &SinkSetup) -> Result<Vec<(ShardNumber, u64)>> {
-        let shards = self.journal.shards()?.into_iter();
-        let sizes = shards.map(|shard| (shard.number, shard.sealed.data.end));
-        Ok(sizes.filter(|(_, bytes)| *bytes < setup.shard_bytes / 2).collect())
     }
 
     fn threads(
@@ -157,9 +151,7 @@ impl Run {
                 runtime: waiting_runtime()?,
                 blocks: to_write,
                 empty,
-                others: Vec::new(),
-                tally: Tally::default(),
-                kinds: KindCounts::default(),
+                gathered: Gathered::default(),
             });
             workers.push(worker::Setup {
                 index,

@@ -9,13 +9,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc::Receiver;
 
 use super::control::{Control, Stop};
+use super::gathered::Gathered;
 use super::recorder::ToJournal;
 use crate::error::Result;
 use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use crate::outcome::{KindCounts, Outcome, Receipt, Runs, ShardNumber, Tally};
+use crate::outcome::{Outcome, Receipt, ShardNumber};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{Block, Sink};
-use crate::target::Sequence;
 
 pub(super) struct Writer {
     pub(super) worker: u32,
@@ -28,10 +28,7 @@ pub(super) struct Writer {
     pub(super) blocks: Receiver<Block>,
     /// Blocks go back to the worker, which uses their memory again.
     pub(super) empty: tokio::sync::mpsc::UnboundedSender<Block>,
-    /// Outcomes of this window that are not fetched.
-    pub(super) others: Vec<Sequence>,
-    pub(super) tally: Tally,
-    pub(super) kinds: KindCounts,
+    pub(super) gathered: Gathered,
 }
 
 /// What has gathered in a window.
@@ -69,7 +66,7 @@ impl Writer {
         if self.control.stop() == Stop::Abort {
             return Ok(());
         }
-        while self.sink.is_open() || !self.others.is_empty() {
+        while self.sink.is_open() || !self.gathered.is_empty() {
             self.commit(&mut window, true)?;
         }
         Ok(())
@@ -104,7 +101,7 @@ impl Writer {
                 continue;
             }
             self.failures.add(block, entry)?;
-            self.settle_other(entry.sequence, entry.outcome);
+            self.gathered.add(entry.sequence, entry.outcome);
         }
         let mut written = self.sink.write(block, 0)?;
         while written < block.entries().len() {
@@ -114,44 +111,21 @@ impl Writer {
         Ok(())
     }
 
-    fn settle_other(&mut self, sequence: Sequence, outcome: Outcome) {
-        self.others.push(sequence);
-        self.tally.count(outcome);
-        if let Outcome::Failed(kind) = outcome {
-            self.kinds.add(kind, 1);
-        }
-    }
-
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
     fn commit(&mut self, window: &mut Window, is_last: bool) -> Result<()> {
         *window = Window::default();
-        let failures = if self.others.is_empty() { None } else { self.failures.checkpoint()? };
+        let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
         let durable = self.sink.checkpoint(is_last)?;
-        let mut settled: Vec<Sequence> = durable.settled.numbers().collect();
-        settled.append(&mut self.others);
-        let mut tally = std::mem::take(&mut self.tally);
-        tally.fetched += durable.settled.count();
-        tally.bytes += durable.bytes;
-        let is_empty = durable.is_empty() && settled.is_empty();
-        let receipt = Receipt {
-            worker: self.worker,
-            settled: Runs::from_unsorted(&mut settled),
-            tally,
-            kinds: std::mem::take(&mut self.kinds),
-            staged: durable.staged,
-            failures,
-            open: durable.open,
-            sealed: durable.sealed,
-            removed: durable.removed,
-            manifest: durable.manifest,
+        let number = match self.gathered.receipt(self.worker, durable, failures) {
+            None => None,
+            Some(receipt) => self.journal(receipt)?,
         };
-        let number = if is_empty { None } else { self.journal(receipt)? };
         for refused in self.sink.committed(number)? {
             self.failures.add_refused(&refused)?;
-            self.settle_other(refused.sequence, Outcome::Failed(refused.kind));
+            self.gathered.add(refused.sequence, Outcome::Failed(refused.kind));
             self.control.counters[self.worker as usize].refuse(refused.kind);
         }
-        if !self.others.is_empty() || self.sink.has_unsettled() {
+        if !self.gathered.is_empty() || self.sink.has_unsettled() {
             window.since = Some(Instant::now());
         }
         Ok(())

@@ -7,8 +7,8 @@ use super::{Checked, Damage, Row};
 use crate::error::{Error, Result};
 
 /// Rows of one sealed manifest: 44 bits of hash and 20 bits of row make a u64.
-pub const ROWS_MAX: u64 = 1 << ROW_BITS;
-const ROW_BITS: u32 = 20;
+pub const ROWS_MAX: u64 = crate::limits::SHARD_ROWS_MAX;
+const ROW_BITS: u32 = ROWS_MAX.ilog2();
 
 /// Bytes of a page of the table: its entries, its CRC-32C and its number.
 pub(super) const PAGE_BYTES: usize = 8 * 1024;

@@ -22,6 +22,7 @@ mod stage;
 pub use block::{Block, Body, Entry, FetchedBody};
 pub use files::{FilesSink, Placed, Places};
 pub use format::Format;
+pub use merging::ShardSize;
 pub use null::NullSink;
 pub use open::{SinkSetup, new_encoder};
 pub use pack::PackSink;

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::merging::ShardSize;
 use super::{FilesSink, Format, NullSink, PackSink, ParquetSink, ParquetSizes, Shelf, Sink, Stage};
 use crate::error::{Error, Result};
 use crate::manifest::ManifestWriter;
-use crate::outcome::ShardNumber;
 use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder, WarcOrigin};
 
 /// What all sinks of a job have in common.
@@ -40,12 +40,7 @@ impl SinkSetup {
     }
 
     /// The sink of a worker, and where it stages. `small`: shards of earlier runs that it may merge.
-    pub fn open(
-        &self,
-        worker: u32,
-        stage: &Arc<Stage>,
-        small: Vec<(ShardNumber, u64)>,
-    ) -> Result<Box<dyn Sink>> {
+    pub fn open(&self, worker: u32, stage: &Arc<Stage>, small: Vec<ShardSize>) -> Result<Box<dyn Sink>> {
         let Some(place) = self.shelf() else {
             return self.open_without_shards(worker, stage);
         };

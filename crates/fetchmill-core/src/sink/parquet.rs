@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::merging::Small;
+use super::merging::{ShardSize, Small};
 use super::object::{read_object, release};
 use super::shard::ShardFile;
 use super::{Block, Durable, Refused, Shelf, Sink, Stage};
@@ -54,13 +54,13 @@ pub struct ParquetSink {
 }
 
 impl ParquetSink {
-    /// Writes shards, and merges small ones; `small` are those of earlier runs, with their sizes.
+    /// Writes shards, and merges small ones; `small` are those of earlier runs.
     pub fn new(
         shelf: Shelf,
         stage: Arc<Stage>,
         sizes: ParquetSizes,
         worker: u32,
-        small: Vec<(ShardNumber, u64)>,
+        small: Vec<ShardSize>,
     ) -> Self {
         ParquetSink {
             shelf,
@@ -69,7 +69,7 @@ impl ParquetSink {
             worker,
             open: None,
             sealed: None,
-            small: Small::new(sizes.shard_bytes, small),
+            small: Small::new(sizes.shard_bytes, limits::shard_rows_max(sizes.workers), small),
             removed: Vec::new(),
             sequences: Vec::new(),
             large: Vec::new(),
@@ -135,7 +135,7 @@ impl Sink for ParquetSink {
             self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
             self.shelf.remove(&sealed.replaces)?;
             self.removed.extend(sealed.replaces);
-            self.small.add(number, sealed.data.end);
+            self.small.add(ShardSize { number, bytes: sealed.data.end, rows: sealed.objects });
         }
         Ok(Vec::new())
     }
