@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import fetchmill
-from conftest import ROOT
+from conftest import COMMAND, ROOT
 from fetchmill.testing import serve
 from stored import FORMATS
 
@@ -36,7 +35,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("formats")
     with serve(synthetic=40) as server:
         for name in FORMATS:
-            fetchmill.get(server.url, folder / name / "out", format=name)
+            command = (*COMMAND, "get", server.url, folder / name / "out", "--format", name, "--quiet")
+            subprocess.run(command, check=True, timeout=60)
     return folder
 
 
