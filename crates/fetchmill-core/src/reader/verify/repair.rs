@@ -113,19 +113,30 @@ impl Repair<'_> {
         let kept = if faults.is_missing { None } else { self.rewrite(shelf, &reader, &mut faults)? };
         let number = self.journal.replace_shard(shard.number, kept.as_ref())?;
         let manifest = reader.manifest();
+        let (mut dropped, mut planned) = (0, 0);
         for index in 0..manifest.frames() {
             let frame = manifest.frame(index)?;
             for (position, row) in frame.iter().enumerate() {
                 let at = frame.first_row() + position as u64;
                 if faults.doubled.has(at) {
-                    self.done.dropped += 1;
+                    dropped += 1;
                 } else if faults.lost.has(at) {
                     self.journal.plan_again(row.sequence, row.name, row.length)?;
-                    self.done.planned += 1;
+                    planned += 1;
                 }
             }
         }
+        // Whatever went wrong above: no object leaves the books without being kept, planned again or there twice.
+        if kept.as_ref().map_or(0, |kept| kept.objects) + dropped + planned != manifest.rows() {
+            self.journal.roll_back()?;
+            let path = reader.path().display();
+            return Err(Error::Internal(format!(
+                "a repair of {path} would have lost objects; it is as it was"
+            )));
+        }
         self.journal.commit()?;
+        self.done.dropped += dropped;
+        self.done.planned += planned;
         self.done.shards += 1;
         if let (Some(SealedShard { data, manifest, .. }), Some(number)) = (kept, number) {
             shelf.publish(&data.path, &manifest.path, number)?;
@@ -282,8 +293,12 @@ fn copy_rows(
     faults: &mut ShardFaults,
     rewrite: &mut Option<Rewrite>,
 ) -> Result<()> {
-    // A file that cannot be opened has lost all its rows: that is noted.
-    let Ok(scan) = reader.scan() else { return Ok(()) };
+    let scan = match reader.scan() {
+        Ok(scan) => scan,
+        // A file that is no Parquet any more has lost all its rows: that is noted.
+        Err(_) if faults.lost.set_count() == reader.manifest().rows() => return Ok(()),
+        Err(error) => return Err(error),
+    };
     for scanned in scan {
         let scanned = scanned?;
         if faults.lost.has(scanned.row) || faults.doubled.has(scanned.row) {
