@@ -172,8 +172,9 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
 #[derive(Debug, Default, Clone, Copy)]
 pub struct JsonlDecoder;
 
-/// A line.
+/// A line. A field that is not known is a known one that is damaged.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Line {
     #[serde(rename = "sequence")]
     _sequence: Sequence,
