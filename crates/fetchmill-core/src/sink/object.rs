@@ -1,9 +1,10 @@
-//! An entry of a block as the object that a pack stores.
+//! An entry of a block as the object that a pack stores and its manifest names.
 
 use std::sync::Arc;
 
 use super::{Block, Body, Entry, Stage};
 use crate::error::Result;
+use crate::manifest::{ManifestWriter, Row};
 use crate::object::Object;
 
 /// Memory that is kept for the next large body.
@@ -38,6 +39,17 @@ pub(super) fn read_object<'o>(
 pub(super) fn read_staged<'l>(entry: &Entry, stage: &Stage, large: &'l mut Vec<u8>) -> Result<&'l [u8]> {
     stage.read(entry.sequence, entry.body.len(), large)?;
     Ok(large)
+}
+
+/// Writes down an object in the manifest of its shard.
+pub(super) fn note(manifest: &mut ManifestWriter, object: &Object<'_>, place: u64) -> Result<()> {
+    manifest.add(&Row {
+        sequence: object.sequence,
+        name: object.name,
+        length: object.body.len() as u64,
+        crc32c: object.crc32c,
+        place,
+    })
 }
 
 /// Forgets a large body.

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
-use super::object::read_object;
+use super::object::{note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, Durable, Refused, Shelf, Sink, Stage};
 use crate::error::Result;
 use crate::limits;
-use crate::manifest::{ManifestWriter, Row};
+use crate::manifest::ManifestWriter;
+use crate::object::Object;
 use crate::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use crate::pack::Encoder;
 use crate::target::Sequence;
@@ -39,6 +40,23 @@ struct Open {
     bytes: u64,
 }
 
+impl Open {
+    fn create(shelf: &Shelf, worker: u32, encoder: &mut dyn Encoder) -> Result<Self> {
+        let (data, manifest) = super::shard_names(worker);
+        let mut file = ShardFile::create(shelf, data)?;
+        encoder.start(file.buffer());
+        let manifest = ManifestWriter::new(&shelf.open_path(), manifest, shelf.is_durable());
+        Ok(Open { file, manifest, bytes: 0 })
+    }
+
+    fn push(&mut self, object: &Object<'_>, encoder: &mut dyn Encoder) -> Result<()> {
+        note(&mut self.manifest, object, self.file.end())?;
+        encoder.encode(object, self.file.buffer());
+        self.bytes += object.body.len() as u64;
+        self.file.relieve()
+    }
+}
+
 impl PackSink {
     /// Writes shards of about so many bytes.
     pub fn new(
@@ -64,17 +82,6 @@ impl PackSink {
         }
     }
 
-    fn open(&mut self) -> Result<&mut Open> {
-        if self.open.is_none() {
-            let (data, manifest) = super::shard_names(self.worker);
-            let mut file = ShardFile::create(&self.shelf, data)?;
-            self.encoder.start(file.buffer());
-            let manifest = ManifestWriter::new(&self.shelf.open_path(), manifest, self.shelf.is_durable());
-            self.open = Some(Open { file, manifest, bytes: 0 });
-        }
-        self.open.as_mut().ok_or_else(|| crate::error::Error::Internal("no shard is open".into()))
-    }
-
     /// Ends the shard; what stands behind its last record is appended and synced.
     fn seal(&mut self) -> Result<Option<SealedShard>> {
         let Some(mut open) = self.open.take() else { return Ok(None) };
@@ -98,26 +105,15 @@ impl Sink for PackSink {
             if self.is_full() {
                 return Ok(position);
             }
-            let mut large = std::mem::take(&mut self.large);
-            let object = read_object(block, entry, &self.stage, &mut large)?;
-            let length = object.body.len() as u64;
-            self.open()?;
-            let Some(open) = &mut self.open else { continue };
-            let place = open.file.end();
-            self.encoder.encode(&object, open.file.buffer());
-            open.manifest.add(&Row {
-                sequence: object.sequence,
-                name: object.name,
-                length,
-                crc32c: object.crc32c,
-                place,
-            })?;
-            open.bytes += length;
-            open.file.relieve()?;
+            let encoder = self.encoder.as_mut();
+            let open = match &mut self.open {
+                Some(open) => open,
+                None => self.open.insert(Open::create(&self.shelf, self.worker, encoder)?),
+            };
+            open.push(&read_object(block, entry, &self.stage, &mut self.large)?, encoder)?;
             self.sequences.push(entry.sequence);
-            self.bytes += length;
-            super::object::release(&mut large);
-            self.large = large;
+            self.bytes += entry.body.len();
+            release(&mut self.large);
         }
         Ok(block.entries().len())
     }

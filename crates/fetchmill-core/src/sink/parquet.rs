@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::merging::{ShardSize, Small};
-use super::object::{read_object, release};
+use super::object::{note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, Durable, Refused, Shelf, Sink, Stage};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::manifest::{ManifestWriter, Row};
+use crate::manifest::ManifestWriter;
 use crate::object::Object;
 use crate::outcome::{Runs, SealedShard, ShardNumber};
 use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge};
@@ -211,16 +211,6 @@ impl Open {
         let data = file.checkpoint()?;
         Ok(SealedShard { data, manifest: self.manifest.seal()?, objects, bytes: self.bytes, replaces })
     }
-}
-
-fn note(manifest: &mut ManifestWriter, object: &Object<'_>, place: u64) -> Result<()> {
-    manifest.add(&Row {
-        sequence: object.sequence,
-        name: object.name,
-        length: object.body.len() as u64,
-        crc32c: object.crc32c,
-        place,
-    })
 }
 
 fn damaged(path: &Path, error: &ShardError) -> Error {
