@@ -1,0 +1,65 @@
+"""Bounded concurrency over input of any length: for coroutines, threads and processes, with or without HTTP.
+
+    async for task in bounded.as_completed(coroutines(), limit=1000): ...
+    async for body in bounded.map(fetch, urls(), limit=1000): ...
+    for body in bounded.threads.map(fetch, urls(), limit=50): ...
+
+| name | what it is for |
+|---|---|
+| `as_completed` | `asyncio.as_completed` with a limit: results of awaitables as they come |
+| `TaskPool` | `asyncio.TaskGroup` with a limit: work is put in from anywhere, errors end the block |
+| `each`, `map` | a coroutine function over items, by workers that may each keep something open |
+| `threads.each`, `threads.map` | the same for a plain function, in threads |
+| `processes.each`, `processes.map` | the same in processes |
+| `Failed`, `Tally`, `WorkerDiedError` | an item that failed, what `each` gives, a worker process that died |
+
+All of them read on in their input only when there is a place for what they read: at most `limit` items are worked on,
+and at most `2 * limit` are read and not yet handed over. Nothing here imports the rest of fetchmill. Modules are loaded
+when a name is first used: a worker process needs little of this.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fetchmill.bounded import processes, threads
+    from fetchmill.bounded.completing import as_completed
+    from fetchmill.bounded.failing import Failed, Tally, WorkerDiedError
+    from fetchmill.bounded.task_pool import TaskPool
+    from fetchmill.bounded.tasks import each, map  # noqa: A004 - as bounded.map
+
+__all__ = [
+    "Failed",
+    "Tally",
+    "TaskPool",
+    "WorkerDiedError",
+    "as_completed",
+    "each",
+    "map",
+    "processes",
+    "threads",
+]
+
+_HOMES = {
+    "Failed": "failing",
+    "Tally": "failing",
+    "TaskPool": "task_pool",
+    "WorkerDiedError": "failing",
+    "as_completed": "completing",
+    "each": "tasks",
+    "map": "tasks",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        return import_module(f"{__name__}.{name}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,191 @@
+"""A crew's worker that has a process do the work: started by spawn, told what to do by a pipe, its death noticed."""
+
+import contextlib
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import threading
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING, Any
+
+from fetchmill.bounded.calls import Chunk, Outcome, item_of
+from fetchmill.bounded.failing import RemoteTraceback, WorkerDiedError, shown
+from fetchmill.bounded.worker_process import END, Plan, serve
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import SpawnProcess
+
+NOT_READY = "before it was ready: does it start below `if __name__ == '__main__':` in the main module?"
+
+
+class ProcessWorker:
+    """The parent's end of a worker process. An item is a chunk: a list of tuples of arguments."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._process: SpawnProcess | None = None
+        self._connection: Connection | None = None
+        # Death is seen by it even while a grandchild holds the pipe open, and it cannot mean another process.
+        self._pidfd = -1
+        self._events = select.poll()
+        # Over the descriptor; reentrant, because `give_up` may come from a finalizer in the middle of anything.
+        self._lock = threading.RLock()
+        self._is_busy = False
+        self._is_given_up = False
+
+    def start(self) -> None:
+        """Starts the process and waits until it is ready."""
+        try:
+            self._is_busy = True
+            self._spawn()
+            if self._is_given_up:
+                self._kill()
+            _result(self._receive(NOT_READY))
+            self._is_busy = False
+        except BaseException:
+            self._let_go()
+            raise
+
+    def call(self, chunk: list[tuple[Any, ...]]) -> Chunk:
+        """Has the process call the function with each."""
+        pickled = [_pickled(arguments) for arguments in chunk]
+        sent = pickle.dumps([item for item in pickled if isinstance(item, bytes)])
+        # Either this sees that all is given up, or `give_up` sees that there is something to end.
+        self._is_busy = True
+        if self._is_given_up:
+            raise WorkerDiedError("all was given up")
+        answers = iter(pickle.loads(self._ask(sent, _had(chunk))))  # noqa: S301 - our own process
+        self._is_busy = False
+        return Chunk(
+            Outcome(arguments, None, item) if isinstance(item, Exception) else _outcome(arguments, next(answers))
+            for arguments, item in zip(chunk, pickled, strict=True)
+        )
+
+    def end(self) -> None:
+        """Has the process put things away, and waits for its end."""
+        try:
+            if self._pidfd >= 0 and self._process is not None and not self._is_busy:
+                self._is_busy = True
+                _result(self._ask(END, "while it put things away"))
+        except WorkerDiedError:
+            if not self._is_given_up:
+                raise
+        finally:
+            self._let_go()
+
+    def give_up(self) -> None:
+        """Ends a process that does anything; an idle one is told to end."""
+        self._is_given_up = True
+        if self._is_busy:
+            self._kill()
+
+    def _spawn(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        try:
+            process = context.Process(target=serve, args=(theirs, self._plan), name="fetchmill-bounded")
+            process.start()
+            self._process = process
+            with self._lock:
+                self._pidfd = os.pidfd_open(process.pid or -1)
+        finally:
+            # Held open here, it would hide that the process is gone.
+            theirs.close()
+        self._events.register(self._connection, select.POLLIN)
+        self._events.register(self._pidfd, select.POLLIN)
+
+    def _ask(self, request: bytes, when: str) -> bytes:
+        """Sends something and waits for the answer; `when` is for the message if the process dies."""
+        try:
+            if self._connection is not None:
+                self._connection.send_bytes(request)
+        except OSError:
+            raise WorkerDiedError(self._last_words(when)) from None
+        return self._receive(when)
+
+    def _receive(self, when: str) -> bytes:
+        try:
+            self._events.poll()
+            # What it said before it died counts.
+            if self._connection is not None and self._connection.poll():
+                return self._connection.recv_bytes()
+        except (EOFError, OSError):
+            pass
+        raise WorkerDiedError(self._last_words(when))
+
+    def _last_words(self, when: str) -> str:
+        self._kill()
+        process = self._process
+        if process is None:
+            return f"a worker process ended {when}"
+        process.join()
+        code = process.exitcode
+        how = "ended" if code is None else f"ended with exit code {code}"
+        if code is not None and code < 0:
+            how = f"was ended by {_signal_name(-code)}"
+        return f"worker process {process.pid} {how} {when}"
+
+    def _kill(self) -> None:
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if self._pidfd >= 0:
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    def _let_go(self) -> None:
+        """Waits for the process's end, which comes by itself unless it is busy."""
+        if self._is_busy:
+            self._kill()
+        process, self._process = self._process, None
+        if self._connection is not None:
+            self._connection.close()
+        if process is not None:
+            process.join()
+            # Somebody else may have waited for it.
+            with contextlib.suppress(ValueError):
+                process.close()
+        with self._lock:
+            pidfd, self._pidfd = self._pidfd, -1
+        if pidfd >= 0:
+            os.close(pidfd)
+
+
+def _pickled(arguments: tuple[Any, ...]) -> bytes | Exception:
+    """An item as bytes, or why it cannot be: that is its own failure."""
+    try:
+        return bytes(ForkingPickler.dumps(arguments))
+    except Exception as error:  # noqa: BLE001 - raised where the results are taken
+        return error
+
+
+def _had(chunk: list[tuple[Any, ...]]) -> str:
+    first = shown(item_of(chunk[0]))
+    return f"while it had item {first}" if len(chunk) == 1 else f"while it had {len(chunk)} items from {first} on"
+
+
+def _result(pickled: bytes) -> Any:  # noqa: ANN401 - whatever the function gave
+    """What the process gave, or the error that it met, with its traceback as the cause."""
+    value, error, text = pickle.loads(pickled)  # noqa: S301 - our own process
+    if isinstance(error, BaseException):
+        error.__cause__ = RemoteTraceback(f"\n{text}")
+        try:
+            raise error
+        finally:
+            # It holds this frame by its traceback.
+            del error
+    return value
+
+
+def _outcome(arguments: tuple[Any, ...], pickled: bytes) -> Outcome:
+    try:
+        return Outcome(arguments, _result(pickled), None)
+    except BaseException as error:  # noqa: BLE001 - raised where the results are taken
+        return Outcome(arguments, None, error)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

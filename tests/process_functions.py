@@ -1,0 +1,106 @@
+"""Functions that worker processes of tests call: in a file of their own, so that these can import them."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+
+class Fussy(Exception):  # noqa: N818 - a name for a test
+    """Cannot be made again from its arguments, and so not be unpickled."""
+
+    def __init__(self, one: int, _other: int) -> None:
+        super().__init__(one)
+
+
+def own_pid(_number: int) -> int:
+    """The worker's."""
+    return os.getpid()
+
+
+def die_at_three(number: int) -> int:
+    """As for want of memory."""
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def die_before_child(noted: str) -> None:
+    """With a child that keeps the worker's descriptors open; its number is noted."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    Path(noted).write_text(str(child))
+    os._exit(7)
+
+
+def fail_at_two(number: int) -> int:
+    """An error as any."""
+    if number == 2:
+        raise ValueError("it is two")
+    return number
+
+
+def fail_fussily(_number: int) -> None:
+    """With an error that cannot be unpickled."""
+    raise Fussy(1, 2)
+
+
+def give_lambda(number: int) -> object:
+    """What cannot be pickled, at two."""
+    return (lambda: number) if number == 2 else number
+
+
+def sleep_long(number: int) -> int:
+    """Unless it is zero."""
+    time.sleep(60 if number else 0)
+    return number
+
+
+def leave() -> None:
+    """A start that is none."""
+    os._exit(4)
+
+
+def refuse() -> None:
+    """A start that fails."""
+    raise ConnectionError("no more")
+
+
+def note(folder: str, word: str) -> None:
+    """A line in the worker's own file."""
+    with Path(folder, str(os.getpid())).open("a") as file:
+        file.write(f"{word}\n")
+
+
+def note_item(number: int, folder: str) -> int:
+    """The same for an item."""
+    note(folder, str(number))
+    return number
+
+
+def note_start() -> str:
+    """The folder that is named by the environment."""
+    folder = os.environ["NOTES"]
+    note(folder, "start")
+    return folder
+
+
+def note_end(folder: str) -> None:
+    """With what `note_start` gave."""
+    note(folder, "end")
+
+
+def interrupt_group(number: int) -> int:
+    """As Ctrl-C on a terminal: everybody gets it, also this worker."""
+    if number == 3:
+        os.killpg(0, signal.SIGINT)
+        time.sleep(60)
+    return number
+
+
+def is_loaded(module: str) -> bool:
+    """Whether the worker has imported something."""
+    return module in sys.modules

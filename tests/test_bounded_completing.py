@@ -1,0 +1,440 @@
+"""`bounded.as_completed`: at most `limit` at work, nothing lost, nothing left behind, whatever ends it."""
+
+import asyncio
+import contextlib
+import gc
+import itertools
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from concurrency import Gauge, others, settle, taken_async
+from fetchmill import bounded
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100, None])
+def test_a_plain_loop_gives_every_result_within_the_limit(limit: int | None) -> None:
+    """With any limit."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        return [await awaitable for awaitable in bounded.as_completed(gauge.works(range(20)), limit)]
+
+    assert sorted(asyncio.run(main())) == list(range(20))
+    assert gauge.most == min(limit or 20, 20)
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100, None])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_an_async_loop_gives_finished_tasks(limit: int | None, is_async: bool) -> None:
+    """Out of a generator, or an async generator."""
+    gauge = Gauge()
+
+    async def made() -> AsyncIterator[Coroutine[Any, Any, int]]:
+        for work in gauge.works(range(20)):
+            await asyncio.sleep(0)
+            yield work
+
+    async def main() -> list[int]:
+        source = made() if is_async else gauge.works(range(20))
+        found = []
+        async for task in bounded.as_completed(source, limit):
+            assert task.done()
+            found.append(task.result())
+        return found
+
+    assert sorted(asyncio.run(main())) == list(range(20))
+    assert gauge.most <= (limit or 20)
+
+
+def test_results_come_as_they_are_done() -> None:
+    """And not as they were read."""
+
+    async def main() -> list[float]:
+        sleepers = [asyncio.sleep(seconds, seconds) for seconds in (0.06, 0.02, 0.04)]
+        return [await awaitable for awaitable in bounded.as_completed(sleepers, 3)]
+
+    assert asyncio.run(main()) == [0.02, 0.04, 0.06]
+
+
+def test_an_input_without_end_is_read_as_far_as_there_are_places() -> None:
+    """A loop that takes its time holds up the reading."""
+    gauge = Gauge()
+    read = itertools.count()
+
+    async def main() -> None:
+        loop = bounded.as_completed(gauge.works(read, 0), 5)
+        taken = 0
+        async for _task in loop:
+            taken += 1
+            await asyncio.sleep(0.002)
+            assert gauge.begun - taken <= 2 * 5
+            if taken == 20:
+                break
+
+    asyncio.run(main())
+
+    assert next(read) <= 20 + 2 * 5
+
+
+def test_futures_that_were_given_come_back_themselves() -> None:
+    """So that one knows which it is."""
+
+    async def main() -> None:
+        tasks = {asyncio.create_task(asyncio.sleep(0.001 * number)) for number in range(5)}
+        assert {task async for task in bounded.as_completed(iter(tasks), 2)} == tasks
+
+    asyncio.run(main())
+
+
+def test_asking_for_the_next_before_the_last_is_awaited_starts_no_more() -> None:
+    """What is asked for is read, and waits for its place."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        awaitables = list(bounded.as_completed(gauge.works(range(10)), 2))
+        assert len(awaitables) == 10
+        await asyncio.sleep(0)
+        assert gauge.begun == 2
+        return [await awaitable for awaitable in reversed(awaitables)]
+
+    assert sorted(asyncio.run(main())) == list(range(10))
+    assert gauge.most == 2
+
+
+def test_awaitables_may_be_awaited_together() -> None:
+    """Each takes a result of its own."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        return list(await asyncio.gather(*bounded.as_completed(gauge.works(range(10)), 3)))
+
+    assert sorted(asyncio.run(main())) == list(range(10))
+    assert gauge.most == 3
+
+
+def test_an_error_is_raised_where_it_is_awaited_and_the_loop_can_go_on() -> None:
+    """It takes no other result with it."""
+
+    async def work(number: int) -> int:
+        if number % 3 == 0:
+            raise ValueError(number)
+        return number
+
+    async def main() -> tuple[list[int], list[int]]:
+        done, failed = [], []
+        for awaitable in bounded.as_completed((work(number) for number in range(10)), 2):
+            try:
+                done.append(await awaitable)
+            except ValueError as error:
+                failed.append(error.args[0])
+        return sorted(done), sorted(failed)
+
+    assert asyncio.run(main()) == ([1, 2, 4, 5, 7, 8], [0, 3, 6, 9])
+
+
+@pytest.mark.parametrize("read_before", [0, 1, 2, 7])
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int, is_plain: bool) -> None:
+    """They are not lost."""
+    gauge = Gauge()
+
+    def works() -> Iterator[Coroutine[Any, Any, int]]:
+        yield from gauge.works(range(read_before))
+        raise LookupError("no more")
+
+    async def plain(found: list[int]) -> None:
+        for awaitable in bounded.as_completed(works(), 2):
+            found.append(await awaitable)  # noqa: PERF401 - it raises in between
+
+    async def main() -> list[int]:
+        found: list[int] = []
+        if is_plain:
+            with pytest.raises(LookupError, match="no more"):
+                await plain(found)
+        else:
+            tasks, error = await taken_async(bounded.as_completed(works(), 2))
+            assert isinstance(error, LookupError)
+            found = [task.result() for task in tasks]
+        assert others() == 0
+        return found
+
+    assert sorted(asyncio.run(main())) == list(range(read_before))
+
+
+def test_an_async_input_that_raises_is_heard_behind_the_results_before_it() -> None:
+    """The same, and it has been closed."""
+    gauge = Gauge()
+    closed = []
+
+    async def works() -> AsyncIterator[Coroutine[Any, Any, int]]:
+        try:
+            for work in gauge.works(range(5)):
+                yield work
+            raise LookupError("no more")
+        finally:
+            closed.append(True)
+
+    async def main() -> list[int]:
+        tasks, error = await taken_async(bounded.as_completed(works(), 2))
+        assert isinstance(error, LookupError)
+        return [task.result() for task in tasks]
+
+    assert sorted(asyncio.run(main())) == list(range(5))
+    assert closed == [True]
+
+
+def test_what_is_no_awaitable_is_an_error_of_the_input() -> None:
+    """Behind the results before it."""
+
+    async def main() -> None:
+        works: list[Any] = [asyncio.sleep(0, "one"), 2]
+        loop = bounded.as_completed(works, 1)
+        assert await next(loop) == "one"
+        with pytest.raises(TypeError, match="awaitable"):
+            await next(loop)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_break_cancels_what_was_started_and_reads_no_more(is_plain: bool) -> None:
+    """As soon as nobody holds the iterator."""
+    gauge = Gauge()
+    read = itertools.count()
+
+    async def main() -> None:
+        works = itertools.chain([gauge.work(-1, 0)], gauge.works(read, 60))
+        if is_plain:
+            for awaitable in bounded.as_completed(works, 4):
+                assert await awaitable == -1
+                break
+        else:
+            async for task in bounded.as_completed(works, 4):
+                assert task.result() == -1
+                break
+        await settle()
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert gauge.cancelled == 4
+    assert next(read) == 4
+
+
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_an_error_that_ends_the_loop_cancels_the_rest(is_plain: bool) -> None:
+    """Also while somebody holds the error, and by it the frames that it came through."""
+    gauge = Gauge()
+
+    async def fail() -> int:
+        await asyncio.sleep(0.005)
+        raise ValueError
+
+    async def loop() -> None:
+        works = itertools.chain([fail()], gauge.works(itertools.count(), 60))
+        if is_plain:
+            for awaitable in bounded.as_completed(works, 3):
+                await awaitable
+        else:
+            async for task in bounded.as_completed(works, 3):
+                task.result()
+
+    async def main() -> Exception | None:
+        held = None
+        try:
+            await loop()
+        except ValueError as error:
+            held = error
+        await settle()
+        assert others() == 0
+        return held
+
+    assert asyncio.run(main())
+    assert gauge.cancelled == gauge.begun
+
+
+def test_break_ends_an_async_input_too() -> None:
+    """Its generator is closed, in the middle of a wait."""
+    closed = []
+
+    async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
+        try:
+            yield asyncio.sleep(0)
+            await asyncio.sleep(60)
+        finally:
+            closed.append(True)
+
+    async def main() -> None:
+        async for _task in bounded.as_completed(works(), 4):
+            break
+        await settle()
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert closed == [True]
+
+
+def test_futures_that_were_given_are_left_alone() -> None:
+    """They belong to whoever made them."""
+
+    async def main() -> None:
+        given = asyncio.get_running_loop().create_future()
+        async with bounded.as_completed([given, asyncio.sleep(0)], 4) as loop:
+            async for _task in loop:
+                break
+        assert not given.cancelled()
+
+    asyncio.run(main())
+
+
+def test_an_awaitable_keeps_the_rest_alive() -> None:
+    """The first of many in one expression."""
+    gauge = Gauge()
+
+    async def main() -> int:
+        first = await next(bounded.as_completed(gauge.works(range(9)), 3))
+        gc.collect()
+        await settle()
+        assert others() == 0
+        return first
+
+    assert asyncio.run(main()) in range(3)
+
+
+def test_aclose_waits_until_all_is_cancelled() -> None:
+    """What has not begun never does, and nothing complains about it."""
+    gauge = Gauge()
+
+    async def main() -> None:
+        loop = bounded.as_completed(gauge.works(range(10), 60), 2)
+        awaitables = [next(loop) for _ in range(5)]
+        await asyncio.sleep(0)
+        await loop.aclose()
+        assert others() == 0
+        for awaitable in awaitables:
+            with pytest.raises(asyncio.CancelledError):
+                await awaitable
+
+    asyncio.run(main())
+
+    assert (gauge.begun, gauge.cancelled) == (2, 2)
+
+
+def test_a_cancelled_wait_loses_no_result() -> None:
+    """The result comes to the next who asks."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        found = []
+        for awaitable in bounded.as_completed(gauge.works(range(3), 0.02), 1):
+            with contextlib.suppress(TimeoutError):
+                found.append(await asyncio.wait_for(awaitable, 0.005))
+        return found
+
+    assert asyncio.run(main()) == [0, 1, 2]
+
+
+def test_cancellation_ends_the_loop_and_all_it_started() -> None:
+    """Of the task that loops."""
+    gauge = Gauge()
+
+    async def loop() -> None:
+        for awaitable in bounded.as_completed(gauge.works(itertools.count(), 60), 3):
+            await awaitable
+
+    async def main() -> None:
+        task = asyncio.create_task(loop())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await settle()
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert gauge.cancelled == 3
+
+
+@pytest.mark.parametrize("limit", [2, None])
+def test_the_timeout_is_raised_for_what_is_not_done(limit: int | None) -> None:
+    """By every awaitable that waits; with a limit what runs is cancelled."""
+    gauge = Gauge()
+
+    async def main() -> tuple[list[int], int]:
+        works = itertools.chain([gauge.work(7, 0)], gauge.works(range(3), 60))
+        done, late = [], 0
+        for awaitable in bounded.as_completed(works, limit, timeout=0.05):
+            try:
+                done.append(await awaitable)
+            except TimeoutError:
+                late += 1
+        await settle()
+        assert others() == (0 if limit else 3)
+        return done, late
+
+    done, late = asyncio.run(main())
+
+    assert done == [7]
+    assert late == 3
+    assert gauge.begun == (3 if limit else 4)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_timeout_ends_an_async_loop(is_async: bool) -> None:
+    """Also when what was read is done, and the input goes on."""
+
+    async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
+        yield asyncio.sleep(0)
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        source = works() if is_async else (asyncio.sleep(seconds) for seconds in (0, 60, 60))
+        done, error = await taken_async(bounded.as_completed(source, 2, timeout=0.05))
+        await settle()
+        assert isinstance(error, TimeoutError)
+        assert (len(done), others()) == (1, 0)
+
+    asyncio.run(main())
+
+
+def test_a_timeout_that_is_not_needed_does_no_harm() -> None:
+    """It is gone with the last result."""
+
+    async def main() -> list[None]:
+        sleepers = (asyncio.sleep(0) for _ in range(5))
+        return [task.result() async for task in bounded.as_completed(sleepers, 2, timeout=60)]
+
+    assert len(asyncio.run(main())) == 5
+
+
+def test_it_can_be_gone_on_with() -> None:
+    """In another loop over the same iterator."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        loop = bounded.as_completed(gauge.works(range(6)), 2)
+        found = [await next(loop), await next(loop)]
+        return found + [task.result() async for task in loop]
+
+    assert sorted(asyncio.run(main())) == list(range(6))
+
+
+def test_wrong_arguments_are_refused() -> None:
+    """The limit at once, the input at the first step."""
+    with pytest.raises(ValueError, match="limit is 0: give 1 or more"):
+        bounded.as_completed([], 0)
+
+    async def works() -> AsyncIterator[Coroutine[Any, Any, None]]:
+        yield asyncio.sleep(0)
+
+    async def main() -> None:
+        with pytest.raises(TypeError, match="needs `async for`"):
+            _ = next(bounded.as_completed(works(), 1))
+        with pytest.raises(TypeError, match="expect an iterable of awaitables, not Future"):
+            _ = next(bounded.as_completed(asyncio.get_running_loop().create_future(), 1))
+
+    asyncio.run(main())

@@ -1,0 +1,171 @@
+"""`bounded.TaskPool`: a place for each task, and no error lost."""
+
+import asyncio
+
+import pytest
+
+from concurrency import Gauge, others
+from fetchmill import bounded
+
+
+@pytest.mark.parametrize("limit", [1, 3, 50])
+def test_put_waits_for_a_place_and_the_end_for_the_rest(limit: int) -> None:
+    """However many there are."""
+    gauge = Gauge()
+
+    async def main() -> None:
+        async with bounded.TaskPool(limit) as pool:
+            for number in range(20):
+                await pool.put(gauge.work(number))
+                assert gauge.begun <= number + 1
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert (gauge.begun, gauge.now) == (20, 0)
+    assert gauge.most == min(limit, 20)
+
+
+def test_errors_come_as_a_group_and_the_others_are_cancelled() -> None:
+    """All of them: those that failed in the same moment, and while they were cancelled."""
+    gauge = Gauge()
+
+    async def fail(error: Exception) -> None:
+        await asyncio.sleep(0.01)
+        raise error
+
+    async def fail_late() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise OSError("could not be put away")
+
+    async def main() -> None:
+        async with bounded.TaskPool(5) as pool:
+            await pool.put(fail(ValueError(1)))
+            await pool.put(fail(KeyError(2)))
+            await pool.put(fail_late())
+            await pool.put(gauge.work(1, 60))
+
+    with pytest.raises(ExceptionGroup) as raised:
+        asyncio.run(main())
+
+    assert {type(error) for error in raised.value.exceptions} == {ValueError, KeyError, OSError}
+    assert gauge.cancelled == 1
+
+
+def test_an_error_wakes_a_put_that_waits() -> None:
+    """Its coroutine never runs, and nothing complains about it."""
+    gauge = Gauge()
+    reached = []
+
+    async def fail() -> None:
+        await asyncio.sleep(0.01)
+        raise ValueError
+
+    async def main() -> None:
+        async with bounded.TaskPool(1) as pool:
+            await pool.put(fail())
+            await pool.put(gauge.work(1))
+            reached.append(True)
+
+    with pytest.raises(ExceptionGroup):
+        asyncio.run(main())
+
+    assert (gauge.begun, reached) == (0, [])
+
+
+def test_an_error_of_the_block_cancels_the_tasks() -> None:
+    """And comes with them as one group."""
+    gauge = Gauge()
+
+    async def block() -> None:
+        async with bounded.TaskPool(3) as pool:
+            await pool.put(gauge.work(1, 60))
+            await asyncio.sleep(0)
+            raise LookupError
+
+    async def main() -> None:
+        with pytest.raises(ExceptionGroup) as raised:
+            await block()
+        assert [type(error) for error in raised.value.exceptions] == [LookupError]
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert gauge.cancelled == 1
+
+
+def test_cancellation_ends_a_put_and_all_tasks() -> None:
+    """Nothing is left behind."""
+    gauge = Gauge()
+
+    async def fill() -> None:
+        async with bounded.TaskPool(2) as pool:
+            while True:
+                await pool.put(gauge.work(1, 60))
+
+    async def main() -> None:
+        task = asyncio.create_task(fill())
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert (gauge.begun, gauge.cancelled) == (2, 2)
+
+
+def test_a_cancelled_task_gives_its_place_to_another() -> None:
+    """It is no error."""
+    gauge = Gauge()
+
+    async def work_and_leave() -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        await gauge.work(1, 60)
+
+    async def main() -> None:
+        async with bounded.TaskPool(1) as pool:
+            await pool.put(work_and_leave())
+            await pool.put(gauge.work(2))
+
+    asyncio.run(main())
+
+    assert (gauge.begun, gauge.cancelled) == (2, 1)
+
+
+def test_a_put_that_is_given_up_takes_no_place() -> None:
+    """By a timeout."""
+    gauge = Gauge()
+
+    async def main() -> None:
+        async with bounded.TaskPool(1) as pool:
+            await pool.put(gauge.work(1, 0.05))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(pool.put(gauge.work(2)), 0.01)
+            await asyncio.wait_for(pool.put(gauge.work(3)), 10)
+
+    asyncio.run(main())
+
+    assert gauge.begun == 2
+
+
+def test_a_pool_is_used_within_its_block() -> None:
+    """Otherwise nobody would wait for its tasks."""
+    gauge = Gauge()
+
+    async def main() -> None:
+        pool = bounded.TaskPool(1)
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                await asyncio.wait_for(pool.put(gauge.work(1)), 10)
+        with pytest.raises(ValueError, match="limit is 0: give 1 or more"):
+            bounded.TaskPool(0)
+
+    asyncio.run(main())
+
+    assert gauge.begun == 0

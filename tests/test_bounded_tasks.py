@@ -1,0 +1,434 @@
+"""`bounded.each` and `bounded.map` for coroutine functions: workers on demand, each with what it has opened."""
+
+import asyncio
+import contextlib
+import gc
+import itertools
+import time
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from concurrency import Gauge, others, settle, taken_async
+from fetchmill import bounded
+
+
+async def plus_one(number: int) -> int:
+    """Takes the longer the smaller the number, within three."""
+    await asyncio.sleep(0.001 * (3 - number % 3))
+    return number + 1
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_every_item_has_its_result(limit: int, ordered: bool) -> None:
+    """In the order of the input, if that is asked for."""
+
+    async def main() -> list[int]:
+        return [number async for number in bounded.map(plus_one, range(20), limit=limit, ordered=ordered)]
+
+    found = asyncio.run(main())
+
+    assert (found if ordered else sorted(found)) == list(range(1, 21))
+
+
+def test_results_come_as_they_are_done() -> None:
+    """Unless order is asked for."""
+
+    async def main() -> list[float]:
+        async def sleep(seconds: float) -> float:
+            return await asyncio.sleep(seconds, seconds)
+
+        return [seconds async for seconds in bounded.map(sleep, [0.06, 0.02, 0.04], limit=3)]
+
+    assert asyncio.run(main()) == [0.02, 0.04, 0.06]
+
+
+def test_several_iterables_go_together() -> None:
+    """Up to the end of the shortest."""
+
+    async def add(one: int, other: int) -> int:
+        return one + other
+
+    async def main() -> list[int]:
+        return [total async for total in bounded.map(add, itertools.count(), [5, 6], limit=2, ordered=True)]
+
+    assert asyncio.run(main()) == [5, 7]
+
+
+def test_an_async_iterable_goes_alone() -> None:
+    """And is closed at the end."""
+    closed = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            for number in range(5):
+                await asyncio.sleep(0)
+                yield number
+        finally:
+            closed.append(True)
+
+    async def main() -> list[int]:
+        with pytest.raises(TypeError, match="an async iterable goes alone"):
+            bounded.map(plus_one, numbers(), [1], limit=2)
+        return [number async for number in bounded.map(plus_one, numbers(), limit=2)]
+
+    assert sorted(asyncio.run(main())) == [1, 2, 3, 4, 5]
+    assert closed == [True]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_an_input_without_end_is_read_within_the_window(ordered: bool) -> None:
+    """Twice the limit, beyond what was taken."""
+    gauge = Gauge()
+    read = itertools.count()
+
+    async def main() -> None:
+        taken = 0
+        async for _number in bounded.map(gauge.work, read, limit=3, ordered=ordered):
+            taken += 1
+            await asyncio.sleep(0.003)
+            assert gauge.begun - taken <= 2 * 3
+            if taken == 10:
+                break
+        await settle()
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert gauge.most == 3
+    assert next(read) <= 10 + 2 * 3
+
+
+def test_what_a_worker_opens_goes_to_its_items_and_its_end() -> None:
+    """Once for each worker; plain functions and coroutine functions."""
+    opened: list[list[int]] = []
+    closed: list[list[int]] = []
+
+    async def open_one() -> list[int]:
+        await asyncio.sleep(0)
+        opened.append([])
+        return opened[-1]
+
+    async def work(number: int, own: list[int]) -> None:
+        own.append(number)
+        await asyncio.sleep(0.002)
+
+    async def main() -> bounded.Tally:
+        return await bounded.each(work, range(12), limit=3, on_start=open_one, on_done=closed.append)
+
+    assert asyncio.run(main()) == bounded.Tally(done=12, failed=0, failures=())
+    assert len(opened) == 3
+    assert sorted(itertools.chain(*opened)) == list(range(12))
+    assert sorted(closed) == sorted(opened)
+
+
+def test_workers_start_on_demand() -> None:
+    """Two items do not need a hundred."""
+    started = itertools.count()
+
+    async def main() -> None:
+        async def work(_item: int, _started: int) -> None:
+            await asyncio.sleep(0.005)
+
+        await bounded.each(work, range(2), limit=100, on_start=lambda: next(started))
+
+    asyncio.run(main())
+
+    assert next(started) == 2
+
+
+def test_an_error_ends_everything_and_puts_away_what_was_opened() -> None:
+    """Before it is raised."""
+    gauge = Gauge()
+    closed = []
+
+    async def work(number: int, _own: None) -> None:
+        if number == 3:
+            raise ValueError(number)
+        await gauge.work(number, 60)
+
+    async def put_away(_own: None) -> None:
+        await asyncio.sleep(0.005)
+        closed.append(True)
+
+    async def main() -> None:
+        with pytest.raises(ValueError, match="3"):
+            await bounded.each(work, itertools.count(), limit=4, on_start=lambda: None, on_done=put_away)
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert gauge.cancelled == 3
+    assert len(closed) == 4
+
+
+def test_an_error_holds_nothing_once_nobody_holds_it() -> None:
+    """It is in no circle of references."""
+
+    class OwnError(Exception):
+        pass
+
+    async def work(_number: int) -> None:
+        raise OwnError
+
+    async def main() -> "weakref.ref[Exception]":
+        found, _ = await taken_async(bounded.map(work, [1], limit=1, on_error="return"))
+        assert isinstance(found[0], bounded.Failed)
+        assert isinstance(found[0].error, Exception)
+        return weakref.ref(found[0].error)
+
+    gc.disable()
+    try:
+        assert asyncio.run(main())() is None
+    finally:
+        gc.enable()
+
+
+def test_errors_can_be_returned() -> None:
+    """With the items whose they are."""
+
+    async def work(number: int) -> int:
+        if number % 2:
+            raise ValueError(number)
+        return number
+
+    async def main() -> tuple[list[int | bounded.Failed], bounded.Tally]:
+        results = bounded.map(work, range(4), limit=2, ordered=True, on_error="return")
+        tally = await bounded.each(work, range(1000), limit=9, on_error="return")
+        return [result async for result in results], tally
+
+    found, tally = asyncio.run(main())
+
+    assert found[::2] == [0, 2]
+    assert [(result.item, type(result.error)) for result in found if isinstance(result, bounded.Failed)] == [
+        (1, ValueError),
+        (3, ValueError),
+    ]
+    assert (tally.done, tally.failed, len(tally.failures)) == (500, 500, 100)
+
+
+def test_an_error_that_means_an_end_ends_nothing() -> None:
+    """It would stop the loop without a word."""
+
+    async def work(_number: int) -> None:
+        raise StopAsyncIteration
+
+    async def main() -> None:
+        await bounded.each(work, range(4), limit=2)
+
+    with pytest.raises(RuntimeError, match="the function raised StopAsyncIteration"):
+        asyncio.run(main())
+
+
+def test_a_function_that_cancels_its_own_task_is_noticed() -> None:
+    """Its item would be missing without a word."""
+
+    async def work(_number: int) -> None:
+        task = asyncio.current_task()
+        assert task
+        task.cancel()
+        await asyncio.sleep(0)
+
+    async def main() -> None:
+        await bounded.each(work, range(4), limit=2)
+
+    with pytest.raises((RuntimeError, ExceptionGroup)) as raised:
+        asyncio.run(main())
+
+    error = raised.value.exceptions[0] if isinstance(raised.value, ExceptionGroup) else raised.value
+    assert "cancelled by what it called" in str(error)
+
+
+def test_a_function_may_await_what_is_cancelled() -> None:
+    """That is its item's failure."""
+
+    async def work(number: int) -> None:
+        future = asyncio.get_running_loop().create_future()
+        if number == 1:
+            future.cancel()
+        else:
+            future.set_result(None)
+        await future
+
+    async def main() -> bounded.Tally:
+        return await bounded.each(work, range(4), limit=2, on_error="return")
+
+    tally = asyncio.run(main())
+
+    assert (tally.done, tally.failed) == (3, 1)
+    assert (tally.failures[0].item, type(tally.failures[0].error)) == (1, asyncio.CancelledError)
+
+
+@pytest.mark.parametrize("read_before", [0, 1, 7])
+def test_an_input_that_raises_is_heard_behind_the_results_before_it(read_before: int) -> None:
+    """They are not lost."""
+
+    def numbers() -> Iterator[int]:
+        yield from range(read_before)
+        raise LookupError("no more")
+
+    async def main() -> list[int]:
+        found, error = await taken_async(bounded.map(plus_one, numbers(), limit=2))
+        assert isinstance(error, LookupError)
+        assert others() == 0
+        return found
+
+    assert sorted(asyncio.run(main())) == list(range(1, read_before + 1))
+
+
+def test_a_start_that_fails_ends_everything() -> None:
+    """Whatever becomes of errors of items."""
+    gauge = Gauge()
+    starts = itertools.count()
+    closed: list[int] = []
+
+    def start() -> int:
+        if (number := next(starts)) == 2:
+            raise ConnectionError("no more")
+        return number
+
+    async def main() -> None:
+        with pytest.raises(ConnectionError, match="no more"):
+            await bounded.each(
+                lambda number, _own: gauge.work(number, 60),
+                itertools.count(),
+                limit=5,
+                on_start=start,
+                on_done=closed.append,
+                on_error="return",
+            )
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert sorted(closed) == [0, 1]
+
+
+def test_ends_that_fail_are_heard_behind_the_results() -> None:
+    """All of them."""
+
+    def put_away(_own: None) -> None:
+        raise OSError("not put away")
+
+    async def work(number: int) -> int:
+        await asyncio.sleep(0.002)
+        return number
+
+    async def main() -> list[int]:
+        found, error = await taken_async(bounded.map(work, range(4), limit=2, on_done=put_away))
+        assert isinstance(error, ExceptionGroup)
+        assert [type(one) for one in error.exceptions] == [OSError, OSError]
+        return found
+
+    assert sorted(asyncio.run(main())) == [0, 1, 2, 3]
+
+
+def test_break_cancels_everything_and_puts_it_away() -> None:
+    """As soon as nobody holds the results."""
+    gauge = Gauge()
+    closed: list[None] = []
+
+    async def work(number: int) -> int:
+        return await gauge.work(number, 60 if number else 0)
+
+    async def main() -> None:
+        async for number in bounded.map(work, itertools.count(), limit=4, on_done=closed.append):
+            assert number == 0
+            break
+        await settle()
+        assert others() == 0
+
+    asyncio.run(main())
+
+    assert gauge.now == 0
+    assert len(closed) == 4
+
+
+def test_leaving_the_block_waits_for_the_ends() -> None:
+    """They may take their time, and are not cancelled."""
+    closed = []
+
+    async def put_away(_own: None) -> None:
+        await asyncio.sleep(0.01)
+        closed.append(True)
+
+    async def main() -> None:
+        async with bounded.map(plus_one, itertools.count(), limit=4, on_done=put_away) as results:
+            await anext(results)
+            await anext(results)
+        assert others() == 0
+        assert len(closed) == 4
+        with pytest.raises(StopAsyncIteration):
+            await anext(results)
+
+    asyncio.run(main())
+
+
+def test_a_wait_that_is_cancelled_loses_nothing() -> None:
+    """Whoever asks next has the result."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        results = bounded.map(lambda number: gauge.work(number, 0.02), range(3), limit=1)
+        found: list[int] = []
+        while len(found) < 3:
+            with contextlib.suppress(TimeoutError):
+                found.append(await asyncio.wait_for(anext(results), 0.005))
+        return found
+
+    assert asyncio.run(main()) == [0, 1, 2]
+
+
+def test_the_timeout_ends_everything() -> None:
+    """What was done before is given."""
+    gauge = Gauge()
+
+    async def main() -> list[int]:
+        works = bounded.map(
+            lambda number: gauge.work(number, 60 * (number > 1)), itertools.count(), limit=3, timeout=0.05
+        )
+        found, error = await taken_async(works)
+        assert isinstance(error, TimeoutError)
+        assert others() == 0
+        return found
+
+    assert asyncio.run(main()) == [0, 1]
+    assert gauge.cancelled == 3
+
+
+def test_a_rate_spaces_the_items_evenly() -> None:
+    """And one worker is enough for what takes no time."""
+    began: list[float] = []
+    started = itertools.count()
+
+    async def work(_number: int, _own: int) -> None:
+        began.append(time.monotonic())
+
+    async def main() -> None:
+        await bounded.each(work, range(11), limit=50, rate=100, on_start=lambda: next(started))
+
+    asyncio.run(main())
+
+    # Never earlier than its moment, but for the slack; how late is the machine's business.
+    assert all(moment - began[0] >= 0.01 * number - 0.025 for number, moment in enumerate(began))
+    assert next(started) <= 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"limit": 0}, "limit is 0: give 1 or more"),
+        ({"limit": 1, "rate": 0}, "rate is 0: give a number above 0"),
+        ({"limit": 1, "on_error": "ignore"}, "on_error is 'ignore': give 'raise' or 'return'"),
+    ],
+)
+def test_wrong_arguments_are_refused_at_once(options: dict[str, object], message: str) -> None:
+    """With what to do, alike for coroutines, threads and processes."""
+    for module in ("tasks", "threads", "processes"):
+        map_: Any = import_module(f"fetchmill.bounded.{module}").map
+        with pytest.raises(ValueError, match=message):
+            map_(plus_one, [], **options)
