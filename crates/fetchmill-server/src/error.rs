@@ -27,6 +27,9 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The certificates of a world could not be made.
+    #[error("cannot make certificates: {0}")]
+    Certificates(String),
     /// A thread or its runtime could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),

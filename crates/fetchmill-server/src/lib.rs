@@ -20,6 +20,7 @@
 //! - `shared` is what all threads know, `call` a request that is understood; `worker` turns it into a reply
 //! - `connection` moves bytes; `scripted` is the slow way of a reply, `source` its body in pieces
 //! - `server` has the threads
+//! - [`world`] is apart from all of these: a thousand hosts with their name server, for jobs over many hosts
 //!
 //! # Example
 //! ```
@@ -48,6 +49,7 @@ mod source;
 mod stats;
 mod synthetic;
 mod worker;
+pub mod world;
 
 pub use content::{Body, Content, ContentError, Page, Stream};
 pub use error::Error;

@@ -1,0 +1,103 @@
+//! The name server: UDP and TCP at one port.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::task::spawn_local;
+
+use super::names::{Answer, Names, Way};
+use super::stats::Diary;
+use crate::hash;
+
+/// A query is one name and an extension.
+const QUERY_MAX: usize = 4096;
+/// Datagrams that are answered before others get their turn.
+const TURN: usize = 64;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Which datagrams are lost: a share of them, the same ones for a seed.
+pub(super) struct Loss {
+    share: f64,
+    seed: u64,
+    count: u64,
+}
+
+impl Loss {
+    pub(super) fn new(share: f64, seed: u64) -> Self {
+        Loss { share, seed, count: 0 }
+    }
+
+    fn takes_next(&mut self) -> bool {
+        self.count += 1;
+        self.share > 0.0 && hash::unit(hash::of_bytes(self.seed, &self.count.to_le_bytes())) < self.share
+    }
+}
+
+/// Answers datagrams for ever.
+pub(super) async fn serve_datagrams(
+    socket: UdpSocket,
+    names: Rc<RefCell<Names>>,
+    mut loss: Loss,
+    diary: Arc<Diary>,
+) {
+    let socket = Rc::new(socket);
+    let mut query = [0; QUERY_MAX];
+    loop {
+        for _ in 0..TURN {
+            // An error is another side's that has gone: it says nothing about this socket.
+            let Ok((length, client)) = socket.recv_from(&mut query).await else { continue };
+            if loss.takes_next() {
+                diary.datagram_lost();
+                continue;
+            }
+            let answer = names.borrow_mut().answer(&query[..length], Way::Datagram);
+            let Some(Answer { bytes, delay }) = answer else { continue };
+            if delay.is_zero() {
+                // Who does not get it asks again.
+                let _ = socket.send_to(&bytes, client).await;
+            } else {
+                let socket = Rc::clone(&socket);
+                spawn_local(async move {
+                    tokio::time::sleep(delay).await;
+                    let _ = socket.send_to(&bytes, client).await;
+                });
+            }
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Answers connections for ever.
+pub(super) async fn serve_streams(listener: TcpListener, names: Rc<RefCell<Names>>) {
+    loop {
+        match listener.accept().await {
+            // A connection that breaks has ended.
+            Ok((stream, _)) => {
+                let names = Rc::clone(&names);
+                spawn_local(async move { converse(stream, names).await.ok() });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+async fn converse(mut stream: TcpStream, names: Rc<RefCell<Names>>) -> io::Result<()> {
+    let mut query = [0; QUERY_MAX];
+    loop {
+        let length = usize::from(stream.read_u16().await?);
+        if length > QUERY_MAX {
+            return Ok(());
+        }
+        stream.read_exact(&mut query[..length]).await?;
+        let answer = names.borrow_mut().answer(&query[..length], Way::Stream);
+        let Some(Answer { mut bytes, delay }) = answer else { continue };
+        tokio::time::sleep(delay).await;
+        bytes.splice(0..0, (bytes.len() as u16).to_be_bytes());
+        stream.write_all(&bytes).await?;
+    }
+}

@@ -1,0 +1,207 @@
+//! A world of hosts for tests and measurements: their name server, and servers with every behaviour that a check of
+//! a million sites meets. All of it is on loopback.
+//!
+//! Hosts are called `<behaviour>-<number>.test`, with any number; see [`Behaviour`]. Every behaviour has addresses
+//! of its own (127.77.N.1 and on), all with the same two ports.
+//!
+//! # Layout, from the bottom up
+//! - `behaviour` and `addresses`: what a host does and where it is; `options`; `stats` counts
+//! - `names` makes answers to queries, `head` reads requests, `certificates` makes certificates
+//! - `http`, `http2` answer requests; `connection` is what comes before; `dns` moves datagrams
+//! - `silence` makes hosts that do not answer, `places` binds all addresses
+//!
+//! # Example
+//! ```
+//! let world = fetchmill_server::world::World::start(&fetchmill_server::world::WorldOptions::default())?;
+//! println!("https://good-000123.test:{}/, as {} says", world.https_port(), world.dns());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod addresses;
+mod behaviour;
+mod certificates;
+mod connection;
+mod dns;
+mod head;
+mod http;
+mod http2;
+mod names;
+mod options;
+mod places;
+mod silence;
+mod stats;
+
+pub use behaviour::{Behaviour, Host};
+pub use options::WorldOptions;
+pub use stats::{BehaviourStats, Seen, WorldStats};
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+
+use socket2::Socket;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::oneshot;
+use tokio::task::spawn_local;
+
+use crate::error::Error;
+use certificates::Acceptors;
+use connection::Shared;
+use dns::Loss;
+use names::Names;
+use places::{Place, Places};
+use stats::Diary;
+
+/// A running world. It ends when it is stopped or dropped.
+pub struct World {
+    dns: SocketAddr,
+    ca_pem: String,
+    shared: Arc<Shared>,
+    /// Dropping them tells the threads to end.
+    stops: Vec<oneshot::Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+    held: Vec<Socket>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("World").field("dns", &self.dns).finish_non_exhaustive()
+    }
+}
+
+/// The sockets and the names of the name server.
+struct NameServer {
+    datagrams: UdpSocket,
+    streams: TcpListener,
+    names: Names,
+    loss: Loss,
+}
+
+impl World {
+    /// Binds all addresses and starts to serve.
+    pub fn start(options: &WorldOptions) -> Result<World, Error> {
+        options.check()?;
+        let diary = Arc::new(Diary::new(&options.watched));
+        let (acceptors, ca_pem) = Acceptors::new().map_err(|error| Error::Certificates(error.to_string()))?;
+        let places = Places::bind(options)?;
+        let dns = places.dns().map_err(Error::Thread)?;
+        let shared = Arc::new(Shared {
+            diary: Arc::clone(&diary),
+            acceptors,
+            http_port: places.http_port,
+            https_port: places.https_port,
+            retry_after: options.retry_after,
+            timeout: options.timeout,
+            seed: options.seed,
+            busy: Mutex::default(),
+        });
+        let name_server = NameServer {
+            datagrams: places.datagrams,
+            streams: places.streams,
+            names: Names::new(&diary, options.addresses, options.dns_delay(), options.seed),
+            loss: Loss::new(options.dns_loss, options.seed),
+        };
+        let held = places.held;
+        let mut world = World { dns, ca_pem, shared, stops: Vec::new(), threads: Vec::new(), held };
+        world.spawn(options.threads, places.serving, name_server).map_err(Error::Thread)?;
+        Ok(world)
+    }
+
+    /// Where the name server is.
+    pub fn dns(&self) -> SocketAddr {
+        self.dns
+    }
+
+    /// The port of http, the same at all addresses.
+    pub fn http_port(&self) -> u16 {
+        self.shared.http_port
+    }
+
+    /// The port of https, the same at all addresses.
+    pub fn https_port(&self) -> u16 {
+        self.shared.https_port
+    }
+
+    /// The certificate of the authority that clients must believe.
+    pub fn ca_pem(&self) -> &str {
+        &self.ca_pem
+    }
+
+    /// What it has seen so far.
+    pub fn stats(&self) -> WorldStats {
+        self.shared.diary.stats()
+    }
+
+    /// Closes all connections and waits for the threads to end.
+    pub fn stop(self) {
+        drop(self);
+    }
+
+    /// Addresses are given to the threads in turn; the first thread has the name server too.
+    fn spawn(&mut self, threads: usize, places: Vec<Place>, name_server: NameServer) -> io::Result<()> {
+        let mut name_server = Some(name_server);
+        let mut shares: Vec<Vec<Place>> = (0..threads).map(|_| Vec::new()).collect();
+        for (position, place) in places.into_iter().enumerate() {
+            shares[position % threads].push(place);
+        }
+        for (position, share) in shares.into_iter().enumerate() {
+            self.thread(position, share, name_server.take())?;
+        }
+        Ok(())
+    }
+
+    fn thread(
+        &mut self,
+        position: usize,
+        places: Vec<Place>,
+        name_server: Option<NameServer>,
+    ) -> io::Result<()> {
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shared = Arc::clone(&self.shared);
+        let (ready, started) = mpsc::channel();
+        let body = move || {
+            let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+            // Without a runtime the channel closes.
+            let Ok(runtime) = runtime else { return };
+            runtime.block_on(async {
+                // Whoever starts the world waits for this.
+                let _ = ready.send(serve(places, name_server, &shared));
+                let _ = stopped.await;
+            });
+        };
+        let name = format!("fetchmill-world-{position}");
+        self.threads.push(std::thread::Builder::new().name(name).spawn(body)?);
+        self.stops.push(stop);
+        started.recv().unwrap_or_else(|_| Err(io::Error::other("it has no runtime")))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stops.clear();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has ended as well.
+            let _ = thread.join();
+        }
+        self.held.clear();
+    }
+}
+
+/// Starts all tasks of a thread.
+fn serve(places: Vec<Place>, name_server: Option<NameServer>, shared: &Arc<Shared>) -> io::Result<()> {
+    if let Some(NameServer { datagrams, streams, names, loss }) = name_server {
+        let names = Rc::new(RefCell::new(names));
+        let datagrams = tokio::net::UdpSocket::from_std(datagrams)?;
+        let diary = Arc::clone(&shared.diary);
+        spawn_local(dns::serve_datagrams(datagrams, Rc::clone(&names), loss, diary));
+        spawn_local(dns::serve_streams(tokio::net::TcpListener::from_std(streams)?, names));
+    }
+    for Place { listener, behaviour, scheme } in places {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        spawn_local(connection::accept(listener, behaviour, scheme, Arc::clone(shared)));
+    }
+    Ok(())
+}

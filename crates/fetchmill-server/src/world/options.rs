@@ -1,0 +1,94 @@
+//! The options of a world, as they come in JSON, and the check of their values.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::addresses::ADDRESSES_MAX;
+use super::behaviour::Host;
+use crate::error::Error;
+use crate::options::refuse;
+
+const THREADS_MAX: usize = 64;
+/// An hour: above it, a number of seconds is a mistake.
+const SECONDS_MAX: f64 = 3600.0;
+/// A minute.
+const DNS_DELAY_MAX: u64 = 60_000;
+
+/// All options. Every field has a default.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorldOptions {
+    /// Port of http, the same at all addresses; 0, the default, is any that is free.
+    pub http_port: u16,
+    /// Port of https, as above.
+    pub https_port: u16,
+    /// Port of the name server at 127.0.0.1, as above.
+    pub dns_port: u16,
+    /// Addresses of each behaviour that is common: 16. About 28,000 connections a minute fit to each.
+    pub addresses: u8,
+    /// Threads that serve: 1.
+    pub threads: usize,
+    /// The timeout of the clients, in seconds: slow hosts need up to a third of it. 3.
+    pub timeout: f64,
+    /// Seconds of Retry-After of busy hosts: 2.
+    pub retry_after: u32,
+    /// Milliseconds that every look-up waits: 0.
+    pub dns_delay_ms: u64,
+    /// Share of the datagrams to the name server that are lost: 0.
+    pub dns_loss: f64,
+    /// Hosts whose requests, connections and look-ups are written down.
+    pub watched: Vec<String>,
+    /// Start of all that is random.
+    pub seed: u64,
+}
+
+impl Default for WorldOptions {
+    fn default() -> Self {
+        WorldOptions {
+            http_port: 0,
+            https_port: 0,
+            dns_port: 0,
+            addresses: 16,
+            threads: 1,
+            timeout: 3.0,
+            retry_after: 2,
+            dns_delay_ms: 0,
+            dns_loss: 0.0,
+            watched: Vec::new(),
+            seed: 0,
+        }
+    }
+}
+
+impl WorldOptions {
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if !(1..=ADDRESSES_MAX).contains(&self.addresses) {
+            return refuse(format!("addresses must be 1 to {ADDRESSES_MAX}"));
+        }
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return refuse(format!("threads must be 1 to {THREADS_MAX}"));
+        }
+        if !(self.timeout > 0.0 && self.timeout <= SECONDS_MAX) {
+            return refuse(format!("timeout must be above 0 and at most {SECONDS_MAX} seconds"));
+        }
+        if !(0.0..=1.0).contains(&self.dns_loss) {
+            return refuse("dns_loss must be 0 to 1".to_owned());
+        }
+        if self.dns_delay_ms > DNS_DELAY_MAX {
+            return refuse(format!("dns_delay_ms must be at most {DNS_DELAY_MAX}"));
+        }
+        if self.http_port != 0 && self.http_port == self.https_port {
+            return refuse("http_port and https_port must differ".to_owned());
+        }
+        match self.watched.iter().find(|name| Host::parse(name).is_none()) {
+            Some(name) => refuse(format!("watched: {name:?} is no host: <behaviour>-<number>.test")),
+            None => Ok(()),
+        }
+    }
+
+    /// How long every look-up waits.
+    pub(super) fn dns_delay(&self) -> Duration {
+        Duration::from_millis(self.dns_delay_ms)
+    }
+}

@@ -1,0 +1,45 @@
+//! Hosts that do not answer: a listener whose queue is full gets no further SYN, as Linux drops them.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// A connection on loopback is made within microseconds or not at all.
+const PATIENCE: Duration = Duration::from_millis(30);
+/// A queue of no length takes one connection; more rounds than that only when the kernel counts otherwise.
+const ROUNDS: usize = 8;
+
+/// Fills the queues of listeners that were made for none; what it is filled with must be held.
+pub(super) fn fill(addresses: impl Iterator<Item = Ipv4Addr>, port: u16) -> io::Result<Vec<Socket>> {
+    let mut open: Vec<SocketAddr> = addresses.map(|address| SocketAddr::from((address, port))).collect();
+    let mut held = Vec::new();
+    for _ in 0..ROUNDS {
+        let calls = open.iter().map(|address| call(*address)).collect::<io::Result<Vec<_>>>()?;
+        std::thread::sleep(PATIENCE);
+        let answered = |socket: &Socket| socket.peer_addr().is_ok();
+        let (answering, silent): (Vec<_>, Vec<_>) =
+            open.into_iter().zip(calls).partition(|(_, socket)| answered(socket));
+        drop(silent);
+        if answering.is_empty() {
+            return Ok(held);
+        }
+        let (still_open, sockets): (Vec<_>, Vec<_>) = answering.into_iter().unzip();
+        open = still_open;
+        held.extend(sockets);
+    }
+    Err(io::Error::other(
+        "a listener with a full queue goes on to answer: this kernel has no hosts that are dead",
+    ))
+}
+
+/// Begins to connect.
+fn call(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket),
+    }
+}
