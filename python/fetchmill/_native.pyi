@@ -4,7 +4,12 @@ Options go in as one JSON object, counters come out as dicts, batches as lists: 
 errors are the classes of `fetchmill.errors`.
 """
 
-from typing import Any, final
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self, final
+
+from fetchmill.errors import ReplyError
 
 __version__: str
 
@@ -12,11 +17,13 @@ __version__: str
 class Job:
     """A job that runs on its own threads from the moment it is made. Dropped before its end, it is aborted."""
 
-    def __init__(self, options: str) -> None:
+    def __init__(self, options: str, iterator: Iterator[str | tuple[str, str]] | None = None) -> None:
         """Starts the job or resumes it.
 
         Args:
             options: a JSON object with the fields of `fetchmill.GetOptions`; one that is missing has its default.
+            iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
+                a thread of the job.
 
         Raises:
             UsageError: an option cannot be used, or the destination is another job's.
@@ -42,6 +49,43 @@ class Job:
 
         Raises:
             FetchmillError: what stopped the job, in the class of its exit code.
+        """
+
+FAILURE_KINDS: tuple[str, ...]
+"""The names of all failure kinds."""
+
+def diff(old: str, new: str, each: Callable[[list[tuple[str, str | None, str | None]]], object]) -> dict[str, Any]:
+    """Compares two files of results: the fields of `fetchmill.DiffReport`, without the changes.
+
+    Args:
+        old: a file of results.
+        new: another one.
+        each: called with the changes, some at a time: site, answer before, answer after. What it raises ends the
+            comparison, and so does what a signal's handler raises.
+
+    Raises:
+        UsageError: a file cannot be read, or is no result of a check.
+    """
+
+@final
+class ListTargets:
+    """The targets of a list, without a request."""
+
+    def __init__(self, options: str) -> None:
+        """Opens the list.
+
+        Args:
+            options: as for `Job`.
+
+        Raises:
+            UsageError: the list cannot be opened or an option cannot be used.
+        """
+
+    def next_page(self) -> tuple[list[tuple[str | None, str]], int] | None:
+        """The next targets: URL (None for a line that has none) and name; and how many were left out. None at the end.
+
+        Raises:
+            ListingError: the list cannot be read.
         """
 
 @final
@@ -106,11 +150,52 @@ class Server:
         """Closes all connections and ends the threads. A second call does nothing."""
 
 @final
+class World:
+    """Hosts with every behaviour and their name server, on threads of their own. All on loopback."""
+
+    def __init__(self, options: str) -> None:
+        """Binds all addresses and serves.
+
+        Args:
+            options: a JSON object with the fields of `fetchmill.world.WorldOptions`.
+
+        Raises:
+            UsageError: an option cannot be used, or an address is taken.
+        """
+
+    @staticmethod
+    def behaviours() -> list[str]:
+        """The names of all behaviours."""
+
+    @property
+    def dns(self) -> str:
+        """Host and port of the name server, such as `127.0.0.1:5353`."""
+
+    @property
+    def http_port(self) -> int:
+        """The port of http, the same at all addresses."""
+
+    @property
+    def https_port(self) -> int:
+        """The port of https, the same at all addresses."""
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate of the authority that clients must believe."""
+
+    def stats(self) -> dict[str, Any]:
+        """What it has seen so far, or until its end."""
+
+    def stop(self) -> None:
+        """Closes all connections and ends the threads. A second call does nothing."""
+
+@final
 class Objects:
     """What a job has stored, read in place. All methods may be called by many threads.
 
     An object is a tuple: name (str with surrogates for what is not UTF-8), body, status, content_type, etag,
-    last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c; None is what is not known.
+    last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
+    of the kept columns to their values); None is what is not known.
     """
 
     def __init__(self, dest: str, state: str | None) -> None:
@@ -211,6 +296,259 @@ class Failures:
 
     def next_batch(self) -> list[dict[str, Any]]:
         """The next ones: the fields of `fetchmill.Failure`. Empty at the end."""
+
+@final
+class Fetcher:
+    """The thread that fetches for streams, with its connections. Dropped, it ends."""
+
+    def __init__(self, options: str) -> None:
+        """Starts the thread.
+
+        Args:
+            options: a JSON object with the fields of `fetchmill.StreamOptions`; one that is missing has its default.
+
+        Raises:
+            UsageError: an option cannot be used.
+        """
+
+    def stream(
+        self,
+        items: Iterable[Any] | None,
+        *,
+        ordered: bool,
+        raises: bool,
+        owns: bool,
+        state: str | os.PathLike[str] | None = None,
+    ) -> Stream:
+        """Opens a stream; without items they are added by `Stream.add`. With `owns` the thread ends with the stream."""
+
+    def batches(self, items: Iterable[Any], batch_size: int, owns: bool) -> Batches:
+        """Opens a stream whose replies are rows of record batches."""
+
+    def close(self) -> None:
+        """Ends the thread. Streams that are open have an InternalError then."""
+
+@final
+class Stream:
+    """The replies of one stream: an iterator for one thread, or the two ends of an asynchronous one."""
+
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Reply: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, _class: type[BaseException] | None, _value: BaseException | None, _traceback: TracebackType | None
+    ) -> None: ...
+    def ready(self) -> Reply | None:
+        """The next reply if it is there, None if it must be waited for.
+
+        Raises:
+            StopAsyncIteration: there are no more.
+        """
+
+    def room(self) -> int:
+        """How many items can be added."""
+
+    def add(self, items: list[Any]) -> None:
+        """Adds items; no more than there is room for."""
+
+    def end(self) -> None:
+        """Nothing more is added."""
+
+    def is_open(self) -> bool:
+        """Whether it is neither at its end nor closed."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable once there are replies, after `arm`."""
+
+    def arm(self) -> bool:
+        """Asks for the event. False when there is something to be had at once."""
+
+    def clear(self) -> None:
+        """Makes the descriptor unreadable again."""
+
+    def close(self) -> None:
+        """Gives up what is in flight. What was done with is durable then, when there is a state folder.
+
+        Raises:
+            StorageError: it could not be made durable.
+        """
+
+@final
+class Batches:
+    """Record batches of replies: an iterator of them, and a stream of the Arrow PyCapsule interface itself."""
+
+    def __iter__(self) -> Iterator[Batch]: ...
+    def __next__(self) -> Batch: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, _class: type[BaseException] | None, _value: BaseException | None, _traceback: TracebackType | None
+    ) -> None: ...
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+    def close(self) -> None:
+        """Gives up what is in flight."""
+
+@final
+class Batch:
+    """One record batch, for whatever reads the Arrow PyCapsule interface."""
+
+    def __len__(self) -> int: ...
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+@final
+class Body:
+    """What the memoryview of a large body is made of."""
+
+@final
+class Request:
+    """What to ask for, when a URL alone does not say it.
+
+    Args:
+        url: an absolute http or https URL.
+        method: any but CONNECT and TRACE.
+        headers: a mapping, or pairs of name and value: they stand instead of the client's of the same name.
+        body: bytes to send.
+        tag: any object; the reply has it.
+        idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
+            GET, HEAD, PUT, DELETE and OPTIONS are, and other methods are not.
+
+    Raises:
+        UsageError: the method or a header field cannot be sent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
+        body: bytes | bytearray | None = None,
+        tag: object = None,
+        *,
+        idempotent: bool | None = None,
+    ) -> None: ...
+    @property
+    def url(self) -> str:
+        """The URL."""
+
+    @property
+    def method(self) -> str:
+        """The method, in capitals."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Its own header fields."""
+
+    @property
+    def body(self) -> bytes | None:
+        """What is sent."""
+
+    @property
+    def tag(self) -> Any:  # noqa: ANN401 - whatever the program gave
+        """Any object; the reply has it."""
+
+    @property
+    def idempotent(self) -> bool:
+        """Whether it may be made twice."""
+
+@final
+class Timings:
+    """Where the time of a request went, in seconds."""
+
+    @property
+    def queue(self) -> float:
+        """From when it was taken from the input to the start of its last attempt."""
+
+    @property
+    def connect(self) -> float:
+        """Making the connection, unless there was one."""
+
+    @property
+    def first_byte(self) -> float:
+        """From the start of its last attempt to the first bytes of the reply."""
+
+    @property
+    def total(self) -> float:
+        """From when it was taken from the input to the end of the reply."""
+
+@final
+class Headers(Mapping[str, str]):
+    """Header fields by name, whatever its case.
+
+    Fields that came more than once are one, joined by commas; `get_all` has them apart.
+    """
+
+    def __getitem__(self, name: str, /) -> str: ...
+    def __contains__(self, name: object, /) -> bool: ...
+    def __iter__(self) -> Iterator[str]: ...
+    def __len__(self) -> int: ...
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - of any type
+        """The value of a field, or the default."""
+
+    def get_all(self, name: str) -> list[str]:
+        """All values of a field, in the order in which they came."""
+
+    def keys(self) -> list[str]:  # type: ignore[override]
+        """The names, each once."""
+
+    def values(self) -> list[str]:  # type: ignore[override]
+        """The values, in the order of the names."""
+
+    def items(self) -> list[tuple[str, str]]:  # type: ignore[override]
+        """Names and values."""
+
+@final
+class Reply:
+    """What came back: a complete reply of whatever status, or the error that came instead of one."""
+
+    @property
+    def status(self) -> int | None:
+        """The status, such as 200; None when there is no complete reply."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the status is 2xx."""
+
+    @property
+    def body(self) -> bytes | memoryview:
+        """The body: bytes; from 64 KiB on a read-only memoryview, which is not copied."""
+
+    @property
+    def headers(self) -> Headers:
+        """The header fields."""
+
+    @property
+    def url(self) -> str:
+        """The URL as it was asked for."""
+
+    @property
+    def final_url(self) -> str:
+        """Where the reply came from: another URL than was asked for when it was redirected."""
+
+    @property
+    def tag(self) -> Any:  # noqa: ANN401 - whatever the program gave
+        """The tag of its `Request`."""
+
+    @property
+    def index(self) -> int:
+        """The place of its request in the input, counted from 0."""
+
+    @property
+    def error(self) -> ReplyError | None:
+        """Why there is no complete reply: a `ReplyError` with its `kind`; None when there is one."""
+
+    @property
+    def timings(self) -> Timings:
+        """Where its time went."""
+
+    @property
+    def text(self) -> str:
+        """The body as text: in the charset that the reply names, else UTF-8. What is malformed is replaced."""
+
+    def json(self) -> Any:  # noqa: ANN401 - whatever the body has
+        """The body as JSON."""
+
+    def raise_for_status(self) -> None:
+        """Raises a `StatusError` unless the status is 2xx, and the error when there is no complete reply."""
 
 def status(dest: str, state: str | None) -> dict[str, Any]:
     """The ledger that the journal of a destination has: the fields of `fetchmill.Status`.

@@ -57,3 +57,37 @@ class JournalError(FetchmillError):
     """The journal or the output contradict each other: refused to go on."""
 
     exit_code = 10
+
+
+class ReplyError(FetchmillError):
+    """A request without a complete reply: `reply.error` of a stream, raised with `on_error="raise"`.
+
+    Args:
+        url: what was asked for.
+        kind: the failure kind, one of those in docs/exit-codes.md.
+        reason: the same for people.
+    """
+
+    exit_code = 3
+
+    def __init__(self, url: str, kind: str, reason: str) -> None:
+        super().__init__(f"{url} gave no reply: {kind} ({reason})")
+        self.url = url
+        self.kind = kind
+        self.reason = reason
+
+
+class StatusError(FetchmillError):
+    """A reply whose status is not 2xx: raised by `reply.raise_for_status()`.
+
+    Args:
+        url: what was asked for.
+        status: the status of the reply.
+    """
+
+    exit_code = 3
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(f"{url} gave status {status}")
+        self.url = url
+        self.status = status

@@ -10,7 +10,7 @@ import fnmatch
 import os
 import re
 from collections.abc import ItemsView, Iterator, Mapping, ValuesView
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -36,6 +36,8 @@ class Object:
         fetched_at: when the reply was complete.
         sequence: which target of the job it was.
         crc32c: CRC-32C of the bytes; they were checked against it.
+        url: the URL it was asked for or, after redirects, the one that answered, when that is not its name.
+        columns: the columns of its list that `--keep-columns` named.
     """
 
     name: str
@@ -47,6 +49,8 @@ class Object:
     fetched_at: datetime | None
     sequence: int | None
     crc32c: int
+    url: str | None
+    columns: dict[str, str | None] = field(hash=False)
 
 
 class Objects(Mapping[str, bytes]):
@@ -281,7 +285,7 @@ def _encode(name: str) -> bytes:
 
 
 def _object(row: tuple[Any, ...]) -> Object:
-    name, body, status, content_type, etag, last_modified, fetched_at, sequence, crc32c = row
+    name, body, status, content_type, etag, last_modified, fetched_at, sequence, crc32c, url, columns = row
     return Object(
         name,
         body,
@@ -292,6 +296,8 @@ def _object(row: tuple[Any, ...]) -> Object:
         None if fetched_at is None else _time(microseconds=fetched_at),
         sequence,
         crc32c,
+        url,
+        columns,
     )
 
 

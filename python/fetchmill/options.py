@@ -5,22 +5,31 @@ the help text. The bounds behind the defaults are the core's, in limits.rs; a te
 """
 
 import json
-import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypedDict, get_args
 
+from fetchmill.credentials import origin_of, proxy_of, request_fields
 from fetchmill.errors import UsageError
 from fetchmill.units import format_bytes
+from fetchmill.values import Kind, check_path, check_text, check_value, require
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 Listing = Literal["api", "autoindex"]
 Durability = Literal["power", "process"]
-Kind = Literal["text", "path", "choice", "count", "seconds", "bytes", "flag"]
+ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+CsvHeader = Literal["auto", "yes", "no"]
+Names = Literal["source", "seq"]
+# Where targets come from: a server that lists them, a list in a file, or a program.
+SourceKind = Literal["server", "list", "iterable"]
 
-_SPACE, _DELETE = 0x20, 0x7F
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
+_LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
+# Arguments that are paths.
+_PATHS = ("dest", "results")
+# What is made into fields of requests before the core sees it.
+_CREDENTIALS = ("headers", "auth", "bearer", "netrc")
 
 
 def _option(kind: Kind, default: Any, help_text: str, choices: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
@@ -36,7 +45,8 @@ class GetOptions:
     change when it is resumed; the others may.
 
     Args:
-        source: where targets come from, `http://host:port[/path]`.
+        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
+            objects, else the path of a list of URLs, or `-` for one on standard input.
         dest: the destination: a folder that is missing, empty or the same job's.
 
     Raises:
@@ -45,7 +55,7 @@ class GetOptions:
     The other options:
     """
 
-    source: str
+    source: str | os.PathLike[str]
     dest: str | os.PathLike[str]
     format: Format = _option(
         "choice",
@@ -75,7 +85,80 @@ class GetOptions:
     )
     marker_param: str = _option("text", "next-marker", "Query parameter that carries the marker.")
     get_path: str = _option("text", "/get/{name}", "Path of an object, behind the path of SOURCE.")
+    list_format: ListFormat | None = _option(
+        "choice", None, "What a list is; told from its name if not given, else txt.", get_args(ListFormat)
+    )
+    column: str | None = _option(
+        "text",
+        None,
+        "Column of a list with the URL: its name, or its number from 1; the first, or `url`, if not given.",
+    )
+    template: str | None = _option(
+        "text", None, "URL that is made of a column, as in 'https://www.{}'; {name} is another column."
+    )
+    csv_header: CsvHeader = _option(
+        "choice", "auto", "Whether the first row of a csv or tsv list has the columns' names.", get_args(CsvHeader)
+    )
+    key_column: str | None = _option(
+        "text", None, "Column of a list with the names of objects; their URLs if not given."
+    )
+    keep_columns: Sequence[str] | None = _option(
+        "texts", None, "Columns of a list that go into the rows of parquet and jsonl, with commas between them."
+    )
+    names: Names = _option(
+        "choice",
+        "source",
+        "What objects of a list are called: `source` is key or URL (for `files` host/path?query), `seq` their number.",
+        get_args(Names),
+    )
+    include: Sequence[str] | None = _option(
+        "patterns", None, "Fetch only what matches: a glob, or re:REGEX; may be repeated."
+    )
+    exclude: Sequence[str] | None = _option("patterns", None, "Leave out what matches; may be repeated.")
+    sample: int | None = _option("count", None, "Fetch only so many targets of a list, chosen evenly at random.")
     limit: int | None = _option("count", 64, "Requests in flight at most.")
+    rate: float | None = _option("number", None, "Requests a second at most, of the whole job.")
+    rate_per_host: float | None = _option(
+        "rate",
+        None,
+        "Requests a second at most, to each host; 50 for a list of many hosts if not given, 0: no limit.",
+    )
+    limit_per_host: int | None = _option(
+        "whole",
+        None,
+        "Requests in flight at most, to each host; 4 for a list of many hosts if not given, 0: no limit.",
+    )
+    redirects: int | None = _option(
+        "whole", None, "Redirects to follow one after the other; 5 for a list and 0 for a server if not given."
+    )
+    headers: Mapping[str, str] | None = _option(
+        "headers", None, "Field of requests to the source's origin, as in 'Name: value'; may be repeated."
+    )
+    auth: str | tuple[str, str] | None = _option("auth", None, "Basic authentication, USER:PASSWORD.")
+    bearer: str | None = _option("text", None, "Token for bearer authentication.")
+    netrc: bool = _option("flag", False, "Take user and password from ~/.netrc.")
+    credentials_for: str | None = _option(
+        "text", None, "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it."
+    )
+    ca_file: str | os.PathLike[str] | None = _option(
+        "path", None, "Certificates to trust instead of the system's, in PEM."
+    )
+    insecure_host: Sequence[str] | None = _option(
+        "patterns", None, "Host whose certificate is not checked; may be repeated."
+    )
+    resolver: Sequence[str] | None = _option(
+        "patterns",
+        None,
+        "Name server to ask, ADDRESS[:PORT], or `system` for the machine's own look-up; may be repeated.",
+    )
+    allow_private: bool = _option("flag", False, "Let the targets of a list lead to private addresses.")
+    public_only: bool = _option(
+        "flag", False, "Let no target lead to a private address, also those of servers and programs."
+    )
+    http2: bool = _option("flag", True, "Use HTTP/2 where a server of https offers it.")
+    proxy: str | None = _option(
+        "text", None, "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; `env` takes it from the environment."
+    )
     threads: int | None = _option("count", None, "Threads that fetch; one for each processor if not given.")
     commit_window: float = _option(
         "seconds", 1.0, "Time between commits: what a crash costs at most, in fetched targets."
@@ -107,18 +190,29 @@ class GetOptions:
     give_up_after: float = _option("seconds", 900.0, "Time without any success after which the job ends (exit code 5).")
 
     def __post_init__(self) -> None:
-        _check_text("source", self.source)
-        object.__setattr__(self, "dest", _checked_path("dest", self.dest))
-        if self.state is not None:
-            object.__setattr__(self, "state", _checked_path("state", self.state))
-        for option in fields(self):
-            if option.metadata:
-                _check(option.name, getattr(self, option.name), option.metadata)
-        _check_request_paths(self)
+        check_options(self)
+        _check_source_options(self)
 
-    def to_json(self) -> str:
-        """For the native module: what is None is left out, which means the core's default."""
-        return json.dumps({name: value for name, value in vars(self).items() if value is not None})
+    @property
+    def source_kind(self) -> SourceKind:
+        """What the source is, from its text."""
+        return "server" if "://" in str(self.source) else "list"
+
+    def to_json(self, kind: SourceKind | None = None) -> str:
+        """For the native module: what is None is left out, which means the core's default.
+
+        Args:
+            kind: what the source is when its text does not say it.
+
+        Raises:
+            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+        """
+        values = {name: value for name, value in vars(self).items() if name not in _CREDENTIALS}
+        origin = self.credentials_for or (origin_of(str(self.source)) if self.source_kind == "server" else None)
+        if self.netrc and origin is None:
+            raise UsageError("netrc needs credentials_for: a list may lead anywhere")
+        values["headers"] = request_fields(self.headers, self.auth, self.bearer, origin if self.netrc else None)
+        return native_json(values, kind or self.source_kind)
 
 
 class GetKeywords(TypedDict, total=False):
@@ -134,7 +228,33 @@ class GetKeywords(TypedDict, total=False):
     total_field: str
     marker_param: str
     get_path: str
+    list_format: ListFormat | None
+    column: str | None
+    template: str | None
+    csv_header: CsvHeader
+    key_column: str | None
+    keep_columns: Sequence[str] | None
+    names: Names
+    include: Sequence[str] | None
+    exclude: Sequence[str] | None
+    sample: int | None
     limit: int | None
+    rate: float | None
+    rate_per_host: float | None
+    limit_per_host: int | None
+    redirects: int | None
+    headers: Mapping[str, str] | None
+    auth: str | tuple[str, str] | None
+    bearer: str | None
+    netrc: bool
+    credentials_for: str | None
+    ca_file: str | os.PathLike[str] | None
+    insecure_host: Sequence[str] | None
+    resolver: Sequence[str] | None
+    allow_private: bool
+    public_only: bool
+    http2: bool
+    proxy: str | None
     threads: int | None
     commit_window: float
     durability: Durability
@@ -151,6 +271,42 @@ class GetKeywords(TypedDict, total=False):
     give_up_after: float
 
 
+def native_json(values: Mapping[str, Any], kind: SourceKind) -> str:
+    """The options of a job for the native module: what is None is left out, which means the core's default."""
+    proxy, no_proxy = proxy_of(values["proxy"], str(values["source"]))
+    complete = {**values, "proxy": proxy, "no_proxy": no_proxy, "source_kind": kind}
+    return json.dumps({name: value for name, value in complete.items() if value is not None})
+
+
+def shared(name: str, **changes: Any) -> Any:  # noqa: ANN401 - a field
+    """An option of `GetOptions` in another table; `default` and `help` may be other ones there."""
+    found = next(option for option in fields(GetOptions) if option.name == name)
+    default = changes.pop("default", found.default)
+    return field(default=default, metadata={**found.metadata, **changes})
+
+
+def own(kind: Kind, default: Any, help_text: str, choices: tuple[str, ...] = ()) -> Any:  # noqa: ANN401 - a field
+    """An option of another table, that `GetOptions` has not."""
+    return _option(kind, default, help_text, choices)
+
+
+def check_options(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """Paths become text, and every value is one of its option's kind.
+
+    Raises:
+        UsageError: a value cannot be used.
+    """
+    if isinstance(options.source, os.PathLike):
+        object.__setattr__(options, "source", check_path("source", options.source))
+    check_text("source", options.source)
+    for option in fields(options):
+        value = getattr(options, option.name)
+        if option.metadata.get("kind") == "path" or option.name in _PATHS:
+            object.__setattr__(options, option.name, None if value is None else check_path(option.name, value))
+        elif option.metadata:
+            check_value(option.name, value, option.metadata)
+
+
 def default_text(kind: Kind, default: object) -> str | None:
     """A default with its unit, for help; None when there is none to show."""
     if default is None or kind == "flag":
@@ -162,76 +318,26 @@ def default_text(kind: Kind, default: object) -> str | None:
     return str(default)
 
 
-def _check(name: str, value: object, metadata: Mapping[str, Any]) -> None:
-    """One option against its kind. None is always allowed: it means the default."""
-    if value is None:
-        return
-    kind: Kind = metadata["kind"]
-    if kind == "text":
-        _check_text(name, value)
-    elif kind == "flag":
-        _require(isinstance(value, bool), name, "True or False", value)
-    elif kind == "choice":
-        _require(value in metadata["choices"], name, "one of " + ", ".join(metadata["choices"]), value)
-    elif kind == "seconds":
-        number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
-        _require(number, name, "a number of seconds above 0", value)
-    elif kind in ("count", "bytes"):
-        whole = isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63
-        _require(whole, name, "a whole number of at least 1", value)
-
-
-def _require(met: bool, name: str, expected: str, value: object) -> None:
-    if not met:
-        raise UsageError(f"{name} must be {expected}, not {value!r}")
-
-
-def _check_text(name: str, value: object) -> None:
-    """Text that can stand in a request."""
-    _require(isinstance(value, str) and value != "", name, "a text that is not empty", value)
-    text = str(value)
-    _require(
-        not any(ord(char) < _SPACE or ord(char) == _DELETE for char in text),
-        name,
-        "without control characters",
-        value,
-    )
-    _require_utf8(name, text)
-
-
-def _checked_path(name: str, value: object) -> str:
-    """A path as text."""
-    _require(isinstance(value, (str, os.PathLike)) and value != "", name, "a path that is not empty", value)
-    path = os.fsdecode(value)  # type: ignore[arg-type]
-    _require("\0" not in path, name, "a path without NUL", path)
-    _require_utf8(name, path)
-    return path
-
-
-def _require_utf8(name: str, text: str) -> None:
-    """Text that JSON can carry."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"{name} must be UTF-8, not {text!r}") from None
-
-
-def _check_request_paths(options: GetOptions) -> None:
-    """The options that shape requests, against one another."""
-    if options.listing != "api":
-        defaults = {option.name: option.default for option in fields(options)}
-        for name in _API_ONLY:
-            if getattr(options, name) != defaults[name]:
+def _check_source_options(options: GetOptions) -> None:
+    """The options that say how a source is read, against one another."""
+    defaults = {option.name: option.default for option in fields(options)}
+    is_list = options.source_kind == "list"
+    others = (*_API_ONLY, "listing") if is_list else _LIST_ONLY + (() if options.listing == "api" else _API_ONLY)
+    for name in others:
+        if getattr(options, name) != defaults[name]:
+            if name in _API_ONLY and not is_list:
                 raise UsageError(f"{name} is for listing api, not for listing {options.listing}")
-    _require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
-    _require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
-    _require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)
+            meant = "servers that list their objects" if is_list else "lists of URLs"
+            raise UsageError(f"{name} is for {meant}, which {options.source} is not")
+    require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
+    require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
+    require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)
 
 
-def _describe_options() -> str:
-    """The table as text, so that `help(fetchmill.GetOptions)` shows what the command line shows."""
+def describe_options(table: Any) -> str:  # noqa: ANN401 - a dataclass
+    """A table as text, so that `help(fetchmill.GetOptions)` shows what the command line shows."""
     lines = []
-    for option in fields(GetOptions):
+    for option in fields(table):
         if option.metadata:
             shown = default_text(option.metadata["kind"], option.default)
             default = f" Default: {shown}." if shown else ""
@@ -239,4 +345,4 @@ def _describe_options() -> str:
     return "\n".join(lines)
 
 
-GetOptions.__doc__ = f"{GetOptions.__doc__}\n{_describe_options()}\n"
+GetOptions.__doc__ = f"{GetOptions.__doc__}\n{describe_options(GetOptions)}\n"

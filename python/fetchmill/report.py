@@ -5,7 +5,7 @@ It balances: listed = fetched + absent + failed + skipped, plus what is still pe
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any, Self
 
@@ -158,6 +158,8 @@ class Failure:
         status: the HTTP status of the last reply, None when there was none.
         attempts: requests that were made for it.
         detail: a line for people.
+        url: the URL it was asked for, when that is not its name.
+        columns: the kept columns of its list, by name.
     """
 
     name: str
@@ -167,6 +169,8 @@ class Failure:
     status: int | None
     attempts: int
     detail: str
+    url: str | None
+    columns: dict[str, str | None] = field(hash=False)
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
@@ -176,4 +180,4 @@ class Failure:
 
 def _own(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401 - a dataclass type
     """The values that are fields: the native module may say more, never less."""
-    return {field.name: values[field.name] for field in fields(cls)}
+    return {each.name: values[each.name] for each in fields(cls)}

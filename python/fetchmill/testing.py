@@ -1,5 +1,7 @@
 """For tests of programs that use fetchmill, and for fetchmill's own: a server in this process, with faults.
 
+`world` is a thousand hosts with their name server, for programs that fetch from many.
+
 with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
     report = fetchmill.get(server.url, "out/")
 assert server.stats()["get"] == 2000
@@ -10,8 +12,9 @@ from collections.abc import Sequence
 
 from fetchmill._native import synthetic_body as native_synthetic_body
 from fetchmill.server import Fault, ServeOptions, Server
+from fetchmill.world import World, WorldOptions
 
-__all__ = ["Fault", "Server", "serve", "synthetic_body"]
+__all__ = ["Fault", "Server", "World", "serve", "synthetic_body", "world"]
 
 
 def serve(  # noqa: PLR0913 - each has its default
@@ -65,6 +68,60 @@ def serve(  # noqa: PLR0913 - each has its default
             list_delay=list_delay,
             seed=seed,
             faults=faults,
+        )
+    )
+
+
+def world(  # noqa: PLR0913 - each has its default
+    *,
+    http_port: int = 0,
+    https_port: int = 0,
+    dns_port: int = 0,
+    addresses: int = 16,
+    threads: int = 1,
+    timeout: float = 3.0,
+    retry_after: int = 2,
+    dns_delay_ms: int = 0,
+    dns_loss: float = 0.0,
+    watched: Sequence[str] = (),
+    seed: int = 0,
+) -> World:
+    """Serves hosts of every behaviour, with their name server, until the end of a `with` block. All on loopback.
+
+    Hosts are called `<behaviour>-<number>.test`, with any number; `fetchmill.world.BEHAVIOURS` has all behaviours.
+
+    Args:
+        http_port: port of http, the same at all addresses; 0 is any that is free.
+        https_port: port of https, as above.
+        dns_port: port of the name server at 127.0.0.1, as above.
+        addresses: addresses of each behaviour that is common. About 28,000 connections a minute fit to each.
+        threads: threads that serve.
+        timeout: the timeout of the clients, in seconds: slow hosts need up to a third of it.
+        retry_after: seconds of Retry-After of busy hosts.
+        dns_delay_ms: milliseconds that every look-up waits.
+        dns_loss: share of the datagrams to the name server that are lost, 0 to 1.
+        watched: names of hosts whose requests, connections and look-ups are written down.
+        seed: start of all that is random.
+
+    Returns:
+        A running world, which is its own context manager.
+
+    Raises:
+        UsageError: an option cannot be used, or an address is taken.
+    """
+    return World(
+        WorldOptions(
+            http_port=http_port,
+            https_port=https_port,
+            dns_port=dns_port,
+            addresses=addresses,
+            threads=threads,
+            timeout=timeout,
+            retry_after=retry_after,
+            dns_delay_ms=dns_delay_ms,
+            dns_loss=dns_loss,
+            watched=watched,
+            seed=seed,
         )
     )
 

@@ -4,7 +4,7 @@ The native module reads on its own threads; this thread takes what they find, on
 list of them grows.
 """
 
-import http.client
+import contextlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from fetchmill._native import Verify
-from fetchmill.errors import TemporaryError, UsageError
+from fetchmill.comparing import Asker, difference
+from fetchmill.errors import UsageError
 
 # A signal is answered within this.
 STEP_SECONDS = 0.05
@@ -20,13 +21,6 @@ STEP_SECONDS = 0.05
 BATCH = 1000
 SAMPLE_DEFAULT = 100
 SAMPLE_MAX = 100_000
-# Of a request to the origin.
-TIMEOUT_SECONDS = 30.0
-# A kept-alive connection that the server has closed meanwhile is opened once more.
-ATTEMPTS = 3
-
-_OK = 200
-_GONE = (404, 410)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +96,7 @@ class VerifyReport:
         dropped: second copies that a repair has left out.
         shards_replaced: shards that a repair has written again or forgotten.
         unnamed: objects that a repair could not put back, because nothing tells which they are.
+        without_url: objects of a list that a repair could not put back, because nothing tells their URLs.
         seconds: how long it took.
     """
 
@@ -131,6 +126,7 @@ class VerifyReport:
     dropped: int
     shards_replaced: int
     unnamed: int
+    without_url: int
     seconds: float
 
     @property
@@ -172,7 +168,8 @@ def verify(  # noqa: PLR0913 - each has its default
         dest: the destination.
         state: folder of the journal, when the job was given one.
         against: an origin to compare some objects with, `http://host:port[/path]`.
-        sample: how many objects to compare with the origin; without `against` that is the job's own source.
+        sample: how many objects to compare with the origin; without `against` that is the job's own source, of a list
+            the URL of each.
         seed: which objects: the same seed draws the same ones.
         repair: plans again what is damaged or missing; the same `fetchmill.get` fetches it then.
         threads: threads that read; one for each processor if not given.
@@ -217,8 +214,8 @@ def verify(  # noqa: PLR0913 - each has its default
         raise
     values = running.report()
     counts = {"compared": 0, "differs": 0, "absent_now": 0}
-    if "host" in values and not values["interrupted"]:
-        _compare(running, values["host"], values["port"], tell, counts)
+    if "follows" in values and not values["interrupted"]:
+        _compare(running, Asker(follows=values["follows"]), tell, counts)
     return VerifyReport.from_native(values | counts | {"dest": os.fspath(dest)})
 
 
@@ -240,45 +237,19 @@ def _take(running: Verify, tell: OnFinding) -> bool:
     return bool(batch)
 
 
-def _compare(running: Verify, host: str, port: int, tell: OnFinding, counts: dict[str, int]) -> None:
+def _compare(running: Verify, asker: Asker, tell: OnFinding, counts: dict[str, int]) -> None:
     """Asks the origin for each object that was drawn."""
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_SECONDS)
-    try:
+    with contextlib.closing(asker):
         while (drawn := running.next_sampled()) is not None:
-            stored = drawn["body"]
-            if stored is None:
+            if "url" not in drawn:
                 continue  # it was told to be damaged or missing
-            status, body = _fetch(connection, drawn["path"])
+            status, body = asker.ask(drawn["url"], len(drawn["body"]))
             counts["compared"] += 1
-            if status in _GONE:
-                what, detail = "absent-now", f"the origin answers {status}"
-            elif status != _OK:
-                what, detail = "differs", f"the origin answers {status}"
-            elif body != stored:
-                what, detail = "differs", f"the origin has {len(body)} bytes, stored are {len(stored)}"
-                if len(body) == len(stored):
-                    first = next(at for at, (one, other) in enumerate(zip(body, stored, strict=True)) if one != other)
-                    detail = f"the origin has other bytes, the first at {first}"
-            else:
+            found = difference(status, body, drawn["body"])
+            if found is None:
                 continue
+            what, detail = found
             counts["absent_now" if what == "absent-now" else "differs"] += 1
             tell(
                 Finding(what=what, name=drawn["name"], sequence=drawn["sequence"], shard=None, objects=1, detail=detail)
             )
-    finally:
-        connection.close()
-
-
-def _fetch(connection: http.client.HTTPConnection, path: str) -> tuple[int, bytes]:
-    """Status and body."""
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            connection.request("GET", path, headers={"Accept-Encoding": "identity"})
-            reply = connection.getresponse()
-            return reply.status, reply.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            if attempt == ATTEMPTS:
-                where = f"{connection.host}:{connection.port}"
-                raise TemporaryError(f"{where} does not answer: {error}; compare with the origin later") from error
-    raise AssertionError

@@ -4,7 +4,10 @@
 //! - [`limits`], [`error`]: bounds, and what stops a job
 //! - [`target`]: names, pages, batches
 //! - [`outcome`]: outcomes, failure kinds, tally, receipts
+//! - [`kept`]: what a list says of its targets besides their URLs
+//! - [`entry`]: an entry of a list as bytes, and how its object is called
 //! - [`object`]: a fetched object as packs store it; [`pack`]: how it becomes a record of a shard
+//! - [`row`]: what one site answered, of a check; [`results`]: the file of all rows, and how two compare
 //! - [`manifest`]: the sidecar of a shard that names every object in it
 //!
 //! # Invariants
@@ -14,17 +17,22 @@
 
 pub mod durable;
 pub mod engine;
+pub mod entry;
 pub mod error;
 pub mod http1;
 pub mod journal;
+pub mod kept;
 pub mod limits;
 pub mod manifest;
 pub mod name;
 pub mod object;
+pub mod origin;
 pub mod outcome;
 pub mod pack;
 pub mod planner;
 pub mod reader;
+pub mod results;
+pub mod row;
 pub mod sink;
 pub mod source;
 pub mod target;

@@ -24,8 +24,33 @@ pub const FOLDER_PAGE_TARGETS: usize = 1000;
 pub const EMPTY_PAGES_MAX: u32 = 1000;
 /// Nesting of folders: a link to a folder above it lists for ever.
 pub const FOLDER_DEPTH_MAX: usize = 64;
+/// Targets of the first page of a list, so that its requests go out at once; each page has twice as many as the one
+/// before it, ...
+pub const LIST_FIRST_PAGE_TARGETS: usize = 64;
+/// ... up to this,
+pub const LIST_PAGE_TARGETS: usize = 4096;
+/// or up to these bytes of names; one entry more may be in it.
+pub const LIST_PAGE_BYTES: usize = MIB;
+/// Entries of a page, with those that a filter leaves out: a page must come now and then.
+pub const LIST_PAGE_ENTRIES: u64 = 64 * 1024;
+/// A line or record of a list: a longer one is a failed target. The buffer that it is read into grows up to it and
+/// one read more; with the record without its quotes, its values and its entry, 5 MiB in all, of the part for the
+/// rest.
+pub const LIST_LINE_BYTES_MAX: usize = MIB;
+/// Lines of one record with quoted newlines: a quote that is never closed is looked for so far, in each line anew.
+pub const LIST_RECORD_LINES_MAX: usize = 1000;
+/// Columns of a record that are looked at: 16 bytes for each, 256 KiB.
+pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
+/// What is read of a list without an answer to the caller, that looks at its stop signal then.
+pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
+/// Window of a .zst: 8 MiB, what `zstd -19` and all below it need.
+pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 23;
+/// Targets of `--sample`: 8 bytes for each, 8 MiB, while the list is read for them.
+pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
 /// A marker of a listing.
 pub const MARKER_BYTES_MAX: usize = 64 * 1024;
+/// So many targets of a list that all lead to one origin: it is taken for the job's only one.
+pub const LIST_OF_ONE_ORIGIN: u64 = 4096;
 /// Attempts at the first page. Later pages are tried until the origin is given up.
 pub const FIRST_PAGE_ATTEMPTS_MAX: u32 = 5;
 
@@ -37,6 +62,16 @@ pub const NAME_SEGMENTS_MAX: usize = 64;
 pub const NAME_SEGMENT_BYTES_MAX: usize = 255;
 /// A whole name as a path: `PATH_MAX` of Linux is 4,096 with the NUL.
 pub const NAME_PATH_BYTES_MAX: usize = 4095;
+
+// --- lists ---------------------------------------------------------------------------------------------------
+
+/// Columns that `--keep-columns` may name. What they hold is bounded by a block and counts in a row group's bytes; each
+/// costs an open column beside it, 64 x about 16 KiB = 1 MiB a sink.
+pub const KEPT_COLUMNS_MAX: usize = 64;
+/// Values of the kept columns of one target, as bytes.
+pub const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// A URL: no server takes a longer one.
+pub const URL_BYTES_MAX: usize = 64 * 1024;
 
 // --- replies -------------------------------------------------------------------------------------------------
 
@@ -59,6 +94,13 @@ pub const BODY_MEMORY_BYTES_MAX: usize = MIB;
 /// Bodies being read, of all workers together. When it is used up the next body goes to a staging file at once:
 /// nothing waits for memory while it holds some.
 pub const REPLIES_BYTES_MAX: usize = 64 * MIB;
+/// Origins that a thread knows at once: about 1 KiB each.
+pub const ORIGINS_HELD_MAX: usize = 4096;
+/// A connection of HTTP/2 that the server closes has up to a hundred requests on it, and all but a few are sent again
+/// together: a target may meet that more than once. For one with a request at a time, once is enough.
+pub const FORGIVEN_SHARED_MAX: u32 = 16;
+/// Redirects one after the other that can be asked for.
+pub const REDIRECTS_MAX: u32 = 20;
 /// The buffer that one worker reads into: shared by its connections.
 pub const READ_BYTES: usize = 64 * 1024;
 
@@ -141,11 +183,126 @@ pub const REST_CAP: Duration = Duration::from_secs(120);
 /// and the job is given up (exit 5) after this long without any success.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);
 
+// --- ways to an origin ---------------------------------------------------------------------------------------
+
+/// The file of `--ca-file`: a bundle of all public authorities has 220 KiB.
+pub const CA_FILE_BYTES_MAX: u64 = 4 * MIB as u64;
+/// TLS sessions that a worker keeps to resume: usually below 5 KiB each, 1.3 MiB. A ticket has at most 64 KiB, so
+/// servers that mean harm get 16 MiB out of a worker.
+pub const TLS_SESSIONS_MAX: usize = 256;
+/// Requests in flight on one HTTP/2 connection, whatever the server allows.
+pub const HTTP2_STREAMS_MAX: usize = 256;
+/// The same until the server has said what it allows: what the standard asks every server to allow.
+pub const HTTP2_STREAMS_FIRST: usize = 100;
+/// What one HTTP/2 stream may send ahead. Bodies are taken as they come, so this much is only on its way.
+pub const HTTP2_STREAM_WINDOW: u32 = MIB as u32;
+/// The same for all streams of a connection. It is large, for it also bounds how many small frames may be unread
+/// (docs/decisions/0010).
+pub const HTTP2_CONNECTION_WINDOW: u32 = 5 * MIB as u32;
+/// Names that are looked up at the same time, one thread each: a thread that hangs counts too.
+pub const DNS_THREADS_MAX: usize = 64;
+/// Names that wait for one of these threads or are being looked up: 255 bytes and about as much again, 4 MiB.
+pub const DNS_ASKED_MAX: usize = 8192;
+/// Addresses of a name that are tried.
+pub const DNS_ADDRESSES_MAX: usize = 8;
+/// The next address of a host is tried beside those that have not answered in this time. So one connection in the making
+/// has up to `DNS_ADDRESSES_MAX` descriptors for a moment; when there is none left it ends, and is made again.
+pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+/// Names whose addresses are known: 255 bytes, 8 addresses of 17 and their upkeep, below 0.6 KiB each, 10 MiB.
+pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
+/// How long addresses are believed: the system's look-up does not tell what the name's owner thinks.
+pub const DNS_TTL: Duration = Duration::from_secs(60);
+/// How long a look-up that failed is not made again.
+pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
+
+// --- many hosts ----------------------------------------------------------------------------------------------
+
+/// Requests in flight to one host of a job over many, unless `--limit-per-host` says otherwise.
+pub const HOST_CONNECTIONS: u32 = 4;
+/// Requests a second to one host of such a job, unless `--rate-per-host` says otherwise.
+pub const HOST_RATE: f64 = 50.0;
+/// Failures to reach a host one after the other, before it rests.
+pub const HOST_FAILURES_MAX: u32 = 5;
+/// A host that is dead is not asked again for this long.
+pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
+/// Hosts whose state is kept, of all workers together: 56 bytes and a table that is at most half empty, 2^18 x 57 x 2
+/// = 28 MiB at the worst, 14 usually. A host of which nothing bad is known is forgotten first.
+pub const HOSTS_HELD_MAX: usize = 224 * 1024;
+/// Targets that wait in memory for their host or for its address, of all workers together: about 0.5 KiB each, 8 MiB;
+/// beyond it they are parked on disk.
+pub const HOST_TARGETS_MAX: usize = 16 * 1024;
+/// What one host may have of that: one host must not crowd out the others.
+pub const HOST_TARGETS_SHARE: usize = 8;
+/// Targets that are parked because there is no place for them come back after this long at the earliest.
+pub const PARKED_FOR: Duration = Duration::from_secs(2);
+/// A target that seems dead is looked at once more after this long: whatever it was may have passed.
+pub const SECOND_LOOK_AFTER: Duration = Duration::from_secs(20);
+/// Unused connections that are kept in a job over many hosts, of all workers together: about 40 KiB each with TLS,
+/// 10 MiB.
+pub const HOST_IDLE_CONNECTIONS: usize = 256;
+/// Targets on their way into the journal's table: no more are parked while it has so many to write.
+pub const PARKING_MAX: usize = 32 * 1024;
+// --- our own look-ups ----------------------------------------------------------------------------------------
+
+/// Names that are being looked up and are not slow yet, of all workers together.
+pub const DNS_FAST_MAX: usize = 256;
+/// Names that are being looked up and are slow, of all workers together. A look-up is at most 2 KiB: its name twice (2 x
+/// 255 bytes), two questions of 8 tries (2 x 8 x 56), its entries in the tables of its sockets (16 x 24); (8,192 + 256) x
+/// 2 KiB = 16.5 MiB of the part for the rest when all names are as long as can be, 5 MiB with usual ones.
+pub const DNS_SLOW_MAX: usize = 8192;
+/// A look-up that takes longer is slow.
+pub const DNS_FAST: Duration = Duration::from_millis(300);
+/// How long the first try waits for an answer; each one waits half as long again as the one before it: 1.5 + 2.25 +
+/// 3.4 = 7.1 s.
+pub const DNS_TRY_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The same when the system says otherwise, at most.
+pub const DNS_TRY_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// Tries of a look-up.
+pub const DNS_TRIES: u32 = 3;
+/// The same when the system says otherwise, at most.
+pub const DNS_TRIES_MAX: u32 = 5;
+/// A whole look-up, with all its tries and all domains that a short name is looked for in.
+pub const DNS_LOOK_UP_TIMEOUT: Duration = Duration::from_secs(30);
+/// When one family of addresses is there, how much longer the other one is waited for (RFC 8305, section 3).
+pub const DNS_FAMILY_DELAY: Duration = Duration::from_millis(50);
+/// The same for addresses of IPv4 beside those of IPv6: a second try has its answer by then.
+pub const DNS_FAMILY_DELAY_V4: Duration = Duration::from_secs(2);
+/// Servers that are asked.
+pub const DNS_UPSTREAMS_MAX: usize = 8;
+/// Domains that a short name is looked for in.
+pub const DNS_SEARCH_MAX: usize = 6;
+/// What is read of a system file about names.
+pub const DNS_FILE_BYTES_MAX: u64 = MIB as u64;
+/// Sockets of a worker to one server, each with its own random port.
+pub const DNS_SOCKETS: usize = 4;
+/// What a socket may receive before it is read: as many answers as the fast lane has places, with the kernel's upkeep 256
+/// x 2 x 2 KiB = 1 MiB, in the kernel.
+pub const DNS_RECEIVE_BYTES: usize = MIB;
+/// An answer by UDP: what we say that we take (no fragments on the way), and the buffer for it, one for each socket: 8
+/// servers x 4 x 2 KiB = 64 KiB a worker.
+pub const DNS_UDP_PAYLOAD: u16 = 1232;
+/// See [`DNS_UDP_PAYLOAD`]: a longer answer than this is cut and so malformed.
+pub const DNS_UDP_BUFFER_BYTES: usize = 2048;
+/// Answers that a socket gives before others get their turn.
+pub const DNS_UDP_BURST: usize = 64;
+/// Look-ups of a worker that are made again over TCP at the same time: an answer is up to 64 KiB, 2 MiB.
+pub const DNS_TCP_MAX: usize = 32;
+/// Names that lead to names, one after the other.
+pub const DNS_CHAIN_MAX: usize = 16;
+/// How long addresses are believed: what their owner says, within these.
+pub const DNS_TTL_MIN: Duration = Duration::from_secs(1);
+/// See [`DNS_TTL_MIN`].
+pub const DNS_TTL_MAX: Duration = Duration::from_secs(300);
+/// How long it is believed that there is no such name: what the owner of the zone says, from 1 s to this.
+pub const DNS_ABSENT_TTL_MAX: Duration = Duration::from_secs(60);
+/// Random bytes that are fetched at once: those of about 50 queries.
+pub const DNS_RANDOM_BYTES: usize = 1024;
+
 // --- timeouts ------------------------------------------------------------------------------------------------
 
 /// Name look-up.
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
-/// TCP connection.
+/// TCP connection, over all addresses of a host; and as much for the handshake of TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// From the request to the end of the reply's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
@@ -171,10 +328,50 @@ pub const DESCRIPTORS_RESERVED: u64 = 24;
 /// Descriptors of a worker and its sink: three event queues of two, 16 folders kept open, stage, destination,
 /// failures, and the three that are open for a moment.
 pub const DESCRIPTORS_A_WORKER: u64 = 28;
+/// Descriptors of a worker for names that it looks up itself: some sockets to two or three servers, and a few over TCP.
+pub const DESCRIPTORS_OF_NAMES: u64 = 16;
 /// With few descriptors there are rather fewer workers than fewer connections for each.
 pub const WORKER_CONNECTIONS_MIN: u64 = 8;
 /// Requests in flight unless `--limit` says otherwise.
 pub const LIMIT_DEFAULT: u32 = 64;
+
+// --- checks and their results --------------------------------------------------------------------------------
+
+/// Requests in flight of a check unless `--limit` says otherwise.
+pub const CHECK_LIMIT: u32 = 4000;
+/// What is read of a body in a check: enough for a page's head, and little enough for a million of them.
+pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
+/// Rows of targets that failed, with all they have, that a check tells at its end: a row has at most 64 KiB of
+/// URL and 64 KiB of each of 20 redirects, 27 MiB when all are as long as they can be.
+pub const CHECK_FAILED_SHOWN: usize = 20;
+/// Rows of results that are made into a batch of columns, ...
+pub const RESULTS_BATCH_ROWS: usize = 4096;
+/// ... or their bytes: one row more may be in it.
+pub const RESULTS_BATCH_BYTES: usize = MIB;
+/// Rows that `diff` holds of the first file, 16 bytes for each: 8 M x 16 bytes = 128 MiB. With more of them both files
+/// are read several times, each time for a part of the rows.
+pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
+/// Answers that differ, status and kind together: a number of 16 bits stands for each, 64 bytes of text at most.
+pub const DIFF_ANSWERS_MAX: usize = 16 * 1024;
+
+// --- streams -------------------------------------------------------------------------------------------------
+
+/// Requests that a stream has taken from its input beyond those in flight: what is on its way to the thread that
+/// fetches or back from it, a few batches each way.
+pub const STREAM_WINDOW: usize = 256;
+/// Replies handed over at once, ...
+pub const STREAM_BATCH_REPLIES: usize = 64;
+/// ... or their bytes.
+pub const STREAM_BATCH_BYTES: usize = MIB;
+/// A body of this size is handed over as it is; a smaller one is copied, so that keeping it keeps nothing else.
+pub const STREAM_BODY_COPIED_BYTES: usize = 64 * 1024;
+/// Bodies of streams in memory, received or not yet taken: no request is started while they are more, and no body
+/// above `STREAM_BODY_COPIED_BYTES` goes on that would be the second above it.
+pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
+/// Tries to get a descriptor or port, 200 ms apart, before a reply is called unreachable: 10 s.
+pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
+/// Requests in flight of one stream: a task and a connection each, about 4 KiB.
+pub const STREAM_LIMIT_MAX: u32 = 65_536;
 
 const _: () = {
     assert!(WINDOW_NAME_BYTES_MAX + PAGE_BYTES_MAX <= 32 * MIB);

@@ -19,6 +19,8 @@ use crate::outcome::FailureKind;
 pub const STATE_FOLDER: &str = ".fetchmill";
 /// What an empty name is called as a member: no escaping of bytes looks like it.
 const EMPTY_MEMBER: &[u8] = b"%empty";
+/// What an empty last segment is called on disk: no escaping of bytes looks like it.
+const EMPTY_LAST_SEGMENT: &[u8] = b"%index";
 /// A name in a message is cut at about this length.
 const DISPLAY_BYTES_MAX: usize = 200;
 
@@ -31,7 +33,7 @@ pub enum NameError {
     /// It starts with `/`.
     #[error("it starts with a slash")]
     Absolute,
-    /// It has nothing between two slashes or behind the last.
+    /// It has nothing between two slashes.
     #[error("it has an empty segment")]
     EmptySegment,
     /// It has a segment `.` or `..`.
@@ -75,7 +77,13 @@ pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A name as a path below the destination: `path` is cleared, then holds it.
+/// Whether a name is that of a folder. Among the names of a listing it is a mistake; the name of a URL may well be.
+pub fn is_folder(name: &[u8]) -> bool {
+    name.ends_with(b"/")
+}
+
+/// A name as a path below the destination: `path` is cleared, then holds it. An empty last segment is `%index`: a file
+/// has a name.
 pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
     path.clear();
     if name.is_empty() {
@@ -84,8 +92,10 @@ pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
     if name[0] == b'/' {
         return Err(NameError::Absolute);
     }
-    for (position, segment) in name.split(|byte| *byte == b'/').enumerate() {
-        if position == NAME_SEGMENTS_MAX {
+    let end = name.len() - usize::from(is_folder(name));
+    let segments_max = NAME_SEGMENTS_MAX - usize::from(is_folder(name));
+    for (position, segment) in name[..end].split(|byte| *byte == b'/').enumerate() {
+        if position == segments_max {
             return Err(NameError::TooDeep);
         }
         if position > 0 {
@@ -96,6 +106,10 @@ pub fn to_path(name: &[u8], path: &mut Vec<u8>) -> Result<(), NameError> {
         if path.len() - start > NAME_SEGMENT_BYTES_MAX {
             return Err(NameError::SegmentTooLong);
         }
+    }
+    if is_folder(name) {
+        path.push(b'/');
+        path.extend_from_slice(EMPTY_LAST_SEGMENT);
     }
     if path.len() > NAME_PATH_BYTES_MAX {
         return Err(NameError::TooLong);
@@ -156,15 +170,16 @@ pub fn decode(text: &[u8]) -> Option<Vec<u8>> {
 
 /// The reverse of [`to_path`]; `None` for what it would not produce.
 pub fn from_path(path: &[u8]) -> Option<Vec<u8>> {
-    let name = unescape(path)?;
+    let folder = path.strip_suffix(EMPTY_LAST_SEGMENT).filter(|folder| is_folder(folder));
+    let name = unescape(folder.unwrap_or(path))?;
     let mut again = Vec::with_capacity(path.len());
     to_path(&name, &mut again).ok()?;
     (again == path).then_some(name)
 }
 
 /// Appends a name as that of an archive's member: whatever the name, it is one that can be unpacked beneath a folder.
-/// As [`to_path`] where that has a path; what has none there is escaped as well: a segment `.` or `..`, and a `/` at
-/// the start, at the end or behind another. The empty name is `%empty`.
+/// As [`to_path`] where that has a path and the name is no folder's; else more is escaped: a segment `.` or `..`, and
+/// a `/` at the start, at the end or behind another. The empty name is `%empty`.
 pub fn to_member(name: &[u8], member: &mut Vec<u8>) {
     if name.is_empty() {
         return member.extend_from_slice(EMPTY_MEMBER);
@@ -198,7 +213,7 @@ pub fn from_member(member: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Undoes the escaping of bytes.
-fn unescape(path: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn unescape(path: &[u8]) -> Option<Vec<u8>> {
     let mut name = Vec::with_capacity(path.len());
     let mut rest = path;
     while let Some((&byte, behind)) = rest.split_first() {
@@ -397,7 +412,8 @@ mod tests {
             (b"/".to_vec(), NameError::Absolute),
             (b"/a".to_vec(), NameError::Absolute),
             (b"//a".to_vec(), NameError::Absolute),
-            (b"a/".to_vec(), NameError::EmptySegment),
+            (b"a//".to_vec(), NameError::EmptySegment),
+            ((deep(NAME_SEGMENTS_MAX) + "/").into_bytes(), NameError::TooDeep),
             (b"a//b".to_vec(), NameError::EmptySegment),
             (b".".to_vec(), NameError::DotSegment),
             (b"..".to_vec(), NameError::DotSegment),
@@ -500,6 +516,27 @@ mod tests {
             names.push(name.into());
         }
         names
+    }
+
+    #[test]
+    fn a_folders_name_is_a_file_in_it() {
+        for (name, path) in [
+            ("a/", "a/%index"),
+            ("a/b?c=d/", "a/b?c=d/%index"),
+            ("%index", "%25index"),
+            ("a/%index", "a/%25index"),
+            ("a/%index/", "a/%25index/%index"),
+            (".fetchmill/", "%2Efetchmill/%index"),
+        ] {
+            assert_eq!(path_of(name).as_deref(), Ok(path));
+            assert_eq!(from_path(path.as_bytes()).as_deref(), Some(name.as_bytes()));
+        }
+        for path in
+            ["%index", "/%index", "a/%index/", "a/x%index", "%index/a", "a//%index", "a/%index/%index"]
+        {
+            assert_eq!(from_path(path.as_bytes()), None, "{path}");
+        }
+        assert!(is_folder(b"a/") && !is_folder(b"a/b"));
     }
 
     #[test]
@@ -628,7 +665,9 @@ mod tests {
     #[test]
     fn a_member_is_called_as_its_path_where_there_is_one() {
         for name in traversals() {
-            if let Ok(path) = path_of(&name) {
+            if let Ok(path) = path_of(&name)
+                && !is_folder(&name)
+            {
                 assert_eq!(member_of(&name), path);
             }
         }

@@ -22,6 +22,10 @@ pub struct Facts<'a> {
     pub last_modified: Option<Seconds>,
     /// Status line and fields as they were sent, the empty line included; kept for sinks that ask for it.
     pub head: Option<&'a [u8]>,
+    /// The URL it was asked for or, after redirects, the one that answered, when that is not its name.
+    pub url: Option<&'a [u8]>,
+    /// Values of the kept columns, see [`crate::kept::kept_values`].
+    pub kept: Option<&'a [u8]>,
 }
 
 /// An object on its way into a pack, or out of one.
@@ -58,6 +62,10 @@ pub struct StoredObject {
     pub last_modified: Option<Seconds>,
     /// See [`Facts::head`].
     pub head: Option<Vec<u8>>,
+    /// See [`Facts::url`].
+    pub url: Option<Vec<u8>>,
+    /// See [`Facts::kept`].
+    pub kept: Option<Vec<u8>>,
 }
 
 impl StoredObject {
@@ -75,6 +83,8 @@ impl StoredObject {
                 etag: self.etag.as_deref(),
                 last_modified: self.last_modified,
                 head: self.head.as_deref(),
+                url: self.url.as_deref(),
+                kept: self.kept.as_deref(),
             },
         }
     }

@@ -57,6 +57,34 @@ failure_kinds! {
     Refused = "refused", Transient;
     /// No route, or the network said no.
     Unreachable = "unreachable", Transient;
+    /// The name could not be looked up, for none of the reasons below.
+    Dns = "dns", Transient;
+    /// No answer to the look-up in time.
+    DnsTimeout = "dns-timeout", Transient;
+    /// The name server says that it failed (SERVFAIL).
+    DnsServfail = "dns-servfail", Transient;
+    /// There is no such name (NXDOMAIN).
+    DnsNotFound = "dns-not-found", Final;
+    /// The name exists and has no address.
+    DnsEmpty = "dns-empty", Final;
+    /// The address is not public, and the target may only lead to public ones (`--allow-private`).
+    PrivateAddress = "private-address", Final;
+    /// The proxy could not reach the origin or is overloaded: 408, 429, 5xx.
+    Proxy = "proxy", Transient;
+    /// The proxy refuses the way to the origin, or what it answers is no HTTP.
+    ProxyRefused = "proxy-refused", Final;
+    /// No TLS in time.
+    TlsTimeout = "tls-timeout", Transient;
+    /// No TLS: the handshake failed, for none of the reasons below.
+    Tls = "tls", Final;
+    /// The certificate, or one that it depends on, has expired or is not yet valid.
+    TlsExpired = "tls-expired", Final;
+    /// The certificate is another host's.
+    TlsWrongName = "tls-wrong-name", Final;
+    /// The certificate has signed itself.
+    TlsSelfSigned = "tls-self-signed", Final;
+    /// No certificate authority that is trusted has signed the certificate.
+    TlsUnknownCa = "tls-unknown-ca", Final;
     /// The connection broke before the reply's head.
     Reset = "reset", Transient;
     /// No connection in time.
@@ -83,10 +111,18 @@ failure_kinds! {
     BodyTooLarge = "body-too-large", Final;
     /// The body has no length: whether it is whole cannot be known.
     UnverifiedLength = "unverified-length", Final;
-    /// A 3xx.
+    /// A 3xx that is not followed.
     Redirect = "redirect", Final;
+    /// More redirects one after the other than `--redirects` allows.
+    RedirectLimit = "redirect-limit", Final;
+    /// A redirect to where the target was already.
+    RedirectLoop = "redirect-loop", Final;
+    /// A redirect that leads nowhere: not from https to http, and to nothing that is no URL.
+    RedirectRefused = "redirect-refused", Final;
     /// A 4xx that is not absent and not tried again.
     Status = "status", Final;
+    /// A line of a list that gives no URL.
+    Url = "url", Final;
     /// The name cannot be a file's.
     Name = "name", Final;
     /// The file's place is taken.
@@ -99,6 +135,12 @@ impl FailureKind {
     /// The reverse of [`FailureKind::name`].
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// Whether the server could not show that it is the one that was asked for.
+    pub fn is_untrusted(self) -> bool {
+        use FailureKind::{TlsExpired, TlsSelfSigned, TlsUnknownCa, TlsWrongName};
+        matches!(self, TlsExpired | TlsSelfSigned | TlsUnknownCa | TlsWrongName)
     }
 
     /// Whether another attempt may help.
@@ -205,6 +247,12 @@ impl Runs {
     /// The numbers.
     pub fn numbers(&self) -> impl Iterator<Item = Sequence> {
         self.iter().flat_map(|(first, length)| first..first + length)
+    }
+
+    /// Whether a number is among them.
+    pub fn contains(&self, number: Sequence) -> bool {
+        let behind = self.0.partition_point(|(first, _)| *first <= number);
+        behind > 0 && number - self.0[behind - 1].0 < self.0[behind - 1].1
     }
 
     /// How many numbers.
@@ -314,6 +362,7 @@ mod tests {
 
         assert_eq!(runs.iter().collect::<Vec<_>>(), [(3, 3), (7, 1), (9, 1)]);
         assert_eq!(runs.count(), 5);
+        assert_eq!((0..11).filter(|number| runs.contains(*number)).collect::<Vec<_>>(), [3, 4, 5, 7, 9]);
         assert_eq!(Runs::from_blob(&runs.to_blob()), Some(runs));
     }
 

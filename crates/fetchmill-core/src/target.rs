@@ -132,6 +132,8 @@ pub struct Waiting {
 pub enum Batch {
     /// Part of a page, by position.
     Page(Arc<Page>, Range<usize>),
+    /// The targets of a page that one worker has, by position: those of its hosts.
+    Picked(Arc<Page>, Vec<u32>),
     /// Targets that are tried again.
     Retries(Vec<Waiting>),
 }
@@ -141,6 +143,7 @@ impl Batch {
     pub fn len(&self) -> usize {
         match self {
             Batch::Page(_, range) => range.len(),
+            Batch::Picked(_, positions) => positions.len(),
             Batch::Retries(targets) => targets.len(),
         }
     }

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use fetchmill_core::error::Error;
-use fetchmill_core::journal::{FailedFolder, Place, read_failed_folders, read_shards, read_status};
+use fetchmill_core::journal::{
+    FailedFolder, Place, must_have_objects, read_failed_folders, read_shards, read_status,
+};
+use fetchmill_core::kept::Columns;
 use fetchmill_core::outcome::ShardEnd;
 use fetchmill_core::sink::failures::{FailureRow, FailureRows};
 use pyo3::prelude::*;
@@ -13,6 +16,7 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::errors;
 use crate::job::set_tally;
+use crate::objects::kept_dict;
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1000;
@@ -51,6 +55,7 @@ pub(crate) struct Failures {
 /// Shards first, then the folders that gave no listing.
 struct Reader {
     place: Place,
+    columns: Columns,
     folder: PathBuf,
     shards: VecDeque<ShardEnd>,
     rows: Option<FailureRows>,
@@ -65,8 +70,11 @@ enum Row {
 impl Reader {
     fn open(dest: &Path, state: Option<&Path>) -> Result<Self, Error> {
         let place = Place::find(dest, state)?;
+        let identity = read_status(&place)?.identity;
+        must_have_objects(&identity, dest)?;
         let shards = read_shards(&place)?.into();
-        Ok(Reader { folder: place.failures_path(), place, shards, rows: None, last_folder: None })
+        let columns = Columns::of_identity(&identity);
+        Ok(Reader { folder: place.failures_path(), place, columns, shards, rows: None, last_folder: None })
     }
 
     fn next_batch(&mut self) -> Result<Vec<Row>, Error> {
@@ -105,17 +113,20 @@ impl Failures {
     }
 
     fn next_batch<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let read = || self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner).next_batch();
-        let batch = py.detach(read).map_err(|error| errors::of(&error))?;
+        let read = || {
+            let mut reader = self.reader.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            Ok((reader.next_batch()?, reader.columns.clone()))
+        };
+        let (batch, columns) = py.detach(read).map_err(|error: Error| errors::of(&error))?;
         let list = PyList::empty(py);
         for row in &batch {
-            list.append(row_dict(py, row)?)?;
+            list.append(row_dict(py, row, &columns)?)?;
         }
         Ok(list)
     }
 }
 
-fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
+fn row_dict<'py>(py: Python<'py>, row: &Row, columns: &Columns) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     match row {
         Row::Target(row) => {
@@ -125,7 +136,9 @@ fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
             dict.set_item("kind", row.kind.as_deref().unwrap_or("absent"))?;
             dict.set_item("status", row.status)?;
             dict.set_item("attempts", row.attempts)?;
-            dict.set_item("detail", "")?;
+            dict.set_item("detail", row.detail.as_deref().unwrap_or_default())?;
+            dict.set_item("url", row.url_bytes().map(|url| whole_text(&url)))?;
+            dict.set_item("columns", kept_dict(py, columns, row.kept_bytes().as_deref())?)?;
         }
         Row::Folder(folder) => {
             dict.set_item("name", format!("{}/", whole_text(&folder.path)))?;
@@ -135,6 +148,8 @@ fn row_dict<'py>(py: Python<'py>, row: &Row) -> PyResult<Bound<'py, PyDict>> {
             dict.set_item("status", folder.status)?;
             dict.set_item("attempts", folder.attempts)?;
             dict.set_item("detail", &folder.detail)?;
+            dict.set_item("url", py.None())?;
+            dict.set_item("columns", PyDict::new(py))?;
         }
     }
     Ok(dict)

@@ -1,16 +1,24 @@
 //! The Python binding: thin classes over the core and the server. Options come as one JSON object, counters go out
 //! as dicts, batches as lists. No call is made for an object, and the GIL is released wherever something waits.
 
+mod diff;
 mod errors;
 mod export;
+mod given;
 mod job;
 mod ledger;
+mod list;
 mod objects;
+mod options;
 mod served;
 mod server;
+mod stream;
 mod verify;
+mod world;
 
+use fetchmill_core::outcome::FailureKind;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 /// The module `fetchmill._native`.
 #[pymodule]
@@ -19,10 +27,24 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<job::Job>()?;
     module.add_class::<export::Export>()?;
     module.add_class::<ledger::Failures>()?;
+    module.add_class::<list::ListTargets>()?;
     module.add_class::<objects::Objects>()?;
     module.add_class::<objects::ObjectBatches>()?;
     module.add_class::<server::Server>()?;
+    module.add_class::<stream::Batch>()?;
+    module.add_class::<stream::Batches>()?;
+    module.add_class::<stream::Body>()?;
+    module.add_class::<stream::Fetcher>()?;
+    module.add_class::<stream::Headers>()?;
+    module.add_class::<stream::Reply>()?;
+    module.add_class::<stream::Request>()?;
+    module.add_class::<stream::Stream>()?;
+    module.add_class::<stream::Timings>()?;
     module.add_class::<verify::Verify>()?;
+    module.add_class::<world::World>()?;
+    module
+        .add("FAILURE_KINDS", PyTuple::new(module.py(), FailureKind::ALL.iter().map(|kind| kind.name()))?)?;
+    module.add_function(wrap_pyfunction!(diff::diff, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::status, module)?)?;
     module.add_function(wrap_pyfunction!(server::synthetic_body, module)?)
 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use fetchmill_core::error::Error;
+use fetchmill_core::kept::{Columns, kept_values};
 use fetchmill_core::reader::{ArrowBatches, Destination, Found, Listed, Objects as Iter, Position};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyCapsule, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
 
 use crate::errors;
 
@@ -48,10 +49,10 @@ impl Objects {
         self.destination.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
-    fn get<'py>(&self, py: Python<'py>, name: Vec<u8>) -> PyResult<Option<Bound<'py, PyTuple>>> {
+    fn get<'py>(&self, py: Python<'py>, name: &[u8]) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let destination = self.destination()?;
-        let found = py.detach(move || destination.find(&name)).map_err(|error| errors::of(&error))?;
-        found.map(|found| object_tuple(py, &found)).transpose()
+        let found = py.detach(|| destination.find(name)).map_err(|error| errors::of(&error))?;
+        found.map(|found| object_tuple(py, &found, destination.columns())).transpose()
     }
 
     fn length(&self, py: Python<'_>, name: Vec<u8>) -> PyResult<Option<u64>> {
@@ -90,8 +91,9 @@ impl Objects {
     }
 
     fn batches(&self) -> PyResult<ObjectBatches> {
-        let objects = Iter::new(self.destination()?, None);
-        Ok(ObjectBatches { objects: Mutex::new(objects) })
+        let destination = self.destination()?;
+        let columns = destination.columns().clone();
+        Ok(ObjectBatches { objects: Mutex::new(Iter::new(destination, None)), columns })
     }
 
     fn arrow_stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
@@ -105,6 +107,7 @@ impl Objects {
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ObjectBatches {
     objects: Mutex<Iter>,
+    columns: Columns,
 }
 
 impl ObjectBatches {
@@ -126,7 +129,7 @@ impl ObjectBatches {
         let batch = py.detach(|| self.read()).map_err(|error| errors::of(&error))?;
         let list = PyList::empty(py);
         for found in &batch {
-            list.append(object_tuple(py, found)?)?;
+            list.append(object_tuple(py, found, &self.columns)?)?;
         }
         Ok(list)
     }
@@ -146,7 +149,7 @@ fn listed_tuple<'py>(py: Python<'py>, listed: &Listed) -> PyResult<Bound<'py, Py
 }
 
 /// The fields of `fetchmill.Object`, in their order; times as numbers.
-fn object_tuple<'py>(py: Python<'py>, found: &Found) -> PyResult<Bound<'py, PyTuple>> {
+fn object_tuple<'py>(py: Python<'py>, found: &Found, columns: &Columns) -> PyResult<Bound<'py, PyTuple>> {
     let object = &found.object;
     let text = |text: &Option<Vec<u8>>| text.as_deref().map(|text| name_of(py, text)).transpose();
     (
@@ -159,6 +162,22 @@ fn object_tuple<'py>(py: Python<'py>, found: &Found) -> PyResult<Bound<'py, PyTu
         (object.fetched_at != 0).then_some(object.fetched_at),
         found.sequence,
         found.crc32c,
+        text(&object.url)?,
+        kept_dict(py, columns, object.kept.as_deref())?,
     )
         .into_pyobject(py)
+}
+
+/// Kept values by the names of their columns; bytes that are no UTF-8 are replaced.
+pub(crate) fn kept_dict<'py>(
+    py: Python<'py>,
+    columns: &Columns,
+    kept: Option<&[u8]>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    let mut values = kept_values(kept.unwrap_or_default());
+    for name in columns.kept() {
+        dict.set_item(name, values.next().flatten().map(String::from_utf8_lossy))?;
+    }
+    Ok(dict)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fetchmill_core::outcome::KindCounts;
 use fetchmill_core::reader::verify::{self as core, Finding, Sampled, VerifyOptions, VerifyReport, What};
-use fetchmill_core::reader::{Requests, SampleReader};
+use fetchmill_core::reader::{Asked, SampleReader};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde::Deserialize;
@@ -36,7 +36,6 @@ pub(crate) struct Verify {
     running: core::Verify,
     dest: PathBuf,
     state: Option<PathBuf>,
-    against: Option<String>,
     sample: Mutex<Option<Drawn>>,
 }
 
@@ -44,7 +43,7 @@ pub(crate) struct Verify {
 struct Drawn {
     objects: std::vec::IntoIter<Sampled>,
     reader: SampleReader,
-    requests: Requests,
+    asked: Asked,
 }
 
 #[pymethods]
@@ -55,9 +54,17 @@ impl Verify {
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
         let Options { dest, state, threads, repair, sample, seed, against } = options;
         let sample = sample.unwrap_or(0);
-        let asked = VerifyOptions { dest: dest.clone(), state: state.clone(), threads, repair, sample, seed };
+        let asked = VerifyOptions {
+            dest: dest.clone(),
+            state: state.clone(),
+            threads,
+            repair,
+            sample,
+            seed,
+            against,
+        };
         let running = py.detach(|| core::Verify::start(asked)).map_err(|error| errors::of(&error))?;
-        Ok(Verify { running, dest, state, against, sample: Mutex::new(None) })
+        Ok(Verify { running, dest, state, sample: Mutex::new(None) })
     }
 
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {
@@ -91,13 +98,11 @@ impl Verify {
         let none = || errors::usage("the verification has not ended, or was reported");
         let report = self.running.report().ok_or_else(none)?.map_err(|error| errors::of(&error))?;
         let dict = report_dict(py, &report)?;
-        if !report.sample.is_empty() {
-            let fail = |error| errors::of(&error);
-            let requests = Requests::new(&report.identity, self.against.as_deref()).map_err(fail)?;
-            dict.set_item("host", &requests.host)?;
-            dict.set_item("port", requests.port)?;
-            let reader = SampleReader::open(&self.dest, self.state.as_deref()).map_err(fail)?;
-            let drawn = Drawn { objects: report.sample.into_iter(), reader, requests };
+        if let Some(asked) = report.asked {
+            let opened = SampleReader::open(&self.dest, self.state.as_deref());
+            let reader = opened.map_err(|error| errors::of(&error))?;
+            dict.set_item("follows", asked.follows())?;
+            let drawn = Drawn { objects: report.sample.into_iter(), reader, asked };
             *self.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some(drawn);
         }
         Ok(dict)
@@ -106,19 +111,21 @@ impl Verify {
     fn next_sampled<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = || {
             let mut drawn = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(Drawn { objects, reader, requests }) = &mut *drawn else { return Ok(None) };
+            let Some(Drawn { objects, reader, asked }) = &mut *drawn else { return Ok(None) };
             let Some(object) = objects.next() else { return Ok(None) };
-            let body = reader.body(&object)?;
-            Ok(Some((requests.path(&object.name), object, body)))
+            let stored = reader.read(&object)?.map(|stored| (asked.url(&stored), stored.body));
+            Ok(Some((object, stored)))
         };
-        let Some((path, object, body)) = py.detach(read).map_err(|error| errors::of(&error))? else {
+        let Some((object, stored)) = py.detach(read).map_err(|error| errors::of(&error))? else {
             return Ok(None);
         };
         let dict = PyDict::new(py);
         dict.set_item("name", whole_text(&object.name))?;
         dict.set_item("sequence", object.sequence)?;
-        dict.set_item("path", path)?;
-        dict.set_item("body", body.map(|body| PyBytes::new(py, &body)))?;
+        if let Some((url, body)) = stored {
+            dict.set_item("url", url)?;
+            dict.set_item("body", PyBytes::new(py, &body))?;
+        }
         Ok(Some(dict))
     }
 }
@@ -154,5 +161,6 @@ fn report_dict<'py>(py: Python<'py>, report: &VerifyReport) -> PyResult<Bound<'p
     dict.set_item("dropped", repaired.dropped)?;
     dict.set_item("shards_replaced", repaired.shards)?;
     dict.set_item("unnamed", repaired.unnamed)?;
+    dict.set_item("without_url", repaired.without_url)?;
     Ok(dict)
 }

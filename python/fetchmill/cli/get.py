@@ -1,15 +1,15 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
-from dataclasses import fields
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fetchmill.cli.options import gathered, options_of
 from fetchmill.cli.running import Signals, choose_display, watch
-from fetchmill.cli.streams import say, write_event
+from fetchmill.cli.streams import escaped, say, write_event, write_line
 from fetchmill.cli.summary import failure_lines, finished_lines, ledger_line, run_line
-from fetchmill.cli.values import BYTES, COUNT, SECONDS
-from fetchmill.options import GetOptions, default_text
+from fetchmill.options import GetOptions
 from fetchmill.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.report import Report
 
@@ -20,8 +20,10 @@ FINISHED_WITH_FAILURES = 3
 
 _HELP = """Fetch every object that SOURCE lists into the folder DEST.
 
-SOURCE is http://host:port[/path]. DEST must be missing, empty, or the same job's: the same command again resumes
-what was interrupted, by whatever. Killed at any moment, at most the last commit window is fetched again.
+SOURCE is http://host:port[/path] or https://... for a server that lists its objects, a file with a list of URLs
+(txt, csv, tsv, jsonl, parquet; also .gz and .zst), or - for a list on standard input. DEST must be missing, empty, or
+the same job's: the same command again resumes what was interrupted, by whatever. Killed at any moment, at most the
+last commit window is fetched again.
 
 \b
 Examples:
@@ -30,6 +32,10 @@ Examples:
   fetchmill get http://127.0.0.1:8080 out/ --retry-failed     what failed or was absent
   fetchmill get http://127.0.0.1 mirror/ --listing autoindex  nginx, autoindex_format json
   fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
+  fetchmill get urls.txt out/ --format parquet                a list of URLs
+  fetchmill get top.csv out/ --column 2 --template 'https://www.{}' --format parquet --keep-columns 1
+  fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
+  zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
 """
 
 _EPILOG = """\b
@@ -38,44 +44,20 @@ SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
 Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
 """
 
-_TYPES: dict[str, click.ParamType[Any]] = {
-    "text": click.STRING,
-    "path": click.Path(),
-    "count": COUNT,
-    "seconds": SECONDS,
-    "bytes": BYTES,
-}
 
-
-def _job_options() -> list[click.Parameter]:
-    """The fields of GetOptions as options of the command, in their order."""
-    options: list[click.Parameter] = []
-    for field in fields(GetOptions):
-        if not field.metadata:
-            continue
-        kind, shown = field.metadata["kind"], default_text(field.metadata["kind"], field.default)
-        value: dict[str, Any] = {"is_flag": True} if kind == "flag" else {"type": _TYPES.get(kind)}
-        if kind == "choice":
-            value = {"type": click.Choice(field.metadata["choices"])}
-        options.append(
-            click.Option(
-                [_declaration(field.name.replace("_", "-"), is_on=field.default is True)],
-                default=field.default,
-                help=field.metadata["help"] + (f"  [default: {shown}]" if shown else ""),
-                **value,
-            )
-        )
-    return options
-
-
-def _declaration(name: str, *, is_on: bool) -> str:
-    """How an option is written; a flag that is on can only be taken back."""
-    return f"--{name}/--no-{name}" if is_on else f"--{name}"
-
-
-def _run(source: str, dest: str, allow_absent: bool, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
+def _run(
+    source: str,
+    dest: str,
+    allow_absent: bool,
+    as_json: bool,
+    quiet: bool,
+    dry_run: bool,
+    **options: Any,  # noqa: ANN401
+) -> int:
     """The body of the command; gives the exit code."""
-    checked = GetOptions(source=source, dest=dest, **options)
+    checked = GetOptions(source=source, dest=dest, **gathered(options))
+    if dry_run:
+        return _show_targets(checked)
     signals = Signals()
     job = _start(checked, signals)
     display = choose_display(as_json, quiet)
@@ -101,7 +83,8 @@ command = click.Command(
     params=[
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["dest"], metavar="DEST", type=click.Path()),
-        *_job_options(),
+        *options_of(GetOptions),
+        click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
         click.Option(["--allow-absent"], is_flag=True, help="Exit with 0 when targets were absent but none failed."),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
@@ -116,6 +99,30 @@ def _start(options: GetOptions, signals: Signals) -> "Job":
     job = Job(options.to_json())
     signals.attach(job)
     return job
+
+
+def _show_targets(options: GetOptions) -> int:
+    """What a list would fetch: the URL and, when it is another, the name. The counts go to standard error."""
+    from fetchmill._native import ListTargets
+
+    shown = skipped = bad = 0
+    targets = ListTargets(options.to_json())
+    while (page := targets.next_page()) is not None:
+        rows, left_out = page
+        skipped += left_out
+        shown += len(rows)
+        bad += sum(url is None for url, _ in rows)
+        if rows and not write_line(sys.stdout, "\n".join(_target_line(url, name) for url, name in rows)):
+            break
+    say(f"{shown - bad:,} targets would be fetched, {bad:,} lines are no URLs, {skipped:,} are left out")
+    return 0
+
+
+def _target_line(url: str | None, name: str) -> str:
+    """A target as a dry run shows it."""
+    if url is None:
+        return f"{escaped(name)} is no URL"
+    return url if url == name else f"{url}\t{escaped(name)}"
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display) -> None:

@@ -148,6 +148,8 @@ def _json_line(found: "tuple[str, int | None] | Object") -> bytes:
             value = getattr(found, field)
             if value is not None:
                 values[field] = _time_text(value) if isinstance(value, datetime) else value
+        # Of a list.
+        values |= {field: value for field in ("url", "columns") if (value := getattr(found, field))}
     return (json.dumps(values) + "\n").encode()
 
 

@@ -26,7 +26,8 @@ def command(dest: str, failures: bool, state: str | None, as_json: bool) -> int:
     """Show the ledger of the job of DEST as its last commit has it, and whether it is running.
 
     With --failures, list the absent and failed targets, one a line, with tabs between: name, outcome, kind, HTTP
-    status (or -), attempts, detail. Control characters and backslashes are escaped with a backslash.
+    status (or -), attempts, detail, and the URL when that is not the name. Control characters and backslashes are
+    escaped with a backslash.
     """
     if failures:
         _write_failures(dest, state, as_json)
@@ -58,4 +59,5 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
 def _tabbed(failure: Failure) -> str:
     status = "-" if failure.status is None else str(failure.status)
     columns = (failure.name, failure.outcome, failure.kind, status, str(failure.attempts), failure.detail)
-    return "\t".join(escaped(column) for column in columns)
+    url = () if failure.url is None else (failure.url,)
+    return "\t".join(escaped(column) for column in columns + url)

@@ -1,6 +1,7 @@
 """The ledger as lines for people, at the end of `get` and in `status`."""
 
 import shlex
+from collections.abc import Mapping
 
 from fetchmill.progress import describe_failures
 from fetchmill.report import Report, Status
@@ -23,9 +24,17 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
         return []
     where = destination_arguments(report.dest, state)
     lines = [f"failed: {describe_failures(report.failures, None)}"] if report.failures else []
+    lines += private_lines(report.failures)
     lines.append(f"list them: fetchmill status {where} --failures")
     lines.append("fetch them again: the same command with --retry-failed")
     return lines
+
+
+def private_lines(failures: Mapping[str, int]) -> list[str]:
+    """How targets at private addresses are allowed, when some were refused."""
+    if not failures.get("private-address"):
+        return []
+    return ["private-address: a list leads to public addresses only; --allow-private lets it lead to all others too"]
 
 
 def run_line(report: Report, settled_before: int) -> str:
@@ -62,7 +71,7 @@ def status_lines(status: Status) -> list[str]:
     elif status.finished:
         condition = "finished"
     else:
-        condition = "not running; the same `fetchmill get` resumes it"
+        condition = f"not running; the same `fetchmill {'check' if status.format == 'check' else 'get'}` resumes it"
     listing = f"complete, taken at {listed_at(status)}" if status.listed_at else "not complete yet"
     rows = [
         ("source", status.source),

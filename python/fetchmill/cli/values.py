@@ -1,5 +1,6 @@
 """Values on the command line: numbers with units, as click types."""
 
+import csv
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +26,31 @@ class Quantity(click.ParamType[Any]):
             self.fail(str(error), param, ctx)
 
 
+def _parse_columns(text: str) -> list[str]:
+    """Names or numbers with commas between them; in double quotes a name may have a comma."""
+    return next(csv.reader([text], skipinitialspace=True))
+
+
+def _parse_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def _parse_header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise ValueError("a header is written 'Name: value'")
+    return name.strip(), value.strip()
+
+
 BYTES = Quantity("bytes", parse_bytes)
 SECONDS = Quantity("seconds", parse_seconds)
 COUNT = Quantity("n", parse_count)
+COLUMNS = Quantity("columns", _parse_columns)
+HEADER = Quantity("header", _parse_header)
+NUMBER = Quantity("x", _parse_number)
 RANGE = Quantity("seconds", parse_range)
 
 

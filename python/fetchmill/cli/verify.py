@@ -196,7 +196,12 @@ def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:
         lines.append(f"left out {format_count(report.dropped)} second copies")
     if report.planned:
         lines.append(f"run the same `fetchmill get` again: it fetches {format_count(report.planned)} objects")
-    if report.findings and not report.mended:
+    if report.without_url:
+        lines.append(
+            f"{format_count(report.without_url)} objects are left as they are, for nothing tells their URLs: "
+            "run the list again into another destination"
+        )
+    elif report.findings and not report.mended:
         lines.append(
             "not all of it can be mended: what is unknown stays, what has lost its name cannot be planned again"
         )

@@ -11,7 +11,10 @@ use super::options::JobOptions;
 use super::preflight::Preflight;
 use super::recorder::ToJournal;
 use crate::error::Error;
+use crate::limits;
+use crate::origin::OriginKey;
 use crate::planner::origin::Millis;
+use crate::planner::pace::Pace;
 use crate::planner::{Next, Planner, PlannerOptions, Report};
 use crate::target::{Batch, LiveBytes};
 
@@ -35,13 +38,23 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         Clock { started: Instant::now(), offset: since.as_millis() as Millis }
     }
 
     pub(super) fn now(&self) -> Millis {
         self.offset + self.started.elapsed().as_millis() as Millis
+    }
+
+    /// Microseconds from its start to a moment.
+    pub(super) fn micros_at(&self, moment: Instant) -> u64 {
+        moment.saturating_duration_since(self.started).as_micros() as u64
+    }
+
+    /// Microseconds since the job started.
+    pub(super) fn micros(&self) -> u64 {
+        self.started.elapsed().as_micros() as u64
     }
 
     pub(super) fn elapsed(&self) -> Duration {
@@ -63,6 +76,16 @@ pub(super) struct Control {
     resting_until: AtomicU64,
     /// The origin has sent a reply that nobody asked for: looked at after each reply.
     is_suspicious: AtomicBool,
+    /// The server that lists its objects itself.
+    server: Option<OriginKey>,
+    /// A list that leads to more than one origin: what fails at one says nothing of the job.
+    has_many_origins: AtomicBool,
+    /// The origin of a list's first target.
+    first_origin: Mutex<Option<Vec<u8>>>,
+    /// The rate of the whole job, if it is limited.
+    pub(super) pace: Option<Pace>,
+    /// Waiting targets that the journal has not yet written.
+    parking: AtomicUsize,
     failure: Mutex<Option<Error>>,
     /// None: nothing is checked.
     pub(super) preflight: Option<Preflight>,
@@ -92,15 +115,25 @@ impl Control {
             give_up_after: options.give_up_after.as_millis() as Millis,
             seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
+        let mut planner = Planner::new(planner, clock.now());
+        if options.rows.is_some() {
+            // What a host says in a check says nothing of the job, be it the only one.
+            planner.route_by_host(clock.now());
+        }
         Arc::new(Control {
             clock,
-            planner: Mutex::new(Planner::new(planner, clock.now())),
+            planner: Mutex::new(planner),
             room: Condvar::new(),
             wake: (0..workers).map(|_| Notify::new()).collect(),
             live_bytes: Arc::new(AtomicUsize::new(0)),
             stop: AtomicU8::new(0),
             resting_until: AtomicU64::new(0),
             is_suspicious: AtomicBool::new(false),
+            server: options.server_key(),
+            has_many_origins: AtomicBool::new(options.rows.is_some()),
+            first_origin: Mutex::new(None),
+            pace: options.rate.map(Pace::new),
+            parking: AtomicUsize::new(0),
             failure: Mutex::new(None),
             preflight,
             is_listing_done: AtomicBool::new(false),
@@ -128,10 +161,23 @@ impl Control {
 
     /// Sends to the journal's thread. When that has ended there is an error already, and the job is ending.
     pub(super) fn journal(&self, message: ToJournal) {
+        if let ToJournal::Waiting(targets) = &message {
+            self.parking.fetch_add(targets.len(), Ordering::Relaxed);
+        }
         let to_journal = lock(&self.to_journal).clone();
         if let Some(to_journal) = to_journal {
             let _ = to_journal.send(message);
         }
+    }
+
+    /// The journal has written so many waiting targets.
+    pub(super) fn parked(&self, targets: usize) {
+        self.parking.fetch_sub(targets, Ordering::Relaxed);
+    }
+
+    /// Whether the journal has enough waiting targets to write: no more are parked.
+    pub(super) fn is_parking_full(&self) -> bool {
+        self.parking.load(Ordering::Relaxed) >= limits::PARKING_MAX
     }
 
     /// Nobody will send to the journal's thread any more.
@@ -140,16 +186,16 @@ impl Control {
     }
 
     /// A worker's turn: it says what it has done and gets something to do. One lock.
-    pub(super) fn turn(&self, report: Report, max: usize) -> Next {
+    pub(super) fn turn(&self, worker: usize, report: Report, max: usize) -> Next {
         let now = self.clock.now();
         let (to_journal, load, next, is_given_up, is_freed) = {
             let mut planner = self.planner();
             let was_held_back = planner.is_held_back(now);
             let to_journal = planner.report(report, now);
-            let next = if max > 0 { planner.next_batch(max, now) } else { planner.outlook() };
+            let next = if max > 0 { planner.next_batch(worker, max, now) } else { planner.outlook() };
             self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
             self.is_suspicious.store(planner.is_suspicious(), Ordering::Relaxed);
-            let is_freed = was_held_back && !planner.is_held_back(now);
+            let is_freed = was_held_back && !planner.is_held_back(now) || planner.take_divided();
             (to_journal, planner.wants_waiting(), next, planner.is_given_up(now), is_freed)
         };
         self.room.notify_all();
@@ -177,6 +223,35 @@ impl Control {
 
     pub(super) fn is_suspicious(&self) -> bool {
         self.is_suspicious.load(Ordering::Relaxed)
+    }
+
+    /// Whether this origin is all that the job has: it lists its objects, or a list that is long enough names no other.
+    pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
+        if let Some(server) = &self.server {
+            return server == key;
+        }
+        let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
+        let is_listed = self.is_listing_done.load(Ordering::Relaxed) || is_long();
+        is_listed && !self.has_many_origins() && self.first_origin().as_deref() == Some(key.text().as_bytes())
+    }
+
+    /// Whether a server lists the targets.
+    pub(super) fn has_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    pub(super) fn first_origin(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        lock(&self.first_origin)
+    }
+
+    pub(super) fn find_many_origins(&self) {
+        self.has_many_origins.store(true, Ordering::Relaxed);
+        self.planner().route_by_host(self.clock.now());
+        self.resting_until.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_many_origins(&self) -> bool {
+        self.has_many_origins.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_resting(&self, now: Millis) -> bool {

@@ -55,6 +55,10 @@ impl Delta {
 }
 
 impl Counters {
+    pub(super) fn listed(&self) -> u64 {
+        self.listed.load(Ordering::Relaxed)
+    }
+
     pub(super) fn add(&self, delta: &mut Delta) {
         let Delta { tally, attempts, kinds } = std::mem::take(delta);
         self.fetched.fetch_add(tally.fetched as i64, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What this machine allows a job: processors and descriptors.
 
-use super::options::JobOptions;
+use super::options::{JobOptions, SourceOptions};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::sink::Format;
@@ -12,7 +12,7 @@ pub(super) fn processors() -> usize {
 
 /// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows.
 pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<()> {
-    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
+    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -26,15 +26,17 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     // A body that does not fit into memory is in a file of its own while it is received.
     let each = if options.format == Format::Null { 1 } else { 2 };
     let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
-    if left < DESCRIPTORS_A_WORKER + each {
+    let looks_up = !matches!(options.source, SourceOptions::Server { .. }) && !options.system_resolver;
+    let a_worker = DESCRIPTORS_A_WORKER + if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };
+    if left < a_worker + each {
         return Err(Error::Usage(format!(
             "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",
-            DESCRIPTORS_RESERVED + DESCRIPTORS_A_WORKER + each
+            DESCRIPTORS_RESERVED + a_worker + each
         )));
     }
-    let workers_max = left / (DESCRIPTORS_A_WORKER + WORKER_CONNECTIONS_MIN * each);
+    let workers_max = left / (a_worker + WORKER_CONNECTIONS_MIN * each);
     let workers = (workers as u64).min(workers_max.max(1));
-    let connections = (left - workers * DESCRIPTORS_A_WORKER) / each;
+    let connections = (left - workers * a_worker) / each;
     if u64::from(options.limit) > connections {
         notices.push(format!(
             "--limit {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",

@@ -15,15 +15,17 @@ use std::time::{Duration, Instant};
 use super::gathered::Gathered;
 use super::job::{Report, Snapshot};
 use super::recovery;
+use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::journal::{Books, Identity, Journal, Place};
+use crate::journal::{Books, Identity, Journal, Place, must_have_objects};
+use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::name;
 use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
-use crate::reader::{EXPORT_OF, Requests, for_each_object};
+use crate::reader::{EXPORT_OF, are_of_list, for_each_object, warc_origin};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, FetchedBody, Format, Sink, SinkSetup, Stage};
+use crate::sink::{Block, Described, FetchedBody, Format, Sink, SinkSetup, Stage};
 use crate::source::{Cursor, ListedPage};
 use crate::target::{Names, Sequence};
 
@@ -70,12 +72,19 @@ impl ExportOptions {
     fn identity(&self, books: &Books) -> Identity {
         let contents = format!("{:?}{:?}{:?}", books.shards, books.manifests, books.tally);
         let digest = xxhash_rust::xxh3::xxh3_64(contents.as_bytes());
-        Identity::new([
+        let parts = [
             ("source", format!("{EXPORT_OF}{}", books.part("source"))),
             ("listing", books.part("listing").to_owned()),
             ("contents", format!("{} {} {digest:016x}", books.part("format"), books.tally.fetched)),
             ("format", self.format.name().to_owned()),
-        ])
+        ];
+        let columns = self.columns(books).to_text();
+        Identity::new(parts.into_iter().chain(columns.map(|columns| (COLUMNS_PART, columns))))
+    }
+
+    /// What the format keeps of the columns that the objects have.
+    fn columns(&self, books: &Books) -> Columns {
+        self.format.columns(&Columns::of_identity(&books.identity))
     }
 
     fn setup(&self, place: &Place, books: &Books) -> Result<SinkSetup> {
@@ -87,7 +96,8 @@ impl ExportOptions {
             shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
             seal_after: limits::SEAL_AFTER,
             workers: 1,
-            origin: Some(Requests::new(&books.identity, None)?.warc_origin()?),
+            columns: self.columns(books),
+            origin: Some(warc_origin(&books.identity)?),
             settle_before_rename: None,
         })
     }
@@ -124,7 +134,7 @@ impl Export {
         let place = Place::prepare(&options.dest, options.state.as_deref())?;
         let mut journal = Journal::open(&place, &options.identity(&books), options.is_durable)?;
         let setup = options.setup(&place, &books)?;
-        recovery::recover(&place, &mut journal, &setup)?;
+        recovery::recover(&place, &mut journal, &setup, Naming::Whole)?;
         let shared = Arc::new(Shared {
             stop: AtomicU8::new(GO),
             total: books.tally.fetched,
@@ -218,6 +228,7 @@ impl Shared {
 }
 
 fn refuse_unfit(from: &Place, books: &Books) -> Result<()> {
+    must_have_objects(&books.identity, &from.dest)?;
     let dest = from.dest.display();
     if books.part("format") == Format::Null.name() {
         return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
@@ -261,6 +272,7 @@ impl Copy {
             stage,
             failures,
             names_are_paths: self.setup.format.properties().names_are_paths,
+            is_of_list: are_of_list(&self.books),
             block: Block::default(),
             names: Names::default(),
             gathered: Gathered::default(),
@@ -326,6 +338,7 @@ impl Copy {
             was_finished,
             is_interrupted: !was_finished && self.shared.stop() != GO,
             is_resumed: self.shared.before.listed > 0,
+            summary: None,
             notices: Vec::new(),
         })
     }
@@ -358,6 +371,7 @@ struct Writer<'w> {
     stage: Arc<Stage>,
     failures: FailuresShard,
     names_are_paths: bool,
+    is_of_list: bool,
     block: Block,
     /// Those of the block that are in no page yet.
     names: Names,
@@ -373,7 +387,7 @@ impl Writer<'_> {
         self.window.outcomes += 1;
         self.window.bytes += object.body.len() as u64;
         if sequence >= self.listed_before {
-            self.names.push(object.name);
+            self.names.push(self.name_of(object));
         }
         self.push(sequence, object)?;
         if !self.block.is_full() {
@@ -394,10 +408,26 @@ impl Writer<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// What it is stored as: a URL without its scheme where names are paths, as `files` does with lists.
+    fn name_of<'o>(&self, object: &Object<'o>) -> &'o [u8] {
+        let is_url = || [&b"http://"[..], b"https://"].iter().any(|scheme| object.name.starts_with(scheme));
+        if self.names_are_paths && self.is_of_list && is_url() {
+            behind_scheme(object.name)
+        } else {
+            object.name
+        }
+    }
+
     fn push(&mut self, sequence: Sequence, object: &Object<'_>) -> Result<()> {
-        if self.names_are_paths && name::to_path(object.name, &mut Vec::new()).is_err() {
+        let name = self.name_of(object);
+        let is_path = || {
+            let is_folder = !self.is_of_list && name::is_folder(name);
+            !is_folder && name::to_path(name, &mut Vec::new()).is_ok()
+        };
+        if self.names_are_paths && !is_path() {
             let outcome = Outcome::Failed(FailureKind::Name);
-            self.block.push_other(sequence, outcome, 0, 0, object.name);
+            let target = Described { url: object.facts.url, ..Described::named(name) };
+            self.block.push_other(sequence, outcome, 0, 0, &target);
             return Ok(());
         }
         let body = if object.body.len() > BODY_MEMORY_BYTES_MAX {
@@ -406,7 +436,7 @@ impl Writer<'_> {
         } else {
             FetchedBody::Bytes(object.body)
         };
-        self.block.push_fetched(sequence, 1, object.name, body, &object.facts);
+        self.block.push_fetched(sequence, 1, name, body, &object.facts);
         Ok(())
     }
 

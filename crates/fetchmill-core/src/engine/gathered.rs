@@ -4,7 +4,8 @@ use crate::outcome::{KindCounts, Outcome, Receipt, Runs, ShardEnd, Tally};
 use crate::sink::Durable;
 use crate::target::Sequence;
 
-/// Outcomes of a window that are not fetched: at most as many as a window has.
+/// Outcomes of a window that no sink has stored: those that are not fetched, and all of a check; at most as many as a
+/// window has.
 #[derive(Debug, Default)]
 pub(super) struct Gathered {
     others: Vec<Sequence>,
@@ -20,6 +21,12 @@ impl Gathered {
         if let Outcome::Failed(kind) = outcome {
             self.kinds.add(kind, 1);
         }
+    }
+
+    /// Adds one of a check, with the bytes of its body.
+    pub(super) fn add_row(&mut self, sequence: Sequence, outcome: Outcome, bytes: u64) {
+        self.add(sequence, outcome);
+        self.tally.bytes += bytes;
     }
 
     /// Whether there is none.

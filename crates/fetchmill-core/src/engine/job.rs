@@ -7,15 +7,18 @@ use std::time::Duration;
 
 use super::control::{Control, Stop};
 use super::descriptors::fit_descriptors;
+use super::listing::List;
 use super::options::JobOptions;
 use super::preflight::Preflight;
-use super::recovery;
 use super::run::Run;
+use super::{recovery, second_pass};
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Place};
-use crate::outcome::{FailureKind, KindCounts, Tally};
-use crate::sink::failures::FailureRows;
-use crate::target::Waiting;
+use crate::journal::Journal;
+use crate::kept::Columns;
+use crate::outcome::{KindCounts, Tally};
+use crate::results::{Summary, refuse_unfit};
+use crate::source::list::Items;
+use crate::transport::TlsRoots;
 
 /// A job that runs.
 #[derive(Debug)]
@@ -77,19 +80,36 @@ pub struct Report {
     pub is_interrupted: bool,
     /// An earlier run had begun it.
     pub is_resumed: bool,
+    /// What a check has found.
+    pub summary: Option<Summary>,
     /// What a user should know.
     pub notices: Vec<String>,
 }
 
 impl Job {
     /// Checks the options, opens the destination, finishes what an earlier run left half done, and starts.
-    pub fn start(mut options: JobOptions) -> Result<Self> {
+    /// The list of a program is given with it ([`SourceOptions::Iterable`]); one in a file is opened here.
+    pub fn start(mut options: JobOptions, given: Option<Box<dyn Items>>) -> Result<Self> {
+        if options.tls.ca_file.is_some() {
+            // What is wrong with it is told before anything is made.
+            TlsRoots::load(&options.tls)?;
+        }
+        let mut list = List::open(&options.source, given)?;
+        if let Some(list) = &list {
+            options.columns = Columns::of_list(list.columns())?;
+        }
         options.check()?;
         let mut notices = Vec::new();
         fit_descriptors(&mut options, &mut notices)?;
-        let place = Place::prepare(&options.dest, options.state.as_deref())?;
+        let place = options.prepare_place()?;
         let mut journal = Journal::open(&place, &options.identity(), options.is_durable)?;
-        recovery::recover(&place, &mut journal, &options.sink_setup(&place, 1)?)?;
+        if let Some(target) = options.results() {
+            refuse_unfit(&journal, target.path)?;
+        }
+        recovery::recover(&place, &mut journal, &options.sink_setup(&place, 1)?, options.naming())?;
+        if let Some(list) = &mut list {
+            list.resume(&journal)?;
+        }
         let before = journal.tally();
         let is_resumed = before.listed > 0 || journal.get("marker")?.is_some();
         if options.is_durable && !is_resumed {
@@ -97,7 +117,7 @@ impl Job {
         }
         let was_finished = journal.get("finished_at")?.is_some();
         if options.retry_failed {
-            start_pass(&place, &mut journal)?;
+            second_pass::start(&place, &mut journal, options.naming())?;
         }
         let preflight = Preflight::open(&options, &place, &journal)?;
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
@@ -113,7 +133,7 @@ impl Job {
             ended: Mutex::new(None),
             has_ended: Condvar::new(),
         });
-        let run = Run { options, place, journal, messages, notices, was_finished };
+        let run = Run { options, list, place, journal, messages, notices, was_finished };
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("fetchmill-job".into())
@@ -198,29 +218,4 @@ fn add(one: Tally, other: Tally) -> Tally {
         skipped: one.skipped + other.skipped,
         bytes: one.bytes + other.bytes,
     }
-}
-
-/// Everything that failed or was absent waits for another attempt.
-fn start_pass(place: &Place, journal: &mut Journal) -> Result<()> {
-    let shards = journal.failures_shards()?;
-    let folder = place.failures_path();
-    journal.start_pass(|each| {
-        for shard in &shards {
-            for row in FailureRows::open(&folder, shard)? {
-                let row = row?;
-                let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
-                let kind = row.kind.as_deref().and_then(FailureKind::from_name);
-                each(Waiting {
-                    sequence: row.sequence,
-                    name: row.name_bytes().ok_or_else(damaged)?.into_boxed_slice(),
-                    attempts: 0,
-                    kind: kind.unwrap_or(FailureKind::Status),
-                    not_before: 0,
-                    throttled_since: 0,
-                })?;
-            }
-        }
-        Ok(())
-    })?;
-    crate::sink::failures::cut_back(&folder, &[])
 }

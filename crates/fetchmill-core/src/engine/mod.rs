@@ -12,15 +12,26 @@ mod gathered;
 mod job;
 mod listing;
 mod options;
+mod pacing;
+mod parking;
 mod preflight;
 mod recorder;
 mod recovery;
+mod redirect;
 mod run;
+mod second_pass;
+mod stream;
 mod threads;
+mod trust;
 mod worker;
 mod writer;
 
 pub use counters::Sum;
 pub use export::{Export, ExportOptions};
 pub use job::{Job, Report, Snapshot};
-pub use options::{JobOptions, Listing};
+pub use listing::open_list;
+pub use options::{JobOptions, Listing, RowsOptions, SourceOptions};
+pub use stream::{
+    Advance, Body, Call, Channel, Fetcher, Known, Record, Replies, ReplyRows, Requests, StreamOptions, Taken,
+    Times, reply_schema,
+};

@@ -1,16 +1,27 @@
 //! What a user asks for, checked in one place.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
-use crate::journal::{Identity, Place};
+use crate::journal::{CHECK, Identity, Place};
+use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits;
+use crate::origin::{OriginFields, OriginKey};
 use crate::pack::WarcOrigin;
+use crate::results::{self, ResultsFormat, refuse_foreign};
+use crate::row::ROW_COLUMNS;
 use crate::sink::{Format, SinkSetup};
+use crate::source::list::{ListFormat, ListOptions};
 use crate::source::{ApiNames, OriginUrl};
-use crate::transport::Timeouts;
+use crate::transport::{Proxy, ProxySetup, Reach, Timeouts, TlsOptions};
+
+/// Redirects of a list's targets unless `--redirects` says otherwise: what it takes from `http://host` to
+/// `https://www.host/path`, and some more.
+const REDIRECTS_OF_LIST: u32 = 5;
 
 /// How a server lists its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,24 +32,83 @@ pub enum Listing {
     Autoindex,
 }
 
+/// Where targets come from.
+#[derive(Debug, Clone)]
+pub enum SourceOptions {
+    /// A server that lists its objects itself.
+    Server {
+        /// Its place.
+        url: OriginUrl,
+        /// How it lists.
+        listing: Listing,
+    },
+    /// A list of URLs in a file, or on standard input.
+    List {
+        /// The file; none: standard input.
+        path: Option<PathBuf>,
+        /// What it is; none: as its name says.
+        format: Option<ListFormat>,
+        /// How it is read.
+        options: ListOptions,
+    },
+    /// URLs that a program gives one after the other; the job is given their [`Items`](crate::source::list::Items).
+    Iterable {
+        /// How its items become targets.
+        options: ListOptions,
+    },
+}
+
+impl RowsOptions {
+    /// As it stands in the journal: another file is another check.
+    fn text(&self) -> String {
+        match &self.results {
+            Some(path) => format!("{} ({})", file_name(path), self.format.text()),
+            None => "none".to_owned(),
+        }
+    }
+}
+
+impl SourceOptions {
+    /// As it stands in reports and in the journal.
+    pub fn text(&self) -> String {
+        match self {
+            SourceOptions::Server { url, .. } => url.text(),
+            SourceOptions::List { path: Some(path), .. } => file_name(path),
+            SourceOptions::List { path: None, .. } => "standard input".to_owned(),
+            SourceOptions::Iterable { .. } => "an iterable".to_owned(),
+        }
+    }
+}
+
+/// What a check does with its rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RowsOptions {
+    /// The file that they go into; none: they are only counted.
+    pub results: Option<PathBuf>,
+    /// How it is written.
+    pub format: ResultsFormat,
+    /// Whether what failed for a reason that may pass is looked at once more at the end.
+    pub second_look: bool,
+}
+
 /// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct JobOptions {
     /// Where targets come from.
-    pub source: OriginUrl,
+    pub source: SourceOptions,
     /// Where objects go.
     pub dest: PathBuf,
     /// Where the journal is, when not in the destination.
     pub state: Option<PathBuf>,
-    /// How the server lists.
-    pub listing: Listing,
     /// How objects are stored.
     pub format: Format,
     /// Bytes of a shard; none: what the format takes.
     pub shard_size: Option<u64>,
     /// See [`limits::SEAL_AFTER`].
     pub seal_after: Duration,
+    /// What objects have besides the standard columns: of a list, their URLs and what `--keep-columns` names.
+    pub columns: Columns,
     /// Requests in flight.
     pub limit: u32,
     /// Threads that fetch; none: one for each processor of the affinity mask.
@@ -59,6 +129,40 @@ pub struct JobOptions {
     pub give_up_after: Duration,
     /// Whether a job whose files would not fit is stopped before they fill the file system.
     pub preflight: bool,
+    /// Only targets of a server that match one of these are fetched; a list has its own.
+    pub include: Vec<String>,
+    /// Targets of a server that match are left out.
+    pub exclude: Vec<String>,
+    /// Whether objects of a list are stored under their numbers.
+    pub names_by_number: bool,
+    /// Redirects that are followed one after the other; none: 5 for a list, 0 for a server that lists.
+    pub redirects: Option<u32>,
+    /// What is added to requests, and to whose.
+    pub headers: Vec<(String, String)>,
+    /// The origin that gets the headers which may be secrets; none: the source's own.
+    pub credentials_for: Option<OriginKey>,
+    /// Whom to believe in TLS.
+    pub tls: TlsOptions,
+    /// What stands between this machine and the origins.
+    pub proxy: Option<Proxy>,
+    /// Hosts that are reached without it.
+    pub no_proxy: Vec<String>,
+    /// Requests a second, of the whole job.
+    pub rate: Option<f64>,
+    /// Requests a second, to each host.
+    pub rate_per_host: Option<f64>,
+    /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
+    pub limit_per_host: Option<u32>,
+    /// Name servers to ask; none: those of the system's configuration.
+    pub resolvers: Vec<SocketAddr>,
+    /// Whether names are looked up as all programs of this machine do, instead of by asking name servers.
+    pub system_resolver: bool,
+    /// Whether targets of a list may lead to addresses that are not public.
+    pub allow_private: bool,
+    /// Whether no target may lead to an address that is not public.
+    pub public_only: bool,
+    /// A check: every target becomes a row, and nothing is stored.
+    pub rows: Option<RowsOptions>,
     /// A second pass over what failed or was absent.
     pub retry_failed: bool,
     /// Of the jitter; none: from the clock.
@@ -69,15 +173,15 @@ pub struct JobOptions {
 
 impl JobOptions {
     /// With the defaults.
-    pub fn new(source: OriginUrl, dest: PathBuf) -> Self {
+    pub fn new(source: SourceOptions, dest: PathBuf) -> Self {
         JobOptions {
             source,
             dest,
             state: None,
-            listing: Listing::Api(ApiNames::default()),
             format: Format::Files,
             shard_size: None,
             seal_after: limits::SEAL_AFTER,
+            columns: Columns::default(),
             limit: limits::LIMIT_DEFAULT,
             threads: None,
             commit_window: limits::COMMIT_WINDOW,
@@ -88,9 +192,39 @@ impl JobOptions {
             allow_eof_bodies: false,
             give_up_after: limits::GIVE_UP_AFTER,
             preflight: true,
+            include: Vec::new(),
+            exclude: Vec::new(),
+            names_by_number: false,
+            redirects: None,
+            headers: Vec::new(),
+            credentials_for: None,
+            tls: TlsOptions { http2: true, ..TlsOptions::default() },
+            proxy: None,
+            no_proxy: Vec::new(),
+            rate: None,
+            rate_per_host: None,
+            limit_per_host: None,
+            resolvers: Vec::new(),
+            system_resolver: false,
+            allow_private: false,
+            public_only: false,
+            rows: None,
             retry_failed: false,
             seed: None,
             settle_before_rename: None,
+        }
+    }
+
+    /// A check of a list, with its defaults: many hosts at once, one attempt, the start of each body, any end of it.
+    pub fn of_check(source: SourceOptions, dest: PathBuf, rows: RowsOptions) -> Self {
+        JobOptions {
+            format: Format::Null,
+            limit: limits::CHECK_LIMIT,
+            attempts: 1,
+            max_size: limits::CHECK_BODY_BYTES,
+            allow_eof_bodies: true,
+            rows: Some(rows),
+            ..JobOptions::new(source, dest)
         }
     }
 
@@ -100,6 +234,12 @@ impl JobOptions {
         if self.limit == 0 {
             return refuse("--limit must be at least 1");
         }
+        if !self.columns.kept().is_empty()
+            && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
+        {
+            return refuse("--keep-columns needs --format parquet or jsonl");
+        }
+        self.check_rows()?;
         if self.threads == Some(0) {
             return refuse("--threads must be at least 1");
         }
@@ -118,27 +258,139 @@ impl JobOptions {
         if self.max_size == 0 {
             return refuse("--max-size must be at least 1 byte");
         }
-        let Timeouts { connect, head, idle, total } = self.timeouts;
-        if [connect, head, idle, total].iter().any(Duration::is_zero) {
+        let Timeouts { connect, head, idle, total, attempt } = self.timeouts;
+        if [connect, head, idle, total].iter().chain(&attempt).any(Duration::is_zero) {
             return refuse("a timeout must be above 0 seconds");
         }
-        match &self.listing {
-            Listing::Api(names) if !names.list_path.starts_with('/') => {
+        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return refuse("--rate must be above 0 requests a second");
+        }
+        if self.rate_per_host.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
+            return refuse("--rate-per-host must be at least 0 requests a second");
+        }
+        if self.system_resolver && !self.resolvers.is_empty() {
+            return refuse("--resolver is either addresses or system");
+        }
+        if self.allow_private && self.public_only {
+            return refuse("allow_private and public_only contradict each other");
+        }
+        if self.redirects_max() > limits::REDIRECTS_MAX {
+            return refuse("--redirects must be at most 20");
+        }
+        self.fields()?;
+        match &self.source {
+            SourceOptions::Server { listing: Listing::Api(names), .. }
+                if !names.list_path.starts_with('/') =>
+            {
                 refuse("--list-path must start with /")
             }
-            Listing::Api(names) => names.around_name().map(drop),
-            Listing::Autoindex => Ok(()),
+            SourceOptions::Server { listing: Listing::Api(names), .. } => names.around_name().map(drop),
+            _ => Ok(()),
         }
     }
 
-    /// How a target is asked for.
-    pub(super) fn template(&self) -> Result<RequestTemplate> {
-        let source = &self.source;
-        let (before, behind) = match &self.listing {
+    /// What a check cannot do.
+    fn check_rows(&self) -> Result<()> {
+        if self.rows.is_none() {
+            return Ok(());
+        }
+        if self.format != Format::Null || self.retry_failed {
+            return Err(Error::Usage("a check stores nothing and has no second pass".into()));
+        }
+        if matches!(self.source, SourceOptions::Server { .. }) {
+            let url = self.source.text();
+            return Err(Error::Usage(format!(
+                "{url} is no list: give a file with URLs, or - for standard input"
+            )));
+        }
+        match self.columns.kept().iter().find(|name| ROW_COLUMNS.iter().any(|(own, _)| own == name)) {
+            Some(name) => Err(Error::Usage(format!(
+                "--keep-columns: results have a column {name:?} of their own; rename that of the list, or leave it out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// See [`RowsOptions::second_look`].
+    pub(super) fn has_second_look(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.second_look)
+    }
+
+    /// See [`JobOptions::redirects`].
+    pub(super) fn redirects_max(&self) -> u32 {
+        let default = if matches!(self.source, SourceOptions::Server { .. }) { 0 } else { REDIRECTS_OF_LIST };
+        self.redirects.unwrap_or(default)
+    }
+
+    /// Where targets may lead: a list that somebody else has made only to public addresses.
+    pub(super) fn reach(&self) -> Reach {
+        let is_trusted = match self.source {
+            SourceOptions::List { .. } => self.allow_private,
+            SourceOptions::Server { .. } | SourceOptions::Iterable { .. } => !self.public_only,
+        };
+        if is_trusted { Reach::Anywhere } else { Reach::PublicOnly }
+    }
+
+    /// The proxy, and whom it is for.
+    pub(super) fn proxy_setup(&self) -> Option<ProxySetup> {
+        self.proxy.clone().map(|proxy| ProxySetup { proxy, without: self.no_proxy.clone() })
+    }
+
+    /// What requests say, and to whom.
+    pub(super) fn fields(&self) -> Result<OriginFields> {
+        OriginFields::new(self.credentials_for.clone().or_else(|| self.server_key()), self.headers.clone())
+    }
+
+    /// The origin of a server that lists its objects.
+    pub(super) fn server_key(&self) -> Option<OriginKey> {
+        match &self.source {
+            SourceOptions::Server { url, .. } => OriginKey::of_url(&url.text()).map(|(key, _)| key),
+            SourceOptions::List { .. } | SourceOptions::Iterable { .. } => None,
+        }
+    }
+
+    /// How targets are named.
+    pub fn naming(&self) -> Naming {
+        match (&self.source, self.format) {
+            (SourceOptions::Server { .. }, _) => Naming::Whole,
+            _ if self.names_by_number => Naming::Number,
+            (_, Format::Files) => Naming::Path,
+            _ => Naming::Url,
+        }
+    }
+
+    /// The only origin of a job whose server lists its objects, and how a target is asked for there.
+    pub(super) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
+        let SourceOptions::Server { url, listing } = &self.source else { return Ok(None) };
+        let (before, behind) = match listing {
             Listing::Api(names) => names.around_name()?,
             Listing::Autoindex => ("/", ""),
         };
-        RequestTemplate::new(&source.authority(), &format!("{}{before}", source.path()), behind, &[])
+        let Some((key, _)) = OriginKey::of_url(&url.text()) else {
+            return Err(Error::Internal(format!("{} has no origin", url.text())));
+        };
+        let prefix = format!("{}{before}", url.path());
+        let fields = self.fields()?;
+        let fields = fields.of(&key);
+        let setup = self.proxy_setup().filter(|setup| setup.is_for(key.host()) && !key.is_tls());
+        let template = match setup {
+            None => RequestTemplate::new(key.authority(), &prefix, behind, &fields)?,
+            Some(setup) => {
+                let authorization = setup.proxy.authorization.as_deref();
+                RequestTemplate::for_proxy(key.authority(), &prefix, behind, &fields, authorization)?
+            }
+        };
+        Ok(Some((key, template)))
+    }
+
+    /// How WARC tells where objects came from.
+    fn warc_origin(&self) -> Result<WarcOrigin> {
+        match self.server()? {
+            Some((key, template)) => {
+                Ok(WarcOrigin { template, uri_start: key.text().to_owned(), names_are_urls: false })
+            }
+            None => WarcOrigin::of_list(&self.fields()?.open()),
+        }
     }
 
     /// What the sinks of so many workers have in common.
@@ -151,27 +403,77 @@ impl JobOptions {
             shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
             seal_after: self.seal_after,
             workers,
-            origin: Some(WarcOrigin {
-                template: self.template()?,
-                uri_start: format!("http://{}", self.source.authority()),
-            }),
+            columns: self.format.columns(&self.columns),
+            origin: Some(self.warc_origin()?),
             settle_before_rename: self.settle_before_rename,
+        })
+    }
+
+    /// Where the job lives.
+    pub(super) fn prepare_place(&self) -> Result<Place> {
+        let state = self.state.as_deref();
+        match &self.rows {
+            Some(rows) => {
+                if let Some(results) = &rows.results {
+                    refuse_foreign(results, Place::has_journal(results, state))?;
+                }
+                Place::prepare_file(&self.dest, state)
+            }
+            None => Place::prepare(&self.dest, state),
+        }
+    }
+
+    /// Where the rows of a check go, when that is a file.
+    pub(super) fn results(&self) -> Option<results::Target<'_>> {
+        let rows = self.rows.as_ref()?;
+        Some(results::Target {
+            path: rows.results.as_deref()?,
+            format: rows.format,
+            kept: self.columns.kept(),
+            is_durable: self.is_durable,
         })
     }
 
     /// What makes another run the same job.
     pub fn identity(&self) -> Identity {
-        let listing = match &self.listing {
-            Listing::Api(names) => format!(
-                "api {} {} {} {} {}",
-                names.list_path, names.names_field, names.marker_field, names.marker_param, names.get_path
+        let (listing, names) = match &self.source {
+            SourceOptions::Server { listing: Listing::Api(names), .. } => (
+                format!(
+                    "api {} {} {} {} {}",
+                    names.list_path,
+                    names.names_field,
+                    names.marker_field,
+                    names.marker_param,
+                    names.get_path
+                ),
+                None,
             ),
-            Listing::Autoindex => "autoindex".to_owned(),
+            SourceOptions::Server { listing: Listing::Autoindex, .. } => ("autoindex".to_owned(), None),
+            SourceOptions::List { options, .. } | SourceOptions::Iterable { options } => {
+                (format!("list {}", options.text()), self.names_by_number.then(|| "seq".to_owned()))
+            }
         };
-        Identity::new([
-            ("source", self.source.text()),
-            ("listing", listing),
-            ("format", self.format.name().to_owned()),
-        ])
+        let format = if self.rows.is_some() { CHECK } else { self.format.name() };
+        let parts = [("source", self.source.text()), ("listing", listing), ("format", format.to_owned())];
+        let kept =
+            if self.rows.is_some() { self.columns.clone() } else { self.format.columns(&self.columns) };
+        let columns = kept.to_text();
+        let columns = columns.map(|columns| (COLUMNS_PART, columns));
+        let is_filtered = !self.include.is_empty() || !self.exclude.is_empty();
+        let filters = (is_filtered && matches!(self.source, SourceOptions::Server { .. }))
+            .then(|| ("filters", format!("include {:?} exclude {:?}", self.include, self.exclude)));
+        Identity::new(
+            parts
+                .into_iter()
+                .chain(filters)
+                .chain(names.map(|names| ("names", names)))
+                .chain(columns)
+                .chain(self.rows.as_ref().map(|rows| ("results", rows.text()))),
+        )
     }
+}
+
+/// A list is known by its file's name and what is in it: it may be moved with its job.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }

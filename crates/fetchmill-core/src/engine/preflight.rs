@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use super::options::{JobOptions, Listing};
+use super::options::{JobOptions, Listing, SourceOptions};
 use crate::durable::{self, FreeRoom};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
@@ -94,9 +94,9 @@ impl Preflight {
         let preflight = Preflight {
             room,
             dest: place.dest.clone(),
-            total_field: match &options.listing {
-                Listing::Api(names) => Some(names.total_field.clone()),
-                Listing::Autoindex => None,
+            total_field: match &options.source {
+                SourceOptions::Server { listing: Listing::Api(names), .. } => Some(names.total_field.clone()),
+                _ => None,
             },
             settled: settled_targets(tally),
             known: Mutex::new(Known {

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, SyncSender};
 use crossbeam_channel::Receiver;
 
 use super::control::Control;
+use super::listing::note_origins;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, PendingPage};
 use crate::outcome::{Receipt, ShardNumber};
@@ -121,9 +122,13 @@ fn handle(
             let number = journal.settle(&receipt)?;
             afterwards.acknowledge.push((sender, number));
         }
-        ToJournal::Waiting(targets) => journal.add_waiting(&targets)?,
+        ToJournal::Waiting(targets) => {
+            journal.add_waiting(&targets)?;
+            control.parked(targets.len());
+        }
         ToJournal::LoadWaiting { from, max } => {
             let (rows, complete) = journal.load_waiting(from, max)?;
+            note_origins(control, rows.iter().map(|row| &*row.name));
             control.planner().loaded_waiting(rows, complete);
             control.wake_all();
         }

@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use crate::durable;
+use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place, Shard};
 use crate::manifest::{self, Manifest};
@@ -15,7 +16,7 @@ use crate::sink::failures::{FailuresShard, cut_back};
 use crate::sink::{Placed, Places, Refused, ShardSize, Shelf, SinkSetup, Stage, new_encoder};
 
 /// Brings the output and the journal into agreement.
-pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup) -> Result<()> {
+pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup, naming: Naming) -> Result<()> {
     cut_back(&place.failures_path(), &journal.failures_shards()?)?;
     cut_back(&place.manifests_path(), &journal.manifests()?)?;
     if let Some(shelf) = setup.shelf() {
@@ -26,7 +27,7 @@ pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup) -
         shelf.clear_open()?;
     }
     for (worker, staged) in journal.staged()? {
-        finish_window(place, journal, worker, &staged, setup.is_durable)?;
+        finish_window(place, journal, (worker, &staged), setup.is_durable, naming)?;
     }
     remove_stage(&place.stage_path())
 }
@@ -82,7 +83,7 @@ fn seal_open(shelf: &Shelf, journal: &mut Journal, setup: &SinkSetup, open: &Ope
         cut(&folder, end)?;
     }
     let mut trailer = Vec::new();
-    new_encoder(setup.format, setup.origin.clone())?.finish(&mut trailer);
+    new_encoder(setup.format, &setup.columns, setup.origin.clone())?.finish(&mut trailer);
     let data = append(&folder, &open.data, &trailer, setup.is_durable)?;
     let manifest_end = manifest::seal_open(&folder, &open.manifest, setup.is_durable)?;
     let manifest = Manifest::open(&folder.join(&manifest_end.path))?;
@@ -133,9 +134,9 @@ fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Resu
 fn finish_window(
     place: &Place,
     journal: &mut Journal,
-    worker: u32,
-    staged: &Runs,
+    (worker, staged): (u32, &Runs),
     is_durable: bool,
+    naming: Naming,
 ) -> Result<()> {
     let stage = Stage::open(&place.stage_path().join(worker.to_string()))?;
     let mut places = Places::open(&place.dest)?;
@@ -143,7 +144,9 @@ fn finish_window(
     let mut tally = Tally::default();
     let mut kinds = KindCounts::default();
     let mut settled = Vec::new();
-    journal.for_each_name(staged, |sequence, name| {
+    let mut named = Vec::new();
+    journal.for_each_name(staged, |sequence, entry| {
+        let name = naming.name_of(sequence, entry, &mut named);
         match places.put(&stage, sequence, name)? {
             Placed::Done | Placed::Missing => {
                 // Neither staged nor in its place: somebody has removed it, so it is fetched again.
@@ -156,7 +159,12 @@ fn finish_window(
             Placed::Refused(kind) => {
                 tally.count(Outcome::Failed(kind));
                 kinds.add(kind, 1);
-                failures.add_refused(&Refused { sequence, name: name.into(), kind })?;
+                failures.add_refused(&Refused {
+                    sequence,
+                    name: name.into(),
+                    url: naming.url_of(entry),
+                    kind,
+                })?;
             }
         }
         settled.push(sequence);

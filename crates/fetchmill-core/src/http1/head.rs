@@ -18,11 +18,37 @@ pub enum Framing {
     Chunked,
     /// By the end of the stream: a connection that broke looks the same.
     Eof,
+    /// By the last frame of an HTTP/2 stream: one that broke looks different.
+    EndOfStream,
+}
+
+/// The version of HTTP that a reply says it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    Http11,
+    /// HTTP/2: it came in its frames.
+    Http2,
+}
+
+impl Version {
+    /// As it is shown.
+    pub fn text(self) -> &'static str {
+        match self {
+            Version::Http10 => "1.0",
+            Version::Http11 => "1.1",
+            Version::Http2 => "2",
+        }
+    }
 }
 
 /// What is kept of a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
+    /// As the status line says.
+    pub version: Version,
     /// 200 to 599.
     pub status: u16,
     /// How the body ends.
@@ -44,6 +70,8 @@ pub struct KeptFields {
     pub etag: Option<Span>,
     /// `Last-Modified`.
     pub last_modified: Option<Span>,
+    /// `Location`, where a redirect leads.
+    pub location: Option<Span>,
 }
 
 /// A part of a head, which is at most 64 KiB long.
@@ -51,6 +79,17 @@ pub struct KeptFields {
 pub struct Span {
     start: u16,
     length: u16,
+}
+
+impl Head {
+    /// The head of a message whose end is told by HTTP/2's frames when it has no length.
+    pub(super) fn of_frames(self) -> Self {
+        let head = Head { version: Version::Http2, ..self };
+        match self.framing {
+            Framing::Eof => Head { framing: Framing::EndOfStream, keep_alive: true, ..head },
+            _ => head,
+        }
+    }
 }
 
 impl Span {
@@ -89,8 +128,9 @@ pub(super) fn check_start(input: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// Parses the head at the start of `input`, with its length. `None`: it is not complete.
-pub(super) fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed> {
+/// Parses the head at the start of `input`, with its length. `None`: it is not complete. No body follows when it is
+/// `bodiless`, an answer to `HEAD`.
+pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, Malformed> {
     #[cfg(test)]
     super::tests::count_parse();
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
@@ -106,7 +146,7 @@ pub(super) fn parse(input: &[u8]) -> Result<Option<(Message, usize)>, Malformed>
         return Err(Malformed::framing("the status line is incomplete"));
     };
     let fields = Fields::of(reply.headers)?;
-    Ok(Some((fields.message(version, status, input)?, length)))
+    Ok(Some((fields.message(version, status, input, bodiless)?, length)))
 }
 
 fn refused(error: httparse::Error) -> Malformed {
@@ -134,6 +174,7 @@ struct Fields<'a> {
     content_type: Option<&'a [u8]>,
     etag: Option<&'a [u8]>,
     last_modified: Option<&'a [u8]>,
+    location: Option<&'a [u8]>,
 }
 
 impl<'a> Fields<'a> {
@@ -145,6 +186,7 @@ impl<'a> Fields<'a> {
             match field.name.len() {
                 4 if is(field, "date") => found.date = Some(value),
                 4 if is(field, "etag") => found.etag = Some(value),
+                8 if is(field, "location") => found.location = Some(value),
                 10 if is(field, "connection") => found.add_connection(value),
                 11 if is(field, "retry-after") => found.retry_after = Some(value),
                 12 if is(field, "content-type") => found.content_type = Some(value),
@@ -184,7 +226,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn message(&self, version: u8, status: u16, head: &[u8]) -> Result<Message, Malformed> {
+    fn message(&self, version: u8, status: u16, head: &[u8], bodiless: bool) -> Result<Message, Malformed> {
         if self.chunked && (self.length.is_some() || version == 0) {
             return Err(Malformed::framing("Transfer-Encoding with Content-Length or in HTTP/1.0"));
         }
@@ -198,14 +240,16 @@ impl<'a> Fields<'a> {
             200..=599 => {}
             _ => return Err(Malformed::framing("the status is not within 100 to 599")),
         }
-        let framing = self.framing(status);
+        let framing = if bodiless { Framing::None } else { self.framing(status) };
         let reusable = match status {
+            _ if bodiless => true,
             204 => !bodied,
             304 => !self.chunked,
             _ => framing != Framing::Eof,
         };
         let wanted = if version == 0 { self.keep_alive } else { true };
         Ok(Message::Final(Head {
+            version: if version == 0 { Version::Http10 } else { Version::Http11 },
             status,
             framing,
             keep_alive: reusable && wanted && !self.close,
@@ -220,6 +264,7 @@ impl<'a> Fields<'a> {
             content_type: span(self.content_type),
             etag: span(self.etag),
             last_modified: span(self.last_modified),
+            location: span(self.location),
         }
     }
 

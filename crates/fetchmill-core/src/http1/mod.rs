@@ -25,6 +25,6 @@ mod request;
 mod tests;
 
 pub use date::RetryAfter;
-pub use head::{Framing, Head, KeptFields, Span};
+pub use head::{Framing, Head, KeptFields, Span, Version};
 pub use reply::{BodySink, Ended, Malformed, Progress, ReplyReader};
-pub use request::RequestTemplate;
+pub use request::{Call, HttpUrl, OPEN_FIELDS, RequestTemplate, check_field, escape_target, request_fields};

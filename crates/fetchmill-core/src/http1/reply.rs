@@ -14,6 +14,12 @@ pub trait BodySink {
 
     /// The next bytes.
     fn piece(&mut self, bytes: &[u8]);
+
+    /// Whether the rest of the body is wanted. Asked behind the head and behind what came at once: who says no has had
+    /// enough, and the connection is given up for it.
+    fn wants_more(&self) -> bool {
+        true
+    }
 }
 
 impl BodySink for Vec<u8> {
@@ -71,6 +77,8 @@ pub enum Ended {
 #[derive(Debug)]
 pub struct ReplyReader {
     max_body: u64,
+    /// Whether the bytes come out of HTTP/2's frames.
+    of_frames: bool,
     state: State,
     head: Option<Head>,
     /// Bytes of the interim heads of this reply.
@@ -80,6 +88,8 @@ pub struct ReplyReader {
     scanned: usize,
     /// and where the last line in them starts.
     line_start: usize,
+    /// It answers `HEAD`: there is no body, whatever its fields say.
+    is_bodiless: bool,
 }
 
 #[derive(Debug)]
@@ -99,18 +109,32 @@ impl ReplyReader {
     pub fn new(max_body: u64) -> Self {
         ReplyReader {
             max_body,
+            of_frames: false,
             state: State::Head,
             head: None,
             interim_bytes: 0,
             interim_count: 0,
             scanned: 0,
             line_start: 0,
+            is_bodiless: false,
         }
+    }
+
+    /// A reader of a reply that came in HTTP/2's frames: its head is given as HTTP/1.1 would write it, its body without
+    /// any framing. The end of the stream must be told by a frame.
+    pub fn of_frames(max_body: u64) -> Self {
+        ReplyReader { of_frames: true, ..ReplyReader::new(max_body) }
     }
 
     /// Forgets the last reply: the next input starts another.
     pub fn start(&mut self) {
-        *self = ReplyReader::new(self.max_body);
+        *self = ReplyReader { of_frames: self.of_frames, ..ReplyReader::new(self.max_body) };
+    }
+
+    /// The same for a reply to `HEAD`, whose fields tell of a body that does not come.
+    pub fn start_bodiless(&mut self) {
+        self.start();
+        self.is_bodiless = true;
     }
 
     /// The head of this reply once it is there, also when the body is refused.
@@ -178,7 +202,7 @@ impl ReplyReader {
         // Almost always the whole head is there: then its lines need not be looked for. A head that is longer than
         // a line may be is looked at line by line first, and what is wrong is told only once its end is there.
         if self.scanned == 0
-            && let Ok(Some((message, length))) = head::parse(input)
+            && let Ok(Some((message, length))) = head::parse(input, self.is_bodiless)
             && length <= left.min(HEAD_LINE_BYTES_MAX)
         {
             self.take_head(message, &input[..length], body)?;
@@ -187,7 +211,7 @@ impl ReplyReader {
         let Some(end) = self.find_end(input, left)? else {
             return Ok(None);
         };
-        match head::parse(&input[..end])? {
+        match head::parse(&input[..end], self.is_bodiless)? {
             Some((message, length)) => {
                 self.take_head(message, &input[..length], body)?;
                 Ok(Some(length))
@@ -238,6 +262,7 @@ impl ReplyReader {
                 }
             }
             Message::Final(head) => {
+                let head = if self.of_frames { head.of_frames() } else { head };
                 let framing = head.framing;
                 body.head(&head, bytes);
                 self.head = Some(head);
@@ -246,7 +271,7 @@ impl ReplyReader {
                     Framing::Length(length) if length > self.max_body => return Err(body_too_large()),
                     Framing::Length(length) => State::Length(length),
                     Framing::Chunked => State::Chunked(Chunked::default()),
-                    Framing::Eof => State::Eof(0),
+                    Framing::Eof | Framing::EndOfStream => State::Eof(0),
                 };
             }
         }

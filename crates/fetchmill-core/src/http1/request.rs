@@ -21,18 +21,26 @@ const REFUSED_FIELDS: &[&str] = &[
     "upgrade",
 ];
 
-/// Fields that tell who asks: never stored.
-const SECRET_FIELDS: &[&str] = &["authorization", "cookie", "proxy-authorization", "x-amz-security-token"];
+/// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.
+pub const OPEN_FIELDS: &[&str] = &["accept", "accept-language", "user-agent"];
+/// Fields of our own.
+const OWN_FIELDS: &[&str] = &["host", "accept-encoding"];
+/// Sent unless they are replaced.
+const DEFAULT_FIELDS: &[(&str, &str)] =
+    &[("User-Agent", concat!("fetchmill/", env!("CARGO_PKG_VERSION"))), ("Accept-Encoding", "identity")];
 const METHOD: &[u8] = b"GET ";
 
 /// The constant parts of all requests to one origin.
 #[derive(Clone)]
 pub struct RequestTemplate {
-    /// `GET` and the prefix.
+    /// `GET`, for a proxy the origin, and the prefix.
     before: Vec<u8>,
+    origin_len: usize,
     /// The suffix, then everything behind the path.
     after: Vec<u8>,
     suffix_len: usize,
+    /// Where the fields behind `Host` start in `after`.
+    fields_start: usize,
 }
 
 impl RequestTemplate {
@@ -55,23 +63,37 @@ impl RequestTemplate {
             )));
         }
         let mut after = format!("{suffix} HTTP/1.1\r\nHost: {host}\r\n");
-        for (name, default) in [
-            ("User-Agent", concat!("fetchmill/", env!("CARGO_PKG_VERSION"))),
-            ("Accept-Encoding", "identity"),
-        ] {
-            if !fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
-                after.extend([name, ": ", default, "\r\n"]);
-            }
-        }
-        for (name, value) in fields {
-            check_field(name, value)?;
+        let fields_start = after.len();
+        for (name, value) in request_fields(fields)? {
             after.extend([name, ": ", value, "\r\n"]);
         }
         after.push_str("\r\n");
         Ok(RequestTemplate {
             before: format!("GET {prefix}").into_bytes(),
+            origin_len: 0,
             after: after.into_bytes(),
             suffix_len: suffix.len(),
+            fields_start,
+        })
+    }
+
+    /// The same for a proxy that is to ask `http://host` itself: in absolute form, with the value of
+    /// `Proxy-Authorization`, which goes nowhere else.
+    pub fn for_proxy(
+        host: &str,
+        prefix: &str,
+        suffix: &str,
+        fields: &[(&str, &str)],
+        authorization: Option<&str>,
+    ) -> Result<Self> {
+        let with_authorization: Vec<_> =
+            fields.iter().copied().chain(authorization.map(|value| ("Proxy-Authorization", value))).collect();
+        let template = RequestTemplate::new(host, prefix, suffix, &with_authorization)?;
+        let origin = format!("http://{host}");
+        Ok(RequestTemplate {
+            before: format!("GET {origin}{prefix}").into_bytes(),
+            origin_len: origin.len(),
+            ..template
         })
     }
 
@@ -85,7 +107,7 @@ impl RequestTemplate {
 
     /// Appends what the request for a name asks for: path and query, encoded.
     pub fn write_target(&self, name: &[u8], out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.before[METHOD.len()..]);
+        out.extend_from_slice(&self.before[METHOD.len() + self.origin_len..]);
         name::encode(name, out);
         out.extend_from_slice(&self.after[..self.suffix_len]);
     }
@@ -98,26 +120,105 @@ impl RequestTemplate {
         let after = kept.filter(|(position, line)| *position == 0 || !is_secret(line));
         RequestTemplate {
             before: self.before.clone(),
+            origin_len: self.origin_len,
             after: after.flat_map(|(_, line)| line).copied().collect(),
             suffix_len: self.suffix_len,
+            fields_start: self.fields_start,
         }
     }
 
     /// Appends the request for a path with its query, already encoded. What could not be part of one is encoded
     /// all the same, so that it cannot end the request's line.
     pub fn write_path(&self, path: &str, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.before[..METHOD.len() + self.origin_len]);
+        write_target_of(path.as_bytes(), out);
+        out.extend_from_slice(&self.after[self.suffix_len..]);
+    }
+
+    /// Appends the request for a URL of any origin, with the same fields.
+    pub fn write_url(&self, url: &HttpUrl<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(METHOD);
-        if !path.starts_with('/') {
-            out.push(b'/');
+        write_target_of(url.path, out);
+        out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+        out.extend_from_slice(url.host);
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.after[self.fields_start..]);
+    }
+}
+
+/// A URL that can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HttpUrl<'u> {
+    /// All of it.
+    pub whole: &'u [u8],
+    /// Host and port.
+    host: &'u [u8],
+    /// Path and query; nothing, or with a slash or a question mark at its start.
+    path: &'u [u8],
+}
+
+impl<'u> HttpUrl<'u> {
+    /// `None` for what is no URL of HTTP, or has a user. A fragment is never sent.
+    pub fn parse(whole: &'u [u8]) -> Option<Self> {
+        let behind = whole.strip_prefix(b"https://").or_else(|| whole.strip_prefix(b"http://"))?;
+        let behind = behind.split(|byte| *byte == b'#').next()?;
+        let end = behind.iter().position(|byte| b"/?".contains(byte)).unwrap_or(behind.len());
+        let (host, path) = behind.split_at(end);
+        let is_asked = !host.is_empty() && host.iter().all(|byte| is_host(*byte));
+        is_asked.then_some(HttpUrl { whole, host, path })
+    }
+}
+
+/// Path and query, which start with a slash.
+fn write_target_of(path: &[u8], out: &mut Vec<u8>) {
+    if !path.starts_with(b"/") {
+        out.push(b'/');
+    }
+    escape_target(path, b"", out);
+}
+
+/// What a call asks for besides what its origin's template says.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// A token, as `GET`.
+    pub method: &'a str,
+    /// Path and query, encoded.
+    pub path: &'a str,
+    /// Its own fields, checked by [`check_field`]: they stand instead of the template's of the same name.
+    pub fields: &'a [(String, String)],
+    /// Its body; none at all for a method that has none.
+    pub body: Option<&'a [u8]>,
+}
+
+impl RequestTemplate {
+    /// Appends a request of any method.
+    pub fn write_call(&self, call: &Call<'_>, out: &mut Vec<u8>) {
+        let start = out.len();
+        self.write_path(call.path, out);
+        out.splice(start..start + METHOD.len() - 1, call.method.bytes());
+        if !call.fields.is_empty() {
+            let replaced = |line: &[u8]| call.fields.iter().any(|(name, _)| is_field(line, name));
+            let kept: Vec<u8> = out[start..]
+                .split_inclusive(|byte| *byte == b'\n')
+                .filter(|line| !replaced(line))
+                .flatten()
+                .copied()
+                .collect();
+            out.truncate(start);
+            out.extend_from_slice(&kept);
         }
-        for byte in path.bytes() {
-            if is_target(byte) {
-                out.push(byte);
-            } else {
-                out.extend_from_slice(&name::escaped(byte));
+        // The empty line comes last.
+        out.truncate(out.len() - 2);
+        for (name, value) in call.fields {
+            for part in [name, ": ", value, "\r\n"] {
+                out.extend_from_slice(part.as_bytes());
             }
         }
-        out.extend_from_slice(&self.after[self.suffix_len..]);
+        if let Some(body) = call.body {
+            out.extend_from_slice(format!("Content-Length: {}\r\n", body.len()).as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(call.body.unwrap_or_default());
     }
 }
 
@@ -131,13 +232,43 @@ impl std::fmt::Debug for RequestTemplate {
     }
 }
 
-/// Whether a line is a field that is a secret.
+/// Whether a line is a field that may be a secret.
 fn is_secret(line: &[u8]) -> bool {
-    let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-    SECRET_FIELDS.iter().any(|secret| name.eq_ignore_ascii_case(secret.as_bytes()))
+    let is_end = line == b"\r\n";
+    !is_end && !OPEN_FIELDS.iter().chain(OWN_FIELDS).any(|open| is_field(line, open))
 }
 
-fn check_field(name: &str, value: &str) -> Result<()> {
+/// Whether a line is the field of this name.
+fn is_field(line: &[u8], name: &str) -> bool {
+    let end = line.iter().position(|byte| *byte == b':');
+    end.is_some_and(|end| line[..end].eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// The fields of a request on top of `Host`: the defaults that `fields` do not replace, then `fields`, checked.
+pub fn request_fields<'a>(fields: &[(&'a str, &'a str)]) -> Result<Vec<(&'a str, &'a str)>> {
+    let is_given = |name: &str| fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name));
+    let mut all: Vec<_> = DEFAULT_FIELDS.iter().filter(|(name, _)| !is_given(name)).copied().collect();
+    for (name, value) in fields {
+        check_field(name, value)?;
+        all.push((name, value));
+    }
+    Ok(all)
+}
+
+/// Appends a path with its query, already encoded. What could not be part of one is encoded all the same, and so are
+/// the bytes in `also`.
+pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
+    for &byte in path {
+        if is_target(byte) && !also.contains(&byte) {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(&name::escaped(byte));
+        }
+    }
+}
+
+/// Refuses a field that could become something else in a request. Errors tell its name, never its value.
+pub fn check_field(name: &str, value: &str) -> Result<()> {
     let usage = |problem: &str| {
         let name = name::for_display(name.as_bytes());
         Err(Error::Usage(format!("the header field {name} {problem}")))

@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 
 use super::{Journal, Place, Shard, live, schema, shards, status};
+use crate::entry::Traits;
 use crate::error::Result;
 use crate::outcome::{OpenShard, ShardEnd, Tally};
 use crate::target::Sequence;
@@ -12,6 +13,8 @@ use crate::target::Sequence;
 pub struct Books {
     /// The parts of its identity.
     pub identity: std::collections::BTreeMap<String, String>,
+    /// What the entries of its list were like.
+    pub traits: Traits,
     /// The counters.
     pub tally: Tally,
     /// Sequence numbers below this are given.
@@ -39,6 +42,7 @@ impl Books {
             shards.retain(|shard| !shard.is_replaced);
             Ok(Books {
                 identity: status::identity(&db)?,
+                traits: schema::read_traits(&db)?,
                 tally,
                 next_sequence,
                 failed_folders: count(&db, "SELECT count(*) FROM failed_folders")?,

@@ -5,6 +5,20 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
+/// What stands for the format in the identity of a check: it has no objects, only rows.
+pub const CHECK: &str = "check";
+
+/// Refuses a check where objects, or lists of failures, are asked for.
+pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
+    if identity.get("format").is_none_or(|format| format != CHECK) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} is a check: it has a row for each target in its results, and no objects",
+        dest.display()
+    )))
+}
+
 /// Source, listing, format and names identify a job; all other options may change between runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity(BTreeMap<String, String>);

@@ -10,6 +10,7 @@ mod folders;
 mod identity;
 mod live;
 mod place;
+mod progress;
 mod repair;
 mod schema;
 mod shards;
@@ -17,8 +18,9 @@ mod status;
 mod waiting;
 
 pub use books::{Books, for_each_pending};
-pub use identity::Identity;
+pub use identity::{CHECK, Identity, must_have_objects};
 pub use place::Place;
+pub use progress::{Progress, Saved};
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use status::{FailedFolder, Status, read_failed_folders, read_shards, read_status};
 
@@ -28,14 +30,19 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use crate::entry::Traits;
 use crate::error::{Error, Result};
 use crate::outcome::{KindCounts, Receipt, Runs, ShardEnd, ShardNumber, Tally};
+use crate::source::list::ListPosition;
 use crate::source::{Cursor, ListedPage};
 use crate::target::{Names, Sequence};
 use live::LivePage;
 
 /// A page with targets that are not settled: its first sequence number, its names, and which positions.
 pub type PendingPage = (Sequence, Names, Vec<Range<usize>>);
+
+/// Where the position of a list stands.
+const LIST_POSITION: &str = "list_position";
 
 /// See the module.
 #[derive(Debug)]
@@ -196,6 +203,9 @@ impl Journal {
         self.begin()?;
         self.keep_cursor(&page.cursor)?;
         self.keep_total(page.total)?;
+        if matches!(page.cursor, Cursor::List { .. }) {
+            self.keep_traits(&page.names)?;
+        }
         let first = self.next_sequence;
         let count = page.names.len();
         if count > 0 {
@@ -256,7 +266,26 @@ impl Journal {
                 self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
                 self.refuse_folders(refused)
             }
+            Cursor::List { position, is_last } => {
+                self.set(LIST_POSITION, &position.to_text())?;
+                if *is_last { self.end_listing() } else { Ok(()) }
+            }
         }
+    }
+
+    fn keep_traits(&self, entries: &Names) -> Result<()> {
+        let known = self.check(schema::read_traits(&self.db))?;
+        let traits = entries.iter().fold(known, Traits::and);
+        if traits == known { Ok(()) } else { self.set(schema::TRAITS, &traits.to_text()) }
+    }
+
+    /// How far a list was read; none before its first page.
+    pub fn list_position(&self) -> Result<Option<ListPosition>> {
+        let Some(text) = self.get(LIST_POSITION)? else { return Ok(None) };
+        let position = ListPosition::from_text(&text);
+        position
+            .map(Some)
+            .ok_or_else(|| Error::Journal(format!("the journal has no position of a list but {text}")))
     }
 
     /// The listing is complete.
@@ -405,6 +434,13 @@ impl Journal {
             }
         }
         Ok(())
+    }
+
+    /// Forgets the shards that hold the rows of a check.
+    pub fn forget_rows(&mut self) -> Result<()> {
+        self.begin()?;
+        let done = self.db.execute("DELETE FROM failures", []);
+        self.check(done).map(drop)
     }
 
     /// Failures shards and where they end.

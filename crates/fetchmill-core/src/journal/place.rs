@@ -29,6 +29,8 @@ pub struct Place {
     pub dest: PathBuf,
     /// What the job knows.
     pub state: PathBuf,
+    /// Whether what the job writes is one file: then all that it needs besides is in its state.
+    is_one_file: bool,
     lock: Option<File>,
 }
 
@@ -51,14 +53,31 @@ impl Place {
             std::fs::write(&pointer, target.as_os_str().as_encoded_bytes())
                 .map_err(|error| Error::storage("write", &pointer, error))?;
         }
-        let mut place = Place { dest: dest.to_owned(), state, lock: None };
+        let mut place = Place { dest: dest.to_owned(), state, is_one_file: false, lock: None };
         place.lock = Some(take_lock(&place)?);
         Ok(place)
     }
 
+    /// The same for a job that writes one file: what it knows is in a folder beside that, or in `state`.
+    pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| beside(file), Path::to_owned);
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        let mut place = Place { dest: file.to_owned(), state, is_one_file: true, lock: None };
+        place.lock = Some(take_lock(&place)?);
+        Ok(place)
+    }
+
+    /// Whether a job that writes this file has a journal already.
+    pub fn has_journal(file: &Path, state: Option<&Path>) -> bool {
+        state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
+    }
+
     /// Makes its folders durable: otherwise a power cut could take the journal with all that it says.
     pub fn sync(&self) -> Result<()> {
-        for folder in [&self.dest.join(STATE_FOLDER), &self.state] {
+        let hidden = self.dest.join(STATE_FOLDER);
+        let hidden = (!self.is_one_file).then_some(&hidden);
+        for folder in hidden.into_iter().chain([&self.state]) {
             durable::sync_folders_up(folder).map_err(|error| Error::storage("sync", folder, error))?;
         }
         Ok(())
@@ -68,7 +87,8 @@ impl Place {
     pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state_folder(dest, state);
         if state.join("job.sqlite").exists() {
-            Ok(Place { dest: dest.to_owned(), state, lock: None })
+            let is_one_file = !dest.is_dir();
+            Ok(Place { dest: dest.to_owned(), state, is_one_file, lock: None })
         } else {
             let dest = dest.display();
             Err(Error::Usage(format!(
@@ -101,7 +121,7 @@ impl Place {
 
     /// Where objects lie until their window is journaled: on the destination's file system, whatever the state's.
     pub fn stage_path(&self) -> PathBuf {
-        self.dest.join(STATE_FOLDER).join("stage")
+        if self.is_one_file { self.state.join("stage") } else { self.dest.join(STATE_FOLDER).join("stage") }
     }
 
     /// Where the manifests of `files` are.
@@ -131,8 +151,16 @@ fn state_folder(dest: &Path, state: Option<&Path>) -> PathBuf {
     let hidden = dest.join(STATE_FOLDER);
     match std::fs::read(hidden.join("state")) {
         Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
+        _ if !hidden.exists() && beside(dest).join("job.sqlite").exists() => beside(dest),
         _ => hidden,
     }
+}
+
+/// Where a job that writes one file keeps what it knows.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(STATE_FOLDER);
+    file.with_file_name(name)
 }
 
 fn refuse_foreign(dest: &Path) -> Result<()> {

@@ -9,8 +9,8 @@ use crate::outcome::{FailureKind, SealedShard, ShardNumber};
 use crate::target::{Sequence, Waiting};
 
 impl Journal {
-    /// A fetched object is lost: its target waits, due at once, and is no longer counted.
-    pub fn plan_again(&mut self, sequence: Sequence, name: &[u8], length: u64) -> Result<()> {
+    /// A fetched object is lost: its target waits as it stood in its page, due at once, and is no longer counted.
+    pub fn plan_again(&mut self, sequence: Sequence, entry: &[u8], length: u64) -> Result<()> {
         self.begin()?;
         let contradiction =
             || Error::Journal(format!("the journal {} counts too few objects", self.path.display()));
@@ -18,7 +18,7 @@ impl Journal {
         let bytes = self.tally.bytes.checked_sub(length).ok_or_else(contradiction)?;
         self.insert_waiting(&Waiting {
             sequence,
-            name: name.into(),
+            name: entry.into(),
             attempts: 0,
             // It says why a target waits; that its object was cut off is what is nearest.
             kind: FailureKind::Truncated,

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
+use crate::entry::Traits;
 use crate::outcome::{FailureKind, KindCounts, Tally};
 
 /// Raised when a journal of this version could not be read by an older fetchmill.
@@ -41,6 +42,15 @@ CREATE TABLE IF NOT EXISTS shards (
     objects INTEGER NOT NULL, bytes INTEGER NOT NULL, replaced_by INTEGER);
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
+
+/// The fact of a job that has the [`Traits`] of its list's entries.
+pub(super) const TRAITS: &str = "entries";
+
+/// What some entry of a list has, of all that was read.
+pub(super) fn read_traits(db: &Connection) -> rusqlite::Result<Traits> {
+    let text = db.query_row("SELECT value FROM job WHERE key = ?", [TRAITS], |row| row.get::<_, String>(0));
+    Ok(Traits::from_text(&text.optional()?.unwrap_or_default()))
+}
 
 /// Opens the database to write. Without `is_durable` nothing is synced: safe against a kill, not a power cut.
 pub(super) fn open(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {

@@ -349,3 +349,28 @@ fn a_shard_with_nothing_left_is_replaced_by_none() {
 
     assert_eq!(journal.shards().unwrap(), []);
 }
+
+#[test]
+fn a_list_has_its_position_and_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    let of_list = |entries, is_last| {
+        let position = ListPosition { entries, offset: 20, line: 3, digest: u64::MAX };
+        (position, ListedPage { cursor: Cursor::List { position, is_last }, ..page(&["a"], None, None) })
+    };
+    let (first, page) = of_list(2, false);
+    assert_eq!(journal.list_position().unwrap(), None);
+
+    journal.begin().unwrap();
+    journal.add_page(&page).unwrap();
+    journal.commit().unwrap();
+    drop(journal);
+    let mut journal = open(folder.path());
+
+    assert_eq!(journal.list_position().unwrap(), Some(first));
+    assert_eq!(journal.get("listed_at").unwrap(), None);
+    let (last, page) = of_list(3, true);
+    journal.add_page(&page).unwrap();
+    assert_eq!(journal.list_position().unwrap(), Some(last));
+    assert!(journal.get("listed_at").unwrap().is_some());
+}

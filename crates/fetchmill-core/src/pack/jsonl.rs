@@ -4,23 +4,64 @@
 //! - What is not known is left out.
 //! - A text that is not UTF-8 has U+FFFD for the bad bytes, and all its bytes in hexadecimal in a second field
 //!   (`name_hex`); a body that is not UTF-8 is `body_base64` instead. So every object comes back as it was.
+//! - Kept columns of a list are fields of one object, `columns`: their names are the list's, and could be those of other
+//!   fields. Their values are text: U+FFFD stands for bytes that are not UTF-8.
 //! - A line is one for every reader, and safe to show: all control characters are escaped, and what some take for a
 //!   line end (U+0085, U+2028, U+2029).
 
+#[cfg(test)]
+mod tests;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
 use super::{Damage, Decoder, Encoder};
+use crate::kept::{Columns, kept_values, write_kept};
 use crate::name;
 use crate::object::{Object, StoredObject};
 use crate::target::Sequence;
 use crate::time_text;
 
 /// Writes lines of JSON.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct JsonlEncoder;
+#[derive(Debug, Default)]
+pub struct JsonlEncoder {
+    /// The names of the kept columns as JSON writes them, with the colon behind.
+    kept: Vec<Vec<u8>>,
+}
+
+impl JsonlEncoder {
+    /// For objects that have these columns.
+    pub fn new(columns: &Columns) -> Self {
+        let key = |name: &String| {
+            let mut key = vec![b'"'];
+            escape(name, &mut key);
+            key.extend_from_slice(b"\":");
+            key
+        };
+        JsonlEncoder { kept: columns.kept().iter().map(key).collect() }
+    }
+
+    /// What a column has no value for is null.
+    fn write_kept(&self, kept: Option<&[u8]>, out: &mut Vec<u8>) {
+        let mut values = kept_values(kept.unwrap_or_default());
+        write_key("columns", out);
+        for (position, key) in self.kept.iter().enumerate() {
+            out.push(if position == 0 { b'{' } else { b',' });
+            out.extend_from_slice(key);
+            match values.next().flatten() {
+                Some(value) => {
+                    out.push(b'"');
+                    escape(&String::from_utf8_lossy(value), out);
+                    out.push(b'"');
+                }
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.push(b'}');
+    }
+}
 
 impl Encoder for JsonlEncoder {
     fn start(&mut self, _: &mut Vec<u8>) {}
@@ -30,6 +71,9 @@ impl Encoder for JsonlEncoder {
         out.extend_from_slice(b"{\"sequence\":");
         write_decimal(object.sequence, out);
         write_text("name", object.name, out);
+        if let Some(url) = facts.url {
+            write_text("url", url, out);
+        }
         if facts.status != 0 {
             write_number("status", u64::from(facts.status), out);
         }
@@ -48,6 +92,9 @@ impl Encoder for JsonlEncoder {
             open_text("fetched_at", out);
             time_text::write_utc_micros(facts.fetched_at, out);
             out.push(b'"');
+        }
+        if !self.kept.is_empty() {
+            self.write_kept(facts.kept, out);
         }
         write_number("crc32c", u64::from(object.crc32c), out);
         write_body(object.body, out);
@@ -173,13 +220,15 @@ fn write_escaped(character: &[u8], out: &mut Vec<u8>) {
 pub struct JsonlDecoder;
 
 /// A line. A field that is not known is a known one that is damaged.
-#[derive(Deserialize)]
+#[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     #[serde(rename = "sequence")]
     _sequence: Sequence,
     name: String,
     name_hex: Option<String>,
+    url: Option<String>,
+    url_hex: Option<String>,
     #[serde(default)]
     status: u16,
     content_type: Option<String>,
@@ -188,9 +237,35 @@ struct Line {
     etag_hex: Option<String>,
     last_modified: Option<String>,
     fetched_at: Option<String>,
+    columns: Option<Kept>,
     crc32c: u32,
     body: Option<String>,
     body_base64: Option<String>,
+}
+
+/// The values of the kept columns, in the order in which they stand there.
+struct Kept(Vec<u8>);
+
+impl<'de> Deserialize<'de> for Kept {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Values;
+        impl<'de> Visitor<'de> for Values {
+            type Value = Kept;
+
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("the kept columns")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<Kept, A::Error> {
+                let mut kept = Vec::new();
+                while let Some((_, value)) = columns.next_entry::<String, Option<String>>()? {
+                    write_kept(std::iter::once(value.as_deref().map(str::as_bytes)), &mut kept);
+                }
+                Ok(Kept(kept))
+            }
+        }
+        from.deserialize_map(Values)
+    }
 }
 
 impl Decoder for JsonlDecoder {
@@ -220,6 +295,8 @@ impl Decoder for JsonlDecoder {
             etag: bytes_of(line.etag, line.etag_hex)?,
             last_modified: last_modified.transpose()?,
             head: None,
+            url: bytes_of(line.url, line.url_hex)?,
+            kept: line.columns.map(|kept| kept.0),
         })
     }
 }
@@ -235,141 +312,5 @@ fn bytes_of(text: Option<String>, hex: Option<String>) -> Result<Option<Vec<u8>>
             if is_same { Ok(Some(bytes)) } else { Err(DAMAGE) }
         }
         (None, Some(_)) => Err(DAMAGE),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn line(object: &Object<'_>) -> String {
-        let mut out = Vec::new();
-        JsonlEncoder.encode(object, &mut out);
-        String::from_utf8(out).unwrap()
-    }
-
-    fn stored(name: &[u8], body: &[u8]) -> StoredObject {
-        StoredObject { name: name.to_vec(), body: body.to_vec(), ..StoredObject::default() }
-    }
-
-    #[test]
-    fn a_line_has_what_is_known() {
-        let object = StoredObject {
-            status: 200,
-            fetched_at: 1_795_208_880_123_456,
-            content_type: Some(b"text/plain".to_vec()),
-            etag: Some(b"\"x\"".to_vec()),
-            last_modified: Some(1_795_208_880),
-            ..stored(b"a/b", b"hi\n")
-        };
-        let crc = crc32c::crc32c(b"hi\n");
-        assert_eq!(
-            line(&object.as_object(12)),
-            format!(
-                r#"{{"sequence":12,"name":"a/b","status":200,"content_type":"text/plain","etag":"\"x\"","last_modified":"2026-11-20T21:08:00Z","fetched_at":"2026-11-20T21:08:00.123456Z","crc32c":{crc},"body":"hi\n"}}"#
-            ) + "\n"
-        );
-        assert_eq!(
-            line(&stored(b"", b"").as_object(0)),
-            "{\"sequence\":0,\"name\":\"\",\"crc32c\":0,\"body\":\"\"}\n"
-        );
-    }
-
-    #[test]
-    fn bytes_that_are_no_text_are_told_another_way() {
-        let text = line(&stored(b"a\xff", b"\xff\0").as_object(1));
-        assert!(text.contains("\"name\":\"a\u{fffd}\",\"name_hex\":\"61ff\","), "{text}");
-        assert!(text.ends_with("\"body_base64\":\"/wA=\"}\n"), "{text}");
-    }
-
-    #[test]
-    fn nothing_in_a_line_ends_it() {
-        let all: String = (0..=0xff_u8)
-            .map(char::from)
-            .chain("\u{2027}\u{2028}\u{2029}\u{202a}\u{1f600}".chars())
-            .collect();
-        let text = line(&stored(all.as_bytes(), all.as_bytes()).as_object(1));
-        let inside = text.strip_suffix('\n').unwrap();
-        assert!(
-            !inside.contains(|c: char| c.is_control() || ['\u{2028}', '\u{2029}'].contains(&c)),
-            "{inside}"
-        );
-        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["name"], all);
-        assert_eq!(value["body"], all);
-    }
-
-    #[test]
-    fn other_lines_are_damage() {
-        let good = "{\"sequence\":0,\"name\":\"a\",\"crc32c\":0,\"body\":\"\"}\n";
-        assert_eq!(JsonlDecoder.decode(good.as_bytes()), Ok(stored(b"a", b"")));
-        for (old, new) in [
-            ("}\n", "}"),
-            ("}\n", "}\n\n"),
-            (",", ",\n"),
-            ("\"body\":\"\"", "\"body\":\"\",\"body_base64\":\"\""),
-            ("\"body\":\"\"", "\"body_base64\":\"A\""),
-            (",\"body\":\"\"", ""),
-            ("\"crc32c\":0", "\"crc32c\":1"),
-            ("\"crc32c\":0", "\"crc32c\":4294967296"),
-            ("\"name\":\"a\"", "\"name\":\"a\",\"name\":\"b\""),
-            ("\"name\":\"a\"", "\"name\":\"a\",\"name_hex\":\"62\""),
-            ("\"name\":\"a\"", "\"name\":\"a\",\"name_hex\":\"6\""),
-            ("\"name\":\"a\"", "\"name_hex\":\"61\""),
-            ("\"name\":\"a\"", "\"name\":\"a\",\"etag_hex\":\"61\""),
-            ("\"name\":\"a\"", "\"name\":\"a\",\"fetched_at\":\"yesterday\""),
-            ("\"name\":\"a\"", "\"name\":\"a\",\"last_modified\":\"2026-02-30T00:00:00Z\""),
-        ] {
-            let bad = good.replacen(old, new, 1);
-            assert!(JsonlDecoder.decode(bad.as_bytes()).is_err(), "{bad}");
-        }
-    }
-
-    fn bytes() -> impl Strategy<Value = Vec<u8>> {
-        prop_oneof![
-            prop::collection::vec(any::<u8>(), 0..200),
-            "[ -~]{0,200}".prop_map(String::into_bytes),
-            any::<String>().prop_map(String::into_bytes),
-            "[a\"\\\\\n\u{7f}-\u{90}\u{2020}-\u{2030}]{0,100}".prop_map(String::into_bytes),
-        ]
-    }
-
-    prop_compose! {
-        fn objects()(name in bytes(), body in bytes(), status: u16, content_type in prop::option::of(bytes()),
-                     etag in prop::option::of(bytes()),
-                     last_modified in prop::option::of(0..=time_text::SECONDS_MAX),
-                     fetched_at in 0..=time_text::SECONDS_MAX * 1_000_000) -> StoredObject {
-            StoredObject { name, body, status, fetched_at, content_type, etag, last_modified, head: None }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn any_object_comes_back(object in objects(), sequence: u64) {
-            let line = line(&object.as_object(sequence));
-            prop_assert_eq!(JsonlDecoder.decode(line.as_bytes()), Ok(object));
-            let value: serde_json::Value = serde_json::from_str(&line).unwrap();
-            prop_assert_eq!(value["sequence"].as_u64(), Some(sequence));
-        }
-
-        #[test]
-        fn a_line_that_changed_is_no_panic_and_no_other_body(
-            object in objects(), position: prop::sample::Index, byte: u8,
-        ) {
-            let mut line = line(&object.as_object(1)).into_bytes();
-            prop_assert!(JsonlDecoder.decode(&line[..line.len() - 1]).is_err());
-            let position = position.index(line.len());
-            line[position] = byte;
-            if let Ok(stored) = JsonlDecoder.decode(&line) {
-                prop_assert_eq!(stored.body, object.body);
-            }
-        }
-
-        #[test]
-        fn any_bytes_are_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            prop_assert!(JsonlDecoder.decode(&bytes).is_err());
-        }
     }
 }

@@ -4,9 +4,12 @@
 //! announced (listed, not yet in the journal) -> ready -> outstanding (with a worker) -> settled, or waiting and
 //! then outstanding again.
 
+pub mod hosts;
 pub mod origin;
+pub mod pace;
 pub mod preflight;
 pub mod retry;
+mod routes;
 pub mod waiting;
 
 use std::collections::VecDeque;
@@ -17,6 +20,7 @@ use crate::limits;
 use crate::target::{Batch, Page, Waiting};
 use origin::{Gate, Millis, Observed, Origin};
 use retry::Jitter;
+use routes::Routes;
 use waiting::{Key, WaitingTargets};
 
 /// What the planner must know.
@@ -54,6 +58,8 @@ pub struct Retry {
     pub target: Waiting,
     /// What the server asked for.
     pub retry_after: Option<Millis>,
+    /// When it is due, if that is known: it is put aside without an attempt.
+    pub not_before: Option<Millis>,
 }
 
 /// What a worker has done since its last report.
@@ -77,7 +83,10 @@ pub struct Planner {
     outstanding: usize,
     waiting: WaitingTargets,
     listing_done: bool,
+    /// Of the only origin of the job.
     origin: Origin,
+    /// In a job over many hosts: their state is with the workers that have them.
+    routes: Option<Routes>,
     jitter: Jitter,
 }
 
@@ -95,7 +104,17 @@ impl Planner {
             waiting: WaitingTargets::default(),
             listing_done: false,
             origin,
+            routes: None,
             jitter,
+        }
+    }
+
+    /// The job is one over many hosts: from now on each worker gets the targets of its own.
+    pub fn route_by_host(&mut self, now: Millis) {
+        if self.routes.is_none() {
+            self.routes = Some(Routes::new(self.options.workers));
+            // What was seen of the first host says nothing of the others.
+            self.origin = Origin::new(self.options.limit, self.options.give_up_after, now);
         }
     }
 
@@ -131,12 +150,19 @@ impl Planner {
     /// Whether there is room for another page: it counts what is not yet fetched, neither what waits for another
     /// attempt nor what is fetched and not yet committed.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
-        self.announced + self.ready_targets + self.outstanding < limits::WINDOW_TARGETS_MAX
+        self.announced + self.ready_targets() + self.outstanding < limits::WINDOW_TARGETS_MAX
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
 
+    fn ready_targets(&self) -> usize {
+        self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
+    }
+
     /// What a worker is to do next; it takes at most `max` targets.
-    pub fn next_batch(&mut self, max: usize, now: Millis) -> Next {
+    pub fn next_batch(&mut self, worker: usize, max: usize, now: Millis) -> Next {
+        if self.routes.is_some() {
+            return self.next_of_hosts(worker, max.min(limits::BATCH_TARGETS_MAX), now);
+        }
         let allowed = match self.origin.gate(now) {
             Gate::Resting(until) => return Next::WaitUntil(until),
             Gate::Open(allowed) if allowed < self.options.limit => allowed.saturating_sub(self.outstanding),
@@ -151,6 +177,31 @@ impl Planner {
         }
         // Without room for a request nothing becomes due before one has come back.
         if max == 0 && !self.is_done() { Next::Wait } else { self.outlook() }
+    }
+
+    /// The same in a job over many hosts.
+    fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> Next {
+        if let Some(routes) = &mut self.routes {
+            for target in self.waiting.take_due(now, limits::BATCH_TARGETS_MAX) {
+                routes.add_retry(target);
+            }
+            while routes.len(worker) < max
+                && let Some((page, range)) = self.ready.pop_front()
+            {
+                self.ready_targets -= range.len();
+                routes.add_page(&page, range);
+            }
+            if let Some(batch) = routes.take(worker, max) {
+                self.outstanding += batch.len();
+                return Next::Batch(batch);
+            }
+        }
+        self.outlook()
+    }
+
+    /// Whether targets were divided since this was asked the last time: other workers may have some now.
+    pub fn take_divided(&mut self) -> bool {
+        self.routes.as_mut().is_some_and(Routes::take_divided)
     }
 
     /// For a worker that wants no batch: when it should.
@@ -188,6 +239,11 @@ impl Planner {
                 self.ready_targets += range.len();
                 self.ready.push_front((page, range));
             }
+            Batch::Picked(page, positions) => {
+                if let Some(routes) = &mut self.routes {
+                    routes.give_back(page, positions);
+                }
+            }
             Batch::Retries(targets) => targets.into_iter().for_each(|target| self.waiting.put_back(target)),
         }
     }
@@ -197,8 +253,11 @@ impl Planner {
         self.outstanding = self.outstanding.saturating_sub(report.settled + report.retries.len());
         self.origin.observe(report.observed, now);
         let mut to_journal = Vec::new();
-        for Retry { mut target, retry_after } in report.retries {
-            let delay = retry::delay(target.kind, target.attempts, retry_after, self.jitter.draw());
+        for Retry { mut target, retry_after, not_before } in report.retries {
+            let delay = match not_before {
+                Some(not_before) => not_before.saturating_sub(now),
+                None => retry::delay(target.kind, target.attempts, retry_after, self.jitter.draw()),
+            };
             target.not_before = now + delay;
             if delay > self.options.commit_window || self.waiting.is_full() {
                 to_journal.push(target.clone());
@@ -255,7 +314,7 @@ impl Planner {
     pub fn is_done(&self) -> bool {
         self.listing_done
             && self.announced == 0
-            && self.ready_targets == 0
+            && self.ready_targets() == 0
             && self.outstanding == 0
             && self.waiting.is_empty()
     }
@@ -290,7 +349,7 @@ mod tests {
     fn retry(sequence: u64, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
         let target =
             Waiting { sequence, name: Box::default(), attempts: 1, kind, not_before: 0, throttled_since: 0 };
-        Retry { target, retry_after }
+        Retry { target, retry_after, not_before: None }
     }
 
     #[test]
@@ -302,7 +361,7 @@ mod tests {
 
         let mut seen = Vec::new();
         loop {
-            match planner.next_batch(4, 0) {
+            match planner.next_batch(0, 4, 0) {
                 Next::Batch(Batch::Page(page, range)) => {
                     let settled = range.len();
                     seen.extend(range.map(|position| page.first + position as u64));
@@ -322,9 +381,51 @@ mod tests {
         add(&mut planner, &page(0, 10));
         planner.end_listing();
 
-        let Next::Batch(first) = planner.next_batch(100, 0) else { panic!() };
+        let Next::Batch(first) = planner.next_batch(0, 100, 0) else { panic!() };
 
         assert_eq!(first.len(), 5);
+    }
+
+    #[test]
+    fn in_a_job_over_many_hosts_each_worker_gets_its_own() {
+        let mut planner = planner(2);
+        let mut names = Names::default();
+        (0..40).for_each(|number| names.push(format!("https://h{number}/").as_bytes()));
+        add(&mut planner, &Arc::new(Page::new(0, names, None)));
+        planner.route_by_host(0);
+        planner.end_listing();
+
+        let mut counts = [0, 0];
+        for worker in [0, 1] {
+            while let Next::Batch(Batch::Picked(_, positions)) = planner.next_batch(worker, 3, 0) {
+                counts[worker] += positions.len();
+                assert_eq!(planner.take_divided(), counts == [3, 0]);
+                planner.report(Report { settled: positions.len(), ..Report::default() }, 0);
+            }
+        }
+
+        assert_eq!(counts[0] + counts[1], 40);
+        assert!(planner.is_done());
+    }
+
+    #[test]
+    fn what_is_put_aside_comes_back_at_its_time_to_the_worker_of_its_host() {
+        let mut planner = planner(2);
+        let mut names = Names::default();
+        names.push(b"https://h1/");
+        add(&mut planner, &Arc::new(Page::new(0, names, None)));
+        planner.route_by_host(0);
+        let worker = hosts::HostId::of_url(b"https://h1/").worker(2);
+        assert!(matches!(planner.next_batch(worker, 3, 0), Next::Batch(_)));
+        let mut aside = retry(0, FailureKind::Refused, None);
+        (aside.not_before, aside.target.name) = (Some(7_000), b"https://h1/"[..].into());
+
+        let to_journal = planner.report(Report { retries: vec![aside], ..Report::default() }, 1_000);
+
+        assert_eq!(to_journal.len(), 1);
+        assert!(matches!(planner.next_batch(1 - worker, 3, 7_000), Next::Wait));
+        let Next::Batch(Batch::Retries(due)) = planner.next_batch(worker, 3, 7_000) else { panic!() };
+        assert_eq!((due.len(), due[0].attempts), (1, 1));
     }
 
     #[test]
@@ -332,15 +433,15 @@ mod tests {
         let mut planner = planner(1);
         add(&mut planner, &page(0, 1));
         planner.end_listing();
-        assert!(matches!(planner.next_batch(10, 0), Next::Batch(_)));
+        assert!(matches!(planner.next_batch(0, 10, 0), Next::Batch(_)));
 
         let retries = vec![retry(0, FailureKind::Throttled, Some(30_000))];
         let to_journal = planner.report(Report { retries, ..Report::default() }, 0);
 
         assert_eq!(to_journal.len(), 1);
-        let Next::WaitUntil(until) = planner.next_batch(10, 0) else { panic!() };
+        let Next::WaitUntil(until) = planner.next_batch(0, 10, 0) else { panic!() };
         assert_eq!(until, to_journal[0].not_before);
-        assert!(matches!(planner.next_batch(10, until), Next::Batch(Batch::Retries(_))));
+        assert!(matches!(planner.next_batch(0, 10, until), Next::Batch(Batch::Retries(_))));
         assert!(!planner.is_done());
         planner.report(Report { settled: 1, ..Report::default() }, until);
         assert!(planner.is_done());
@@ -352,14 +453,14 @@ mod tests {
         add(&mut planner, &page(0, 100));
         planner.observe(Observed { transient: 40, ..Observed::default() }, 0);
 
-        assert!(matches!(planner.next_batch(10, 0), Next::WaitUntil(5_000)));
-        let Next::Batch(probe) = planner.next_batch(10, 5_000) else { panic!() };
+        assert!(matches!(planner.next_batch(0, 10, 0), Next::WaitUntil(5_000)));
+        let Next::Batch(probe) = planner.next_batch(0, 10, 5_000) else { panic!() };
         assert_eq!(probe.len(), 1);
-        assert!(matches!(planner.next_batch(10, 5_000), Next::Wait));
+        assert!(matches!(planner.next_batch(0, 10, 5_000), Next::Wait));
 
         let observed = Observed { successes: 1, ..Observed::default() };
         planner.report(Report { settled: 1, observed, ..Report::default() }, 5_001);
-        let Next::Batch(batch) = planner.next_batch(10, 5_001) else { panic!() };
+        let Next::Batch(batch) = planner.next_batch(0, 10, 5_001) else { panic!() };
         assert_eq!(batch.len(), 10);
     }
 
@@ -367,11 +468,11 @@ mod tests {
     fn what_is_given_back_comes_first() {
         let mut planner = planner(1);
         add(&mut planner, &page(0, 10));
-        let Next::Batch(batch) = planner.next_batch(4, 0) else { panic!() };
+        let Next::Batch(batch) = planner.next_batch(0, 4, 0) else { panic!() };
 
         planner.give_back(batch);
 
-        let Next::Batch(Batch::Page(_, range)) = planner.next_batch(4, 0) else { panic!() };
+        let Next::Batch(Batch::Page(_, range)) = planner.next_batch(0, 4, 0) else { panic!() };
         assert_eq!(range, 0..4);
     }
 
@@ -384,7 +485,7 @@ mod tests {
 
         let mut taken = 0;
         while taken < count {
-            let Next::Batch(batch) = planner.next_batch(4096, 0) else { panic!() };
+            let Next::Batch(batch) = planner.next_batch(0, 4096, 0) else { panic!() };
             taken += batch.len();
         }
         assert!(!planner.wants_pages(0));

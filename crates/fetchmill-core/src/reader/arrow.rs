@@ -5,7 +5,7 @@ use arrow_schema::{ArrowError, SchemaRef};
 
 use super::Objects;
 use crate::limits::MIB;
-use crate::pack::parquet::{BatchBuilder, schema};
+use crate::pack::parquet::BatchBuilder;
 
 /// Rows of a batch, at most,
 const BATCH_ROWS: usize = 8192;
@@ -24,7 +24,8 @@ pub struct ArrowBatches {
 impl ArrowBatches {
     /// Of these objects.
     pub fn new(objects: Objects) -> Self {
-        ArrowBatches { objects, builder: BatchBuilder::new() }
+        let builder = BatchBuilder::new(objects.columns());
+        ArrowBatches { objects, builder }
     }
 
     fn read(&mut self) -> Result<Option<RecordBatch>, ArrowError> {
@@ -51,6 +52,6 @@ impl Iterator for ArrowBatches {
 
 impl RecordBatchReader for ArrowBatches {
     fn schema(&self) -> SchemaRef {
-        schema()
+        self.builder.schema()
     }
 }

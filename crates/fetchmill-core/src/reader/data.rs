@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::shard::ReadError;
 use crate::error::{Error, Result};
-use crate::limits::HEAD_BYTES_MAX;
+use crate::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, URL_BYTES_MAX};
 use crate::manifest::Row;
 use crate::object::StoredObject;
 use crate::pack::parquet::ParquetShard;
@@ -17,8 +17,9 @@ use crate::sink::Format;
 /// A byte of a name or a body takes so many in a record at most: JSON writes `\u0000` for one and says a name that is
 /// no text a second time, in hexadecimal.
 const RECORD_GROWTH_MAX: u64 = 8;
-/// What a record has besides: heads of request and reply, and what the format itself writes.
-const RECORD_HEAD_BYTES_MAX: u64 = 16 * HEAD_BYTES_MAX as u64;
+/// What a record has besides: heads of request and reply, what a list says, and what the format itself writes.
+const RECORD_HEAD_BYTES_MAX: u64 =
+    16 * HEAD_BYTES_MAX as u64 + RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
 
 /// See the module.
 #[derive(Debug)]

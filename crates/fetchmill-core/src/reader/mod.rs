@@ -8,6 +8,7 @@
 mod arrow;
 mod bits;
 mod data;
+mod entries;
 mod frames;
 mod hidden;
 mod objects;
@@ -26,8 +27,9 @@ mod tests;
 use std::path::Path;
 
 pub use arrow::ArrowBatches;
+pub(crate) use entries::are_of_list;
 pub use objects::Objects;
-pub use origin::{EXPORT_OF, Requests, SampleReader};
+pub use origin::{Asked, EXPORT_OF, SampleReader, warc_origin};
 pub use position::Position;
 pub use scan::{Lost, Scan, Scanned};
 pub use shard::{ReadError, ShardReader};
@@ -37,7 +39,8 @@ use shards::Shards;
 use tree::Tree;
 
 use crate::error::{Error, Result};
-use crate::journal::{Place, read_sealed_shards, read_status};
+use crate::journal::{Place, must_have_objects, read_sealed_shards, read_status};
+use crate::kept::Columns;
 use crate::object::StoredObject;
 use crate::sink::{Format, Shelf};
 use crate::target::Sequence;
@@ -81,6 +84,7 @@ pub struct NamesPage {
 #[derive(Debug)]
 pub struct Destination {
     format: Format,
+    columns: Columns,
     stored: Stored,
 }
 
@@ -95,6 +99,7 @@ impl Destination {
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let place = Place::find(dest, state)?;
         let status = read_status(&place)?;
+        must_have_objects(&status.identity, dest)?;
         let name = status.identity.get("format").map_or("", String::as_str);
         let shown = dest.display();
         let format = Format::from_name(name).ok_or_else(|| {
@@ -119,12 +124,17 @@ impl Destination {
                 return Err(Error::Usage(text));
             }
         };
-        Ok(Destination { format, stored })
+        Ok(Destination { format, columns: Columns::of_identity(&status.identity), stored })
     }
 
     /// How objects are stored.
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// What objects have besides what all objects have.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
     }
 
     /// The object with this name, checked.

@@ -7,6 +7,7 @@ use super::scan::Scan;
 use super::shard::{ReadError, ShardReader};
 use super::{Destination, Found, Position, Stored, of_file};
 use crate::error::{Error, Result};
+use crate::kept::Columns;
 
 /// Names of files that are looked up at once.
 const NAMES_AT_ONCE: usize = 1000;
@@ -31,6 +32,11 @@ impl Objects {
     /// From a position on.
     pub fn new(destination: Arc<Destination>, from: Option<Position>) -> Self {
         Objects { destination, next: from, is_started: false, open: None }
+    }
+
+    /// What they have besides what all objects have.
+    pub fn columns(&self) -> &Columns {
+        self.destination.columns()
     }
 
     fn read(&mut self) -> Result<Option<Found>> {

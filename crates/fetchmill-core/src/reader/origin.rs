@@ -5,14 +5,17 @@ use std::io::Read as _;
 use std::os::fd::AsFd as _;
 use std::path::Path;
 
+use super::entries::{are_of_list, before_name, is_export};
 use super::stored::open_root;
 use super::verify::Sampled;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::journal::{Books, Place};
+use crate::kept::Columns;
 use crate::manifest::Row;
 use crate::name;
+use crate::object::StoredObject;
 use crate::pack::WarcOrigin;
 use crate::reader::{ReadError, ShardReader};
 use crate::sink::{Format, Shelf};
@@ -21,13 +24,70 @@ use crate::source::{ApiNames, OriginUrl};
 /// What the source of an export is called: this, and the source of what was exported.
 pub const EXPORT_OF: &str = "export of ";
 
-/// How the objects of a job are asked for.
+/// Where the objects of a job are asked for.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    /// At one origin, each by its name.
+    Origin(Requests),
+    /// Each at the URL that is stored with it, or else at its name with this before it: those of a list.
+    Own(&'static str),
+}
+
+impl Asked {
+    /// As the job did; or at another origin. It is refused where the answer would mean nothing.
+    pub fn of(books: &Books, against: Option<&str>) -> Result<Self> {
+        let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
+        if books.part("format") == Format::Null.name() {
+            return refuse(
+                "the format null keeps no objects to compare; verify without --sample and --against",
+            );
+        }
+        if !are_of_list(books) {
+            return Requests::new(&books.identity, against).map(Asked::Origin);
+        }
+        if against.is_some() {
+            return refuse(
+                "--against needs a job of one origin, this one is of a list; --sample asks each URL of it",
+            );
+        }
+        if books.traits.https {
+            return refuse(
+                "--sample asks over http only, and the list of this job has https:// URLs; verify without it",
+            );
+        }
+        if Columns::of_identity(&books.identity).has_url() {
+            return Ok(Asked::Own(""));
+        }
+        match before_name(books).filter(|_| !is_export(books)) {
+            Some(before) => Ok(Asked::Own(before)),
+            None => refuse(
+                "--sample needs the URLs of the objects, and nothing here tells them; verify without it",
+            ),
+        }
+    }
+
+    /// The URL of an object.
+    pub fn url(&self, object: &StoredObject) -> String {
+        match self {
+            Asked::Origin(requests) => format!("{}{}", requests.origin, requests.path(&object.name)),
+            Asked::Own(before) => match &object.url {
+                Some(url) => String::from_utf8_lossy(url).into_owned(),
+                None => format!("{before}{}", String::from_utf8_lossy(&object.name)),
+            },
+        }
+    }
+
+    /// Whether redirects are followed.
+    pub fn follows(&self) -> bool {
+        matches!(self, Asked::Own(_))
+    }
+}
+
+/// How the objects of a job with one origin are asked for.
 #[derive(Debug, Clone)]
 pub struct Requests {
-    /// Host and port.
-    pub host: String,
-    /// The port.
-    pub port: u16,
+    /// Scheme, host and port.
+    origin: String,
     authority: String,
     before: String,
     behind: String,
@@ -49,19 +109,10 @@ impl Requests {
         };
         let before = format!("{}{before}", origin.path());
         Ok(Requests {
-            host: origin.host(),
-            port: origin.port(),
+            origin: format!("{}://{}", origin.scheme(), origin.authority()),
             authority: origin.authority(),
             before,
             behind,
-        })
-    }
-
-    /// For records of requests.
-    pub fn warc_origin(&self) -> Result<WarcOrigin> {
-        Ok(WarcOrigin {
-            template: RequestTemplate::new(&self.authority, &self.before, &self.behind, &[])?,
-            uri_start: format!("http://{}", self.authority),
         })
     }
 
@@ -71,6 +122,16 @@ impl Requests {
         name::encode(name, &mut encoded);
         format!("{}{}{}", self.before, String::from_utf8_lossy(&encoded), self.behind)
     }
+}
+
+/// For records of requests, by the identity of the job that made them.
+pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
+    let requests =
+        if Columns::of_identity(identity).has_url() { None } else { Requests::new(identity, None).ok() };
+    // What came from a list, or from an export of one, has no origin but its own.
+    let Some(Requests { authority, before, behind, .. }) = requests else { return WarcOrigin::of_list(&[]) };
+    let template = RequestTemplate::new(&authority, &before, &behind, &[])?;
+    Ok(WarcOrigin { template, uri_start: format!("http://{authority}"), names_are_urls: false })
 }
 
 /// Reads drawn objects.
@@ -91,15 +152,15 @@ impl SampleReader {
         Ok(SampleReader { place, books, format, open: None })
     }
 
-    /// The bytes of an object; `None` when they are not what was written, which the verification has told.
-    pub fn body(&mut self, sampled: &Sampled) -> Result<Option<Vec<u8>>> {
+    /// An object; `None` when it is not what was written, which the verification has told.
+    pub fn read(&mut self, sampled: &Sampled) -> Result<Option<StoredObject>> {
         match sampled.shard {
-            Some((number, row)) => self.body_in_shard(number, row, sampled),
-            None => self.body_of_file(sampled),
+            Some((number, row)) => self.read_in_shard(number, row, sampled),
+            None => self.read_file(sampled),
         }
     }
 
-    fn body_of_file(&self, sampled: &Sampled) -> Result<Option<Vec<u8>>> {
+    fn read_file(&self, sampled: &Sampled) -> Result<Option<StoredObject>> {
         let root = open_root(&self.place)?;
         let mut path = Vec::new();
         if name::to_path(&sampled.name, &mut path).is_err() {
@@ -108,10 +169,11 @@ impl SampleReader {
         let Ok(Some(file)) = durable::open_file_beneath(root.as_fd(), &path) else { return Ok(None) };
         let mut body = Vec::new();
         let read = file.take(sampled.length.saturating_add(1)).read_to_end(&mut body);
-        Ok((read.is_ok() && crc32c::crc32c(&body) == sampled.crc32c).then_some(body))
+        let is_good = read.is_ok() && crc32c::crc32c(&body) == sampled.crc32c;
+        Ok(is_good.then(|| StoredObject { name: sampled.name.to_vec(), body, ..StoredObject::default() }))
     }
 
-    fn body_in_shard(&mut self, number: u64, row: u64, sampled: &Sampled) -> Result<Option<Vec<u8>>> {
+    fn read_in_shard(&mut self, number: u64, row: u64, sampled: &Sampled) -> Result<Option<StoredObject>> {
         if self.open.as_ref().is_none_or(|open| open.number() != number) {
             let shard = self.books.shards.iter().find(|shard| shard.number == number);
             let (Some(shard), Some(extension)) = (shard, self.format.extension()) else { return Ok(None) };
@@ -122,7 +184,7 @@ impl SampleReader {
         let Sampled { sequence, name, length, crc32c, place, .. } = sampled;
         let row_of = Row { sequence: *sequence, name, length: *length, crc32c: *crc32c, place: *place };
         match open.read(row, &row_of) {
-            Ok(object) => Ok(Some(object.body)),
+            Ok(object) => Ok(Some(object)),
             Err(ReadError::Damaged(_) | ReadError::Failed(Error::Journal(_))) => Ok(None),
             Err(ReadError::Failed(error)) => Err(error),
         }
@@ -142,11 +204,11 @@ mod tests {
     fn objects_are_asked_for_as_the_job_did() {
         let api = identity("api /list FileNames NextMarker next-marker /get/{name}?raw");
         let requests = Requests::new(&api, None).unwrap();
-        assert_eq!((&*requests.host, requests.port), ("a", 81));
+        assert_eq!(requests.origin, "http://a:81");
         assert_eq!(requests.path(b"x y/z"), "/base/get/x%20y/z?raw");
 
         let walk = Requests::new(&identity("autoindex"), Some("http://b:82")).unwrap();
-        assert_eq!((&*walk.host, walk.port), ("b", 82));
+        assert_eq!(walk.origin, "http://b:82");
         assert_eq!(walk.path(b"x"), "/x");
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::limits::MIB;
 use crate::manifest::{Frame, Manifest, Row};
 use crate::object::StoredObject;
-use crate::pack::parquet::{Batches, Column, ParquetShard, object_at};
+use crate::pack::parquet::{Batches, ParquetShard, object_at};
 use crate::target::Sequence;
 use arrow_array::RecordBatch;
 
@@ -239,7 +239,7 @@ impl Rows {
         self.batch = None;
         let mut batches = match self.batches.take().filter(|_| next == Some(row)) {
             Some(batches) => batches,
-            None => self.shard.batches(row..self.shard.rows(), &Column::ALL).map_err(of_row)?,
+            None => self.shard.batches(row..self.shard.rows(), None).map_err(of_row)?,
         };
         let batch = batches.next().ok_or_else(|| ReadError::Damaged("no such row".to_owned()))?;
         self.batch = Some(batch.map_err(of_row)?);

@@ -10,6 +10,7 @@ use super::hidden::Hidden;
 use super::*;
 use crate::http1::RequestTemplate;
 use crate::journal::Shard;
+use crate::kept::Columns;
 use crate::manifest::{ManifestWriter, Row};
 use crate::outcome::{SealedShard, ShardEnd};
 use crate::pack::parquet::ParquetEncoder;
@@ -53,7 +54,7 @@ fn write(dest: &Path, format: Format, number: u64, first: u64, objects: &[Stored
 fn encode(format: Format, first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec<u64>) {
     let mut encoder: Box<dyn Encoder> = match format {
         Format::Tar => Box::new(TarEncoder::new()),
-        Format::Jsonl => Box::new(JsonlEncoder),
+        Format::Jsonl => Box::new(JsonlEncoder::default()),
         Format::Warc => Box::new(WarcEncoder::new(&origin(), 0, 0)),
         _ => return encode_parquet(first, objects),
     };
@@ -69,11 +70,11 @@ fn encode(format: Format, first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec
 
 fn origin() -> Origin {
     let template = RequestTemplate::new("127.0.0.1", "/get/", "", &[]).unwrap();
-    Origin { template, uri_start: "http://127.0.0.1".to_owned() }
+    Origin { template, uri_start: "http://127.0.0.1".to_owned(), names_are_urls: false }
 }
 
 fn encode_parquet(first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec<u64>) {
-    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20).unwrap();
+    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &Columns::default()).unwrap();
     for (index, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(first + index as u64)).unwrap();
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::kept::{kept_values, write_kept};
 use crate::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX};
 use crate::object::{Facts, Micros, Seconds};
 use crate::outcome::Outcome;
@@ -45,19 +46,41 @@ pub struct Entry {
     /// Attempts that were made.
     pub attempts: u32,
     name: Range<u32>,
-    facts: KeptFacts,
+    facts: EntryFacts,
     /// Its body when it was fetched.
     pub body: Body,
 }
 
 /// The facts of a fetched target besides its status. The values of fields lie behind the name, in this order.
 #[derive(Debug, Default, Clone, Copy)]
-struct KeptFacts {
+struct EntryFacts {
     fetched_at: Micros,
     last_modified: Option<Seconds>,
     content_type_length: u16,
     etag_length: u16,
     head_length: u32,
+    /// URL, kept values and detail, as [`write_kept`] writes them; 0 when there is none of them.
+    rest_length: u32,
+}
+
+/// A target that was not fetched, as the list of failures tells it.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Described<'d> {
+    /// Its name.
+    pub name: &'d [u8],
+    /// See [`Facts::url`].
+    pub url: Option<&'d [u8]>,
+    /// See [`Facts::kept`].
+    pub kept: Option<&'d [u8]>,
+    /// What went wrong, for people; UTF-8.
+    pub detail: Option<&'d [u8]>,
+}
+
+impl<'d> Described<'d> {
+    /// One of which nothing else is known.
+    pub fn named(name: &'d [u8]) -> Self {
+        Described { name, ..Described::default() }
+    }
 }
 
 /// See the module.
@@ -78,7 +101,7 @@ impl Block {
         facts: &Facts<'_>,
     ) {
         let name = self.append(name);
-        let kept = self.append_facts(facts);
+        let known = self.append_facts(facts);
         let body = match body {
             FetchedBody::Bytes(bytes) => Body::Inside(self.append(bytes)),
             FetchedBody::Spilled(length) => Body::Spilled(length),
@@ -90,21 +113,32 @@ impl Block {
             status: facts.status,
             attempts,
             name,
-            facts: kept,
+            facts: known,
             body,
         });
     }
 
     /// A line of a head is at most 16 KiB, so a value's length fits.
-    fn append_facts(&mut self, facts: &Facts<'_>) -> KeptFacts {
+    fn append_facts(&mut self, facts: &Facts<'_>) -> EntryFacts {
         let mut append = |value: Option<&[u8]>| self.append(value.unwrap_or_default()).len();
-        KeptFacts {
+        EntryFacts {
             fetched_at: facts.fetched_at,
             last_modified: facts.last_modified,
             content_type_length: append(facts.content_type) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
+            rest_length: self.append_rest(facts.url, facts.kept, None),
         }
+    }
+
+    /// What only targets of lists have: nothing for all others.
+    fn append_rest(&mut self, url: Option<&[u8]>, kept: Option<&[u8]>, detail: Option<&[u8]>) -> u32 {
+        if url.is_none() && kept.is_none() && detail.is_none() {
+            return 0;
+        }
+        let start = self.bytes.len();
+        write_kept([url, kept, detail].into_iter(), &mut self.bytes);
+        (self.bytes.len() - start) as u32
     }
 
     /// Adds a target that was not fetched.
@@ -114,18 +148,40 @@ impl Block {
         outcome: Outcome,
         status: u16,
         attempts: u32,
-        name: &[u8],
+        target: &Described<'_>,
     ) {
-        let name = self.append(name);
+        let name = self.append(target.name);
+        let rest_length = self.append_rest(target.url, target.kept, target.detail);
         self.entries.push(Entry {
             sequence,
             outcome,
             status,
             attempts,
             name,
-            facts: KeptFacts::default(),
+            facts: EntryFacts { rest_length, ..EntryFacts::default() },
             body: Body::Dropped(0),
         });
+    }
+
+    /// Adds a target of a check, whatever became of it: its row as a line of JSON.
+    pub fn push_row(
+        &mut self,
+        sequence: Sequence,
+        outcome: Outcome,
+        status: u16,
+        attempts: u32,
+        body_bytes: u64,
+        line: &[u8],
+    ) {
+        let name = self.append(line);
+        let facts = EntryFacts::default();
+        let body = Body::Dropped(body_bytes);
+        self.entries.push(Entry { sequence, outcome, status, attempts, name, facts, body });
+    }
+
+    /// The row of an entry of a check.
+    pub fn line(&self, entry: &Entry) -> &[u8] {
+        self.name(entry)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {
@@ -158,15 +214,35 @@ impl Block {
             at += length;
             (length > 0).then_some(value)
         };
-        let kept = &entry.facts;
+        let known = &entry.facts;
+        let content_type = next(usize::from(known.content_type_length));
+        let etag = next(usize::from(known.etag_length));
+        let head = next(known.head_length as usize);
+        let mut rest = kept_values(next(known.rest_length as usize).unwrap_or_default());
         Facts {
             status: entry.status,
-            fetched_at: kept.fetched_at,
-            content_type: next(usize::from(kept.content_type_length)),
-            etag: next(usize::from(kept.etag_length)),
-            last_modified: kept.last_modified,
-            head: next(kept.head_length as usize),
+            fetched_at: known.fetched_at,
+            content_type,
+            etag,
+            last_modified: known.last_modified,
+            head,
+            url: rest.next().flatten(),
+            kept: rest.next().flatten(),
         }
+    }
+
+    /// The URL of an entry, when that is not its name.
+    pub fn url(&self, entry: &Entry) -> Option<&[u8]> {
+        if entry.facts.rest_length == 0 { None } else { self.facts(entry).url }
+    }
+
+    /// What is known of an entry that was not fetched.
+    pub fn described(&self, entry: &Entry) -> Described<'_> {
+        let start = entry.name.end as usize;
+        let rest = &self.bytes[start..start + entry.facts.rest_length as usize];
+        let mut rest = kept_values(rest);
+        let mut next = || rest.next().flatten();
+        Described { name: self.name(entry), url: next(), kept: next(), detail: next() }
     }
 
     /// The bytes of an entry's body that are in this block.
@@ -203,4 +279,33 @@ pub enum FetchedBody<'b> {
     Spilled(u64),
     /// See [`Body::Dropped`].
     Dropped(u64),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn facts_of_a_list_come_back_and_those_of_others_take_no_byte() {
+        let mut block = Block::default();
+        let facts = Facts {
+            status: 200,
+            etag: Some(b"e"),
+            head: Some(b"h"),
+            url: Some(b"https://a/"),
+            kept: Some(b"\x02a"),
+            ..Facts::default()
+        };
+        let plain = Facts { url: None, kept: None, ..facts };
+
+        block.push_fetched(1, 1, b"key", FetchedBody::Bytes(b"body"), &facts);
+        let length = block.bytes.len();
+        block.push_fetched(2, 1, b"key", FetchedBody::Bytes(b"body"), &plain);
+
+        assert_eq!(block.bytes.len() - length, "keyehbody".len());
+        let [listed, other] = block.entries() else { panic!("two entries") };
+        assert_eq!((block.facts(listed), block.facts(other)), (facts, plain));
+        assert_eq!((block.url(listed), block.url(other)), (facts.url, None));
+        assert_eq!((block.body(listed), block.body(other)), (&b"body"[..], &b"body"[..]));
+    }
 }

@@ -2,6 +2,8 @@
 //!
 //! Appended and synced before the receipt that counts them; what is behind the receipt's end does not exist, and a
 //! resumed job cuts it off. Failures are data: no list of them grows in memory.
+//!
+//! In a check every target has such a line, its [`crate::row::Row`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -9,16 +11,17 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Block, Entry, Refused};
+use super::{Block, Described, Entry, Refused};
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::kept::{kept_values, write_kept};
 use crate::name;
 use crate::outcome::{Outcome, ShardEnd};
 use crate::target::Sequence;
 
 /// Lines collected before they are compressed into a frame.
 const FRAME_BYTES: usize = 256 * 1024;
-/// A line of a shard: a name is bounded by its page, JSON may need six bytes for one.
+/// A line of a shard: name, URL and kept values are bounded by their page, JSON may need six bytes for one.
 const LINE_BYTES_MAX: u64 = 7 * crate::limits::PAGE_BYTES_MAX as u64;
 
 /// A target that failed or was absent.
@@ -32,6 +35,12 @@ pub struct FailureRow {
     /// Its name in hexadecimal otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name_hex: Option<String>,
+    /// The URL it was asked for, when that is not its name, as text; or else
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url_hex: Option<String>,
     /// `absent` or `failed`.
     pub outcome: String,
     /// The failure kind.
@@ -42,15 +51,28 @@ pub struct FailureRow {
     pub status: Option<u16>,
     /// Attempts that were made.
     pub attempts: u32,
+    /// What went wrong, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The values of the kept columns when all are UTF-8.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Vec<Option<String>>>,
+    /// Otherwise, what [`write_kept`] makes of them in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_hex: Option<String>,
 }
 
 impl FailureRow {
-    fn new(sequence: Sequence, outcome: Outcome, status: u16, attempts: u32, name: &[u8]) -> Self {
-        let text = std::str::from_utf8(name).ok();
+    fn new(sequence: Sequence, outcome: Outcome, status: u16, attempts: u32, target: &Described<'_>) -> Self {
+        let (name, name_hex) = text_or_hex(Some(target.name));
+        let (url, url_hex) = text_or_hex(target.url);
+        let kept = target.kept.and_then(texts_of);
         FailureRow {
             sequence,
-            name: text.map(str::to_owned),
-            name_hex: text.is_none().then(|| name::to_hex(name)),
+            name,
+            name_hex,
+            url,
+            url_hex,
             outcome: if outcome == Outcome::Absent { "absent" } else { "failed" }.to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
@@ -58,17 +80,52 @@ impl FailureRow {
             },
             status: (status != 0).then_some(status),
             attempts,
+            detail: target.detail.map(|detail| String::from_utf8_lossy(detail).into_owned()),
+            kept_hex: target.kept.filter(|_| kept.is_none()).map(name::to_hex),
+            kept,
         }
     }
 
     /// The name's bytes; `None` when the row is damaged.
     pub fn name_bytes(&self) -> Option<Vec<u8>> {
-        match (&self.name, &self.name_hex) {
-            (Some(name), _) => Some(name.as_bytes().to_vec()),
-            (None, Some(hex)) => name::from_hex(hex),
-            (None, None) => None,
-        }
+        bytes_of(self.name.as_deref(), self.name_hex.as_deref())
     }
+
+    /// The URL's bytes, when that is not the name.
+    pub fn url_bytes(&self) -> Option<Vec<u8>> {
+        bytes_of(self.url.as_deref(), self.url_hex.as_deref())
+    }
+
+    /// The values of the kept columns, as [`write_kept`] writes them.
+    pub fn kept_bytes(&self) -> Option<Vec<u8>> {
+        let Some(values) = &self.kept else {
+            return self.kept_hex.as_deref().and_then(name::from_hex);
+        };
+        let mut kept = Vec::new();
+        write_kept(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
+        Some(kept)
+    }
+}
+
+/// Bytes as text, or in hexadecimal when they are no UTF-8.
+fn text_or_hex(bytes: Option<&[u8]>) -> (Option<String>, Option<String>) {
+    let text = bytes.and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let hex = bytes.filter(|_| text.is_none()).map(name::to_hex);
+    (text.map(str::to_owned), hex)
+}
+
+/// The reverse.
+fn bytes_of(text: Option<&str>, hex: Option<&str>) -> Option<Vec<u8>> {
+    text.map(|text| text.as_bytes().to_vec()).or_else(|| name::from_hex(hex?))
+}
+
+/// Kept values as texts; `None` when one is no UTF-8.
+fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
+    let text = |value: Option<&[u8]>| match value {
+        Some(value) => std::str::from_utf8(value).ok().map(|text| Some(text.to_owned())),
+        None => Some(None),
+    };
+    kept_values(kept).map(text).collect()
 }
 
 /// Writes one shard; its file is made with the first failure.
@@ -104,17 +161,28 @@ impl FailuresShard {
             entry.outcome,
             entry.status,
             entry.attempts,
-            block.name(entry),
+            &block.described(entry),
         ))
     }
 
     /// Adds an object that a sink could not put in its place.
     pub fn add_refused(&mut self, refused: &Refused) -> Result<()> {
-        self.line(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &refused.name))
+        let target = Described { url: refused.url.as_deref(), ..Described::named(&refused.name) };
+        self.line(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
+    }
+
+    /// Adds the row of a target of a check.
+    pub fn add_line(&mut self, line: &[u8]) -> Result<()> {
+        self.lines.extend_from_slice(line);
+        self.end_line()
     }
 
     fn line(&mut self, row: &FailureRow) -> Result<()> {
         serde_json::to_writer(&mut self.lines, row).map_err(|error| Error::Internal(error.to_string()))?;
+        self.end_line()
+    }
+
+    fn end_line(&mut self) -> Result<()> {
         self.lines.push(b'\n');
         if self.lines.len() >= FRAME_BYTES { self.write_frame() } else { Ok(()) }
     }
@@ -179,19 +247,20 @@ pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     Ok(())
 }
 
-/// Reads the rows of a shard up to its end.
-pub struct FailureRows {
+/// Reads the lines of a shard up to its end.
+pub struct ShardLines {
     lines: BufReader<zstd::stream::read::Decoder<'static, BufReader<std::io::Take<File>>>>,
     path: PathBuf,
+    line: Vec<u8>,
 }
 
-impl std::fmt::Debug for FailureRows {
+impl std::fmt::Debug for ShardLines {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("FailureRows").field("path", &self.path).finish_non_exhaustive()
+        formatter.debug_struct("ShardLines").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl FailureRows {
+impl ShardLines {
     /// Opens a shard.
     pub fn open(folder: &Path, shard: &ShardEnd) -> Result<Self> {
         let path = folder.join(&shard.path);
@@ -200,24 +269,40 @@ impl FailureRows {
             zstd::stream::read::Decoder::new(file)
         };
         let decoder = open().map_err(|error| Error::storage("read", &path, error))?;
-        Ok(FailureRows { lines: BufReader::new(decoder), path })
+        Ok(ShardLines { lines: BufReader::new(decoder), path, line: Vec::new() })
+    }
+
+    /// The next line; none behind the last.
+    pub fn next_line(&mut self) -> Result<Option<&[u8]>> {
+        self.line.clear();
+        let count = (&mut self.lines)
+            .take(LINE_BYTES_MAX)
+            .read_until(b'\n', &mut self.line)
+            .map_err(|error| Error::storage("read", &self.path, error))?;
+        Ok((count > 0).then_some(&self.line))
+    }
+
+    /// What is said of a line that cannot be understood.
+    pub fn damaged(&self, reason: &dyn std::fmt::Display) -> Error {
+        let path = self.path.display();
+        Error::Journal(format!("{path} is damaged ({reason}); the list of failures is incomplete"))
+    }
+}
+
+/// Reads the rows of a shard up to its end.
+#[derive(Debug)]
+pub struct FailureRows(ShardLines);
+
+impl FailureRows {
+    /// Opens a shard.
+    pub fn open(folder: &Path, shard: &ShardEnd) -> Result<Self> {
+        ShardLines::open(folder, shard).map(FailureRows)
     }
 
     fn read(&mut self) -> Result<Option<FailureRow>> {
-        let mut line = Vec::new();
-        let count = (&mut self.lines)
-            .take(LINE_BYTES_MAX)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| Error::storage("read", &self.path, error))?;
-        if count == 0 {
-            return Ok(None);
-        }
-        serde_json::from_slice(&line).map(Some).map_err(|error| {
-            Error::Journal(format!(
-                "{} is damaged ({error}); the list of failures is incomplete",
-                self.path.display()
-            ))
-        })
+        let Some(line) = self.0.next_line()? else { return Ok(None) };
+        let row = serde_json::from_slice(line);
+        row.map(Some).map_err(|error| self.0.damaged(&error))
     }
 }
 
@@ -236,8 +321,8 @@ mod tests {
 
     fn block() -> Block {
         let mut block = Block::default();
-        block.push_other(1, Outcome::Absent, 404, 1, b"a\n");
-        block.push_other(2, Outcome::Failed(FailureKind::ServerError), 500, 5, b"\xff");
+        block.push_other(1, Outcome::Absent, 404, 1, &Described::named(b"a\n"));
+        block.push_other(2, Outcome::Failed(FailureKind::ServerError), 500, 5, &Described::named(b"\xff"));
         block
     }
 
@@ -272,6 +357,40 @@ mod tests {
         assert_eq!(rows[1].status, Some(500));
         let bytes = std::fs::read(folder.path().join(&end.path)).unwrap();
         assert_eq!(crc32c::crc32c(&bytes), end.crc32c);
+    }
+
+    #[test]
+    fn a_target_of_a_list_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut shard = FailuresShard::new(folder.path(), "0.jsonl.zst".into(), false);
+        let (mut texts, mut bytes) = (Vec::new(), Vec::new());
+        write_kept([Some(&b"1"[..]), None, Some(b"")].into_iter(), &mut texts);
+        write_kept([Some(&b"\xff"[..])].into_iter(), &mut bytes);
+        let targets = [
+            Described { name: b"key", url: Some(b"https://a/"), kept: Some(&texts), detail: None },
+            Described { name: b"line 17", url: Some(b""), kept: None, detail: Some(b"it has no host") },
+            Described { name: b"b", url: Some(b"\xfe"), kept: Some(&bytes), detail: None },
+            Described { name: b"c", url: None, kept: Some(b""), detail: None },
+        ];
+        let mut block = Block::default();
+        for target in &targets {
+            block.push_other(1, Outcome::Absent, 404, 1, target);
+        }
+
+        for entry in block.entries() {
+            shard.add(&block, entry).unwrap();
+        }
+
+        let end = shard.checkpoint().unwrap().unwrap();
+        let rows = rows(folder.path(), &end);
+        for (row, target) in rows.iter().zip(&targets) {
+            assert_eq!(row.name_bytes().as_deref(), Some(target.name));
+            assert_eq!(row.url_bytes().as_deref(), target.url);
+            assert_eq!(row.kept_bytes().as_deref(), target.kept);
+            assert_eq!(row.detail.as_deref().map(str::as_bytes), target.detail);
+        }
+        assert_eq!(rows.len(), targets.len());
+        assert_eq!(rows[0].kept, Some(vec![Some("1".into()), None, Some(String::new())]));
     }
 
     #[test]

@@ -34,6 +34,8 @@ struct Staged {
     sequence: Sequence,
     bytes: u64,
     name: std::ops::Range<usize>,
+    /// Of its URL, which lies behind the name, when it has one.
+    url_length: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +116,9 @@ impl FilesSink {
                 }
                 Placed::Refused(kind) => {
                     self.refused.push(staged.sequence);
-                    refused.push(Refused { sequence: staged.sequence, name: name.into(), kind });
+                    let end = staged.name.end;
+                    let url = staged.url_length.map(|length| window.names[end..end + length as usize].into());
+                    refused.push(Refused { sequence: staged.sequence, name: name.into(), url, kind });
                 }
             }
         }
@@ -150,7 +154,12 @@ impl Sink for FilesSink {
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));
             let name = start..self.open.names.len();
-            self.open.objects.push(Staged { sequence: entry.sequence, bytes: entry.body.len(), name });
+            let url_length = block.url(entry).map(|url| {
+                self.open.names.extend_from_slice(url);
+                url.len() as u32
+            });
+            let (sequence, bytes) = (entry.sequence, entry.body.len());
+            self.open.objects.push(Staged { sequence, bytes, name, url_length });
         }
         Ok(block.entries().len())
     }

@@ -1,6 +1,7 @@
 //! The formats that objects are stored in, by the names that users write.
 
 use super::{Keeps, Properties};
+use crate::kept::Columns;
 
 /// How objects are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,16 @@ impl Format {
         match self {
             Format::Parquet => crate::limits::PARQUET_SHARD_BYTES,
             _ => crate::limits::SHARD_BYTES,
+        }
+    }
+
+    /// What of these columns is stored.
+    #[must_use]
+    pub fn columns(self, columns: &Columns) -> Columns {
+        match self {
+            Format::Parquet | Format::Jsonl => columns.clone(),
+            Format::Warc => columns.without_kept(),
+            Format::Files | Format::Tar | Format::Null => Columns::default(),
         }
     }
 

@@ -19,7 +19,7 @@ mod shard;
 mod shelf;
 mod stage;
 
-pub use block::{Block, Body, Entry, FetchedBody};
+pub use block::{Block, Body, Described, Entry, FetchedBody};
 pub use files::{FilesSink, Placed, Places};
 pub use format::Format;
 pub use merging::ShardSize;
@@ -92,6 +92,8 @@ pub struct Refused {
     pub sequence: Sequence,
     /// Its name.
     pub name: Box<[u8]>,
+    /// See [`crate::object::Facts::url`].
+    pub url: Option<Box<[u8]>>,
     /// Why.
     pub kind: FailureKind,
 }

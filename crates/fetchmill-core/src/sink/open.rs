@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::merging::ShardSize;
 use super::{FilesSink, Format, NullSink, PackSink, ParquetSink, ParquetSizes, Shelf, Sink, Stage};
 use crate::error::{Error, Result};
+use crate::kept::Columns;
 use crate::manifest::ManifestWriter;
 use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder, WarcOrigin};
 
@@ -27,6 +28,8 @@ pub struct SinkSetup {
     pub seal_after: Duration,
     /// How many sinks there are: they share the memory.
     pub workers: usize,
+    /// What objects have in columns besides the standard ones.
+    pub columns: Columns,
     /// Of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
     /// See [`FilesSink::settle_before_rename`].
@@ -50,10 +53,11 @@ impl SinkSetup {
                 shard_bytes: self.shard_bytes,
                 seal_after: self.seal_after,
                 workers: self.workers,
+                columns: self.columns.clone(),
             };
             return Ok(Box::new(ParquetSink::new(place, Arc::clone(stage), sizes, worker, small)));
         }
-        let encoder = new_encoder(self.format, self.origin.clone())?;
+        let encoder = new_encoder(self.format, &self.columns, self.origin.clone())?;
         let stage = Arc::clone(stage);
         Ok(Box::new(PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers)))
     }
@@ -70,12 +74,16 @@ impl SinkSetup {
 }
 
 /// The encoder of a format whose records are appended.
-pub fn new_encoder(format: Format, origin: Option<WarcOrigin>) -> Result<Box<dyn Encoder>> {
+pub fn new_encoder(
+    format: Format,
+    columns: &Columns,
+    origin: Option<WarcOrigin>,
+) -> Result<Box<dyn Encoder>> {
     match format {
         Format::Tar => Ok(Box::new(TarEncoder::new())),
-        Format::Jsonl => Ok(Box::new(JsonlEncoder)),
+        Format::Jsonl => Ok(Box::new(JsonlEncoder::new(columns))),
         Format::Warc => {
-            let origin = origin.map_or_else(nowhere, Ok)?;
+            let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
             let since =
                 std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
             // Identifies the encoder among all of this origin, in this process and others.
@@ -86,10 +94,4 @@ pub fn new_encoder(format: Format, origin: Option<WarcOrigin>) -> Result<Box<dyn
             Err(Error::Internal(format!("{} has no records", format.name())))
         }
     }
-}
-
-/// For encoders that make no request record.
-fn nowhere() -> Result<WarcOrigin> {
-    let template = crate::http1::RequestTemplate::new("localhost", "/", "", &[])?;
-    Ok(WarcOrigin { template, uri_start: "http://localhost".into() })
 }

@@ -14,6 +14,7 @@ use super::object::{note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, Durable, Refused, Shelf, Sink, Stage};
 use crate::error::{Error, Result};
+use crate::kept::Columns;
 use crate::limits;
 use crate::manifest::ManifestWriter;
 use crate::object::Object;
@@ -25,7 +26,7 @@ use crate::target::Sequence;
 const ROWS_BETWEEN_LOOKS: usize = 64;
 
 /// What a Parquet sink must know of its shards.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ParquetSizes {
     /// Bytes of a shard.
     pub shard_bytes: u64,
@@ -33,6 +34,8 @@ pub struct ParquetSizes {
     pub seal_after: Duration,
     /// How many sinks share the memory.
     pub workers: usize,
+    /// What objects have besides the standard columns.
+    pub columns: Columns,
 }
 
 /// See the module.
@@ -65,11 +68,11 @@ impl ParquetSink {
         ParquetSink {
             shelf,
             stage,
-            sizes,
             worker,
             open: None,
             sealed: None,
             small: Small::new(sizes.shard_bytes, limits::shard_rows_max(sizes.workers), small),
+            sizes,
             removed: Vec::new(),
             sequences: Vec::new(),
             large: Vec::new(),
@@ -91,7 +94,7 @@ impl ParquetSink {
 
     /// Writes the objects of small shards into one.
     fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<Durable> {
-        let mut open = Open::create(&self.shelf, self.worker, self.sizes.workers)?;
+        let mut open = Open::create(&self.shelf, self.worker, self.sizes.workers, &self.sizes.columns)?;
         for number in &numbers {
             open.copy(&self.shelf.shard_path(*number))?;
         }
@@ -109,7 +112,12 @@ impl Sink for ParquetSink {
             }
             let open = match &mut self.open {
                 Some(open) => open,
-                None => self.open.insert(Open::create(&self.shelf, self.worker, self.sizes.workers)?),
+                None => self.open.insert(Open::create(
+                    &self.shelf,
+                    self.worker,
+                    self.sizes.workers,
+                    &self.sizes.columns,
+                )?),
             };
             open.push(&read_object(block, entry, &self.stage, &mut self.large)?)?;
             self.sequences.push(entry.sequence);
@@ -167,12 +175,12 @@ pub(super) struct Open {
 }
 
 impl Open {
-    pub(super) fn create(shelf: &Shelf, worker: u32, workers: usize) -> Result<Self> {
+    pub(super) fn create(shelf: &Shelf, worker: u32, workers: usize, columns: &Columns) -> Result<Self> {
         let (data, manifest) = super::shard_names(worker);
         let path = shelf.open_path().join(&data);
         let file = ShardFile::create(shelf, data)?;
         let row_group_bytes = limits::ROW_GROUPS_BYTES / workers.max(1);
-        let encoder = ParquetEncoder::new(file, row_group_bytes)
+        let encoder = ParquetEncoder::new(file, row_group_bytes, columns)
             .map_err(|error| Error::storage("write", &path, error))?;
         let manifest = ManifestWriter::new(&shelf.open_path(), manifest, shelf.is_durable());
         Ok(Open { encoder, manifest, path, bytes: 0, since: Instant::now() })

@@ -4,6 +4,7 @@ use super::parquet::Open;
 use super::shard::ShardFile;
 use super::{Format, Shelf, new_encoder};
 use crate::error::{Error, Result};
+use crate::kept::Columns;
 use crate::manifest::{ManifestWriter, Row};
 use crate::object::Object;
 use crate::outcome::SealedShard;
@@ -20,13 +21,13 @@ enum Kind {
 }
 
 impl Rewrite {
-    /// Starts a shard among the open ones.
-    pub fn create(shelf: &Shelf, format: Format) -> Result<Self> {
+    /// Starts a shard among the open ones, of objects that have these columns.
+    pub fn create(shelf: &Shelf, format: Format, columns: &Columns) -> Result<Self> {
         shelf.prepare()?;
         if format == Format::Parquet {
-            return Ok(Rewrite(Kind::Rows(Box::new(Open::create(shelf, 0, 1)?))));
+            return Ok(Rewrite(Kind::Rows(Box::new(Open::create(shelf, 0, 1, columns)?))));
         }
-        let mut encoder = new_encoder(format, None)?;
+        let mut encoder = new_encoder(format, columns, None)?;
         let (data, manifest) = super::shard_names(0);
         let mut file = Box::new(ShardFile::create(shelf, data)?);
         encoder.start(file.buffer());

@@ -6,6 +6,7 @@
 
 pub mod api;
 pub mod autoindex;
+pub mod list;
 mod origin_url;
 
 pub use api::ApiNames;
@@ -36,6 +37,13 @@ pub enum Cursor {
         /// A digest of these entries: a folder that is read again must begin in the same way.
         digest: u64,
         /// Whether this is its end.
+        is_last: bool,
+    },
+    /// A piece of a list.
+    List {
+        /// Where it ends.
+        position: list::ListPosition,
+        /// Whether this is the list's end.
         is_last: bool,
     },
 }

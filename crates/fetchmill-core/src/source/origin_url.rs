@@ -4,7 +4,7 @@ use url::{Position, Url};
 
 use crate::error::{Error, Result};
 
-/// `http://host[:port][/path]`.
+/// `http://host[:port][/path]`, or the same with https.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OriginUrl {
     url: Url,
@@ -23,14 +23,11 @@ impl OriginUrl {
             Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
         })?;
         match url.scheme() {
-            "http" => {}
-            "https" => {
-                return Err(Error::Usage(
-                    "https:// is not there yet: this version fetches over http:// only".into(),
-                ));
-            }
+            "http" | "https" => {}
             scheme => {
-                return Err(Error::Usage(format!("{scheme}: is no scheme that can be fetched; use http://")));
+                return Err(Error::Usage(format!(
+                    "{scheme}: is no scheme that can be fetched; use http:// or https://"
+                )));
             }
         }
         if !url.username().is_empty() || url.password().is_some() {
@@ -47,6 +44,11 @@ impl OriginUrl {
     /// Without a slash at its end: two spellings are one source.
     pub fn text(&self) -> String {
         self.url.as_str().trim_end_matches('/').to_owned()
+    }
+
+    /// `http` or `https`.
+    pub fn scheme(&self) -> &str {
+        self.url.scheme()
     }
 
     /// The host, as a resolver or an address parser wants it.
@@ -113,17 +115,9 @@ mod tests {
 
     #[test]
     fn what_is_no_place_is_refused() {
-        for text in [
-            "",
-            "host",
-            "localhost:80",
-            "https://a",
-            "ftp://a",
-            "http://u:p@a",
-            "http://a?b",
-            "http://a#b",
-            "http://a\n",
-        ] {
+        for text in
+            ["", "host", "localhost:80", "ftp://a", "http://u:p@a", "http://a?b", "http://a#b", "http://a\n"]
+        {
             assert_eq!(OriginUrl::parse(text).unwrap_err().exit_code(), 2, "{text:?}");
         }
     }

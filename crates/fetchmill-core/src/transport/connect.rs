@@ -1,16 +1,28 @@
-//! Making connections: look-up once, then the addresses in their order.
+//! Making connections: the addresses of a host race (RFC 8305), so that one that is silent costs little.
+//!
+//! The families take turns, that of the first address first. An attempt begins when the one before it has failed, or
+//! beside it when that has taken [`limits::CONNECT_ATTEMPT_DELAY`]. The first connection wins.
+//!
+//! When none is made, the failure that says most is told:
+//! 1. this machine has run out of something: an address that was not tried may be good;
+//! 2. `refused`, then `reset`: a machine has answered;
+//! 3. `connect-timeout`: it may be there, and is silent;
+//! 4. `unreachable`: of a host with addresses of both families it often says only that this machine has no IPv6.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::future::poll_fn;
+use std::io;
+use std::iter;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
-use crate::limits::{DNS_TIMEOUT, TICK};
+use super::errno;
+use crate::limits;
 use crate::outcome::FailureKind;
-
-/// Addresses that are tried for one connection.
-const ADDRESSES_MAX: usize = 8;
 
 /// Why there is no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,61 +33,154 @@ pub enum ConnectFailure {
     Exhausted(i32),
 }
 
-/// The addresses of a host. Blocks, at most twice `DNS_TIMEOUT` and until `is_over`: the system's resolver knows no
-/// deadline, so it works on a thread that is left behind when it takes too long.
-pub fn resolve(host: &str, port: u16, is_over: impl Fn() -> bool) -> Result<Vec<SocketAddr>, String> {
-    let mut reason = String::new();
-    for _ in 0..2 {
-        let (answer, answered) = mpsc::channel();
-        let name = host.to_owned();
-        std::thread::spawn(move || {
-            let found = (name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>);
-            // Nobody waits any more when it took too long.
-            let _ = answer.send(found);
-        });
-        let until = Instant::now() + DNS_TIMEOUT;
-        let mut found = answered.recv_timeout(TICK);
-        while matches!(found, Err(RecvTimeoutError::Timeout)) && Instant::now() < until && !is_over() {
-            found = answered.recv_timeout(TICK);
-        }
-        match found {
-            Ok(Ok(addresses)) if !addresses.is_empty() => {
-                return Ok(addresses.into_iter().take(ADDRESSES_MAX).collect());
-            }
-            Ok(Ok(_)) => "it has no address".clone_into(&mut reason),
-            Ok(Err(error)) => reason = error.to_string(),
-            Err(_) if is_over() => return Err("the job is ending".to_owned()),
-            Err(_) => reason = format!("no answer in {} s", DNS_TIMEOUT.as_secs()),
+impl ConnectFailure {
+    /// How much it says: see the module.
+    fn weight(self) -> u8 {
+        match self {
+            ConnectFailure::Exhausted(_) => 4,
+            ConnectFailure::Failed(FailureKind::Refused) => 3,
+            ConnectFailure::Failed(FailureKind::Reset) => 2,
+            ConnectFailure::Failed(FailureKind::ConnectTimeout) => 1,
+            ConnectFailure::Failed(_) => 0,
         }
     }
-    Err(reason)
+
+    /// The one that says more.
+    fn or(self, other: ConnectFailure) -> ConnectFailure {
+        if other.weight() > self.weight() { other } else { self }
+    }
+
+    /// Whether no other address can help. Ports are each address's own.
+    fn ends_all(self) -> bool {
+        matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
+    }
 }
 
-/// Connects to the first address that answers.
-pub async fn connect(addresses: &[SocketAddr], timeout: Duration) -> Result<TcpStream, ConnectFailure> {
-    let mut failure = ConnectFailure::Failed(FailureKind::Unreachable);
-    for address in addresses {
-        match tokio::time::timeout(timeout, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                // Without it a request that is cut in two would wait for an acknowledgement. Failing is harmless.
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
+const TIMEOUT: ConnectFailure = ConnectFailure::Failed(FailureKind::ConnectTimeout);
+const UNREACHABLE: ConnectFailure = ConnectFailure::Failed(FailureKind::Unreachable);
+
+/// Connects to the address that answers first, and tells which. All of it together has `patience`.
+pub async fn connect(
+    addresses: &[SocketAddr],
+    patience: Duration,
+) -> Result<(TcpStream, SocketAddr), ConnectFailure> {
+    let (stream, address) = match addresses {
+        [] => return Err(UNREACHABLE),
+        [address] => match timeout(patience, TcpStream::connect(*address)).await {
+            Ok(connected) => (connected.map_err(|error| errno::of_connecting(&error, address))?, *address),
+            Err(_) => return Err(TIMEOUT),
+        },
+        _ => {
+            let mut failure = UNREACHABLE;
+            match timeout(patience, race(addresses, &mut failure)).await {
+                Ok(won) => won.ok_or(failure)?,
+                Err(_) => return Err(failure.or(TIMEOUT)),
             }
-            Ok(Err(error)) => failure = translate(&error),
-            Err(_) => failure = ConnectFailure::Failed(FailureKind::ConnectTimeout),
+        }
+    };
+    // Without it a request that is cut in two would wait for an acknowledgement. Failing is harmless.
+    let _ = stream.set_nodelay(true);
+    Ok((stream, address))
+}
+
+/// The families in turn; when one has no more, the rest of the other.
+fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
+    let is_first = |address: &SocketAddr| address.is_ipv4() == addresses[0].is_ipv4();
+    let mut one = addresses.iter().copied().filter(move |address| is_first(address));
+    let mut other = addresses.iter().copied().filter(move |address| !is_first(address));
+    let mut is_ones_turn = false;
+    let in_turn = iter::from_fn(move || {
+        is_ones_turn = !is_ones_turn;
+        if is_ones_turn { one.next().or_else(|| other.next()) } else { other.next().or_else(|| one.next()) }
+    });
+    in_turn.take(limits::DNS_ADDRESSES_MAX)
+}
+
+/// A connection that is being made.
+type Attempt = (SocketAddr, Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>);
+
+/// Tries two or more addresses; `failure` is what is known meanwhile.
+async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<(TcpStream, SocketAddr)> {
+    let mut left = interleaved(addresses).peekable();
+    let mut running: Vec<Attempt> = Vec::new();
+    loop {
+        if let Some(address) = left.next() {
+            running.push((address, Box::pin(TcpStream::connect(address))));
+        }
+        if running.is_empty() {
+            return None;
+        }
+        let ended = first_ended(&mut running);
+        let ended = match left.peek() {
+            Some(_) => timeout(limits::CONNECT_ATTEMPT_DELAY, ended).await.ok(),
+            None => Some(ended.await),
+        };
+        match ended {
+            // The next one begins beside those that are slow.
+            None => {}
+            Some((address, Ok(stream))) => return Some((stream, address)),
+            Some((address, Err(error))) => {
+                *failure = failure.or(errno::of_connecting(&error, &address));
+                if failure.ends_all() {
+                    return None;
+                }
+            }
         }
     }
-    Err(failure)
 }
 
-fn translate(error: &std::io::Error) -> ConnectFailure {
-    match error.raw_os_error() {
-        Some(number @ (libc::EMFILE | libc::ENFILE | libc::EADDRNOTAVAIL | libc::ENOBUFS | libc::ENOMEM)) => {
-            ConnectFailure::Exhausted(number)
+/// Awaits the first of them that ends, and takes it out.
+async fn first_ended(running: &mut Vec<Attempt>) -> (SocketAddr, io::Result<TcpStream>) {
+    poll_fn(|context| {
+        for index in 0..running.len() {
+            if let Poll::Ready(ended) = running[index].1.as_mut().poll(context) {
+                return Poll::Ready((running.swap_remove(index).0, ended));
+            }
         }
-        Some(libc::ECONNREFUSED) => ConnectFailure::Failed(FailureKind::Refused),
-        Some(libc::ECONNRESET) => ConnectFailure::Failed(FailureKind::Reset),
-        Some(libc::ETIMEDOUT) => ConnectFailure::Failed(FailureKind::ConnectTimeout),
-        _ => ConnectFailure::Failed(FailureKind::Unreachable),
+        Poll::Pending
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses(text: &str) -> Vec<SocketAddr> {
+        text.split(' ').map(|address| SocketAddr::new(address.parse().unwrap(), 80)).collect()
+    }
+
+    #[test]
+    fn families_take_turns_and_the_first_ones_is_first() {
+        for (given, order) in [
+            ("::1 ::2 ::3 1.0.0.1 1.0.0.2", "::1 1.0.0.1 ::2 1.0.0.2 ::3"),
+            ("1.0.0.1 ::1 ::2 ::3", "1.0.0.1 ::1 ::2 ::3"),
+            ("1.0.0.1 1.0.0.2 1.0.0.3", "1.0.0.1 1.0.0.2 1.0.0.3"),
+            (
+                "::1 ::2 ::3 ::4 ::5 ::6 ::7 ::8 ::9 1.0.0.1 1.0.0.2",
+                "::1 1.0.0.1 ::2 1.0.0.2 ::3 ::4 ::5 ::6",
+            ),
+        ] {
+            assert_eq!(interleaved(&addresses(given)).collect::<Vec<_>>(), addresses(order), "{given}");
+        }
+    }
+
+    #[test]
+    fn the_failure_that_says_most_is_told() {
+        use FailureKind::{ConnectTimeout, Refused, Reset, Unreachable};
+        let order = [
+            ConnectFailure::Failed(Unreachable),
+            ConnectFailure::Failed(ConnectTimeout),
+            ConnectFailure::Failed(Reset),
+            ConnectFailure::Failed(Refused),
+            ConnectFailure::Exhausted(libc::EADDRNOTAVAIL),
+        ];
+        for (index, less) in order.iter().enumerate() {
+            for more in &order[index..] {
+                assert_eq!((less.or(*more), more.or(*less)), (*more, *more));
+            }
+        }
+        assert!(ConnectFailure::Exhausted(libc::EMFILE).ends_all());
+        assert!(!order.iter().any(|failure| failure.ends_all()));
     }
 }

@@ -1,36 +1,64 @@
-//! The transport: one TCP connection, requests out, replies in. No policy: what a failure means is decided above.
+//! The transport: one connection, requests out, replies in. No policy: what a failure means is decided above.
 //!
 //! Cost of an object: one write, one read and one peek; the buffer that is read into is the worker's, so an idle
 //! connection holds none of its own.
 
 mod connect;
+pub mod dns;
+mod errno;
+mod http2;
+mod known;
+mod lane;
+mod names;
+mod paces;
+mod phases;
+mod pool;
+mod proxy;
+mod reach;
+mod resolve;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
 mod watch;
 
-pub use connect::{ConnectFailure, connect, resolve};
+pub use connect::{ConnectFailure, connect};
+pub use known::Origin;
+pub use lane::{Asked, Buffers, Lane};
+pub use names::{NameSetup, Names};
+pub use paces::Paces;
+pub use phases::Phases;
+pub use pool::{Pool, PoolSettings};
+pub use proxy::{Proxy, ProxySetup};
+pub use reach::{Reach, is_public};
+pub use resolve::Resolver;
+pub use stream::Stream;
+pub use tls::{Alpn, Tls, TlsOptions, TlsRoots, TlsSetup};
 pub use watch::{Millis, Timeouts, Watch};
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use rustix::net::RecvFlags;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::io::ReadBuf;
 
 use crate::http1::{BodySink, Ended, Framing, Head, Progress, ReplyReader};
 use crate::outcome::FailureKind;
+use phases::Moments;
 
 /// Memory that a connection may keep between replies.
 const PENDING_KEPT_BYTES: usize = 4096;
 /// How every reply starts.
 const REPLY_START: &[u8; 5] = b"HTTP/";
 
-/// A complete reply.
+/// A complete reply, or as much of one as was wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Replied {
-    /// Its head.
+    /// Its head; of one that is cut it does not keep the connection.
     pub head: Head,
+    /// The sink had enough before the end came ([`BodySink::wants_more`]): nothing more is read on the connection, or
+    /// of the stream.
+    pub is_cut: bool,
     /// What came with it and does not belong to it: what is behind that cannot be trusted.
     pub surplus: Unused,
 }
@@ -49,6 +77,11 @@ pub struct Broken {
 impl Broken {
     fn new(kind: FailureKind, reason: &'static str) -> Self {
         Broken { kind, reason, is_unanswered: false }
+    }
+
+    /// There is no connection to exchange anything on.
+    pub fn unconnected() -> Self {
+        Broken::new(FailureKind::Reset, "there is no connection")
     }
 }
 
@@ -79,7 +112,7 @@ impl Unused {
 /// See the module.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     reader: ReplyReader,
     /// Bytes of a head whose end has not come.
     pending: Vec<u8>,
@@ -87,13 +120,27 @@ pub struct Connection {
     unsent: Vec<u8>,
     replies: u64,
     has_input: bool,
+    moments: Moments,
 }
 
 impl Connection {
     /// A connection that has been made.
-    pub fn new(stream: TcpStream, max_body: u64) -> Self {
+    pub fn new(stream: Stream, max_body: u64) -> Self {
         let reader = ReplyReader::new(max_body);
-        Connection { stream, reader, pending: Vec::new(), unsent: Vec::new(), replies: 0, has_input: false }
+        Connection {
+            stream,
+            reader,
+            pending: Vec::new(),
+            unsent: Vec::new(),
+            replies: 0,
+            has_input: false,
+            moments: Moments::default(),
+        }
+    }
+
+    /// The same, with a look at the clock when a request is out and when its reply begins.
+    pub(super) fn timed(self, is_timed: bool) -> Self {
+        Connection { moments: Moments::new(is_timed), ..self }
     }
 
     /// Complete replies so far.
@@ -104,14 +151,28 @@ impl Connection {
     /// Sends a request; what the socket does not take now goes out while the reply is awaited.
     pub fn send(&mut self, request: &[u8]) -> Result<(), Broken> {
         self.reader.start();
+        self.write(request)
+    }
+
+    /// The same for a request of the method `HEAD`: its reply has no body.
+    pub fn send_head(&mut self, request: &[u8]) -> Result<(), Broken> {
+        self.reader.start_bodiless();
+        self.write(request)
+    }
+
+    fn write(&mut self, request: &[u8]) -> Result<(), Broken> {
         self.has_input = false;
+        self.moments.clear();
         self.unsent.clear();
         match self.stream.try_write(request) {
             Ok(sent) => self.unsent.extend_from_slice(&request[sent..]),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 self.unsent.extend_from_slice(request);
             }
-            Err(_) => return Err(self.lost()),
+            Err(error) => return Err(self.lost(&error)),
+        }
+        if self.unsent.is_empty() {
+            self.moments.sent();
         }
         Ok(())
     }
@@ -147,12 +208,12 @@ impl Connection {
         scratch: &RefCell<Vec<u8>>,
         watch: &Watch,
     ) -> Poll<Result<Option<Replied>, Broken>> {
-        if !self.unsent.is_empty() {
+        if !self.unsent.is_empty() || self.stream.wants_flush() {
             self.poll_unsent(context)?;
         }
         let mut scratch = scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
-        let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, &mut buffer) else {
+        let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
             // Only now: what has come counts, also when this thread was stopped for longer than the deadline.
             return match watch.poll_expired(context) {
                 Some(kind) => Poll::Ready(Err(Broken::new(kind, "too slow"))),
@@ -161,19 +222,25 @@ impl Connection {
         };
         let bytes = buffer.filled();
         Poll::Ready(match read {
-            Err(_) => Err(self.lost()),
+            Err(error) => Err(self.lost(&error)),
             Ok(()) if bytes.is_empty() => self.ended().map(Some),
             Ok(()) => self.take(bytes, body, watch),
         })
     }
 
     fn poll_unsent(&mut self, context: &mut Context<'_>) -> Result<(), Broken> {
-        while !self.unsent.is_empty() && self.stream.poll_write_ready(context).is_ready() {
-            match self.stream.try_write(&self.unsent) {
-                Ok(sent) => drop(self.unsent.drain(..sent)),
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(_) => return Err(self.lost()),
+        while !self.unsent.is_empty() {
+            match self.stream.poll_write(context, &self.unsent) {
+                Poll::Ready(Ok(sent)) => drop(self.unsent.drain(..sent)),
+                Poll::Ready(Err(error)) => return Err(self.lost(&error)),
+                Poll::Pending => return Ok(()),
             }
+            if self.unsent.is_empty() {
+                self.moments.sent();
+            }
+        }
+        if let Poll::Ready(Err(error)) = self.stream.poll_flush(context) {
+            return Err(self.lost(&error));
         }
         Ok(())
     }
@@ -185,6 +252,7 @@ impl Connection {
         watch: &Watch,
     ) -> Result<Option<Replied>, Broken> {
         self.has_input = true;
+        self.moments.came();
         let had_head = self.reader.head().is_some();
         let surplus_of = |progress: &Result<Progress, _>, input: &[u8]| match progress {
             Ok(Progress::Done { consumed }) => Unused::of(&input[*consumed..]),
@@ -211,6 +279,10 @@ impl Connection {
             Ok(Progress::NeedMore { .. }) => {
                 match self.reader.head() {
                     None => {}
+                    Some(head) if !body.wants_more() => {
+                        let head = Head { keep_alive: false, ..*head };
+                        return Ok(Some(Replied { head, is_cut: true, surplus: Unused::Quiet }));
+                    }
                     Some(_) if had_head => watch.body_goes_on(),
                     Some(head) => watch.body_begins(head),
                 }
@@ -228,20 +300,21 @@ impl Connection {
         if self.pending.capacity() > PENDING_KEPT_BYTES {
             self.pending = Vec::new();
         }
-        Ok(Replied { head, surplus })
+        Ok(Replied { head, is_cut: false, surplus })
     }
 
     fn ended(&mut self) -> Result<Replied, Broken> {
         match self.reader.end_of_stream() {
             Ok(Ended::Complete) => self.replied(Unused::Quiet),
-            Ok(Ended::Unanswered) => Err(self.lost()),
+            Ok(Ended::Unanswered) => Err(self.lost(&std::io::ErrorKind::UnexpectedEof.into())),
             Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
         }
     }
 
     /// The socket failed.
-    fn lost(&self) -> Broken {
-        let kind = if self.reader.head().is_some() { FailureKind::Truncated } else { FailureKind::Reset };
+    fn lost(&self, error: &std::io::Error) -> Broken {
+        let has_head = self.reader.head().is_some();
+        let kind = if has_head { FailureKind::Truncated } else { errno::of_open(error) };
         Broken { kind, reason: "the connection broke", is_unanswered: !self.has_input }
     }
 
@@ -250,15 +323,9 @@ impl Connection {
         self.reader.head()
     }
 
-    /// Looks whether anything came while the connection was unused, without taking it.
+    /// Looks whether anything came while the connection was unused.
     pub fn look(&self) -> Unused {
-        let mut start = [0_u8; REPLY_START.len()];
-        match rustix::net::recv(&self.stream, &mut start, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Ok((_, 0)) => Unused::Closed,
-            Ok((_, count)) => Unused::of(&start[..count.min(start.len())]),
-            Err(rustix::io::Errno::WOULDBLOCK) => Unused::Quiet,
-            Err(_) => Unused::Closed,
-        }
+        self.stream.look()
     }
 
     /// Waits for something to come, or for the watch.
@@ -272,7 +339,7 @@ impl Connection {
 
     /// Ready when something comes while the connection is unused.
     pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.stream.poll_read_ready(context).map(drop)
+        self.stream.poll_input(context)
     }
 }
 

@@ -14,7 +14,7 @@ pub use crate::planner::origin::Millis;
 /// Times that an attempt may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For a connection, over all addresses of its host; as much again for a proxy's tunnel, and for the handshake of TLS.
     pub connect: Duration,
     /// From the request to the end of the head.
     pub head: Duration,
@@ -22,6 +22,9 @@ pub struct Timeouts {
     pub idle: Duration,
     /// For the whole attempt; a body's length adds a second for each 64 KiB.
     pub total: Duration,
+    /// For connecting, handshake, head and body together, whatever a body's length, from the first packet of the
+    /// connection on, or from the request on a kept one. The look-up does not count.
+    pub attempt: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -31,6 +34,7 @@ impl Default for Timeouts {
             head: limits::HEAD_TIMEOUT,
             idle: limits::IDLE_TIMEOUT,
             total: limits::TOTAL_TIMEOUT,
+            attempt: None,
         }
     }
 }
@@ -44,6 +48,8 @@ pub struct Watch {
     phase: Cell<Millis>,
     phase_kind: Cell<FailureKind>,
     total: Cell<Millis>,
+    /// The end of the attempt, whatever comes; of one that is connecting, for the request that follows.
+    end: Cell<Millis>,
     expired: Cell<Option<FailureKind>>,
     waker: RefCell<Option<Waker>>,
 }
@@ -61,6 +67,7 @@ impl Watch {
             phase: Cell::new(Millis::MAX),
             phase_kind: Cell::new(FailureKind::HeadTimeout),
             total: Cell::new(Millis::MAX),
+            end: Cell::new(Millis::MAX),
             expired: Cell::new(None),
             waker: RefCell::new(None),
         }
@@ -71,13 +78,28 @@ impl Watch {
         self.timeouts
     }
 
-    /// An attempt starts: its head is due.
+    /// A connection is begun for the request that follows: its time runs.
+    pub(super) fn connecting(&self) {
+        if let Some(attempt) = self.timeouts.attempt {
+            self.end.set(self.clock.get() + millis(attempt));
+        }
+    }
+
+    /// No connection came of it.
+    pub(super) fn not_connected(&self) {
+        self.end.set(Millis::MAX);
+    }
+
+    /// An attempt starts, or goes on behind its connecting: its head is due.
     pub fn start(&self) {
         let now = self.clock.get();
         self.expired.set(None);
-        self.phase.set(now + millis(self.timeouts.head));
+        if self.end.get() == Millis::MAX {
+            self.connecting();
+        }
+        self.phase.set(self.end.get().min(now + millis(self.timeouts.head)));
         self.phase_kind.set(FailureKind::HeadTimeout);
-        self.total.set(now + millis(self.timeouts.total));
+        self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
     }
 
     /// Nothing is due but this.
@@ -85,6 +107,7 @@ impl Watch {
         self.expired.set(None);
         self.phase.set(self.clock.get() + millis(wait));
         self.total.set(Millis::MAX);
+        self.end.set(Millis::MAX);
     }
 
     /// Nothing is due.
@@ -92,16 +115,19 @@ impl Watch {
         self.expired.set(None);
         self.phase.set(Millis::MAX);
         self.total.set(Millis::MAX);
+        self.end.set(Millis::MAX);
     }
 
     pub(super) fn body_begins(&self, head: &Head) {
         if let Framing::Length(length) = head.framing {
-            self.total.set(self.total.get().saturating_add(length / limits::BODY_RATE_MIN * 1000));
+            let total = self.total.get().saturating_add(length / limits::BODY_RATE_MIN * 1000);
+            self.total.set(total.min(self.end.get()));
         }
         self.body_goes_on();
     }
 
-    pub(super) fn body_goes_on(&self) {
+    /// The next bytes of the body are due.
+    pub fn body_goes_on(&self) {
         self.phase.set(self.clock.get() + millis(self.timeouts.idle));
         self.phase_kind.set(FailureKind::IdleTimeout);
     }

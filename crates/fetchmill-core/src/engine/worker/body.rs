@@ -5,6 +5,7 @@ use std::fs::File;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::row::Seen;
 use crate::error::{Error, Result};
 use crate::http1::{BodySink, Head, KeptFields};
 use crate::limits::BODY_MEMORY_BYTES_MAX;
@@ -28,6 +29,10 @@ pub(super) struct Incoming {
     spill: Option<File>,
     failed: Option<Error>,
     used: Rc<BodyMemory>,
+    /// What a row tells of it, in a check.
+    seen: Option<Seen>,
+    /// No more of it is read.
+    enough: u64,
 }
 
 /// Memory of all bodies that a worker receives.
@@ -40,7 +45,8 @@ pub(super) struct BodyMemory {
 }
 
 impl Incoming {
-    pub(super) fn new(properties: Properties, used: Rc<BodyMemory>) -> Self {
+    /// In a check a body is read to `enough` bytes.
+    pub(super) fn new(properties: Properties, used: Rc<BodyMemory>, enough: Option<u64>) -> Self {
         Incoming {
             properties,
             sequence: 0,
@@ -51,6 +57,8 @@ impl Incoming {
             spill: None,
             failed: None,
             used,
+            seen: enough.map(|_| Seen::default()),
+            enough: enough.unwrap_or(u64::MAX),
         }
     }
 
@@ -58,6 +66,9 @@ impl Incoming {
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.discard();
         self.sequence = sequence;
+        if let Some(seen) = &mut self.seen {
+            seen.clear();
+        }
     }
 
     /// Forgets the body; its staging file is removed.
@@ -104,6 +115,7 @@ impl Incoming {
             etag: fields.etag.map(|span| span.in_head(&self.head)),
             last_modified: fields.last_modified.and_then(|span| parse_http_date(span.in_head(&self.head))),
             head: (self.properties.keeps >= Keeps::Heads).then_some(&self.head),
+            ..Facts::default()
         }
     }
 
@@ -111,6 +123,16 @@ impl Incoming {
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
+    }
+
+    /// Where the reply says that the object is.
+    pub(super) fn location(&self) -> Option<&[u8]> {
+        self.fields.location.map(|span| span.in_head(&self.head))
+    }
+
+    /// What the reply has shown, in a check.
+    pub(super) fn seen(&mut self) -> Option<&mut Seen> {
+        self.seen.as_mut()
     }
 
     fn keeps_bodies(&self) -> bool {
@@ -154,21 +176,33 @@ impl Incoming {
     }
 }
 
-fn now() -> Micros {
+/// Microseconds since 1970 UTC.
+pub(super) fn now() -> Micros {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_micros() as Micros
 }
 
 impl BodySink for Incoming {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
-        if self.properties.keeps >= Keeps::Facts {
+        if self.properties.keeps >= Keeps::Facts || head.kept.location.is_some() {
             self.head.clear();
             self.head.extend_from_slice(bytes);
-            self.fields = head.kept;
+        }
+        self.fields = head.kept;
+        if let Some(seen) = &mut self.seen {
+            seen.head(head, bytes);
         }
     }
 
+    fn wants_more(&self) -> bool {
+        self.length < self.enough
+    }
+
     fn piece(&mut self, bytes: &[u8]) {
+        if let Some(seen) = &mut self.seen {
+            // What came beyond it in the same read does not count.
+            seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
+        }
         self.length += bytes.len() as u64;
         if !self.keeps_bodies() || self.failed.is_some() {
             return;

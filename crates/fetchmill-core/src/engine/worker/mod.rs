@@ -4,10 +4,13 @@
 //! the worker's batch, sends, receives, and appends the outcome to the worker's block. The planner's lock is taken
 //! once a batch, the sink gets whole blocks, and deadlines are looked at by a tick.
 
+mod address;
+mod admission;
 mod body;
 mod fetch;
-mod parking;
+mod opening;
 mod queue;
+mod row;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -20,30 +23,40 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 
 use super::control::{Control, Stop};
 use super::counters::Delta;
+use super::parking::Parking;
+use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::limits;
+use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
+use crate::planner::hosts::HostRules;
 use crate::planner::origin::{Millis, Observed};
 use crate::planner::{Next, Report};
 use crate::sink::{Block, Properties, Stage};
-use crate::transport::{Timeouts, Watch};
+use crate::transport::{Buffers, Origin, Pool, PoolSettings, Watch};
+use admission::Waiters;
 use body::BodyMemory;
-use parking::Parking;
 use queue::{Queue, Target};
 
 /// What a worker is made of.
 pub(super) struct Setup {
     pub(super) index: usize,
     pub(super) control: Arc<Control>,
-    pub(super) addresses: Arc<[SocketAddr]>,
-    pub(super) template: RequestTemplate,
-    /// Connections of this worker.
-    pub(super) connections: usize,
-    pub(super) timeouts: Timeouts,
+    /// The only origin, when a server lists its objects itself.
+    pub(super) server: Option<Server>,
+    pub(super) naming: Naming,
+    /// Of this worker's connections; there are as many tasks.
+    pub(super) pool: PoolSettings,
     pub(super) attempts_max: u32,
-    pub(super) max_body: u64,
+    /// For the hosts of a job over many.
+    pub(super) hosts: HostRules,
+    /// Whether what failed for a reason that may pass is looked at once more, later.
+    pub(super) has_second_look: bool,
+    pub(super) redirects_max: u32,
     pub(super) allow_eof_bodies: bool,
+    /// In a check, where every outcome is a row: a body is read so far.
+    pub(super) enough: Option<u64>,
     pub(super) properties: Properties,
     /// See [`BodyMemory`].
     pub(super) stage: Option<Arc<Stage>>,
@@ -51,21 +64,36 @@ pub(super) struct Setup {
     pub(super) empty: UnboundedReceiver<Block>,
 }
 
-/// The state that the connections of a worker share. Nothing in it is borrowed across an await.
+/// The origin of a job whose server lists its objects.
+#[derive(Clone)]
+pub(super) struct Server {
+    pub(super) key: OriginKey,
+    pub(super) template: RequestTemplate,
+    pub(super) addresses: Option<Arc<[SocketAddr]>>,
+}
+
+/// The state that the tasks of a worker share. Nothing in it is borrowed across an await.
 struct Worker {
     setup: Setup,
+    pool: Pool,
+    server: Option<Rc<Origin>>,
+    last_origin: RefCell<Option<Rc<Origin>>>,
     clock: Rc<Cell<Millis>>,
     queue: RefCell<Queue>,
+    /// The last tick came late and looked at no deadline.
+    was_late: Cell<bool>,
     /// The planner had nothing: not asked again until woken, or until this time.
     dry_until: Cell<Option<Millis>>,
     is_done: Cell<bool>,
     /// A block waits for the sink: no new targets.
     is_congested: Cell<bool>,
     in_flight: Cell<usize>,
+    waiters: Waiters,
     parking: Parking,
-    scratch: RefCell<Vec<u8>>,
-    request: RefCell<Vec<u8>>,
+    buffers: Buffers,
     path: RefCell<Vec<u8>>,
+    /// The row that is written.
+    line: RefCell<Vec<u8>>,
     block: RefCell<Block>,
     empty: RefCell<UnboundedReceiver<Block>>,
     report: RefCell<Report>,
@@ -76,11 +104,13 @@ struct Worker {
     rate: Cell<f64>,
     /// When this machine ran out of descriptors or ports with no connection open.
     exhausted_since: Cell<Option<Millis>>,
-    open_connections: Cell<usize>,
 }
 
 /// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
 const RETRIES_REPORTED_AT: usize = 16;
+
+/// Milliseconds since the last tick that make one late.
+const LATE: Millis = 100;
 
 /// Runs a worker until the job ends. The runtime is the thread's own.
 pub(super) fn run(setup: Setup) -> Result<()> {
@@ -101,17 +131,25 @@ fn run_on(runtime: &LocalRuntime, mut setup: Setup) -> Result<()> {
         bytes_max: limits::REPLIES_BYTES_MAX / setup.control.workers(),
         stage: setup.stage.take(),
     });
+    let pool = Pool::new(setup.pool.clone(), Rc::clone(&clock));
+    let server = setup.server.take();
+    let server = server.map(|Server { key, template, addresses }| pool.add(key, template, addresses));
     let worker = Rc::new(Worker {
+        pool,
+        server,
+        last_origin: RefCell::new(None),
         clock,
         queue: RefCell::new(Queue::default()),
+        was_late: Cell::new(false),
         dry_until: Cell::new(None),
         is_done: Cell::new(false),
         is_congested: Cell::new(false),
         in_flight: Cell::new(0),
+        waiters: Waiters::new(setup.hosts, setup.control.workers()),
         parking: Parking::default(),
-        scratch: RefCell::new(vec![0; limits::READ_BYTES]),
-        request: RefCell::new(Vec::new()),
+        buffers: Buffers::default(),
         path: RefCell::new(Vec::new()),
+        line: RefCell::new(Vec::new()),
         block: RefCell::new(Block::default()),
         empty,
         report: RefCell::new(Report::default()),
@@ -120,21 +158,25 @@ fn run_on(runtime: &LocalRuntime, mut setup: Setup) -> Result<()> {
         finished: Cell::new(0),
         rate: Cell::new(0.0),
         exhausted_since: Cell::new(None),
-        open_connections: Cell::new(0),
         setup,
     });
     runtime.block_on(worker.drive())
 }
 
 impl Worker {
+    /// Whether this is a check: every outcome is a row.
+    fn has_rows(&self) -> bool {
+        self.setup.enough.is_some()
+    }
+
     fn control(&self) -> &Control {
         &self.setup.control
     }
 
     /// Starts the connections, ticks, and ends when they have ended.
     async fn drive(self: Rc<Self>) -> Result<()> {
-        let watches: Vec<Rc<Watch>> = (0..self.setup.connections)
-            .map(|_| Rc::new(Watch::new(Rc::clone(&self.clock), self.setup.timeouts)))
+        let watches: Vec<Rc<Watch>> = (0..self.setup.pool.connections)
+            .map(|_| Rc::new(Watch::new(Rc::clone(&self.clock), self.setup.pool.timeouts)))
             .collect();
         let running = Rc::new(Cell::new(watches.len()));
         let ended = Rc::new(tokio::sync::Notify::new());
@@ -142,7 +184,7 @@ impl Worker {
             let (worker, watch) = (Rc::clone(&self), Rc::clone(watch));
             let (running, ended) = (Rc::clone(&running), Rc::clone(&ended));
             tokio::task::spawn_local(async move {
-                worker.connection(&watch).await;
+                worker.fetch(&watch).await;
                 running.set(running.get() - 1);
                 if running.get() == 0 {
                     ended.notify_one();
@@ -156,6 +198,7 @@ impl Worker {
             tokio::select! {
                 () = ended.notified() => break,
                 () = self.control().wake(self.setup.index).notified() => self.look_again(),
+                () = self.pool.names().answered() => self.take_answers(),
                 _ = tick.tick() => self.tick(&watches).await,
             }
             self.heed_stop(&watches, &mut drain_until);
@@ -173,11 +216,17 @@ impl Worker {
     async fn tick(&self, watches: &[Rc<Watch>]) {
         let now = self.control().clock.now();
         let elapsed = now.saturating_sub(self.clock.replace(now)).max(1);
+        self.tick_hosts(elapsed, now);
         let rate = self.finished.replace(0) as f64 * 1000.0 / elapsed as f64;
         self.rate.set(self.rate.get() * 0.8 + rate * 0.2);
-        for watch in watches {
-            watch.check();
+        // After a late tick replies may be here that were in time: they are read first.
+        if elapsed < LATE || self.was_late.replace(true) {
+            self.was_late.set(false);
+            for watch in watches {
+                watch.check();
+            }
         }
+        self.pool.sweep();
         self.control().counters[self.setup.index].set_in_flight(self.in_flight.get() as u64);
         if self.dry_until.get().is_some_and(|until| until <= now) {
             self.look_again();
@@ -225,7 +274,7 @@ impl Worker {
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].
     fn turn(&self, max: usize) -> bool {
         let report = self.report.take();
-        match self.control().turn(report, max) {
+        match self.control().turn(self.setup.index, report, max) {
             Next::Batch(batch) => {
                 self.queue.borrow_mut().set(batch);
                 return true;
@@ -255,6 +304,9 @@ impl Worker {
                 return false;
             }
         }
+        if self.control().has_many_origins() {
+            return self.take_of_hosts(target);
+        }
         if self.is_idle() {
             return false;
         }
@@ -263,7 +315,7 @@ impl Worker {
 
     /// Whether nothing is there to do, and the planner has nothing either.
     fn is_idle(&self) -> bool {
-        if !self.queue.borrow().is_empty() {
+        if !self.queue.borrow().is_empty() || self.waiters.has_ready() {
             return false;
         }
         if self.dry_until.get().is_some() || !self.turn(self.batch_size()) {
@@ -275,7 +327,7 @@ impl Worker {
 
     /// What this worker finishes in a second, and something for each connection.
     fn batch_size(&self) -> usize {
-        (self.rate.get() as usize).clamp(self.setup.connections.min(64), limits::BATCH_TARGETS_MAX)
+        (self.rate.get() as usize).clamp(self.setup.pool.connections.min(64), limits::BATCH_TARGETS_MAX)
     }
 
     /// Sends the block to the sink; waits while the sink is behind. Whether it had to wait.
@@ -303,8 +355,9 @@ impl Worker {
     async fn rest_exhausted(&self, number: i32) {
         let now = self.clock.get();
         let since = self.exhausted_since.get().unwrap_or(now);
+        self.waiters.opening.overload(now);
         self.exhausted_since.set(Some(since));
-        if self.open_connections.get() == 0 && now.saturating_sub(since) > 10_000 {
+        if self.pool.open_connections() == 0 && now.saturating_sub(since) > 10_000 {
             let error = std::io::Error::from_raw_os_error(number);
             self.control().fail(Error::storage("connect from", "this machine", error));
         }

@@ -1,7 +1,7 @@
 //! Heads: what they say about the body, and what is refused.
 
 use super::{Read, assert_refused, assert_reply, read};
-use crate::http1::{Framing, RetryAfter};
+use crate::http1::{Framing, Progress, ReplyReader, RetryAfter};
 use crate::outcome::FailureKind::{self, BodyTooLarge, HeadTooLarge, NotHttp, Reset, Truncated};
 
 /// A 200 with these fields, and `abc` behind it.
@@ -308,4 +308,26 @@ fn a_date_is_compared_with_the_clock_of_the_server() {
     assert_eq!(RetryAfter::Date { at: 100, sent: None }.wait(90), 10);
     assert_eq!(RetryAfter::Date { at: 100, sent: None }.wait(110), 0);
     assert_eq!(RetryAfter::Seconds(5).wait(110), 5);
+}
+
+#[test]
+fn an_answer_to_head_has_no_body_whatever_its_fields_say() {
+    for fields in
+        ["Content-Length: 3\r\n", "Content-Length: 99999999999\r\n", "Transfer-Encoding: chunked\r\n", ""]
+    {
+        let mut reader = ReplyReader::new(1000);
+        reader.start_bodiless();
+        let stream = with(fields);
+
+        let progress = reader.read(&stream, &mut Vec::new());
+
+        assert_eq!(progress, Ok(Progress::Done { consumed: stream.len() - 3 }), "{fields}");
+        let head = reader.head().unwrap();
+        assert_eq!((head.framing, head.keep_alive), (Framing::None, true), "{fields}");
+    }
+    let mut reader = ReplyReader::new(1000);
+    reader.start_bodiless();
+    reader.start();
+    let stream = with("Content-Length: 3\r\n");
+    assert_eq!(reader.read(&stream, &mut Vec::new()), Ok(Progress::Done { consumed: stream.len() }));
 }

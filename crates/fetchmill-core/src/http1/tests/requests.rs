@@ -125,10 +125,11 @@ fn the_target_is_that_of_the_request() {
 fn secrets_are_left_out_of_what_is_stored() {
     let secrets = [
         ("Authorization", "Bearer canary"),
-        ("X-Plain", "authorization: kept"),
+        ("Accept", "authorization: kept"),
         ("cookie", "canary"),
         ("PROXY-AUTHORIZATION", "Basic canary"),
         ("x-amz-security-token", "canary"),
+        ("X-Whatever", "canary"),
     ];
 
     let stored = request(&template(&secrets).without_secrets(), b"authorization:x");
@@ -137,7 +138,28 @@ fn secrets_are_left_out_of_what_is_stored() {
         stored,
         format!(
             "GET /files/authorization%3Ax?v=1 HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: \
-             fetchmill/{VERSION}\r\nAccept-Encoding: identity\r\nX-Plain: authorization: kept\r\n\r\n"
+             fetchmill/{VERSION}\r\nAccept-Encoding: identity\r\nAccept: authorization: kept\r\n\r\n"
         )
     );
+}
+
+#[test]
+fn a_proxy_is_asked_in_absolute_form() {
+    let template =
+        RequestTemplate::for_proxy("a.test:81", "/x/", "?v=1", &[("X", "y")], Some("Basic canary"))
+            .expect("valid");
+    let mut path = Vec::new();
+    template.write_path("/list", &mut path);
+    let mut target = Vec::new();
+    template.write_target(b"b c", &mut target);
+
+    let fields = format!(
+        "Host: a.test:81\r\nUser-Agent: fetchmill/{VERSION}\r\nAccept-Encoding: identity\r\nX: y\r\n\
+         Proxy-Authorization: Basic canary\r\n\r\n"
+    );
+    assert_eq!(request(&template, b"b c"), format!("GET http://a.test:81/x/b%20c?v=1 HTTP/1.1\r\n{fields}"));
+    assert_eq!(String::from_utf8(path).unwrap(), format!("GET http://a.test:81/list HTTP/1.1\r\n{fields}"));
+    assert_eq!(target, b"/x/b%20c?v=1");
+    assert!(!request(&template.without_secrets(), b"b").contains("canary"));
+    assert!(!format!("{template:?}").contains("canary"));
 }

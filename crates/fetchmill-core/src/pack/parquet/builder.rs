@@ -1,11 +1,13 @@
 //! Objects on their way into columns.
 
 use super::schema::schema;
+use crate::kept::{Columns, kept_values};
 use crate::object::{Micros, Object, Seconds};
 use arrow_array::builder::{
     BinaryBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder, UInt16Builder, UInt32Builder,
 };
 use arrow_array::{ArrayRef, RecordBatch};
+use arrow_schema::SchemaRef;
 use std::io;
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ const TEXT_GROWTH_MAX: usize = 3;
 /// Builds record batches out of objects: the columns of [`schema()`].
 #[derive(Debug)]
 pub struct BatchBuilder {
+    schema: SchemaRef,
     sequence: Int64Builder,
     name: StringBuilder,
     name_raw: BinaryBuilder,
@@ -27,23 +30,20 @@ pub struct BatchBuilder {
     fetched_at: TimestampMicrosecondBuilder,
     crc32c: UInt32Builder,
     body: BinaryBuilder,
-    /// Of names and bodies.
+    url: Option<StringBuilder>,
+    kept: Vec<StringBuilder>,
+    /// Of names, bodies, URLs and kept values.
     bytes: usize,
     /// What no column has more than.
     column_bytes: usize,
     overflow: bool,
 }
 
-impl Default for BatchBuilder {
-    fn default() -> Self {
-        BatchBuilder::new()
-    }
-}
-
 impl BatchBuilder {
-    /// One without rows.
-    pub fn new() -> Self {
+    /// One without rows, for objects that have these columns.
+    pub fn new(columns: &Columns) -> Self {
         BatchBuilder {
+            schema: schema(columns),
             sequence: Int64Builder::new(),
             name: StringBuilder::new(),
             name_raw: BinaryBuilder::new(),
@@ -54,6 +54,8 @@ impl BatchBuilder {
             fetched_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             crc32c: UInt32Builder::new(),
             body: BinaryBuilder::new(),
+            url: columns.has_url().then(StringBuilder::new),
+            kept: columns.kept().iter().map(|_| StringBuilder::new()).collect(),
             bytes: 0,
             column_bytes: 0,
             overflow: false,
@@ -63,15 +65,17 @@ impl BatchBuilder {
     /// Appends a row. What does not fit into a batch, 2 GiB of bytes, makes [`BatchBuilder::finish`] an error.
     pub fn push(&mut self, object: &Object<'_>) {
         let facts = &object.facts;
-        let fields = facts.content_type.map_or(0, <[u8]>::len) + facts.etag.map_or(0, <[u8]>::len);
-        let text = (object.name.len() + fields).saturating_mul(TEXT_GROWTH_MAX);
+        let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
+        let fields = length(facts.content_type) + length(facts.etag);
+        let rest = length(facts.url) + length(facts.kept);
+        let text = (object.name.len() + fields + rest).saturating_mul(TEXT_GROWTH_MAX);
         let column_bytes = self.column_bytes.saturating_add(text).saturating_add(object.body.len());
         if column_bytes > COLUMN_BYTES_MAX {
             self.overflow = true;
             return;
         }
         self.column_bytes = column_bytes;
-        self.bytes += object.name.len() + object.body.len();
+        self.bytes += object.name.len() + object.body.len() + rest;
         self.sequence.append_value(object.sequence as i64);
         self.push_name(object.name);
         self.status.append_option((facts.status != 0).then_some(facts.status));
@@ -81,6 +85,13 @@ impl BatchBuilder {
         self.fetched_at.append_option(from_micros(facts.fetched_at));
         self.crc32c.append_value(object.crc32c);
         self.body.append_value(object.body);
+        if let Some(url) = &mut self.url {
+            push_text(url, facts.url);
+        }
+        let mut values = kept_values(facts.kept.unwrap_or_default());
+        for column in &mut self.kept {
+            push_text(column, values.next().flatten());
+        }
     }
 
     fn push_name(&mut self, name: &[u8]) {
@@ -98,14 +109,19 @@ impl BatchBuilder {
         self.crc32c.values_slice().len()
     }
 
-    /// Bytes of their names and bodies.
+    /// What the columns are.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// Bytes of their names, bodies, URLs and kept values.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The rows so far; then there are none.
     pub fn finish(&mut self) -> io::Result<RecordBatch> {
-        let columns: Vec<ArrayRef> = vec![
+        let mut columns: Vec<ArrayRef> = vec![
             Arc::new(self.sequence.finish()),
             Arc::new(self.name.finish()),
             Arc::new(self.name_raw.finish()),
@@ -117,6 +133,9 @@ impl BatchBuilder {
             Arc::new(self.crc32c.finish()),
             Arc::new(self.body.finish()),
         ];
+        for column in self.url.iter_mut().chain(&mut self.kept) {
+            columns.push(Arc::new(column.finish()));
+        }
         self.bytes = 0;
         self.column_bytes = 0;
         if std::mem::take(&mut self.overflow) {
@@ -125,7 +144,7 @@ impl BatchBuilder {
                 "objects of more than 2 GiB do not fit into a batch of rows",
             ));
         }
-        RecordBatch::try_new(schema(), columns).map_err(io::Error::other)
+        RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(io::Error::other)
     }
 }
 

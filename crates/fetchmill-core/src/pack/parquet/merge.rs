@@ -2,7 +2,6 @@
 
 use super::reader::ParquetShard;
 use super::rows::{BatchRows, check_body};
-use super::schema::Column;
 use super::{ParquetEncoder, ShardError};
 use crate::object::Object;
 use std::io::Write;
@@ -14,11 +13,17 @@ pub fn merge<W: Write + Send>(
     to: &mut ParquetEncoder<W>,
     each: &mut dyn FnMut(&Object<'_>, u64) -> Result<(), ShardError>,
 ) -> Result<(), ShardError> {
+    let mut kept = Vec::new();
     for shard in from {
-        for batch in shard.batches(0..shard.rows(), &Column::ALL)? {
+        // Values go by the places of their columns.
+        if shard.columns() != to.columns() {
+            return Err(ShardError::Foreign("its kept columns are not those of the job".into()));
+        }
+        for batch in shard.batches(0..shard.rows(), None)? {
             let batch = batch?;
             let rows = BatchRows::of(&batch)?;
-            for object in (0..rows.len()).filter_map(|row| rows.get(row)) {
+            for row in 0..rows.len() {
+                let Some(object) = rows.get(row, &mut kept) else { continue };
                 check_body(&object)?;
                 each(&object, to.rows())?;
                 to.push(&object)?;

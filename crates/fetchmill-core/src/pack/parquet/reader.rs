@@ -1,9 +1,10 @@
 //! Reads a shard in place: one row, or batches of rows.
 
 use super::rows::{BatchRows, check_body, stored};
-use super::schema::{Column, schema};
+use super::schema::{Column, columns_of};
 use super::source::Source;
 use super::{ShardError, one_line};
+use crate::kept::Columns;
 use crate::limits::MIB;
 use crate::object::StoredObject;
 use ::parquet::arrow::ProjectionMask;
@@ -30,6 +31,7 @@ pub struct ParquetShard {
     metadata: ArrowReaderMetadata,
     /// Where each row group ends, in rows.
     ends: Arc<[u64]>,
+    columns: Columns,
 }
 
 impl ParquetShard {
@@ -41,9 +43,14 @@ impl ParquetShard {
             .with_offset_index_policy(PageIndexPolicy::Optional)
             .with_column_index_policy(PageIndexPolicy::Skip);
         let metadata = guarded(|| Ok(ArrowReaderMetadata::load(&source, options)?))?;
-        check_schema(&metadata)?;
+        let columns = columns_of(metadata.schema())?;
         let ends = group_ends(&metadata)?;
-        Ok(ParquetShard { source, metadata, ends })
+        Ok(ParquetShard { source, metadata, ends, columns })
+    }
+
+    /// Columns that objects have besides the standard ones.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
     }
 
     /// How many rows there are.
@@ -54,20 +61,22 @@ impl ParquetShard {
     /// One row, its body checked: only the pages that hold it are decoded.
     pub fn row(&self, row: u64) -> Result<StoredObject, ShardError> {
         let end = row.checked_add(1).ok_or_else(|| no_row(row, self.rows()))?;
-        let batch =
-            self.batches(row..end, &Column::ALL)?.next().ok_or_else(|| no_row(row, self.rows()))??;
-        let object = BatchRows::of(&batch)?.get(0).ok_or_else(|| no_row(row, self.rows()))?;
+        let batch = self.batches(row..end, None)?.next().ok_or_else(|| no_row(row, self.rows()))??;
+        let (rows, mut kept) = (BatchRows::of(&batch)?, Vec::new());
+        let object = rows.get(0, &mut kept).ok_or_else(|| no_row(row, self.rows()))?;
         check_body(&object)?;
         Ok(stored(&object))
     }
 
-    /// These rows and columns in their order, a bounded number of bytes at a time.
-    pub fn batches(&self, rows: Range<u64>, columns: &[Column]) -> Result<Batches, ShardError> {
+    /// These rows in their order with these columns, or all, a bounded number of bytes at a time.
+    pub fn batches(&self, rows: Range<u64>, columns: Option<&[Column]>) -> Result<Batches, ShardError> {
         if rows.start > rows.end || rows.end > self.rows() {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
         let schema = self.metadata.parquet_schema();
-        let columns = ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize));
+        let columns = columns.map_or_else(ProjectionMask::all, |columns| {
+            ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))
+        });
         Ok(Batches { shard: self.clone(), columns, rows, open: None })
     }
 
@@ -194,25 +203,6 @@ impl Iterator for Batches {
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
     catch_unwind(AssertUnwindSafe(read))
         .unwrap_or_else(|_| Err(ShardError::Damage("its contents make no sense".into())))
-}
-
-fn check_schema(metadata: &ArrowReaderMetadata) -> Result<(), ShardError> {
-    let (ours, theirs) = (schema(), metadata.schema());
-    if theirs.fields().len() != ours.fields().len() {
-        let count = theirs.fields().len();
-        return Err(ShardError::Foreign(format!("it has {count} columns, not {}", ours.fields().len())));
-    }
-    for (ours, theirs) in ours.fields().iter().zip(theirs.fields()) {
-        let same = ours.name() == theirs.name()
-            && ours.data_type() == theirs.data_type()
-            && ours.is_nullable() == theirs.is_nullable();
-        if !same {
-            return Err(ShardError::Foreign(format!(
-                "it has a column {theirs:?}, where {ours:?} is expected"
-            )));
-        }
-    }
-    Ok(())
 }
 
 fn group_ends(metadata: &ArrowReaderMetadata) -> Result<Arc<[u64]>, ShardError> {

@@ -2,6 +2,7 @@
 
 use super::ShardError;
 use super::schema::{Column, schema};
+use crate::kept::{Columns, URL_COLUMN, write_kept};
 use crate::object::{Facts, Micros, Object, StoredObject};
 use crate::target::Sequence;
 use arrow_array::{
@@ -22,6 +23,8 @@ pub struct BatchRows<'a> {
     fetched_at: &'a TimestampMicrosecondArray,
     crc32c: &'a UInt32Array,
     body: &'a BinaryArray,
+    url: Option<&'a StringArray>,
+    kept: Vec<&'a StringArray>,
 }
 
 impl<'a> BatchRows<'a> {
@@ -38,6 +41,8 @@ impl<'a> BatchRows<'a> {
             fetched_at: column(batch, Column::FetchedAt)?,
             crc32c: column(batch, Column::Crc32c)?,
             body: column(batch, Column::Body)?,
+            url: url_column(batch)?,
+            kept: kept_columns(batch)?,
         })
     }
 
@@ -51,8 +56,12 @@ impl<'a> BatchRows<'a> {
         self.len() == 0
     }
 
-    /// The object at a row, with the CRC-32C that was stored with it; `None` when there is no such row.
-    pub fn get(&self, row: usize) -> Option<Object<'a>> {
+    /// The object at a row, with the CRC-32C that was stored with it; `None` when there is no such row. Kept values go
+    /// into `kept`.
+    pub fn get<'o>(&self, row: usize, kept: &'o mut Vec<u8>) -> Option<Object<'o>>
+    where
+        'a: 'o,
+    {
         if row >= self.len() {
             return None;
         }
@@ -73,16 +82,28 @@ impl<'a> BatchRows<'a> {
                 etag: text(self.etag, row),
                 last_modified: micros(self.last_modified, row).map(|micros| micros / 1_000_000),
                 head: None,
+                url: self.url.and_then(|url| text(url, row)),
+                kept: self.kept_of(row, kept),
             },
         })
+    }
+
+    fn kept_of<'o>(&self, row: usize, kept: &'o mut Vec<u8>) -> Option<&'o [u8]> {
+        kept.clear();
+        if self.kept.is_empty() {
+            return None;
+        }
+        write_kept(self.kept.iter().map(|column| text(column, row)), kept);
+        Some(kept)
     }
 }
 
 /// A row of a batch: its sequence number, the object, and the CRC-32C that was stored with it.
 pub fn object_at(batch: &RecordBatch, row: usize) -> Result<(Sequence, StoredObject, u32), ShardError> {
-    let object = BatchRows::of(batch)?.get(row);
-    let object =
-        object.ok_or_else(|| ShardError::Damage(format!("row {row} of a batch of {}", batch.num_rows())))?;
+    let (rows, mut kept) = (BatchRows::of(batch)?, Vec::new());
+    let object = rows
+        .get(row, &mut kept)
+        .ok_or_else(|| ShardError::Damage(format!("row {row} of a batch of {}", batch.num_rows())))?;
     Ok((object.sequence, stored(&object), object.crc32c))
 }
 
@@ -105,7 +126,24 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
         etag: object.facts.etag.map(<[u8]>::to_vec),
         last_modified: object.facts.last_modified,
         head: None,
+        url: object.facts.url.map(<[u8]>::to_vec),
+        kept: object.facts.kept.map(<[u8]>::to_vec),
     }
+}
+
+/// Behind the columns that every batch has.
+fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
+    let Some(field) = batch.schema_ref().fields().get(Column::ALL.len()) else { return Ok(None) };
+    let column = batch.columns().get(Column::ALL.len()).filter(|_| field.name() == URL_COLUMN);
+    let texts = column.and_then(|values| values.as_any().downcast_ref());
+    texts.map(Some).ok_or_else(|| ShardError::Foreign(format!("a column {field:?} is not expected")))
+}
+
+/// Behind that of the URL.
+fn kept_columns(batch: &RecordBatch) -> Result<Vec<&StringArray>, ShardError> {
+    let columns = batch.columns().iter().skip(Column::ALL.len() + 1);
+    let texts = columns.map(|values| values.as_any().downcast_ref());
+    texts.collect::<Option<_>>().ok_or_else(|| ShardError::Foreign("a kept column is not text".into()))
 }
 
 fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T, ShardError> {
@@ -113,7 +151,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let values = batch.columns().get(column as usize).filter(|_| named);
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
     // A column that must have values has them all: the reader checks that against the schema.
-    let nullable = schema().field(column as usize).is_nullable();
+    let nullable = schema(&Columns::default()).field(column as usize).is_nullable();
     values
         .filter(|values| nullable || values.null_count() == 0)
         .ok_or_else(|| ShardError::Foreign(format!("no column `{}` as it should be", column.name())))

@@ -1,11 +1,14 @@
 //! The columns of a shard, and how each is stored.
 
+use super::ShardError;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
+
+use crate::kept::{Columns, URL_COLUMN};
 
 /// A column; its number is its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,11 +88,43 @@ impl Column {
     }
 }
 
-/// The columns of every shard, and of every batch of its rows.
-pub fn schema() -> SchemaRef {
+/// The columns of every shard and of every batch of its rows; those of a list have more behind them.
+pub fn schema(columns: &Columns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(Column::field).to_vec())));
-    Arc::clone(&SCHEMA)
+    if !columns.has_url() {
+        return Arc::clone(&SCHEMA);
+    }
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    let mut fields = Column::ALL.map(Column::field).to_vec();
+    fields.push(text(URL_COLUMN));
+    fields.extend(columns.kept().iter().map(|name| text(name)));
+    Arc::new(Schema::new(fields))
+}
+
+/// The columns behind those that every shard has, if they are such as a list has.
+pub(super) fn columns_of(schema: &Schema) -> Result<Columns, ShardError> {
+    let (ours, theirs) = (self::schema(&Columns::default()), schema.fields());
+    let mut columns = Columns::default();
+    if let Some((_, kept)) = theirs.get(ours.fields().len()..).and_then(<[_]>::split_first) {
+        columns = Columns::found(kept.iter().map(|field| field.name().clone()));
+    }
+    let expected = self::schema(&columns);
+    if theirs.len() != expected.fields().len() {
+        let count = theirs.len();
+        return Err(ShardError::Foreign(format!("it has {count} columns, not {}", ours.fields().len())));
+    }
+    for (ours, theirs) in expected.fields().iter().zip(theirs) {
+        let same = ours.name() == theirs.name()
+            && ours.data_type() == theirs.data_type()
+            && ours.is_nullable() == theirs.is_nullable();
+        if !same {
+            return Err(ShardError::Foreign(format!(
+                "it has a column {theirs:?}, where {ours:?} is expected"
+            )));
+        }
+    }
+    Ok(columns)
 }
 
 /// Rows in a page: one row is read by decoding one page of each column.
@@ -109,7 +144,10 @@ pub(super) fn zstd() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-pub(super) fn properties() -> Result<WriterProperties, ParquetError> {
+/// Of the kept columns, many are categories: a dictionary that grows beyond this is none.
+const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
+
+pub(super) fn properties(columns: &Columns) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("fetchmill ", env!("CARGO_PKG_VERSION")).to_string())
         .set_compression(zstd()?)
@@ -138,6 +176,12 @@ pub(super) fn properties() -> Result<WriterProperties, ParquetError> {
     // A smallest and a largest value of these help nobody, and would be copies of bodies in the footer.
     for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {
         builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
+    }
+    for name in columns.kept() {
+        let path = || ColumnPath::from(name.as_str());
+        builder = builder
+            .set_column_dictionary_enabled(path(), true)
+            .set_column_dictionary_page_size_limit(path(), DICTIONARY_BYTES_MAX);
     }
     Ok(builder.build())
 }

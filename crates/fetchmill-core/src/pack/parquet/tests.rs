@@ -1,6 +1,7 @@
 //! Round trips, other people's files and damage: what every row of a shard must survive.
 
 use super::*;
+use crate::kept::{Columns, kept_values, write_kept};
 use crate::object::{Object, StoredObject};
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::file::reader::{ChunkReader, Length};
@@ -14,7 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 fn write(objects: &[StoredObject], row_group_bytes: usize) -> File {
-    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), row_group_bytes).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), row_group_bytes, &Columns::default()).unwrap();
     for (sequence, object) in objects.iter().enumerate() {
         assert_eq!(encoder.rows(), sequence as u64);
         encoder.push(&object.as_object(sequence as u64)).unwrap();
@@ -28,7 +30,7 @@ fn open(objects: &[StoredObject], row_group_bytes: usize) -> ParquetShard {
 
 fn read(shard: &ParquetShard, rows: Range<u64>) -> Result<Vec<(u64, StoredObject, u32)>, ShardError> {
     let mut found = Vec::new();
-    for batch in shard.batches(rows, &Column::ALL)? {
+    for batch in shard.batches(rows, None)? {
         let batch = batch?;
         assert!(batch.num_rows() <= 1024);
         for row in 0..batch.num_rows() {
@@ -47,7 +49,7 @@ fn object(number: usize, body: usize) -> StoredObject {
         content_type: Some(b"text/plain".to_vec()),
         etag: number.is_multiple_of(2).then(|| format!("\"{number}\"").into_bytes()),
         last_modified: Some(1_600_000_000),
-        head: None,
+        ..StoredObject::default()
     }
 }
 
@@ -76,7 +78,7 @@ fn a_row_that_does_not_exist_is_an_error() {
 
     assert!(matches!(shard.row(1), Err(ShardError::Damage(_))));
     assert!(shard.row(u64::MAX).is_err());
-    assert!(shard.batches(0..2, &Column::ALL).is_err());
+    assert!(shard.batches(0..2, None).is_err());
     assert!(read(&open(&[], 1000), 0..0).unwrap().is_empty());
 }
 
@@ -84,7 +86,7 @@ fn a_row_that_does_not_exist_is_an_error() {
 fn only_the_columns_that_are_asked_for_are_read() {
     let shard = open(&[object(1, 10), object(2, 10)], 1000);
 
-    let batch = shard.batches(0..2, &[Column::Name, Column::Crc32c]).unwrap().next().unwrap().unwrap();
+    let batch = shard.batches(0..2, Some(&[Column::Name, Column::Crc32c])).unwrap().next().unwrap().unwrap();
 
     assert_eq!(
         batch.schema().fields().iter().map(|field| field.name()).collect::<Vec<_>>(),
@@ -98,7 +100,7 @@ fn a_name_that_is_not_utf8_keeps_its_bytes() {
     let odd = StoredObject { name: b"a\xff\xfeb".to_vec(), ..object(1, 3) };
     let shard = open(&[odd.clone(), object(2, 3)], 1000);
 
-    let batch = shard.batches(0..2, &[Column::Name, Column::NameRaw]).unwrap().next().unwrap().unwrap();
+    let batch = shard.batches(0..2, Some(&[Column::Name, Column::NameRaw])).unwrap().next().unwrap().unwrap();
     let names: &arrow_array::StringArray = batch.column(0).as_any().downcast_ref().unwrap();
 
     assert_eq!(names.value(0), "a\u{fffd}\u{fffd}b");
@@ -115,8 +117,7 @@ fn a_large_body_is_a_row_group_of_its_own() {
     for (row, object) in objects.iter().enumerate() {
         assert_eq!(&shard.row(row as u64).unwrap(), object);
     }
-    let rows: Vec<_> =
-        shard.batches(0..5, &Column::ALL).unwrap().map(|batch| batch.unwrap().num_rows()).collect();
+    let rows: Vec<_> = shard.batches(0..5, None).unwrap().map(|batch| batch.unwrap().num_rows()).collect();
     assert_eq!(rows, [1; 5]);
 }
 
@@ -126,8 +127,108 @@ fn bodies_that_compress_well_do_not_make_large_row_groups() {
         (0..64).map(|number| StoredObject { body: vec![0; 900_000], ..object(number, 0) }).collect();
     let shard = open(&objects, 1 << 20);
 
-    for batch in shard.batches(0..64, &Column::ALL).unwrap() {
+    for batch in shard.batches(0..64, None).unwrap() {
         assert!(batch.unwrap().num_rows() <= 8);
+    }
+}
+
+fn list() -> Columns {
+    Columns::of_list(["rank", "country.code"].map(str::to_owned)).unwrap()
+}
+
+fn of_list(number: usize, body: usize, values: [Option<&[u8]>; 2]) -> StoredObject {
+    let mut kept = Vec::new();
+    write_kept(values.into_iter(), &mut kept);
+    let url = number.is_multiple_of(2).then(|| format!("https://a/{number}").into_bytes());
+    StoredObject { url, kept: Some(kept), ..object(number, body) }
+}
+
+fn write_list(objects: &[StoredObject], columns: &Columns) -> ParquetShard {
+    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 20_000, columns).unwrap();
+    for (sequence, object) in objects.iter().enumerate() {
+        encoder.push(&object.as_object(sequence as u64)).unwrap();
+    }
+    ParquetShard::open(encoder.finish().unwrap()).unwrap()
+}
+
+#[test]
+fn columns_of_a_list_come_back_beside_bodies_of_any_size() {
+    let rank = |number: usize| number.to_string().into_bytes();
+    let objects: Vec<_> = (0..2500)
+        .map(|number| {
+            let length = if number % 1000 == 7 { 1_500_000 } else { 20 };
+            of_list(number, length, [Some(&rank(number)), (number % 3 == 0).then_some(&b"de"[..])])
+        })
+        .collect();
+
+    let shard = write_list(&objects, &list());
+
+    assert_eq!(shard.columns(), &list());
+    for row in [0, 1, 7, 8, 1007, 2499] {
+        assert_eq!(shard.row(row as u64).unwrap(), objects[row]);
+    }
+    let found = read(&shard, 0..2500).unwrap();
+    assert!(found.iter().map(|(_, found, _)| found).eq(&objects));
+}
+
+#[test]
+fn a_row_has_a_value_for_each_column_and_no_other() {
+    let odd = |values: &[Option<&[u8]>]| {
+        let mut kept = Vec::new();
+        write_kept(values.iter().copied(), &mut kept);
+        StoredObject { kept: Some(kept), ..object(1, 3) }
+    };
+    let none = StoredObject { kept: None, ..object(1, 3) };
+    let shard = write_list(&[odd(&[Some(b"a\xff")]), odd(&[None, Some(b""), Some(b"x")]), none], &list());
+
+    let values = |row| {
+        let kept = shard.row(row).unwrap().kept.unwrap();
+        kept_values(&kept).map(|value| value.map(<[u8]>::to_vec)).collect::<Vec<_>>()
+    };
+    assert_eq!(values(0), [Some("a\u{fffd}".as_bytes().to_vec()), None]);
+    assert_eq!(values(1), [None, Some(Vec::new())]);
+    assert_eq!(values(2), [None, None]);
+}
+
+#[test]
+fn shards_of_a_list_become_one_with_their_columns_and_no_other() {
+    let objects: Vec<_> = (0..40).map(|number| of_list(number, 20, [Some(b"1"), None])).collect();
+    let shards: Vec<_> = objects.chunks(9).map(|objects| write_list(objects, &list())).collect();
+    let mut to = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &list()).unwrap();
+    let mut other = ParquetEncoder::new(Vec::new(), 1 << 20, &Columns::default()).unwrap();
+
+    merge(&shards, &mut to, &mut |_, _| Ok(())).unwrap();
+    let refused = merge(&shards, &mut other, &mut |_, _| Ok(())).unwrap_err();
+
+    let merged = ParquetShard::open(to.finish().unwrap()).unwrap();
+    assert_eq!(merged.columns(), &list());
+    assert!(read(&merged, 0..40).unwrap().iter().map(|(_, found, _)| found).eq(&objects));
+    assert!(matches!(refused, ShardError::Foreign(_)), "{refused}");
+}
+
+#[test]
+fn a_column_that_every_row_has_cannot_be_kept() {
+    for name in Column::ALL.map(Column::name).into_iter().chain(["url"]) {
+        assert!(Columns::of_list([name.to_owned()]).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn columns_that_no_list_has_are_foreign() {
+    let field = |name, data_type| Field::new(name, data_type, true);
+    for behind in [
+        vec![field("rank", DataType::Utf8)],
+        vec![field("url", DataType::Int64)],
+        vec![field("url", DataType::Utf8), field("rank", DataType::Int64)],
+    ] {
+        let mut fields: Vec<_> = schema(&Columns::default()).fields().iter().cloned().collect();
+        fields.extend(behind.into_iter().map(Arc::new));
+        let schema = Arc::new(Schema::new(fields));
+        let writer = ArrowWriter::try_new(tempfile::tempfile().unwrap(), schema, None).unwrap();
+
+        let error = ParquetShard::open(writer.into_inner().unwrap()).unwrap_err();
+
+        assert!(matches!(error, ShardError::Foreign(_)), "{error}");
     }
 }
 
@@ -135,7 +236,8 @@ fn bodies_that_compress_well_do_not_make_large_row_groups() {
 fn small_shards_become_one() {
     let objects: Vec<_> = (0..3000).map(|number| object(number, 20)).collect();
     let shards: Vec<_> = objects.chunks(700).map(|objects| open(objects, 10_000)).collect();
-    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &Columns::default()).unwrap();
     let mut places = Vec::new();
 
     merge(&shards, &mut encoder, &mut |object, row| {
@@ -154,11 +256,11 @@ fn small_shards_become_one() {
 
 #[test]
 fn a_body_without_its_checksum_is_neither_read_nor_merged() {
-    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000).unwrap();
+    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000, &Columns::default()).unwrap();
     let stored = object(1, 10);
     encoder.push(&Object { crc32c: 1, ..stored.as_object(1) }).unwrap();
     let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
-    let mut to = ParquetEncoder::new(Vec::new(), 1000).unwrap();
+    let mut to = ParquetEncoder::new(Vec::new(), 1000, &Columns::default()).unwrap();
 
     assert!(matches!(shard.row(0), Err(ShardError::Damage(_))));
     assert!(matches!(merge(&[shard], &mut to, &mut |_, _| Ok(())), Err(ShardError::Damage(_))));
@@ -193,7 +295,7 @@ impl Write for Full {
 }
 
 fn write_to(to: Full, objects: &[StoredObject]) -> io::Result<()> {
-    let mut encoder = ParquetEncoder::new(to, 20_000)?;
+    let mut encoder = ParquetEncoder::new(to, 20_000, &Columns::default())?;
     for (sequence, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(sequence as u64))?;
     }
@@ -216,7 +318,7 @@ fn a_full_device_keeps_its_error_number_wherever_it_is_full() {
 
 #[test]
 fn the_estimate_is_near_the_file() {
-    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20).unwrap();
+    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &Columns::default()).unwrap();
     let mut random = 1_u64;
     for number in 0..5000 {
         let mut object = object(number, 1000);
@@ -235,7 +337,7 @@ fn the_estimate_is_near_the_file() {
 
 #[test]
 fn a_batch_is_empty_after_it_was_taken() {
-    let mut builder = BatchBuilder::new();
+    let mut builder = BatchBuilder::new(&Columns::default());
     builder.push(&object(1, 10).as_object(1));
     assert_eq!((builder.rows(), builder.bytes()), (1, "object-000001".len() + 10));
 
@@ -273,7 +375,7 @@ fn any_object() -> impl Strategy<Value = StoredObject> {
             content_type,
             etag,
             last_modified,
-            head: None,
+            ..StoredObject::default()
         },
     )
 }

@@ -4,6 +4,7 @@ use super::builder::BatchBuilder;
 use super::io_error_in;
 use super::large::LargeBody;
 use super::schema::{Column, properties, schema};
+use crate::kept::Columns;
 use crate::limits::MIB;
 use crate::object::Object;
 use ::parquet::arrow::ArrowSchemaConverter;
@@ -32,24 +33,26 @@ pub struct ParquetEncoder<W: Write + Send> {
     batch: BatchBuilder,
     /// Rows that left `batch`.
     rows: u64,
-    /// Bytes of the open row group's names and bodies.
+    /// Bytes of the open row group's names, bodies, URLs and kept values.
     plain_bytes: usize,
     row_group_bytes: usize,
+    columns: Columns,
 }
 
 impl<W: Write + Send> ParquetEncoder<W> {
-    /// Starts a shard; memory is bounded by the size of a row group, and of the largest object.
-    pub fn new(to: W, row_group_bytes: usize) -> io::Result<Self> {
+    /// Starts a shard of objects that have these columns; memory is bounded by the size of a row group, and of the largest object.
+    pub fn new(to: W, row_group_bytes: usize, columns: &Columns) -> io::Result<Self> {
         let (file, factory) =
-            start(to).map_err(|error| io_error_in(error).unwrap_or_else(io::Error::other))?;
+            start(to, columns).map_err(|error| io_error_in(error).unwrap_or_else(io::Error::other))?;
         Ok(ParquetEncoder {
             file,
             factory,
             open: Vec::new(),
-            batch: BatchBuilder::new(),
+            batch: BatchBuilder::new(columns),
             rows: 0,
             plain_bytes: 0,
             row_group_bytes,
+            columns: columns.clone(),
         })
     }
 
@@ -72,7 +75,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.batch.push(&Object { body: b"", ..*object });
         self.encode_batch()?;
         let body = LargeBody::compress(object.body)?;
-        self.flush(Some(body))
+        self.flush(Some(&body))
     }
 
     fn write_batch(&mut self) -> io::Result<()> {
@@ -108,7 +111,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    fn flush(&mut self, large: Option<LargeBody>) -> io::Result<()> {
+    fn flush(&mut self, large: Option<&LargeBody>) -> io::Result<()> {
         let ended = self.end_group(large);
         self.checked(ended)
     }
@@ -118,23 +121,22 @@ impl<W: Write + Send> ParquetEncoder<W> {
     }
 
     /// Ends the open row group; a large body takes the place of its body.
-    fn end_group(&mut self, large: Option<LargeBody>) -> Result<(), ParquetError> {
+    fn end_group(&mut self, large: Option<&LargeBody>) -> Result<(), ParquetError> {
         self.plain_bytes = 0;
         if self.open.is_empty() {
             return Ok(());
         }
         let described = self.file.schema_descr().column(Column::Body as usize);
-        let mut columns = std::mem::take(&mut self.open);
-        if large.is_some() {
-            columns.truncate(Column::Body as usize);
-        }
+        let columns = std::mem::take(&mut self.open);
         let mut group = self.file.next_row_group()?;
-        for column in columns {
-            column.close()?.append_to_row_group(&mut group)?;
-        }
-        if let Some(body) = large {
-            let chunk = body.describe(described)?;
-            group.append_column(&body, chunk)?;
+        for (position, column) in columns.into_iter().enumerate() {
+            match large.filter(|_| position == Column::Body as usize) {
+                Some(body) => {
+                    let chunk = body.describe(Arc::clone(&described))?;
+                    group.append_column(body, chunk)?;
+                }
+                None => column.close()?.append_to_row_group(&mut group)?,
+            }
         }
         group.close()?;
         Ok(())
@@ -143,6 +145,11 @@ impl<W: Write + Send> ParquetEncoder<W> {
     /// Size of the open row group, encoded.
     fn open_bytes(&self) -> usize {
         self.open.iter().map(ArrowColumnWriter::get_estimated_total_bytes).sum()
+    }
+
+    /// Columns that objects have besides the standard ones.
+    pub fn columns(&self) -> &Columns {
+        &self.columns
     }
 
     /// Rows so far: the place of the next one.
@@ -168,10 +175,11 @@ impl<W: Write + Send> ParquetEncoder<W> {
 type Started<W> = (SerializedFileWriter<Slot<W>>, ArrowRowGroupWriterFactory);
 
 /// Without the Arrow schema in the footer: all its types follow from those of Parquet.
-fn start<W: Write + Send>(to: W) -> Result<Started<W>, ParquetError> {
-    let columns = ArrowSchemaConverter::new().convert(&schema())?.root_schema_ptr();
-    let file = SerializedFileWriter::new(Slot::new(to), columns, Arc::new(properties()?))?;
-    let factory = ArrowRowGroupWriterFactory::new(&file, schema());
+fn start<W: Write + Send>(to: W, columns: &Columns) -> Result<Started<W>, ParquetError> {
+    let schema = schema(columns);
+    let root = ArrowSchemaConverter::new().convert(&schema)?.root_schema_ptr();
+    let file = SerializedFileWriter::new(Slot::new(to), root, Arc::new(properties(columns)?))?;
+    let factory = ArrowRowGroupWriterFactory::new(&file, schema);
     Ok((file, factory))
 }
 

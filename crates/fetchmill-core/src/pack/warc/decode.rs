@@ -10,7 +10,7 @@ use crate::pack::number::parse_decimal;
 use crate::pack::{Damage, Decoder};
 use crate::time_text;
 
-/// Fields of a record: ours have at most ten.
+/// Fields of a record: ours have at most eleven.
 const FIELDS_MAX: usize = 16;
 /// Nothing that deflate packs becomes larger by more than this.
 const RATIO_MAX: usize = 1032;
@@ -80,6 +80,7 @@ fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
 struct Record<'a> {
     kind: &'a [u8],
     name: Option<&'a [u8]>,
+    url: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
     fetched_at: Micros,
     block: &'a [u8],
@@ -106,6 +107,7 @@ impl<'a> Record<'a> {
         Ok(Record {
             kind: field("WARC-Type")?.ok_or(DAMAGE)?,
             name: field("Fetchmill-Name")?,
+            url: field("Fetchmill-Url")?,
             content_type: field("Content-Type")?,
             fetched_at: field("WARC-Date")?.and_then(time_text::parse_utc_micros).ok_or(DAMAGE)?,
             block,
@@ -116,12 +118,18 @@ impl<'a> Record<'a> {
         self.name.and_then(name::decode).ok_or(Damage("the record has no name of an object"))
     }
 
+    fn url(&self) -> Result<Option<Vec<u8>>, Damage> {
+        let decoded = |url| name::decode(url).ok_or(Damage("the record's own URL is malformed"));
+        self.url.map(decoded).transpose()
+    }
+
     fn resource(&self) -> Result<StoredObject, Damage> {
         if self.kind != b"resource" {
             return Err(Damage("the only member is not a resource"));
         }
         Ok(StoredObject {
             name: self.name()?,
+            url: self.url()?,
             body: self.block.to_vec(),
             fetched_at: self.fetched_at,
             content_type: self.content_type.filter(|kind| *kind != UNKNOWN_TYPE).map(<[u8]>::to_vec),
@@ -145,6 +153,8 @@ impl<'a> Record<'a> {
             etag: reply.etag.map(<[u8]>::to_vec),
             last_modified: reply.last_modified,
             head: Some(head.to_vec()),
+            url: self.url()?,
+            kept: None,
         })
     }
 }

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use super::message::{Reply, chunk_around, parse_head};
 use super::{Origin, RECORD_END, UNKNOWN_TYPE, VERSION, digest};
-use crate::http1::RequestTemplate;
+use crate::http1::{HttpUrl, RequestTemplate};
 use crate::limits::BODY_MEMORY_BYTES_MAX;
 use crate::name;
 use crate::object::{Micros, Object};
@@ -32,6 +32,7 @@ pub struct WarcEncoder {
     /// Without secrets.
     template: RequestTemplate,
     uri_start: Vec<u8>,
+    names_are_urls: bool,
     opened_at: Micros,
     key: u64,
     shards: u64,
@@ -57,12 +58,12 @@ impl WarcEncoder {
     /// record of each shard.
     pub fn new(origin: &Origin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
-        write_value(origin.uri_start.as_bytes(), &mut uri_start);
-        uri_start.retain(|byte| *byte != b' ');
+        write_uri(origin.uri_start.as_bytes(), &mut uri_start);
         WarcEncoder {
             template: origin.template.without_secrets(),
             seed: xxh3_64(&uri_start),
             uri_start,
+            names_are_urls: origin.names_are_urls,
             opened_at,
             key,
             shards: 0,
@@ -80,13 +81,13 @@ impl WarcEncoder {
         identity.extend_from_slice(&object.facts.fetched_at.to_le_bytes());
         identity.extend_from_slice(&object.crc32c.to_le_bytes());
         identity.extend_from_slice(object.name);
+        identity.extend_from_slice(object.facts.url.unwrap_or_default());
         uuid(xxh3_128_with_seed(identity, self.seed))
     }
 
     fn request(&mut self, object: &Object<'_>, response: &Uuid, out: &mut Vec<u8>) {
         let id = self.uuid(b'q', object);
-        self.buffers.request.clear();
-        self.template.write(object.name, &mut self.buffers.request);
+        self.write_request(object);
         self.buffers.open("request", &id);
         let Buffers { record, request, .. } = &mut self.buffers;
         write_field("WARC-Concurrent-To", &[b"<urn:uuid:", response, b">"], record);
@@ -117,6 +118,33 @@ impl WarcEncoder {
         write_object_fields(object, record);
         close(&[object.body], Some(0), record);
         self.pack(out);
+    }
+
+    /// The URL of an object that is not asked of the origin under its name.
+    fn own_url<'o>(&self, object: &Object<'o>) -> Option<HttpUrl<'o>> {
+        let named = self.names_are_urls.then_some(object.name);
+        HttpUrl::parse(object.facts.url.or(named)?)
+    }
+
+    fn write_request(&mut self, object: &Object<'_>) {
+        let own = self.own_url(object);
+        let request = &mut self.buffers.request;
+        request.clear();
+        match own {
+            Some(url) => self.template.write_url(&url, request),
+            None => self.template.write(object.name, request),
+        }
+    }
+
+    fn write_uri_of(&mut self, object: &Object<'_>) {
+        let own = self.own_url(object);
+        let uri = &mut self.buffers.uri;
+        uri.clear();
+        if let Some(url) = own {
+            return write_uri(url.whole, uri);
+        }
+        uri.extend_from_slice(&self.uri_start);
+        self.template.write_target(object.name, uri);
     }
 
     /// Appends the record as a gzip member.
@@ -155,9 +183,7 @@ impl Encoder for WarcEncoder {
 
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
         self.buffers.set_date(object.facts.fetched_at);
-        self.buffers.uri.clear();
-        self.buffers.uri.extend_from_slice(&self.uri_start);
-        self.template.write_target(object.name, &mut self.buffers.uri);
+        self.write_uri_of(object);
         let head = object.facts.head.unwrap_or_default();
         match parse_head(head) {
             Some((reply, length)) if length == head.len() => {
@@ -223,6 +249,11 @@ fn write_object_fields(object: &Object<'_>, record: &mut Vec<u8>) {
     record.extend_from_slice(b"\r\nFetchmill-Name: ");
     name::encode(object.name, record);
     record.extend_from_slice(b"\r\n");
+    if let Some(url) = object.facts.url {
+        record.extend_from_slice(b"Fetchmill-Url: ");
+        name::encode(url, record);
+        record.extend_from_slice(b"\r\n");
+    }
 }
 
 /// A field whose value is made of parts of ours.
@@ -240,6 +271,16 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
     for byte in value {
         match byte {
             b' '..=b'~' => out.push(*byte),
+            _ => out.extend_from_slice(&name::escaped(*byte)),
+        }
+    }
+}
+
+/// A URI from outside: a space is none of its bytes.
+fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
+    for byte in uri {
+        match byte {
+            b'!'..=b'~' => out.push(*byte),
             _ => out.extend_from_slice(&name::escaped(*byte)),
         }
     }

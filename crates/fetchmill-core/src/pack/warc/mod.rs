@@ -9,6 +9,9 @@
 //! - No secret of a request is stored, and no byte from outside becomes part of the syntax of a field.
 //! - The identifier of a record is made of what it holds: the same object gets the same one again.
 //!
+//! An object that has a URL besides its name has it in `WARC-Target-URI` and, so that it comes back as it was, in
+//! `Fetchmill-Url`; its request is that of this URL.
+//!
 //! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`crate::name::encode`]) are fields of our own: a URI does
 //! not give the name back where prefix or suffix are not known.
 
@@ -21,6 +24,7 @@ mod tests;
 pub use decode::WarcDecoder;
 pub use encode::WarcEncoder;
 
+use crate::error::Result;
 use crate::http1::RequestTemplate;
 
 /// Where the objects of a shard are from.
@@ -30,6 +34,16 @@ pub struct Origin {
     pub template: RequestTemplate,
     /// Scheme, host and port: `http://host:port`, without a user and a password.
     pub uri_start: String,
+    /// Whether a name is a URL, unless an object says another: that of a list. What is no URL is asked of the origin.
+    pub names_are_urls: bool,
+}
+
+impl Origin {
+    /// Of objects from a list, each of an origin of its own; all requests have these fields.
+    pub fn of_list(fields: &[(&str, &str)]) -> Result<Self> {
+        let template = RequestTemplate::new("localhost", "/", "", fields)?;
+        Ok(Origin { template, uri_start: "http://localhost".into(), names_are_urls: true })
+    }
 }
 
 /// The first line of a record.

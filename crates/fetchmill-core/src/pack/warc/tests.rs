@@ -14,9 +14,9 @@ const HEAD: &[u8] =
 const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 fn encoder() -> WarcEncoder {
-    let secrets = [("Authorization", "Bearer canary"), ("X-Plain", "plain")];
+    let secrets = [("Authorization", "Bearer canary"), ("Accept", "plain")];
     let template = RequestTemplate::new("example.org:8080", "/files/", "?v=1", &secrets).unwrap();
-    let origin = Origin { template, uri_start: "http://example.org:8080".into() };
+    let origin = Origin { template, uri_start: "http://example.org:8080".into(), names_are_urls: false };
     WarcEncoder::new(&origin, 1_795_208_880_123_456, 7)
 }
 
@@ -97,7 +97,60 @@ fn an_object_is_a_request_and_a_response() {
 fn a_secret_is_in_no_record() {
     let [request, _]: [String; 2] = texts(&record(&object(b"a", b"hello", Some(HEAD)))).try_into().unwrap();
     assert!(!request.contains("canary") && !request.to_ascii_lowercase().contains("authorization"));
-    assert!(request.contains("\r\nX-Plain: plain\r\n"));
+    assert!(request.contains("\r\nAccept: plain\r\n"));
+}
+
+/// Name, URL, the target's URI, and how the request starts.
+type Case<'c> = (&'c [u8], Option<&'c [u8]>, &'c str, &'c str);
+
+#[test]
+fn an_object_of_a_list_has_its_own_url() {
+    let secrets = [("Cookie", "canary"), ("Accept", "plain")];
+    let mut encoder = WarcEncoder::new(&Origin::of_list(&secrets).unwrap(), 1_795_208_880_123_456, 7);
+    let cases: [Case<'_>; 5] = [
+        (b"https://a/x?y", None, "https://a/x?y", "/x?y HTTP/1.1\r\nHost: a\r\n"),
+        (b"key", Some(b"http://a:81"), "http://a:81", "/ HTTP/1.1\r\nHost: a:81\r\n"),
+        (
+            b"key",
+            Some(b"http://[::1]/a b\r\n"),
+            "http://[::1]/a%20b%0D%0A",
+            "/a%20b%0D%0A HTTP/1.1\r\nHost: [::1]\r\n",
+        ),
+        (b"key", None, "http://localhost/key", "/key HTTP/1.1\r\nHost: localhost\r\n"),
+        (
+            b"https://\r\n/",
+            None,
+            "http://localhost/https%3A//%0D%0A/",
+            "/https%3A//%0D%0A/ HTTP/1.1\r\nHost: localhost\r\n",
+        ),
+    ];
+    for (name, url, uri, request_start) in cases {
+        let mut object = object(name, b"hello", Some(HEAD));
+        object.facts.url = url;
+        let mut packed = Vec::new();
+
+        encoder.encode(&object, &mut packed);
+
+        let [request, response]: [String; 2] = texts(&packed).try_into().unwrap();
+        assert_eq!(field(&request, "WARC-Target-URI"), Some(uri));
+        assert_eq!(field(&response, "WARC-Target-URI"), Some(uri));
+        assert!(request.contains(&format!("\r\n\r\nGET {request_start}User-Agent: ")), "{request}");
+        assert!(request.contains("\r\nAccept: plain\r\n") && !request.contains("canary"));
+        let stored = WarcDecoder.decode(&packed).unwrap();
+        assert_eq!((&stored.name[..], stored.url.as_deref()), (name, url));
+    }
+}
+
+#[test]
+fn an_object_that_was_redirected_has_the_url_that_answered() {
+    let mut object = object(b"a", b"hello", None);
+    object.facts.url = Some(b"https://b/new");
+
+    let packed = record(&object);
+
+    let [resource]: [String; 1] = texts(&packed).try_into().unwrap();
+    assert_eq!(field(&resource, "WARC-Target-URI"), Some("https://b/new"));
+    assert_eq!(WarcDecoder.decode(&packed).unwrap().url.as_deref(), Some(&b"https://b/new"[..]));
 }
 
 #[test]
@@ -132,6 +185,7 @@ fn what_is_read_is_what_the_head_says() {
         etag: Some(b"\"x\"".to_vec()),
         last_modified: Some(784_111_777),
         head: Some(HEAD.to_vec()),
+        ..StoredObject::default()
     };
     assert_eq!(stored, expected);
 }

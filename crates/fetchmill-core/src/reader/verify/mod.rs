@@ -32,8 +32,9 @@ use self::sample::Sample;
 use self::shards::Faults;
 use self::watch::{FINDINGS_WAITING_MAX, Watch};
 use crate::error::{Error, Result};
-use crate::journal::{Books, Place};
+use crate::journal::{Books, Place, must_have_objects, read_status};
 use crate::outcome::Tally;
+use crate::reader::Asked;
 use crate::reader::bits::Bits;
 use crate::sink::{Format, Shelf};
 
@@ -52,6 +53,8 @@ pub struct VerifyOptions {
     pub sample: usize,
     /// With which seed.
     pub seed: u64,
+    /// The origin, when it is not the job's own.
+    pub against: Option<String>,
 }
 
 /// What was found.
@@ -75,6 +78,8 @@ pub struct VerifyReport {
     pub repaired: Option<Repaired>,
     /// Objects that were drawn.
     pub sample: Vec<Sampled>,
+    /// Where they are to be asked for.
+    pub asked: Option<Asked>,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -162,12 +167,15 @@ impl Drop for Verify {
 
 fn verify(place: &Place, options: &VerifyOptions, watch: &Watch) -> Result<VerifyReport> {
     let started = Instant::now();
+    must_have_objects(&read_status(place)?.identity, &place.dest)?;
     if options.repair {
         repair::tidy(place)?;
     }
     let books = Books::read(place)?;
     let format = Format::from_name(books.part("format"))
         .ok_or_else(|| Error::Journal(format!("the journal of {} names no format", place.dest.display())))?;
+    // Before everything is read for nothing.
+    let asked = (options.sample > 0).then(|| Asked::of(&books, options.against.as_deref())).transpose()?;
     let job = Job { place, books: &books, format, threads: threads(options), watch };
     let mut sample = Sample::new(options.sample, options.seed);
     let faults = Faults::default();
@@ -187,9 +195,10 @@ fn verify(place: &Place, options: &VerifyOptions, watch: &Watch) -> Result<Verif
         is_interrupted: watch.is_stopped(),
         is_mended: watch.is_mendable()
             && !watch.is_stopped()
-            && repaired.is_some_and(|repaired| repaired.unnamed == 0),
+            && repaired.is_some_and(|repaired| repaired.unnamed + repaired.without_url == 0),
         repaired,
         sample: sample.take(),
+        asked,
         elapsed: started.elapsed(),
         identity: books.identity,
     })

@@ -15,10 +15,12 @@ use super::shards::{Faults, ShardFaults};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{Books, Journal, Place, Shard};
+use crate::kept::Columns;
 use crate::manifest::Row;
 use crate::name::to_path;
 use crate::outcome::{SealedShard, ShardNumber};
 use crate::reader::bits::Bits;
+use crate::reader::entries::before_name;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
 use crate::reader::{ReadError, ShardReader};
@@ -35,6 +37,8 @@ pub struct Repaired {
     pub shards: u64,
     /// Objects that cannot be put back, because nothing tells which they are.
     pub unnamed: u64,
+    /// Objects of a list that cannot be put back, because nothing tells their URLs: they are left as they are.
+    pub without_url: u64,
 }
 
 /// Finishes what a run or a repair left half done behind its last transaction.
@@ -67,7 +71,7 @@ fn remove_replaced(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
 /// Mends what was found.
 pub(super) fn repair(job: &Job<'_>, faults: &Faults, lost: &Bits) -> Result<Repaired> {
     let journal = Journal::open_any(job.place, true)?;
-    let mut repair = Repair { job, journal, done: Repaired::default() };
+    let mut repair = Repair { job, journal, before_name: before_name(job.books), done: Repaired::default() };
     match job.shelf() {
         Some(shelf) => {
             let sealed = std::mem::take(&mut *faults.sealed.lock().unwrap_or_else(PoisonError::into_inner));
@@ -87,6 +91,8 @@ pub(super) fn repair(job: &Job<'_>, faults: &Faults, lost: &Bits) -> Result<Repa
 struct Repair<'r> {
     job: &'r Job<'r>,
     journal: Journal,
+    /// See [`before_name`]: without it nothing can be planned.
+    before_name: Option<&'static str>,
     done: Repaired,
 }
 
@@ -110,6 +116,10 @@ impl Repair<'_> {
 
     fn mend_shard(&mut self, shelf: &Shelf, shard: &Shard, mut faults: ShardFaults) -> Result<()> {
         let reader = ShardReader::open(shelf, self.job.format, shard)?;
+        if self.before_name.is_none() && faults.lost.set_count() > 0 {
+            self.done.without_url += faults.lost.set_count();
+            return Ok(());
+        }
         let kept = if faults.is_missing { None } else { self.rewrite(shelf, &reader, &mut faults)? };
         let number = self.journal.replace_shard(shard.number, kept.as_ref())?;
         let manifest = reader.manifest();
@@ -121,8 +131,7 @@ impl Repair<'_> {
                 if faults.doubled.has(at) {
                     dropped += 1;
                 } else if faults.lost.has(at) {
-                    self.journal.plan_again(row.sequence, row.name, row.length)?;
-                    planned += 1;
+                    planned += self.plan_again(&row)?;
                 }
             }
         }
@@ -144,6 +153,14 @@ impl Repair<'_> {
         shelf.remove(&[shard.number])
     }
 
+    /// Puts a lost object back; 0 when nothing tells what its target was.
+    fn plan_again(&mut self, row: &Row<'_>) -> Result<u64> {
+        let Some(before) = self.before_name else { return Ok(0) };
+        let entry = [before.as_bytes(), row.name].concat();
+        self.journal.plan_again(row.sequence, &entry, row.length)?;
+        Ok(1)
+    }
+
     /// Writes what is left of a shard; none when nothing is. What cannot be read any more is noted as lost.
     fn rewrite(
         &self,
@@ -153,7 +170,8 @@ impl Repair<'_> {
     ) -> Result<Option<SealedShard>> {
         let mut rewrite = None;
         if self.job.format == Format::Parquet {
-            copy_rows(shelf, reader, faults, &mut rewrite)?;
+            let columns = Columns::of_identity(&self.job.books.identity);
+            copy_rows(shelf, &columns, reader, faults, &mut rewrite)?;
         } else {
             copy_records(shelf, self.job.format, reader, faults, &mut rewrite)?;
         }
@@ -166,17 +184,17 @@ impl Repair<'_> {
             return Ok(());
         };
         let manifest = shelf.open_path().join(&open.manifest.path);
-        let (journal, done) = (&mut self.journal, self.done);
-        let mut planned = 0;
-        journal.forget_open_shard(path)?;
+        let (watch, done) = (self.job.watch, self.done);
+        let (mut planned, mut rows) = (0, 0);
+        self.journal.forget_open_shard(path)?;
         let read = frames::for_each_frame(
             &manifest,
             Some(open.manifest.end),
-            &|| self.job.watch.is_stopped(),
+            &|| watch.is_stopped(),
             &mut |frame| {
                 for row in frame.iter() {
-                    journal.plan_again(row.sequence, row.name, row.length)?;
-                    planned += 1;
+                    planned += self.plan_again(&row)?;
+                    rows += 1;
                 }
                 Ok(())
             },
@@ -184,6 +202,11 @@ impl Repair<'_> {
         if read.damage.is_some() || self.job.watch.is_stopped() {
             self.journal.roll_back()?;
             self.done.unnamed = done.unnamed.saturating_add(1);
+            return Ok(());
+        }
+        if planned < rows {
+            self.journal.roll_back()?;
+            self.done.without_url += rows;
             return Ok(());
         }
         self.journal.commit()?;
@@ -200,9 +223,13 @@ impl Repair<'_> {
         if lost.set_count() == 0 {
             return Ok(());
         }
+        if self.before_name.is_none() {
+            self.done.without_url = lost.set_count();
+            return Ok(());
+        }
         let root = open_root(self.job.place)?;
         let mut path = Vec::new();
-        for_each_lost_file(self.job, lost, |_, row| {
+        for_each_lost_file(self.job, lost, |row| {
             if to_path(row.name, &mut path).is_err() {
                 return Ok(());
             }
@@ -219,10 +246,9 @@ impl Repair<'_> {
         durable::sync_file_system(root.as_fd())
             .map_err(|error| Error::storage("sync the file system of", &self.job.place.dest, error))?;
         let mut planned = 0;
-        let journal = &mut self.journal;
-        for_each_lost_file(self.job, lost, |sequence, row| {
-            planned += 1;
-            journal.plan_again(sequence, row.name, row.length)
+        for_each_lost_file(self.job, lost, |row| {
+            planned += self.plan_again(row)?;
+            Ok(())
         })?;
         self.journal.commit()?;
         self.done.planned = planned;
@@ -234,7 +260,7 @@ impl Repair<'_> {
 fn for_each_lost_file(
     job: &Job<'_>,
     lost: &Bits,
-    mut each: impl FnMut(u64, &Row<'_>) -> Result<()>,
+    mut each: impl FnMut(&Row<'_>) -> Result<()>,
 ) -> Result<()> {
     let mut seen = Bits::new(job.books.next_sequence)?;
     // Once it has begun it is finished, whoever asks for the end: files without a journal's word are the worst.
@@ -243,7 +269,7 @@ fn for_each_lost_file(
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {
             for row in frame.iter() {
                 if lost.has(row.sequence) && seen.set(row.sequence) == Some(true) {
-                    each(row.sequence, &row)?;
+                    each(&row)?;
                 }
             }
             Ok(())
@@ -252,10 +278,15 @@ fn for_each_lost_file(
     Ok(())
 }
 
-fn opened<'r>(shelf: &Shelf, format: Format, rewrite: &'r mut Option<Rewrite>) -> Result<&'r mut Rewrite> {
+fn opened<'r>(
+    shelf: &Shelf,
+    format: Format,
+    columns: &Columns,
+    rewrite: &'r mut Option<Rewrite>,
+) -> Result<&'r mut Rewrite> {
     match rewrite {
         Some(rewrite) => Ok(rewrite),
-        None => Ok(rewrite.insert(Rewrite::create(shelf, format)?)),
+        None => Ok(rewrite.insert(Rewrite::create(shelf, format, columns)?)),
     }
 }
 
@@ -266,6 +297,8 @@ fn copy_records(
     faults: &mut ShardFaults,
     rewrite: &mut Option<Rewrite>,
 ) -> Result<()> {
+    // Records are copied as they stand.
+    let columns = Columns::default();
     let manifest = reader.manifest();
     for index in 0..manifest.frames() {
         let frame = manifest.frame(index)?;
@@ -276,7 +309,7 @@ fn copy_records(
             }
             // Read as an object once more: nothing goes into the new shard unproved.
             match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
-                Ok(Some(record)) => opened(shelf, format, rewrite)?.push_record(&row, &record)?,
+                Ok(Some(record)) => opened(shelf, format, &columns, rewrite)?.push_record(&row, &record)?,
                 Ok(None) | Err(ReadError::Damaged(_)) => {
                     faults.lost.set(at);
                 }
@@ -289,6 +322,7 @@ fn copy_records(
 
 fn copy_rows(
     shelf: &Shelf,
+    columns: &Columns,
     reader: &ShardReader,
     faults: &mut ShardFaults,
     rewrite: &mut Option<Rewrite>,
@@ -306,7 +340,8 @@ fn copy_rows(
         }
         match scanned.object {
             Ok(object) => {
-                opened(shelf, Format::Parquet, rewrite)?.push_object(&object.as_object(scanned.sequence))?;
+                opened(shelf, Format::Parquet, columns, rewrite)?
+                    .push_object(&object.as_object(scanned.sequence))?;
             }
             Err(_) => {
                 faults.lost.set(scanned.row);

@@ -1,50 +1,74 @@
-//! The listing's thread: asks for page after page on a connection of its own, ahead of the fetching, and hands them
-//! to the journal. Before that it hands over what an earlier run has listed and not settled.
+//! A server that lists its objects: asked for page after page on a connection of its own.
 
 use std::cell::{Cell, RefCell};
 use std::io::Read;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use super::control::{Control, Stop};
-use super::recorder::ToJournal;
+use super::{ask_journal, hand_over};
+use crate::engine::control::{Control, Stop};
+use crate::engine::recorder::ToJournal;
+use crate::engine::threads::waiting_runtime;
+use crate::engine::trust::distrust;
+use crate::engine::worker::Server;
 use crate::error::{Error, Result};
 use crate::http1::{BodySink, Head, RequestTemplate};
 use crate::limits;
+use crate::origin::OriginKey;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::origin::{Millis, Observed};
 use crate::planner::retry::{self, Jitter};
 use crate::source::autoindex::{self, ReadError};
+use crate::source::list::Filters;
 use crate::source::{ApiNames, Cursor, Folder, ListedPage, OriginUrl};
-use crate::target::{Page, Sequence};
-use crate::transport::{Broken, ConnectFailure, Connection, Timeouts, Watch, connect};
+use crate::target::Names;
+use crate::transport::{Broken, ConnectFailure, Lane, Pool, PoolSettings, Reach, Timeouts, Unused, Watch};
 
-pub(super) struct Lister {
-    pub(super) control: Arc<Control>,
-    pub(super) origin: OriginUrl,
-    pub(super) addresses: Arc<[SocketAddr]>,
-    pub(super) template: RequestTemplate,
-    pub(super) timeouts: Timeouts,
-    pub(super) runtime: Runtime,
-    pub(super) connection: Option<Connection>,
-    pub(super) jitter: Jitter,
+/// What a lister is made of, on whatever thread.
+pub(in crate::engine) struct Setup {
+    pub(in crate::engine) control: Arc<Control>,
+    pub(in crate::engine) origin: OriginUrl,
+    pub(in crate::engine) server: Server,
+    pub(in crate::engine) pool: PoolSettings,
     /// Whether any page has come, in this run or before: from then on a failure is an outage and is waited for.
-    pub(super) has_listed: bool,
+    pub(in crate::engine) has_listed: bool,
+    /// Which names are fetched.
+    pub(in crate::engine) filters: Filters,
 }
 
-/// Where a listing goes on.
-pub(super) enum From {
+/// See the module.
+struct Lister {
+    control: Arc<Control>,
+    origin: OriginUrl,
+    key: OriginKey,
+    template: RequestTemplate,
+    timeouts: Timeouts,
+    runtime: Runtime,
+    pool: Pool,
+    lane: Lane,
+    jitter: Jitter,
+    has_listed: bool,
+    filters: Filters,
+}
+
+/// Lists everything from a place on, or until the job is to end.
+pub(super) fn list(setup: Setup, from: &Place) -> Result<()> {
+    let mut lister = Lister::new(setup)?;
+    match from {
+        Place::Api(names, marker) => lister.list_api(names, marker.clone()),
+        Place::Autoindex => lister.list_folders(),
+    }
+}
+
+/// Where a server's listing goes on.
+pub(in crate::engine) enum Place {
     /// The list/get API, behind a marker; none for the start.
     Api(ApiNames, Option<String>),
     /// The journal knows the folders.
     Autoindex,
-    /// It was complete.
-    Nowhere,
 }
 
 /// Why a page did not come.
@@ -69,56 +93,33 @@ impl NoPage {
 }
 
 impl Lister {
-    /// Works until everything is listed or the job is to end.
-    pub(super) fn run(mut self, from: From) {
-        let listed = self.hand_over_live_pages().and_then(|()| match from {
-            From::Api(names, marker) => self.list_api(&names, marker),
-            From::Autoindex => self.list_folders(),
-            From::Nowhere => Ok(()),
-        });
-        match listed {
-            Ok(()) if self.control.stop() == Stop::No => self.control.end_listing(),
-            Ok(()) => {}
-            Err(error @ (Error::Listing(_) | Error::Temporary(_) | Error::Security(_))) => {
-                self.control.fail_listing(error);
-            }
-            Err(error) => self.control.fail(error),
-        }
-    }
-
-    fn ask_journal<T>(&self, message: impl FnOnce(std::sync::mpsc::Sender<T>) -> ToJournal) -> Result<T> {
-        let (reply, answer) = channel();
-        self.control.journal(message(reply));
-        answer.recv().map_err(|_| super::recorder::ended())
-    }
-
-    fn hand_over_live_pages(&mut self) -> Result<()> {
-        let mut from: Sequence = 0;
-        while self.control.wait_for_room() {
-            let Some((first, names, pending)) =
-                self.ask_journal(|reply| ToJournal::NextLivePage(from, reply))?
-            else {
-                return Ok(());
-            };
-            from = first + 1;
-            let targets = pending.iter().map(ExactSizeIterator::len).sum();
-            let live_bytes = Arc::clone(&self.control.live_bytes);
-            live_bytes.fetch_add(names.byte_len(), std::sync::atomic::Ordering::Relaxed);
-            let page = Arc::new(Page::new(first, names, Some(live_bytes)));
-            let mut planner = self.control.planner();
-            planner.announce(targets);
-            planner.add_page(&page, pending);
-            drop(planner);
-            self.control.wake_all();
-        }
-        Ok(())
-    }
-
-    /// A page is on its way to the journal: from now on it counts.
-    fn hand_over(control: &Control, page: ListedPage) {
-        control.planner().announce(page.names.len());
-        control.live_bytes.fetch_add(page.names.byte_len(), std::sync::atomic::Ordering::Relaxed);
-        control.journal(ToJournal::Page(page));
+    fn new(setup: Setup) -> Result<Self> {
+        let Setup { control, origin, server, pool, has_listed, filters } = setup;
+        let now = control.clock.now();
+        // Its clock stands still: a connection is looked at before it is used again.
+        // Its bytes are moved one piece after the other, which HTTP/1.1 is enough for.
+        let tls = Arc::new(pool.tls.without_http2());
+        let settings = PoolSettings { max_body: u64::MAX, connections: 1, tls, ..pool };
+        let timeouts = page_timeouts(settings.timeouts);
+        let pool = Pool::new(settings, Rc::new(Cell::new(now)));
+        let template = server.template.clone();
+        let key = server.key.clone();
+        let known = pool.add(server.key, server.template, server.addresses);
+        let mut lane = Lane::default();
+        pool.switch(&mut lane, &known);
+        Ok(Lister {
+            jitter: Jitter::new(now),
+            control,
+            origin,
+            key,
+            template,
+            timeouts,
+            runtime: waiting_runtime()?,
+            pool,
+            lane,
+            has_listed,
+            filters,
+        })
     }
 
     fn list_api(&mut self, names: &ApiNames, mut marker: Option<String>) -> Result<()> {
@@ -144,7 +145,7 @@ impl Lister {
                 )));
             }
             self.has_listed = true;
-            Self::hand_over(&self.control, page);
+            hand_over(&self.control, allowed(page, &self.filters));
             if marker.is_none() {
                 return Ok(());
             }
@@ -158,7 +159,7 @@ impl Lister {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{}", self.origin.authority(), path)
+        format!("{}://{}{}", self.origin.scheme(), self.origin.authority(), path)
     }
 
     /// Fetches a page of the API as a whole; `None` when the job is to end.
@@ -188,6 +189,9 @@ impl Lister {
     }
 
     fn no_listing(&self, path: &str, no_page: &NoPage, attempts: u32) -> Error {
+        if let Some(error) = distrust(&self.key, no_page.kind) {
+            return error;
+        }
         let url = self.url(path);
         let NoPage { status, reason, kind, .. } = no_page;
         let hint = match kind {
@@ -195,6 +199,7 @@ impl Lister {
                 "; is the server running, and the port right?"
             }
             FailureKind::NotHttp => "; is it an http server, and the port right?",
+            FailureKind::Tls => "; is it an https server, and the port right?",
             _ if *status == 404 => {
                 "; is the SOURCE right? --list-path and --listing say how the server lists"
             }
@@ -208,7 +213,7 @@ impl Lister {
 
     /// Waits as the failure asks for; `false` when the job is to end.
     fn wait_after(&mut self, no_page: &NoPage, attempts: u32) -> Result<bool> {
-        self.connection = None;
+        self.lane.close();
         self.observe(Some(no_page));
         if self.is_final(no_page, attempts) {
             return Ok(true);
@@ -246,11 +251,11 @@ impl Lister {
 
     /// Sends a request and awaits the reply's head; a connection that the server has closed is forgiven.
     fn start(&mut self, path: &str) -> std::result::Result<(), NoPage> {
-        let was_used = self.connection.is_some();
+        let was_used = self.lane.is_open();
         let started = self.try_start(path);
         match started {
             Err(broken) if was_used && broken.is_unanswered => {
-                self.connection = None;
+                self.lane.close();
                 self.try_start(path).map_err(|broken| NoPage::of(&broken))
             }
             Err(broken) => Err(NoPage::of(&broken)),
@@ -259,41 +264,40 @@ impl Lister {
     }
 
     fn try_start(&mut self, path: &str) -> std::result::Result<(), Broken> {
-        if self.connection.as_ref().is_some_and(|open| open.look() != crate::transport::Unused::Quiet) {
-            self.connection = None;
+        if self.lane.look() != Unused::Quiet {
+            self.lane.close();
         }
-        if self.connection.is_none() {
-            let control = &self.control;
-            let is_over = async {
-                let mut tick = tokio::time::interval(limits::TICK);
-                while control.stop() == Stop::No {
-                    tick.tick().await;
-                }
-            };
-            let stream = self.runtime.block_on(async {
-                tokio::select! {
-                    connected = connect(&self.addresses, self.timeouts.connect) => connected,
-                    () = is_over => Err(ConnectFailure::Failed(FailureKind::ConnectTimeout)),
-                }
-            });
-            let stream = stream.map_err(|failure| match failure {
-                ConnectFailure::Failed(kind) => {
-                    Broken { kind, reason: "there is no connection", is_unanswered: false }
-                }
-                ConnectFailure::Exhausted(_) => Broken {
-                    kind: FailureKind::Unreachable,
-                    reason: "this machine has no descriptor or port left",
-                    is_unanswered: false,
-                },
-            })?;
-            self.connection = Some(Connection::new(stream, u64::MAX));
+        if !self.lane.is_open() {
+            self.connect()?;
         }
         let mut request = Vec::new();
         self.template.write_path(path, &mut request);
-        match &mut self.connection {
-            Some(connection) => connection.send(&request),
-            None => Ok(()),
-        }
+        self.lane.connection().map_or_else(|| Err(Broken::unconnected()), |open| open.send(&request))
+    }
+
+    fn connect(&mut self) -> std::result::Result<(), Broken> {
+        let control = &self.control;
+        let watch = Watch::new(Rc::new(Cell::new(control.clock.now())), self.timeouts);
+        let is_over = async {
+            let mut tick = tokio::time::interval(limits::TICK);
+            while control.stop() == Stop::No {
+                tick.tick().await;
+            }
+        };
+        let opened = self.runtime.block_on(async {
+            tokio::select! {
+                opened = self.pool.open(&mut self.lane, &watch, Reach::Anywhere) => opened,
+                () = is_over => Err(ConnectFailure::Failed(FailureKind::ConnectTimeout)),
+            }
+        });
+        opened.map_err(|failure| match failure {
+            ConnectFailure::Failed(kind) => Broken { kind, ..Broken::unconnected() },
+            ConnectFailure::Exhausted(_) => Broken {
+                kind: FailureKind::Unreachable,
+                reason: "this machine has no descriptor or port left",
+                is_unanswered: false,
+            },
+        })
     }
 
     fn receive_to_end(&mut self, body: &mut PageBody) -> std::result::Result<(), NoPage> {
@@ -318,7 +322,7 @@ impl Lister {
         let watch = Watch::new(clock, self.timeouts);
         let scratch = RefCell::new(std::mem::take(&mut body.scratch));
         scratch.borrow_mut().resize(limits::READ_BYTES, 0);
-        let Some(connection) = &mut self.connection else {
+        let Some(connection) = self.lane.connection() else {
             return Err(NoPage::new(FailureKind::Reset, 0, "the connection is gone"));
         };
         let control = &self.control;
@@ -355,9 +359,9 @@ impl Lister {
         if !crate::transport::is_verified(&replied.head) {
             // A page without a length may have been cut: what is missing would never be fetched. JSON that ends is
             // whole, and JSON that does not is noticed by the parser.
-            self.connection = None;
-        } else if replied.surplus != crate::transport::Unused::Quiet || !replied.head.keep_alive {
-            self.connection = None;
+            self.lane.close();
+        } else if replied.surplus != Unused::Quiet || !replied.head.keep_alive {
+            self.lane.close();
         }
         Ok(true)
     }
@@ -365,7 +369,7 @@ impl Lister {
     fn list_folders(&mut self) -> Result<()> {
         let mut attempts = 0;
         while self.control.wait_for_room() {
-            let Some(folder) = self.ask_journal(ToJournal::NextFolder)? else {
+            let Some(folder) = ask_journal(&self.control, ToJournal::NextFolder)? else {
                 self.control.journal(ToJournal::EndListing);
                 return Ok(());
             };
@@ -403,13 +407,14 @@ impl Lister {
     fn read_folder(&mut self, path: &str, folder: &Folder) -> std::result::Result<(), ReadError> {
         self.start(path).map_err(|no_page| ReadError::Io(io_error(no_page)))?;
         let control = Arc::clone(&self.control);
+        let filters = self.filters.clone();
         let reader = PageReader { lister: self, body: PageBody::default(), at: 0, is_over: false };
         autoindex::read_folder(reader, folder, |page| {
             if let Cursor::Folder { refused, .. } = &page.cursor {
                 control.listing_counters().add_listed(refused.len() as u64, 0);
                 (0..refused.len()).for_each(|_| control.listing_counters().fail(FailureKind::Listing));
             }
-            Self::hand_over(&control, page);
+            hand_over(&control, allowed(page, &filters));
             // A folder may be larger than the window.
             if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
         })
@@ -420,6 +425,18 @@ impl Lister {
             other => other,
         })
     }
+}
+
+/// A page without the names that are left out.
+fn allowed(mut page: ListedPage, filters: &Filters) -> ListedPage {
+    if filters.is_empty() {
+        return page;
+    }
+    let mut names = Names::default();
+    page.names.iter().filter(|name| filters.allows(name)).for_each(|name| names.push(name));
+    page.skipped += (page.names.len() - names.len()) as u64;
+    page.names = names;
+    page
 }
 
 /// What a reply's status means for a page; `None` for 2xx.
@@ -481,11 +498,6 @@ impl Read for PageReader<'_> {
 }
 
 /// The time that a page may take, from what a target may take.
-pub(super) fn page_timeouts(timeouts: Timeouts) -> Timeouts {
-    Timeouts { total: limits::PAGE_TIMEOUT.max(timeouts.total), ..timeouts }
-}
-
-/// For a lister's first waits.
-pub(super) fn jitter(now: Millis) -> Jitter {
-    Jitter::new(now)
+fn page_timeouts(timeouts: Timeouts) -> Timeouts {
+    Timeouts { total: limits::PAGE_TIMEOUT.max(timeouts.total), attempt: None, ..timeouts }
 }

@@ -1,0 +1,94 @@
+//! What a look-up costs: microseconds of CPU of the thread that looks up, for names that one server on loopback knows.
+//!
+//! `cargo run --release -p fetchmill-core --example dns_cost`; on a quiet machine, the best of several rounds.
+#![allow(clippy::print_stdout)]
+
+use std::cell::Cell;
+use std::net::{SocketAddr, UdpSocket};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fetchmill_core::limits;
+use fetchmill_core::transport::dns::{Asked, Dns, DnsSetup, Families, How, Lanes};
+use rustix::time::{ClockId, clock_gettime};
+
+const ROUNDS: usize = 5;
+const NAMES: u64 = 40_000;
+
+fn main() -> std::io::Result<()> {
+    let server = answer_all()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())?;
+    for families in [Families::V4, Families::Both] {
+        let mut setup = DnsSetup::of("", "", families).with_upstreams(vec![server]);
+        setup.spreads = false;
+        let setup = Arc::new(setup);
+        let mut best = f64::MAX;
+        for _ in 0..ROUNDS {
+            best = best.min(runtime.block_on(round(&setup)));
+        }
+        println!("{families:?}: {best:.2} us a look-up");
+    }
+    Ok(())
+}
+
+/// Looks up all names with the places of one thread of two.
+async fn round(setup: &Arc<DnsSetup>) -> f64 {
+    let clock = Rc::new(Cell::new(0));
+    let dns = Dns::new(Arc::clone(setup), Lanes::of(2), Rc::clone(&clock));
+    let mut tick = tokio::time::interval(limits::TICK);
+    let (started, before) = (Instant::now(), cpu());
+    let (mut asked, mut answered) = (0, 0);
+    while answered < NAMES {
+        while asked < NAMES && dns.ask(&format!("www.host-{asked}.example"), asked, How::Usual) != Asked::Full
+        {
+            asked += 1;
+        }
+        tokio::select! {
+            () = dns.answered() => answered += dns.take_answered().len() as u64,
+            _ = tick.tick() => {
+                clock.set(started.elapsed().as_millis() as u64);
+                dns.tick();
+            }
+        }
+    }
+    let micros = cpu().saturating_sub(before).as_secs_f64() * 1e6 / NAMES as f64;
+    println!(
+        "  {micros:.2} us, {:.0} names a second, {:?}",
+        NAMES as f64 / started.elapsed().as_secs_f64(),
+        dns.counts()
+    );
+    micros
+}
+
+/// User and system time of this thread.
+fn cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
+/// A thread that gives every name one address.
+fn answer_all() -> std::io::Result<SocketAddr> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    let address = socket.local_addr()?;
+    std::thread::spawn(move || {
+        let mut message = [0; 1500];
+        while let Ok((length, source)) = socket.recv_from(&mut message) {
+            // Without the EDNS record at the end, and with an address instead.
+            let question_end = length - 11;
+            let is_v4 = message[question_end - 3] == 1;
+            message[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+            let data_bytes = if is_v4 { 4 } else { 16 };
+            let record = [0xc0, 12, 0, message[question_end - 3], 0, 1, 0, 0, 0, 60, 0, data_bytes];
+            message[question_end..question_end + 12].copy_from_slice(&record);
+            message[question_end + 12..question_end + 28].fill(1);
+            let end = question_end + 12 + usize::from(data_bytes);
+            if socket.send_to(&message[..end], source).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(address)
+}

@@ -1,0 +1,97 @@
+//! What a list is read from: a file, a pipe, or standard input.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::{Error, Result};
+
+/// A pipe that is empty for so long says so: the thread that reads looks whether the job is to end.
+const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// The file of a list; standard input without a path.
+pub(super) fn open(path: Option<&Path>) -> Result<File> {
+    let Some(path) = path else {
+        let stdin = std::io::stdin();
+        let own = stdin.as_fd().try_clone_to_owned();
+        return own.map(File::from).map_err(|error| Error::storage("read", "standard input", error));
+    };
+    let file = File::open(path).map_err(|error| cannot_open(path, &error))?;
+    match file.metadata() {
+        Ok(metadata) if metadata.is_dir() => Err(Error::Usage(format!(
+            "{} is a folder, not a list; `fetchmill serve` serves folders",
+            path.display()
+        ))),
+        _ => Ok(file),
+    }
+}
+
+fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
+    let hint = match error.kind() {
+        ErrorKind::NotFound => "; a server that lists its objects is written http://HOST:PORT",
+        _ => "",
+    };
+    Error::Usage(format!("cannot open the list {}: {error}{hint}", path.display()))
+}
+
+/// Bytes of a regular file; none for a pipe, whose length nobody knows.
+pub(super) fn length(file: &File) -> Option<u64> {
+    file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
+}
+
+/// A stream as a file without a name, in the folder for temporary files.
+pub(super) fn lay_out(mut stream: impl Read) -> std::io::Result<File> {
+    let folder = std::env::temp_dir();
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?);
+    std::io::copy(&mut stream, &mut file)?;
+    Ok(file)
+}
+
+/// Reads a pipe without waiting for ever: `WouldBlock` when nothing comes for a moment.
+#[derive(Debug)]
+pub(super) struct Patient(pub(super) File);
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
+        match poll(&mut descriptors, Some(&PATIENCE)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => Err(ErrorKind::WouldBlock.into()),
+            Ok(_) => self.0.read(buffer),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn an_empty_pipe_says_so_and_gives_what_comes() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut patient = Patient(File::from(std::os::fd::OwnedFd::from(reader)));
+        let mut buffer = [0; 8];
+
+        assert_eq!(patient.read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
+        writer.write_all(b"ab").unwrap();
+        assert_eq!(patient.read(&mut buffer).unwrap(), 2);
+        drop(writer);
+        assert_eq!(patient.read(&mut buffer).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_list_that_is_not_there_is_told() {
+        let error = open(Some(Path::new("/nowhere/urls.txt"))).unwrap_err();
+
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("http://HOST:PORT"), "{error}");
+        assert!(open(Some(Path::new("/"))).unwrap_err().to_string().contains("a folder"));
+    }
+}

@@ -1,0 +1,53 @@
+//! A second pass over what failed or was absent: `--retry-failed`.
+
+use crate::entry::{Entry, Naming};
+use crate::error::{Error, Result};
+use crate::journal::{Journal, Place};
+use crate::outcome::FailureKind;
+use crate::sink::failures::{FailureRow, FailureRows, cut_back};
+use crate::target::Waiting;
+
+/// Everything that failed or was absent waits for another attempt.
+pub(super) fn start(place: &Place, journal: &mut Journal, naming: Naming) -> Result<()> {
+    let shards = journal.failures_shards()?;
+    let folder = place.failures_path();
+    journal.start_pass(|each| {
+        for shard in &shards {
+            for row in FailureRows::open(&folder, shard)? {
+                let row = row?;
+                let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
+                let kind = row.kind.as_deref().and_then(FailureKind::from_name);
+                each(Waiting {
+                    sequence: row.sequence,
+                    name: entry_of(&row, naming).ok_or_else(damaged)?.into_boxed_slice(),
+                    attempts: 0,
+                    kind: kind.unwrap_or(FailureKind::Status),
+                    not_before: 0,
+                    throttled_since: 0,
+                })?;
+            }
+        }
+        Ok(())
+    })?;
+    cut_back(&folder, &[])
+}
+
+/// A target as it stood in its page; `None` when the row is damaged.
+fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
+    let name = row.name_bytes()?;
+    if naming == Naming::Whole {
+        return Some(name);
+    }
+    let mut entry = Vec::new();
+    if row.kind.as_deref() == Some(FailureKind::Url.name()) {
+        let reason = row.detail.as_deref().unwrap_or_default();
+        Entry { url: b"", key: Some(&name), kept: Some(reason.as_bytes()) }.write(&mut entry);
+        return Some(entry);
+    }
+    let url = row.url_bytes().unwrap_or_else(|| name.clone());
+    let mut without_key = Vec::new();
+    naming.write_name(row.sequence, &url, &mut without_key);
+    let key = (naming != Naming::Number && without_key != name).then_some(name.as_slice());
+    Entry { url: &url, key, kept: row.kept_bytes().as_deref() }.write(&mut entry);
+    Some(entry)
+}

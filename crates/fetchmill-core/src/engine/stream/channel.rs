@@ -1,0 +1,285 @@
+//! The way between a program and the thread that fetches: one for each stream. One lock a batch, on either side.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use super::batch::{Replies, Requests};
+use crate::error::{Error, Result};
+
+/// Batches that are kept to be filled again.
+const SPARE_MAX: usize = 4;
+
+/// What the thread and all its streams share.
+#[derive(Debug)]
+pub(super) struct Hub {
+    submitted: Mutex<Submitted>,
+    pub(super) wake: Notify,
+    /// The thread is to end.
+    pub(super) is_ended: AtomicBool,
+    /// The thread has ended.
+    is_dead: AtomicBool,
+    /// Bytes of bodies that were handed over and not yet taken.
+    pub(super) untaken: AtomicUsize,
+    /// The thread waits until they are fewer.
+    pub(super) is_holding: AtomicBool,
+    /// The process that has the thread.
+    process: u32,
+}
+
+#[derive(Debug, Default)]
+struct Submitted {
+    batches: Vec<(Arc<Shared>, Requests)>,
+    spare: Vec<Requests>,
+    /// Every stream, to tell it when the thread ends.
+    streams: Vec<Weak<Shared>>,
+}
+
+/// One stream, as both sides know it.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    replies: Mutex<Handed>,
+    arrived: Condvar,
+    is_closed: AtomicBool,
+    /// One more than the slot of the reply that all others wait for, when the program waits for it; 0 for none. It is
+    /// fetched however much is in memory: otherwise that would stay there for ever.
+    wanted: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Handed {
+    batches: VecDeque<Replies>,
+    spare: Vec<Replies>,
+    /// The program waits: for the condition, or for the descriptor if there is one.
+    is_awaited: bool,
+    event: Option<OwnedFd>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Hub {
+    pub(super) fn new() -> Self {
+        Hub {
+            submitted: Mutex::default(),
+            wake: Notify::new(),
+            is_ended: AtomicBool::new(false),
+            is_dead: AtomicBool::new(false),
+            untaken: AtomicUsize::new(0),
+            is_holding: AtomicBool::new(false),
+            process: std::process::id(),
+        }
+    }
+
+    /// Whether this is a child of the process that has the thread: a fork takes no threads along.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// What was submitted since the last time.
+    pub(super) fn take_submitted(&self) -> Vec<(Arc<Shared>, Requests)> {
+        std::mem::take(&mut lock(&self.submitted).batches)
+    }
+
+    /// Keeps the memory of a batch for another one.
+    pub(super) fn give_back(&self, mut requests: Requests) {
+        requests.clear();
+        let mut submitted = lock(&self.submitted);
+        if submitted.spare.len() < SPARE_MAX {
+            submitted.spare.push(requests);
+        }
+    }
+
+    /// The thread ends: nobody may wait for it any more.
+    pub(super) fn die(&self) {
+        self.is_dead.store(true, Ordering::SeqCst);
+        for shared in lock(&self.submitted).streams.drain(..).filter_map(|stream| stream.upgrade()) {
+            shared.signal(&mut lock(&shared.replies));
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether everything that the program has waits for this reply.
+    pub(super) fn wants(&self, slot: u32) -> bool {
+        self.wanted.load(Ordering::SeqCst) == u64::from(slot) + 1
+    }
+
+    /// Hands replies over; an empty batch to fill stays in their place.
+    pub(super) fn hand_over(&self, replies: &mut Replies, hub: &Hub) {
+        let mut handed = lock(&self.replies);
+        if self.is_closed() {
+            replies.clear();
+            return;
+        }
+        hub.untaken.fetch_add(replies.body_bytes, Ordering::SeqCst);
+        let empty = handed.spare.pop().unwrap_or_default();
+        handed.batches.push_back(std::mem::replace(replies, empty));
+        self.signal(&mut handed);
+    }
+
+    fn signal(&self, handed: &mut Handed) {
+        if std::mem::take(&mut handed.is_awaited) {
+            match &handed.event {
+                // It can only fail when so many signals are unread that it is readable anyway.
+                Some(event) => drop(rustix::io::write(event, &1_u64.to_ne_bytes())),
+                None => self.arrived.notify_one(),
+            }
+        }
+    }
+}
+
+/// What a program found when it looked for replies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// Some replies.
+    Some,
+    /// None yet.
+    None,
+    /// None, and the thread that fetches has ended because it was to.
+    Ended,
+    /// None, and the thread that fetches is not there: it has panicked, or this is a child of the process that has it.
+    Dead,
+}
+
+/// The program's end of a stream. Dropped, what is in flight is given up.
+#[derive(Debug)]
+pub struct Channel {
+    hub: Arc<Hub>,
+    shared: Arc<Shared>,
+}
+
+impl Channel {
+    pub(super) fn new(hub: Arc<Hub>) -> Self {
+        let shared = Arc::new(Shared::default());
+        let mut submitted = lock(&hub.submitted);
+        submitted.streams.retain(|stream| stream.strong_count() > 0);
+        submitted.streams.push(Arc::downgrade(&shared));
+        drop(submitted);
+        Channel { hub, shared }
+    }
+
+    /// Submits requests; an empty batch to fill stays in their place.
+    pub fn submit(&self, requests: &mut Requests) {
+        requests.submitted = Some(Instant::now());
+        let mut submitted = lock(&self.hub.submitted);
+        let empty = submitted.spare.pop().unwrap_or_default();
+        submitted.batches.push((Arc::clone(&self.shared), std::mem::replace(requests, empty)));
+        drop(submitted);
+        self.hub.wake.notify_one();
+    }
+
+    /// Puts the next replies in the place of those that were used up; waits for some, at most for so long.
+    pub fn take(&self, replies: &mut Replies, wait: Duration) -> Taken {
+        let mut handed = lock(&self.shared.replies);
+        if handed.batches.is_empty() && !wait.is_zero() && !self.is_dead() {
+            handed.is_awaited = true;
+            let waited = self.shared.arrived.wait_timeout(handed, wait);
+            handed = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(handed, _)| handed);
+            handed.is_awaited = false;
+        }
+        let Some(next) = handed.batches.pop_front() else {
+            let is_waited = !wait.is_zero();
+            return match () {
+                () if self.is_dead() && self.hub.is_ended.load(Ordering::SeqCst) => Taken::Ended,
+                () if self.is_dead() || (is_waited && self.hub.is_elsewhere()) => Taken::Dead,
+                () => Taken::None,
+            };
+        };
+        let mut used = std::mem::replace(replies, next);
+        used.clear();
+        if handed.spare.len() < SPARE_MAX {
+            handed.spare.push(used);
+        }
+        drop(handed);
+        self.taken(replies.body_bytes);
+        Taken::Some
+    }
+
+    fn is_dead(&self) -> bool {
+        self.hub.is_dead.load(Ordering::SeqCst)
+    }
+
+    /// A large body that was taken is kept until its turn comes: it counts as not taken.
+    pub fn keep(&self, bytes: usize) {
+        self.hub.untaken.fetch_add(bytes, Ordering::SeqCst);
+    }
+
+    /// The reply that all that is kept waits for; none when nothing is kept.
+    pub fn want(&self, slot: Option<u32>) {
+        self.shared.wanted.store(slot.map_or(0, |slot| u64::from(slot) + 1), Ordering::SeqCst);
+        if slot.is_some() {
+            self.tell();
+        }
+    }
+
+    /// So many bytes of bodies are with the program now.
+    pub fn taken(&self, bytes: usize) {
+        self.hub.untaken.fetch_sub(bytes, Ordering::SeqCst);
+        self.tell();
+    }
+
+    /// Wakes the thread when it waits for less to be in memory.
+    fn tell(&self) {
+        if self.hub.is_holding.swap(false, Ordering::SeqCst) {
+            self.hub.wake.notify_one();
+        }
+    }
+
+    /// A descriptor that becomes readable after [`Channel::arm`] once there are replies.
+    pub fn use_event(&self) -> Result<std::os::fd::RawFd> {
+        use rustix::event::{EventfdFlags, eventfd};
+        use std::os::fd::AsRawFd as _;
+        let mut handed = lock(&self.shared.replies);
+        if handed.event.is_none() {
+            let made = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let made = made.map_err(|error| Error::storage("make an event of", "this process", error))?;
+            handed.event = Some(made);
+        }
+        Ok(handed.event.as_ref().map_or(-1, OwnedFd::as_raw_fd))
+    }
+
+    /// Asks for the event; `false` when there are replies already.
+    pub fn arm(&self) -> bool {
+        let mut handed = lock(&self.shared.replies);
+        handed.is_awaited = handed.batches.is_empty() && !self.is_dead();
+        handed.is_awaited
+    }
+
+    /// Makes the descriptor unreadable until the next event.
+    pub fn clear_event(&self) {
+        if let Some(event) = &lock(&self.shared.replies).event {
+            // There may be nothing to read: that is what is wanted.
+            let _ = rustix::io::read(event, &mut [0_u8; 8]);
+        }
+    }
+
+    /// Gives up what is in flight. The descriptor is closed.
+    pub fn close(&self) {
+        let mut handed = lock(&self.shared.replies);
+        // With the lock held: nothing is handed over behind it.
+        if self.shared.is_closed.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let bytes = handed.batches.drain(..).map(|replies| replies.body_bytes).sum();
+        handed.event = None;
+        drop(handed);
+        self.taken(bytes);
+        self.hub.wake.notify_one();
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

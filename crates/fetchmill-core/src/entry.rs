@@ -1,0 +1,275 @@
+//! An entry of a list as bytes: how it stands in the names of a page, and so in the journal; and under which name
+//! its object is stored.
+//!
+//! Manifests keep names only. Whether a name tells the entry again depends on what the entries of the job were like:
+//! [`Traits`].
+//!
+//! Most entries are a URL and nothing else, and these are the URL's bytes. What has more is told apart by a NUL, that
+//! no normalised URL has: URL, NUL, key, kept values. Whatever the bytes, they can be read: a journal may be damaged.
+
+use std::io::Write;
+
+use crate::kept::{kept_values, write_kept};
+
+/// What tells a URL from what stands behind it.
+const MORE: u8 = 0;
+/// Objects of one folder with [`Naming::Number`].
+const FOLDER_NUMBERS: u64 = 1000;
+
+/// One line of a list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Entry<'a> {
+    /// The normalised URL; empty for a line that has none and is a failed target.
+    pub url: &'a [u8],
+    /// What the object is called, if it is not called by its URL. Of a line without URL: which line it is.
+    pub key: Option<&'a [u8]>,
+    /// The kept columns ([`crate::kept::write_kept`]). Of a line without URL: the reason, as text.
+    pub kept: Option<&'a [u8]>,
+}
+
+impl<'a> Entry<'a> {
+    /// Appends it. The URL must be a normalised one: it has no NUL.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.url);
+        if self.key.is_none() && self.kept.is_none() {
+            return;
+        }
+        out.push(MORE);
+        write_kept([self.key, self.kept].into_iter(), out);
+    }
+
+    /// The reverse of [`Entry::write`]. What it would not write is read as well: as far as it makes sense.
+    pub fn read(bytes: &'a [u8]) -> Self {
+        let Some(end) = memchr::memchr(MORE, bytes) else {
+            return Entry { url: bytes, key: None, kept: None };
+        };
+        let mut values = kept_values(&bytes[end + 1..]);
+        let key = values.next().flatten();
+        let kept = values.next().flatten();
+        Entry { url: &bytes[..end], key, kept }
+    }
+
+    /// Why it is no URL, for a line that is none.
+    pub fn reason(&self) -> Option<&'a [u8]> {
+        if self.url.is_empty() { Some(self.kept.unwrap_or_default()) } else { None }
+    }
+}
+
+/// Under which name an object is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// The target's bytes are its name: the list/get API, a server's folders.
+    Whole,
+    /// An entry's key, or else its URL.
+    Url,
+    /// An entry's key, or else `host/path?query`, for files. Http and https of one host give the same: the second
+    /// is name-taken.
+    Path,
+    /// `000012/000012345`, by the sequence number: `--names seq`.
+    Number,
+}
+
+impl Naming {
+    /// The name of a target. A line without URL is called by its number, whatever the naming: nothing is stored of it.
+    pub fn name_of<'a>(self, sequence: u64, entry: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
+        if self == Naming::Whole {
+            return entry;
+        }
+        let read = Entry::read(entry);
+        match (self, read.key) {
+            (_, Some(key)) if read.url.is_empty() => key,
+            (Naming::Number, _) => {
+                out.clear();
+                // Writing to memory cannot fail.
+                let _ = write!(out, "{:06}/{sequence:09}", sequence / FOLDER_NUMBERS);
+                out
+            }
+            (_, Some(key)) => key,
+            (Naming::Path, None) => behind_scheme(read.url),
+            (_, None) => read.url,
+        }
+    }
+
+    /// The same in memory of its own.
+    pub fn write_name(self, sequence: u64, entry: &[u8], out: &mut Vec<u8>) {
+        let mut number = Vec::new();
+        let name = self.name_of(sequence, entry, &mut number);
+        out.clear();
+        out.extend_from_slice(name);
+    }
+
+    /// The URL of a list's target.
+    pub fn url_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
+        (self != Naming::Whole).then(|| Entry::read(entry).url.into())
+    }
+}
+
+/// What some entry of a list has.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Traits {
+    /// A URL with `http:`.
+    pub http: bool,
+    /// One with `https:`.
+    pub https: bool,
+    /// A key.
+    pub key: bool,
+}
+
+impl Traits {
+    const WORDS: [&'static str; 3] = ["http", "https", "key"];
+
+    /// With what an entry has. A line without URL has none of it.
+    #[must_use]
+    pub fn and(self, entry: &[u8]) -> Self {
+        let Entry { url, key, .. } = Entry::read(entry);
+        Traits {
+            http: self.http || url.starts_with(b"http:"),
+            https: self.https || url.starts_with(b"https:"),
+            key: self.key || (key.is_some() && !url.is_empty()),
+        }
+    }
+
+    /// For the journal.
+    pub fn to_text(self) -> String {
+        let has = [self.http, self.https, self.key];
+        let words = Self::WORDS.into_iter().zip(has).filter_map(|(word, has)| has.then_some(word));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// The reverse of [`Traits::to_text`].
+    pub fn from_text(text: &str) -> Self {
+        let [http, https, key] = Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
+        Traits { http, https, key }
+    }
+
+    /// The only scheme, with what stands behind it.
+    pub fn scheme(self) -> Option<&'static str> {
+        match (self.http, self.https) {
+            (true, false) => Some("http://"),
+            (false, true) => Some("https://"),
+            _ => None,
+        }
+    }
+}
+
+/// `host[:port]/path?query` of a normalised URL, that has a port only where it is not its scheme's own.
+pub fn behind_scheme(url: &[u8]) -> &[u8] {
+    memchr::memmem::find(url, b"://").map_or(url, |position| &url[position + 3..])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn written(entry: Entry<'_>) -> Vec<u8> {
+        let mut out = Vec::new();
+        entry.write(&mut out);
+        out
+    }
+
+    fn name_of(naming: Naming, entry: Entry<'_>) -> String {
+        let mut out = b"left over".to_vec();
+        let name = naming.name_of(12_345, &written(entry), &mut out).to_vec();
+        String::from_utf8(name).unwrap()
+    }
+
+    fn of(url: &str) -> Entry<'_> {
+        Entry { url: url.as_bytes(), ..Entry::default() }
+    }
+
+    #[test]
+    fn a_url_alone_is_its_bytes() {
+        assert_eq!(written(of("http://a/b")), b"http://a/b");
+    }
+
+    #[test]
+    fn kept_values_come_back_in_their_order() {
+        let values = [Some(&b"a"[..]), None, Some(b""), Some(&[7; 300])];
+        let mut kept = Vec::new();
+        write_kept(values.into_iter(), &mut kept);
+
+        assert_eq!(kept_values(&kept).collect::<Vec<_>>(), values);
+    }
+
+    #[test]
+    fn an_object_is_called_by_its_key_or_url() {
+        let url = of("https://a.test:81/b/?c=d");
+        let keyed = Entry { key: Some(b"k"), kept: Some(b""), ..url };
+
+        assert_eq!(name_of(Naming::Url, url), "https://a.test:81/b/?c=d");
+        assert_eq!(name_of(Naming::Url, keyed), "k");
+        assert_eq!(name_of(Naming::Path, url), "a.test:81/b/?c=d");
+        assert_eq!(name_of(Naming::Path, keyed), "k");
+        assert_eq!(name_of(Naming::Number, url), "000012/000012345");
+        assert_eq!(name_of(Naming::Number, keyed), "000012/000012345");
+    }
+
+    #[test]
+    fn a_line_without_url_is_called_by_its_number() {
+        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host") };
+
+        for naming in [Naming::Url, Naming::Path, Naming::Number] {
+            assert_eq!(name_of(naming, bad), "line 17");
+        }
+        assert_eq!(bad.reason(), Some(&b"no host"[..]));
+        assert_eq!(of("http://a/").reason(), None);
+    }
+
+    #[test]
+    fn a_name_of_a_listing_is_not_looked_into() {
+        let mut out = Vec::new();
+
+        assert_eq!(Naming::Whole.name_of(1, b"http://a/\0\x02k", &mut out), b"http://a/\0\x02k");
+    }
+
+    #[test]
+    fn traits_are_those_of_all_entries_with_a_url() {
+        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host") };
+        let keyed = Entry { key: Some(b"k"), ..of("https://a/") };
+        let plain = Traits::default().and(&written(of("http://a/"))).and(&written(bad));
+
+        let all = plain.and(&written(keyed));
+
+        assert_eq!((plain.to_text().as_str(), plain.scheme()), ("http", Some("http://")));
+        assert_eq!((all.to_text().as_str(), all.scheme()), ("http https key", None));
+        for traits in [Traits::default(), plain, all] {
+            assert_eq!(Traits::from_text(&traits.to_text()), traits);
+        }
+    }
+
+    #[test]
+    fn numbers_may_have_more_digits() {
+        let mut out = Vec::new();
+
+        assert_eq!(Naming::Number.name_of(1_234_567_890, b"http://a/", &mut out), b"1234567/1234567890");
+    }
+
+    type Parts = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
+
+    fn any_parts() -> impl Strategy<Value = Parts> {
+        let bytes = || prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
+        (prop::collection::vec(1..=255_u8, 0..40), bytes(), bytes())
+    }
+
+    proptest! {
+        #[test]
+        fn any_entry_comes_back((url, key, kept) in any_parts()) {
+            let entry = Entry { url: &url, key: key.as_deref(), kept: kept.as_deref() };
+
+            let bytes = written(entry);
+            prop_assert_eq!(Entry::read(&bytes), entry);
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(bytes in prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..60)) {
+            let entry = Entry::read(&bytes);
+            let count = kept_values(entry.kept.unwrap_or_default()).count();
+            prop_assert!(count <= bytes.len());
+            for naming in [Naming::Whole, Naming::Url, Naming::Path, Naming::Number] {
+                naming.name_of(u64::MAX, &bytes, &mut Vec::new());
+            }
+        }
+    }
+}

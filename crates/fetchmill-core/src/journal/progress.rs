@@ -1,0 +1,76 @@
+//! How far a program has come with the items of a stream: one row, in a database of its own.
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::{Journal, Place, schema};
+use crate::error::{Error, Result};
+use crate::outcome::Runs;
+
+/// Raised when an older fetchmill could not read it.
+const VERSION: i64 = 1;
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS stream (
+    id INTEGER PRIMARY KEY CHECK (id = 0), pulled INTEGER NOT NULL, digest INTEGER NOT NULL, missing BLOB NOT NULL)";
+
+/// What is remembered: everything below `pulled` is done but for what is missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// Items that were taken from the input.
+    pub pulled: u64,
+    /// Of these items, in their order.
+    pub digest: u64,
+    /// Those whose reply the program has not done with, counted from 0: never more than are outstanding.
+    pub missing: Runs,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Progress {
+    db: Connection,
+    place: Place,
+}
+
+impl Progress {
+    /// Opens what there is at a place, or makes it; and what it says.
+    pub fn open(place: Place) -> Result<(Self, Saved)> {
+        if place.journal_path().exists() {
+            return Err(Error::Usage(format!(
+                "{} is the destination of a job; choose another folder for the state of the stream",
+                place.dest.display()
+            )));
+        }
+        let path = place.state.join("stream.sqlite");
+        let check = |error: rusqlite::Error| Journal::error(&path, &error);
+        let db = schema::open(&path, true).map_err(check)?;
+        let version = schema::version(&db).map_err(check)?;
+        if version > VERSION {
+            return Err(Error::Journal(format!(
+                "{} was written by a newer fetchmill (its version is {version}, known here is {VERSION}); upgrade",
+                path.display()
+            )));
+        }
+        db.execute_batch(TABLE).map_err(check)?;
+        db.pragma_update(None, "user_version", VERSION).map_err(check)?;
+        let row = db.query_row("SELECT pulled, digest, missing FROM stream", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?))
+        });
+        let saved = match row.optional().map_err(check)? {
+            None => Saved::default(),
+            Some((pulled, digest, blob)) => {
+                let missing = Runs::from_blob(&blob).ok_or_else(|| {
+                    Error::Journal(format!("{} is damaged: what is missing cannot be read", path.display()))
+                })?;
+                Saved { pulled: pulled as u64, digest: digest as u64, missing }
+            }
+        };
+        place.sync()?;
+        Ok((Progress { db, place }, saved))
+    }
+
+    /// Makes this durable.
+    pub fn save(&self, saved: &Saved) -> Result<()> {
+        let values = params![saved.pulled as i64, saved.digest as i64, saved.missing.to_blob()];
+        let done = self.db.execute("REPLACE INTO stream VALUES (0, ?, ?, ?)", values);
+        done.map(drop).map_err(|error| Journal::error(&self.place.state.join("stream.sqlite"), &error))
+    }
+}

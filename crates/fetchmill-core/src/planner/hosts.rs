@@ -1,0 +1,520 @@
+//! The hosts of a job over many: what each may be asked now, and which of them are dead.
+//!
+//! Clock-free: time is an argument. A host belongs to one worker ([`HostId::worker`]), so this is one worker's own, and
+//! nothing in it is locked. A host is scheme, name and port, as an [origin](super::origin) is.
+//!
+//! - At most so many requests in flight, and so many a second (the generic cell rate algorithm, ITU-T I.371).
+//! - 429 or 503: nobody asks it before the time that it named, or before a rest that doubles.
+//! - A breaker: after so many failures to reach it one after the other, and if that is at least half of what was seen
+//!   last, it rests. After a rest one target asks whether it is back. When that has failed as often as a target may be
+//!   tried it is dead: its targets are closed with the kind that opened the breaker, and no request.
+
+use std::collections::HashMap;
+
+use super::origin::Millis;
+use crate::limits;
+use crate::outcome::{FailureClass, FailureKind};
+
+/// Requests that a host may get at once after a quiet time, as time: a tenth of a second's worth.
+const BURST_MICROS: u64 = 100_000;
+/// Failures and successes that are remembered of a host, one bit each.
+const HISTORY: u32 = 20;
+
+/// A host, by the hash of its origin's text. Two hosts with the same hash share their limits, which harms neither.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HostId(u64);
+
+impl HostId {
+    /// The host of a normalised URL.
+    pub fn of_url(url: &[u8]) -> Self {
+        HostId(xxhash_rust::xxh3::xxh3_64(origin_text(url)))
+    }
+
+    /// Which of so many workers it belongs to.
+    pub fn worker(self, workers: usize) -> usize {
+        // The upper bits: the lower ones choose the place in the tables.
+        ((self.0 >> 32) % workers.max(1) as u64) as usize
+    }
+
+    /// As a number, for who keeps it for somebody else.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The reverse of [`HostId::number`].
+    pub fn from_number(number: u64) -> Self {
+        HostId(number)
+    }
+}
+
+/// `scheme://authority` of a normalised URL.
+fn origin_text(url: &[u8]) -> &[u8] {
+    let behind = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
+    let end = memchr::memchr(b'/', &url[behind..]).map_or(url.len(), |at| behind + at);
+    &url[..end]
+}
+
+/// What holds for every host.
+#[derive(Debug, Clone, Copy)]
+pub struct HostRules {
+    /// Requests in flight; 0: as many as come.
+    pub connections: u32,
+    /// Requests a second; none: as many as come.
+    pub rate: Option<f64>,
+    /// How often a host that cannot be reached is asked whether it is back, before it is dead.
+    pub probes: u32,
+    /// How long a dead one is not asked again.
+    pub dead_for: Millis,
+    /// Hosts whose state is kept.
+    pub held_max: usize,
+}
+
+/// What a target of a host may do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// Go. It counts as in flight until [`Hosts::left`].
+    Go,
+    /// Not before another one has left.
+    Full,
+    /// Not before then: the rate.
+    Later(Millis),
+    /// Not before then, and that is long: the host asked for it, or rests.
+    Resting(Millis),
+    /// Never: the host is dead, and this is why.
+    Closed(FailureKind),
+}
+
+/// What became of a request, as far as it tells of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing: none was made, or none that tells anything.
+    Nothing,
+    /// It answered.
+    Answer,
+    /// It asks for patience, until then if it says so.
+    Throttled(Option<Millis>),
+    /// No complete reply.
+    Failure(FailureKind),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Host {
+    /// When the next request is due by the rate, in microseconds.
+    due: u64,
+    not_before: Millis,
+    /// Failures of the last requests, the youngest lowest; and how many there were, at most [`HISTORY`].
+    history: u32,
+    seen: u8,
+    /// Failures to reach it, one after the other.
+    failures: u8,
+    /// Times it rested without an answer between.
+    rests: u8,
+    kind: Option<FailureKind>,
+    /// It will not be back for long.
+    is_dead: bool,
+    /// When its last rest began.
+    rested_at: Millis,
+    /// One target asks whether it is back.
+    is_probed: bool,
+    in_flight: u32,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Hosts {
+    rules: HostRules,
+    /// In microseconds; 0 for no rate.
+    interval: u64,
+    known: HashMap<HostId, Host>,
+}
+
+impl Host {
+    fn new() -> Self {
+        Host {
+            due: 0,
+            not_before: 0,
+            history: 0,
+            seen: 0,
+            failures: 0,
+            rests: 0,
+            kind: None,
+            is_dead: false,
+            rested_at: 0,
+            is_probed: false,
+            in_flight: 0,
+        }
+    }
+
+    /// Whether forgetting it would change nothing that matters.
+    fn is_plain(&self, now: Millis) -> bool {
+        self.in_flight == 0
+            && self.rests == 0
+            && self.not_before <= now
+            && self.due <= now.saturating_mul(1000)
+    }
+
+    fn remember(&mut self, has_failed: bool) {
+        self.history = ((self.history << 1) | u32::from(has_failed)) & ((1 << HISTORY) - 1);
+        self.seen = (self.seen + 1).min(HISTORY as u8);
+    }
+
+    /// Whether the breaker opens.
+    fn cannot_be_reached(&self) -> bool {
+        u32::from(self.failures) >= limits::HOST_FAILURES_MAX
+            && self.history.count_ones() * 2 >= u32::from(self.seen)
+    }
+}
+
+impl Hosts {
+    /// Without any host.
+    pub fn new(rules: HostRules) -> Self {
+        let interval = rules.rate.map_or(0, |rate| (1e6 / rate).clamp(1.0, 1e12) as u64);
+        Hosts { rules, interval, known: HashMap::new() }
+    }
+
+    /// Why no target of a host may go now, if it rests or is dead: told without asking for one.
+    pub fn refusal(&self, id: HostId, now: Millis) -> Option<Admission> {
+        let host = self.known.get(&id).filter(|host| now < host.not_before)?;
+        Some(match host.kind {
+            Some(kind) if host.is_dead => Admission::Closed(kind),
+            _ => Admission::Resting(host.not_before),
+        })
+    }
+
+    /// A target that is due since then is to find its host as it is now: what made the host seem dead before that does
+    /// not count, and the target may ask whether it is back.
+    pub fn doubt(&mut self, id: HostId, due: Millis) {
+        if let Some(host) = self.known.get_mut(&id).filter(|host| host.is_dead && host.rested_at < due) {
+            host.not_before = host.not_before.min(due);
+        }
+    }
+
+    /// Asks for a target of a host.
+    pub fn admit(&mut self, id: HostId, now: Millis) -> Admission {
+        if let Some(refusal) = self.refusal(id, now) {
+            return refusal;
+        }
+        self.make_room(now);
+        let host = self.known.entry(id).or_insert_with(Host::new);
+        if host.rests > 0 && host.kind.is_some() {
+            if host.is_probed {
+                return Admission::Full;
+            }
+            host.is_probed = true;
+        } else if self.rules.connections > 0 && host.in_flight >= self.rules.connections {
+            return Admission::Full;
+        }
+        let micros = now.saturating_mul(1000);
+        if host.due > micros {
+            host.is_probed = false;
+            return Admission::Later(host.due.div_ceil(1000));
+        }
+        if self.interval > 0 {
+            host.due = host.due.max(micros.saturating_sub(BURST_MICROS)) + self.interval;
+        }
+        host.in_flight += 1;
+        Admission::Go
+    }
+
+    /// A target that went has left.
+    pub fn left(&mut self, id: HostId, seen: Seen, now: Millis) {
+        let Some(host) = self.known.get_mut(&id) else { return };
+        host.in_flight = host.in_flight.saturating_sub(1);
+        self.note(id, seen, now);
+    }
+
+    /// What was seen of a host without a target in flight: its name could not be looked up.
+    pub fn note(&mut self, id: HostId, seen: Seen, now: Millis) {
+        let rules = self.rules;
+        if matches!(seen, Seen::Failure(kind) if tells_of_host(kind)) && !self.known.contains_key(&id) {
+            self.make_room(now);
+            self.known.insert(id, Host::new());
+        }
+        let Some(host) = self.known.get_mut(&id) else { return };
+        match seen {
+            Seen::Nothing => host.is_probed = false,
+            Seen::Answer => {
+                host.remember(false);
+                (host.failures, host.rests, host.kind, host.is_probed) = (0, 0, None, false);
+            }
+            Seen::Throttled(until) => {
+                host.remember(false);
+                (host.failures, host.is_probed) = (0, false);
+                if host.kind.take().is_some() {
+                    host.rests = 0;
+                }
+                if now >= host.not_before || until.is_some_and(|until| until > host.not_before) {
+                    let rest = doubled(limits::THROTTLE_BASE, host.rests, limits::THROTTLE_CAP);
+                    host.not_before = until.unwrap_or(now + rest).max(now + 1);
+                    host.rests = host.rests.saturating_add(1);
+                }
+            }
+            Seen::Failure(kind) if !tells_of_host(kind) => {
+                host.remember(true);
+                host.is_probed = false;
+            }
+            Seen::Failure(kind) => {
+                host.remember(true);
+                host.failures = host.failures.saturating_add(1);
+                host.is_probed = false;
+                // Those that were sent before a rest fail after its beginning, and tell nothing new.
+                if host.cannot_be_reached() && now >= host.not_before {
+                    // What another attempt at a target would not help, no rest helps either.
+                    let probes = if kind.is_retryable() { rules.probes } else { 0 };
+                    host.rest(kind, probes, rules.dead_for, now);
+                }
+            }
+        }
+    }
+
+    /// Microseconds between two requests to a host at its rate; 0 without one.
+    pub fn interval(&self) -> u64 {
+        self.interval
+    }
+
+    /// When targets of a host that come now may go, at the earliest: for who puts them aside. `ahead` is how many of
+    /// them come first.
+    pub fn outlook(&self, id: HostId, ahead: usize, now: Millis) -> Millis {
+        let Some(host) = self.known.get(&id) else { return now };
+        let by_rate =
+            host.due.max(now.saturating_mul(1000)).saturating_add(self.interval.saturating_mul(ahead as u64));
+        host.not_before.max(by_rate / 1000)
+    }
+
+    /// Forgets hosts of which nothing must be known; when there are still too many, all that are not in use.
+    fn make_room(&mut self, now: Millis) {
+        if self.known.len() < self.rules.held_max {
+            return;
+        }
+        self.known.retain(|_, host| !host.is_plain(now));
+        if self.known.len() * 8 >= self.rules.held_max * 7 {
+            self.known.retain(|_, host| host.in_flight > 0);
+        }
+    }
+}
+
+impl Host {
+    fn rest(&mut self, kind: FailureKind, probes: u32, dead_for: Millis, now: Millis) {
+        self.kind.get_or_insert(kind);
+        self.rests = self.rests.saturating_add(1);
+        self.is_dead = u32::from(self.rests) > probes;
+        self.rested_at = now;
+        self.not_before = if self.is_dead {
+            now + dead_for
+        } else {
+            now + doubled(limits::REST_BASE, self.rests - 1, limits::REST_CAP)
+        };
+    }
+}
+
+fn doubled(base: std::time::Duration, times: u8, cap: std::time::Duration) -> Millis {
+    (base.as_millis() as Millis).saturating_mul(1 << times.min(16)).min(cap.as_millis() as Millis)
+}
+
+/// Whether a failure means that the host cannot be reached, whatever it is asked for. A name that does not exist is told
+/// at once and at no cost, so that needs no breaker.
+fn tells_of_host(kind: FailureKind) -> bool {
+    use FailureKind::{
+        ConnectTimeout, Dns, DnsServfail, DnsTimeout, NotHttp, Refused, Tls, TlsTimeout, Unreachable,
+    };
+    matches!(
+        kind,
+        ConnectTimeout | Dns | DnsServfail | DnsTimeout | NotHttp | Refused | Tls | TlsTimeout | Unreachable
+    ) || kind.is_untrusted()
+}
+
+/// Whether a target that failed so may be as dead as it seems, or is it only now, or only from here.
+pub fn may_be_dead(kind: FailureKind) -> bool {
+    use FailureKind::{DnsEmpty, DnsNotFound, HeadTimeout, IdleTimeout, Reset, TotalTimeout, Truncated};
+    let is_silent = matches!(kind, HeadTimeout | IdleTimeout | Reset | TotalTimeout | Truncated);
+    tells_of_host(kind) || is_silent || matches!(kind, DnsEmpty | DnsNotFound)
+}
+
+/// What a failed attempt tells of its host; `until` is what it asked for.
+pub fn seen(kind: FailureKind, until: Option<Millis>) -> Seen {
+    match (kind, kind.class()) {
+        (_, FailureClass::Throttle) => Seen::Throttled(until),
+        // A complete reply with a status is a sign of life.
+        (FailureKind::Status | FailureKind::Redirect | FailureKind::ServerError, _) => Seen::Answer,
+        _ => Seen::Failure(kind),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REFUSED: Seen = Seen::Failure(FailureKind::Refused);
+
+    fn rules() -> HostRules {
+        let dead_for = limits::HOST_DEAD_FOR.as_millis() as Millis;
+        HostRules { connections: 2, rate: None, probes: 2, dead_for, held_max: 1000 }
+    }
+
+    fn id(number: u64) -> HostId {
+        HostId(number)
+    }
+
+    /// Sends a request and tells what was seen.
+    fn ask(hosts: &mut Hosts, host: HostId, seen: Seen, now: Millis) -> Admission {
+        let admission = hosts.admit(host, now);
+        if admission == Admission::Go {
+            hosts.left(host, seen, now);
+        }
+        admission
+    }
+
+    #[test]
+    fn a_host_is_scheme_name_and_port() {
+        let same =
+            |one: &str, other: &str| HostId::of_url(one.as_bytes()) == HostId::of_url(other.as_bytes());
+
+        assert!(same("https://a.test/x", "https://a.test/y?http://b/"));
+        assert!(!same("https://a.test/x", "http://a.test/x"));
+        assert!(!same("https://a.test/", "https://a.test:444/"));
+        let workers: Vec<usize> = (0..1000)
+            .map(|number| HostId::of_url(format!("https://h{number}/").as_bytes()).worker(2))
+            .collect();
+        assert!((400..600).contains(&workers.iter().sum::<usize>()));
+    }
+
+    #[test]
+    fn no_more_are_in_flight_than_allowed_and_one_that_leaves_makes_place() {
+        let mut hosts = Hosts::new(rules());
+
+        assert_eq!(
+            [1, 1, 1].map(|host| hosts.admit(id(host), 5)),
+            [Admission::Go, Admission::Go, Admission::Full]
+        );
+        assert_eq!(hosts.admit(id(2), 5), Admission::Go);
+        hosts.left(id(1), Seen::Answer, 6);
+
+        assert_eq!(hosts.admit(id(1), 6), Admission::Go);
+    }
+
+    #[test]
+    fn the_rate_of_each_host_is_kept() {
+        let mut hosts = Hosts::new(HostRules { rate: Some(50.0), ..rules() });
+        let mut sent = 0;
+
+        for now in 10_000..20_000 {
+            sent += usize::from(ask(&mut hosts, id(1), Seen::Answer, now) == Admission::Go);
+        }
+
+        assert!((495..=510).contains(&sent), "{sent}");
+        while ask(&mut hosts, id(1), Seen::Answer, 20_000) == Admission::Go {}
+        let Admission::Later(then) = hosts.admit(id(1), 20_000) else { panic!() };
+        assert!((20_001..=20_020).contains(&then), "{then}");
+        assert_eq!(hosts.admit(id(2), 20_000), Admission::Go);
+    }
+
+    #[test]
+    fn a_host_that_asks_for_patience_is_left_alone_for_that_long_and_no_other() {
+        let mut hosts = Hosts::new(rules());
+        ask(&mut hosts, id(1), Seen::Throttled(Some(30_000)), 1_000);
+
+        assert_eq!(hosts.admit(id(1), 29_999), Admission::Resting(30_000));
+        assert_eq!(hosts.admit(id(2), 2_000), Admission::Go);
+        assert_eq!(ask(&mut hosts, id(1), Seen::Throttled(None), 30_000), Admission::Go);
+        assert_eq!(hosts.admit(id(1), 30_001), Admission::Resting(32_000));
+        ask(&mut hosts, id(1), Seen::Answer, 32_000);
+        assert_eq!(hosts.admit(id(1), 32_001), Admission::Go);
+    }
+
+    #[test]
+    fn a_dead_host_is_asked_a_few_times_and_then_its_targets_are_closed() {
+        let mut hosts = Hosts::new(rules());
+        for _ in 0..limits::HOST_FAILURES_MAX {
+            assert_eq!(ask(&mut hosts, id(1), REFUSED, 1_000), Admission::Go);
+        }
+
+        assert_eq!(hosts.admit(id(1), 5_999), Admission::Resting(6_000));
+        assert_eq!(hosts.admit(id(1), 6_000), Admission::Go);
+        assert_eq!(hosts.admit(id(1), 6_000), Admission::Full);
+        hosts.left(id(1), Seen::Failure(FailureKind::ConnectTimeout), 7_000);
+        assert_eq!(hosts.admit(id(1), 16_999), Admission::Resting(17_000));
+        assert_eq!(ask(&mut hosts, id(1), REFUSED, 17_000), Admission::Go);
+
+        assert_eq!(hosts.admit(id(1), 17_001), Admission::Closed(FailureKind::Refused));
+        let much_later = 17_000 + limits::HOST_DEAD_FOR.as_millis() as Millis;
+        assert_eq!(ask(&mut hosts, id(1), Seen::Answer, much_later), Admission::Go);
+        assert_eq!(hosts.admit(id(1), much_later), Admission::Go);
+    }
+
+    #[test]
+    fn a_second_look_asks_again_whatever_was_seen_before_it_was_due() {
+        let mut hosts = Hosts::new(HostRules { probes: 0, ..rules() });
+        for _ in 0..limits::HOST_FAILURES_MAX {
+            ask(&mut hosts, id(1), REFUSED, 1_000);
+        }
+        let closed = Admission::Closed(FailureKind::Refused);
+
+        hosts.doubt(id(1), 1_000);
+        assert_eq!(hosts.admit(id(1), 20_998), closed);
+        hosts.doubt(id(1), 20_999);
+        assert_eq!(hosts.admit(id(1), 20_999), Admission::Go);
+        assert_eq!(hosts.admit(id(1), 20_999), Admission::Full);
+        hosts.left(id(1), REFUSED, 21_000);
+
+        hosts.doubt(id(1), 20_999);
+        assert_eq!(hosts.admit(id(1), 21_001), closed);
+    }
+
+    #[test]
+    fn a_host_that_cannot_be_trusted_is_not_waited_for() {
+        let mut hosts = Hosts::new(rules());
+        for _ in 0..limits::HOST_FAILURES_MAX {
+            ask(&mut hosts, id(1), Seen::Failure(FailureKind::TlsExpired), 1_000);
+        }
+
+        assert_eq!(hosts.admit(id(1), 1_001), Admission::Closed(FailureKind::TlsExpired));
+    }
+
+    #[test]
+    fn without_a_second_attempt_the_first_rest_is_the_end() {
+        let mut hosts = Hosts::new(HostRules { probes: 0, ..rules() });
+        for _ in 0..limits::HOST_FAILURES_MAX {
+            ask(&mut hosts, id(1), REFUSED, 1_000);
+        }
+
+        assert_eq!(hosts.admit(id(1), 1_001), Admission::Closed(FailureKind::Refused));
+    }
+
+    #[test]
+    fn a_host_of_which_most_requests_succeed_stays() {
+        let mut hosts = Hosts::new(rules());
+        for now in 0..30 {
+            ask(&mut hosts, id(1), Seen::Answer, now);
+        }
+        for now in 30..30 + Millis::from(limits::HOST_FAILURES_MAX) {
+            ask(&mut hosts, id(1), REFUSED, now);
+        }
+
+        assert_eq!(hosts.admit(id(1), 100), Admission::Go);
+    }
+
+    #[test]
+    fn failures_that_say_nothing_of_the_way_to_it_open_no_breaker() {
+        let mut hosts = Hosts::new(rules());
+        for now in 0..100 {
+            assert_eq!(ask(&mut hosts, id(1), Seen::Failure(FailureKind::Truncated), now), Admission::Go);
+        }
+        assert_eq!(seen(FailureKind::ServerError, None), Seen::Answer);
+        assert_eq!(seen(FailureKind::Throttled, Some(5)), Seen::Throttled(Some(5)));
+    }
+
+    #[test]
+    fn what_is_known_is_bounded_and_the_dead_are_remembered_longest() {
+        let mut hosts = Hosts::new(HostRules { probes: 0, ..rules() });
+        for _ in 0..limits::HOST_FAILURES_MAX {
+            ask(&mut hosts, id(7), REFUSED, 1);
+        }
+
+        for number in 100..10_000 {
+            ask(&mut hosts, id(number), Seen::Answer, 2);
+            assert!(hosts.known.len() <= 1000);
+        }
+
+        assert_eq!(hosts.admit(id(7), 3), Admission::Closed(FailureKind::Refused));
+    }
+}

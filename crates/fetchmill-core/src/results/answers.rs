@@ -1,0 +1,69 @@
+//! Files of results, read back: of each row which site it is and what that answered.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::{ResultsFormat, Table};
+use crate::error::{Error, Result};
+use crate::source::list::{ListFormat, TableReader};
+
+/// The columns that are read: for people and machines, they are what a row is about.
+const COLUMNS: [&str; 4] = ["key", "url", "status", "kind"];
+
+/// The rows of a file, one after the other.
+#[derive(Debug)]
+pub(super) struct Answers {
+    shown: String,
+    table: TableReader,
+}
+
+/// A row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct AnswerOf<'a> {
+    /// Its key, or else its URL.
+    pub(super) site: &'a [u8],
+    pub(super) status: &'a [u8],
+    pub(super) kind: &'a [u8],
+}
+
+impl Answers {
+    /// Opens a file; its name says what it is.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let Some(format) = ResultsFormat::of(&path.to_string_lossy(), None) else {
+            return Err(Error::Usage(format!(
+                "the end of {shown} does not say what it is: .parquet, .csv or .jsonl, the last two also with .gz or .zst"
+            )));
+        };
+        let file = File::open(path).map_err(|error| Error::Usage(format!("cannot open {shown}: {error}")))?;
+        let stream = |format: ListFormat, compression, file| {
+            TableReader::of_stream(&shown, Box::new(file), (format, compression), &COLUMNS)
+        };
+        let table = match format.table {
+            Table::Parquet => TableReader::of_parquet(&shown, file, &COLUMNS),
+            Table::Csv => stream(ListFormat::Csv, format.compression, file),
+            Table::Jsonl => stream(ListFormat::Jsonl, format.compression, file),
+        };
+        table.map(|table| Answers { table, shown: shown.clone() }).map_err(|error| foreign(&shown, &error))
+    }
+
+    /// The next row; none behind the last.
+    pub(super) fn next_row(&mut self) -> Result<Option<AnswerOf<'_>>> {
+        if !self.table.next_record().map_err(|error| foreign(&self.shown, &error))? {
+            return Ok(None);
+        }
+        let value = |column| self.table.value(column).filter(|value: &&[u8]| !value.is_empty());
+        let site = value(0).or_else(|| value(1));
+        let (status, kind) = (value(2).unwrap_or_default(), value(3).unwrap_or_default());
+        match site {
+            Some(site) if !(status.is_empty() && kind.is_empty()) => {
+                Ok(Some(AnswerOf { site, status, kind }))
+            }
+            _ => Err(foreign(&self.shown, &format!("{} has no site or no answer", self.table.place()))),
+        }
+    }
+}
+
+fn foreign(shown: &str, why: &dyn std::fmt::Display) -> Error {
+    Error::Usage(format!("{shown} is no result of `fetchmill check`: {why}"))
+}

@@ -1,0 +1,161 @@
+//! Rows on their way into columns.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow_array::ArrayRef;
+use arrow_array::builder::{
+    BooleanBuilder, Float32Builder, Int64Builder, ListBuilder, StringBuilder, TimestampMicrosecondBuilder,
+    UInt16Builder,
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+use crate::row::{Holds, ROW_COLUMNS, Row, Value};
+
+/// What a row takes besides its texts, about.
+const ROW_BYTES: usize = 128;
+
+/// The columns, with those that a list has kept.
+pub(super) fn schema(kept: &[String]) -> SchemaRef {
+    let own =
+        ROW_COLUMNS.into_iter().map(|(name, holds)| Field::new(name, data_type(holds), is_nullable(holds)));
+    let kept = kept.iter().map(|name| Field::new(name, DataType::Utf8, true));
+    Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
+}
+
+/// A text of [`Holds::Texts`].
+fn element() -> Arc<Field> {
+    Arc::new(Field::new("element", DataType::Utf8, false))
+}
+
+fn data_type(holds: Holds) -> DataType {
+    match holds {
+        Holds::Text | Holds::Word => DataType::Utf8,
+        Holds::Texts => DataType::List(element()),
+        Holds::Status => DataType::UInt16,
+        Holds::Number => DataType::Int64,
+        Holds::Millis => DataType::Float32,
+        Holds::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        Holds::Flag => DataType::Boolean,
+    }
+}
+
+fn is_nullable(holds: Holds) -> bool {
+    !matches!(holds, Holds::Texts | Holds::Flag)
+}
+
+enum Builder {
+    Text(StringBuilder),
+    Texts(ListBuilder<StringBuilder>),
+    Status(UInt16Builder),
+    Number(Int64Builder),
+    Millis(Float32Builder),
+    Time(TimestampMicrosecondBuilder),
+    Flag(BooleanBuilder),
+}
+
+impl Builder {
+    fn new(holds: Holds) -> Self {
+        match holds {
+            Holds::Text | Holds::Word => Builder::Text(StringBuilder::new()),
+            Holds::Texts => Builder::Texts(ListBuilder::new(StringBuilder::new()).with_field(element())),
+            Holds::Status => Builder::Status(UInt16Builder::new()),
+            Holds::Number => Builder::Number(Int64Builder::new()),
+            Holds::Millis => Builder::Millis(Float32Builder::new()),
+            Holds::Time => Builder::Time(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
+            Holds::Flag => Builder::Flag(BooleanBuilder::new()),
+        }
+    }
+
+    /// What does not fit its column, a length above 2^63 say, is none.
+    fn push(&mut self, value: Value<'_>) {
+        match (self, value) {
+            (Builder::Text(builder), Value::Text(text)) => builder.append_value(text),
+            (Builder::Text(builder), _) => builder.append_null(),
+            (Builder::Texts(builder), value) => {
+                let texts: &[Cow<'_, str>] = if let Value::Texts(texts) = value { texts } else { &[] };
+                for text in texts {
+                    builder.values().append_value(text);
+                }
+                builder.append(true);
+            }
+            (Builder::Status(builder), Value::Number(status)) => {
+                builder.append_option(u16::try_from(status).ok());
+            }
+            (Builder::Status(builder), _) => builder.append_null(),
+            (Builder::Number(builder), Value::Number(number)) => {
+                builder.append_option(i64::try_from(number).ok());
+            }
+            (Builder::Number(builder), _) => builder.append_null(),
+            (Builder::Millis(builder), Value::Millis(millis)) => builder.append_value(millis),
+            (Builder::Millis(builder), _) => builder.append_null(),
+            (Builder::Time(builder), Value::Time(time)) => builder.append_option(i64::try_from(time).ok()),
+            (Builder::Time(builder), _) => builder.append_null(),
+            (Builder::Flag(builder), value) => builder.append_value(value == Value::Flag(true)),
+        }
+    }
+
+    fn finish(&mut self) -> ArrayRef {
+        match self {
+            Builder::Text(builder) => Arc::new(builder.finish()),
+            Builder::Texts(builder) => Arc::new(builder.finish()),
+            Builder::Status(builder) => Arc::new(builder.finish()),
+            Builder::Number(builder) => Arc::new(builder.finish()),
+            Builder::Millis(builder) => Arc::new(builder.finish()),
+            Builder::Time(builder) => Arc::new(builder.finish()),
+            Builder::Flag(builder) => Arc::new(builder.finish()),
+        }
+    }
+}
+
+/// A batch that is made.
+pub(super) struct Builders {
+    own: Vec<Builder>,
+    kept: Vec<Builder>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Builders {
+    pub(super) fn new(kept: usize) -> Self {
+        Builders {
+            own: ROW_COLUMNS.into_iter().map(|(_, holds)| Builder::new(holds)).collect(),
+            kept: (0..kept).map(|_| Builder::new(Holds::Text)).collect(),
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn push(&mut self, row: &Row<'_>) {
+        self.rows += 1;
+        self.bytes += ROW_BYTES;
+        for (builder, value) in self.own.iter_mut().zip(row.values()) {
+            self.bytes += match value {
+                Value::Text(text) => text.len(),
+                Value::Texts(texts) => texts.iter().map(|text| text.len()).sum(),
+                _ => 0,
+            };
+            builder.push(value);
+        }
+        for (column, builder) in self.kept.iter_mut().enumerate() {
+            let value = row.kept.get(column).and_then(Option::as_deref);
+            self.bytes += value.map_or(0, str::len);
+            builder.push(value.map_or(Value::Null, Value::Text));
+        }
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Memory that the rows take, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The columns of the rows so far; then there are none.
+    pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
+        (self.rows, self.bytes) = (0, 0);
+        self.own.iter_mut().chain(&mut self.kept).map(Builder::finish).collect()
+    }
+}

@@ -1,0 +1,353 @@
+//! What differs between two files of results: which sites are new, gone, or answer otherwise.
+//!
+//! Rows are compared by key or else URL; of one that comes several times the n-th with the n-th. Of the first file a
+//! hash and an answer's number are in memory, 16 bytes a row. Above [`DIFF_ROWS_HELD_MAX`] rows the files are read
+//! several times, each time for another part of the hashes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::answers::{AnswerOf, Answers};
+use crate::error::{Error, Result};
+use crate::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
+
+/// Rows between two looks at the stop signal.
+const STRETCH_ROWS: u64 = 16 * 1024;
+
+/// A status and a kind.
+const ANSWER_BYTES_MAX: usize = 64;
+
+/// How two files differ, in numbers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Rows of the first.
+    pub old_rows: u64,
+    /// Rows of the second.
+    pub new_rows: u64,
+    /// Rows that only the second has.
+    pub added: u64,
+    /// Rows that only the first has.
+    pub removed: u64,
+    /// Rows with another status or kind.
+    pub changed: u64,
+    /// Rows with the same.
+    pub unchanged: u64,
+    /// How many rows had which answer and have which now.
+    pub transitions: BTreeMap<(String, String), u64>,
+}
+
+/// A row that differs. The answer is none where there is no row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Change<'c> {
+    /// The key, or else the URL.
+    pub site: &'c str,
+    /// What the first file says.
+    pub before: Option<&'c str>,
+    /// What the second says.
+    pub after: Option<&'c str>,
+}
+
+/// What is done with each change; `None` at times without one, to look whether to go on.
+pub type EachChange<'e> = &'e mut dyn FnMut(Option<Change<'_>>) -> Result<()>;
+
+/// Compares two files; changes come in the order of the second file, then those that are gone in that of the first.
+pub fn diff(old: &Path, new: &Path, each: EachChange<'_>) -> Result<Difference> {
+    diff_within(old, new, DIFF_ROWS_HELD_MAX, each)
+}
+
+fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) -> Result<Difference> {
+    let old_rows = count(old, each)?;
+    let parts = old_rows.div_ceil(held_max as u64).max(1);
+    let mut names = Names::default();
+    let mut found = Difference { old_rows, ..Difference::default() };
+    for number in 0..parts {
+        // Parts of hashes are never quite equal.
+        let part =
+            Part { number, parts, rows_max: held_max.saturating_add(held_max / 4).saturating_add(1024) };
+        let mut held = part.hold(old, &mut names, each)?;
+        part.compare(new, &mut held, &mut names, &mut found, each)?;
+        part.find_removed(old, held, &mut names, &mut found, each)?;
+    }
+    found.new_rows = found.added + found.changed + found.unchanged;
+    Ok(found)
+}
+
+fn count(path: &Path, each: EachChange<'_>) -> Result<u64> {
+    let mut answers = Answers::open(path)?;
+    let mut rows = 0;
+    while answers.next_row()?.is_some() {
+        rows += 1;
+        look(rows, each)?;
+    }
+    Ok(rows)
+}
+
+fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
+    if rows.is_multiple_of(STRETCH_ROWS) { each(None) } else { Ok(()) }
+}
+
+/// A row of the first file.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    hash: u64,
+    /// Its place in the file; of the first row of each hash, once they are sorted: how many of them have a
+    /// counterpart.
+    place: u32,
+    answer: u16,
+}
+
+/// The rows of the first file whose hashes are of this part.
+struct Part {
+    number: u64,
+    parts: u64,
+    rows_max: usize,
+}
+
+impl Part {
+    fn hash(&self, site: &[u8]) -> Option<u64> {
+        let hash = xxh3_64(site);
+        (hash % self.parts == self.number).then_some(hash)
+    }
+
+    fn hold(&self, old: &Path, names: &mut Names, each: EachChange<'_>) -> Result<Vec<Held>> {
+        let mut answers = Answers::open(old)?;
+        let (mut held, mut rows): (Vec<Held>, u64) = (Vec::new(), 0);
+        while let Some(row) = answers.next_row()? {
+            rows += 1;
+            look(rows, each)?;
+            let Some(hash) = self.hash(row.site) else { continue };
+            if held.len() == self.rows_max {
+                return Err(Error::Usage(format!(
+                    "{} has too many rows of one site to be compared",
+                    old.display()
+                )));
+            }
+            held.push(Held { hash, place: held.len() as u32, answer: names.number(&row)? });
+        }
+        held.sort_unstable_by_key(|row| (row.hash, row.place));
+        let mut last = None;
+        for row in &mut held {
+            if last != Some(row.hash) {
+                last = Some(row.hash);
+                row.place = 0;
+            }
+        }
+        Ok(held)
+    }
+
+    fn compare(
+        &self,
+        new: &Path,
+        held: &mut [Held],
+        names: &mut Names,
+        found: &mut Difference,
+        each: EachChange<'_>,
+    ) -> Result<()> {
+        let mut answers = Answers::open(new)?;
+        let mut rows = 0;
+        while let Some(row) = answers.next_row()? {
+            rows += 1;
+            look(rows, each)?;
+            let Some(hash) = self.hash(row.site) else { continue };
+            let after = names.number(&row)?;
+            let before = take(held, hash);
+            if before == Some(after) {
+                found.unchanged += 1;
+                continue;
+            }
+            let site = String::from_utf8_lossy(row.site);
+            let (before, after) = (before.map(|before| names.name(before)), names.name(after));
+            match before {
+                None => found.added += 1,
+                Some(before) => {
+                    found.changed += 1;
+                    *found.transitions.entry((before.to_owned(), after.to_owned())).or_default() += 1;
+                }
+            }
+            each(Some(Change { site: &site, before, after: Some(after) }))?;
+        }
+        Ok(())
+    }
+
+    /// Of each hash the first rows have a counterpart: the others are gone.
+    fn find_removed(
+        &self,
+        old: &Path,
+        mut held: Vec<Held>,
+        names: &mut Names,
+        found: &mut Difference,
+        each: EachChange<'_>,
+    ) -> Result<()> {
+        let matched: u64 = counterparts(&held);
+        if matched == held.len() as u64 {
+            return Ok(());
+        }
+        let mut answers = Answers::open(old)?;
+        let mut rows = 0;
+        while let Some(row) = answers.next_row()? {
+            rows += 1;
+            look(rows, each)?;
+            let Some(hash) = self.hash(row.site) else { continue };
+            let start = held.partition_point(|row| row.hash < hash);
+            let Some(first) = held.get_mut(start) else { continue };
+            if first.place > 0 {
+                first.place -= 1;
+                continue;
+            }
+            found.removed += 1;
+            let site = String::from_utf8_lossy(row.site);
+            let before = names.number(&row)?;
+            each(Some(Change { site: &site, before: Some(names.name(before)), after: None }))?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer of the next row with this hash that has no counterpart yet.
+fn take(held: &mut [Held], hash: u64) -> Option<u16> {
+    let start = held.partition_point(|row| row.hash < hash);
+    let next = start + held.get(start)?.place as usize;
+    let answer = held.get(next).filter(|row| row.hash == hash)?.answer;
+    held[start].place += 1;
+    Some(answer)
+}
+
+fn counterparts(held: &[Held]) -> u64 {
+    let firsts = held.chunk_by(|one, other| one.hash == other.hash).filter_map(<[Held]>::first);
+    firsts.map(|first| u64::from(first.place)).sum()
+}
+
+/// Answers by number: there are few that differ.
+#[derive(Debug, Default)]
+struct Names {
+    numbers: HashMap<String, u16>,
+    texts: Vec<String>,
+    /// The last one: most rows say the same.
+    last: String,
+}
+
+impl Names {
+    fn number(&mut self, row: &AnswerOf<'_>) -> Result<u16> {
+        self.last.clear();
+        self.last.push_str(&String::from_utf8_lossy(row.status));
+        if !row.kind.is_empty() {
+            if !self.last.is_empty() {
+                self.last.push(' ');
+            }
+            self.last.push_str(&String::from_utf8_lossy(row.kind));
+        }
+        if let Some(number) = self.numbers.get(&self.last) {
+            return Ok(*number);
+        }
+        if self.texts.len() == DIFF_ANSWERS_MAX || self.last.len() > ANSWER_BYTES_MAX {
+            return Err(Error::Usage(format!(
+                "these are no results of `fetchmill check`: {} is one answer too many",
+                crate::name::for_display(self.last.as_bytes())
+            )));
+        }
+        let number = self.texts.len() as u16;
+        self.texts.push(self.last.clone());
+        self.numbers.insert(self.last.clone(), number);
+        Ok(number)
+    }
+
+    fn name(&self, number: u16) -> &str {
+        self.texts.get(usize::from(number)).map_or("", String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with these rows: site, status.
+    fn file(folder: &Path, name: &str, rows: &[(&str, &str)]) -> std::path::PathBuf {
+        let path = folder.join(name);
+        let lines = rows.iter().map(|(site, answer)| format!("{site},,{answer}\n"));
+        std::fs::write(&path, format!("url,key,status,kind\n{}", lines.collect::<String>())).unwrap();
+        path
+    }
+
+    fn differ(old: &[(&str, &str)], new: &[(&str, &str)], held_max: usize) -> (Difference, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (old, new) = (file(folder.path(), "old.csv", old), file(folder.path(), "new.csv", new));
+        let mut said = Vec::new();
+        let mut each = |change: Option<Change<'_>>| {
+            if let Some(Change { site, before, after }) = change {
+                said.push(format!("{site} {} {}", before.unwrap_or("-"), after.unwrap_or("-")));
+            }
+            Ok(())
+        };
+        let found = diff_within(&old, &new, held_max, &mut each).unwrap();
+        said.sort();
+        (found, said)
+    }
+
+    const OLD: &[(&str, &str)] =
+        &[("a", "200,"), ("b", ",dns"), ("c", "200,"), ("a", "404,"), ("d", "200,truncated"), ("a", "500,")];
+    const NEW: &[(&str, &str)] =
+        &[("d", "206,truncated"), ("a", "200,"), ("b", "200,"), ("e", "301,"), ("a", "200,")];
+
+    #[test]
+    fn the_nth_row_of_a_site_is_compared_with_its_nth() {
+        for held_max in [1, 2, 1000] {
+            let (found, said) = differ(OLD, NEW, held_max);
+
+            assert_eq!(
+                said,
+                ["a 404 200", "a 500 -", "b dns 200", "c 200 -", "d 200 truncated 206 truncated", "e - 301"]
+            );
+            assert_eq!((found.old_rows, found.new_rows), (6, 5));
+            assert_eq!((found.added, found.removed, found.changed, found.unchanged), (1, 2, 3, 1));
+            assert_eq!(found.transitions[&("dns".to_owned(), "200".to_owned())], 1);
+            assert_eq!(found.transitions.len(), 3);
+        }
+    }
+
+    #[test]
+    fn a_file_is_like_itself_in_any_order() {
+        let mut sorted = OLD.to_vec();
+        sorted.sort_unstable();
+        let mut rotated = sorted.clone();
+        rotated.rotate_left(3);
+
+        let (found, said) = differ(&sorted, &rotated, 2);
+
+        assert_eq!((found.unchanged, said.len()), (6, 0));
+        assert_eq!(differ(&[], &[], 2).0, Difference::default());
+    }
+
+    #[test]
+    fn many_rows_of_one_site_cost_no_more_than_others() {
+        let row = ("a", "200,");
+        let (old, new) = (vec![row; 20_000], vec![row; 10_000]);
+
+        let (found, _) = differ(&old, &new, 1 << 20);
+
+        assert_eq!((found.unchanged, found.removed), (10_000, 10_000));
+    }
+
+    #[test]
+    fn what_is_no_result_is_refused_in_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let good = file(folder.path(), "good.csv", OLD);
+        for (name, content) in [
+            ("a.csv", "url,rank\nhttps://a/,1\n"),
+            ("b.csv", "url,key,status,kind\n,,200,\n"),
+            ("c.jsonl", "{\"url\":\"https://a/\"}\n"),
+            ("d.jsonl", "no\n"),
+            ("e.parquet", "no"),
+            ("f.csv.gz", "no"),
+            ("g.txt", ""),
+        ] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, content).unwrap();
+            let error = diff(&good, &path, &mut |_| Ok(())).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{name}: {error}");
+            assert!(error.to_string().contains(name) && !error.to_string().contains('\n'), "{error}");
+        }
+        assert_eq!(diff(&good, &folder.path().join("none.csv"), &mut |_| Ok(())).unwrap_err().exit_code(), 2);
+    }
+}

@@ -1,0 +1,159 @@
+//! A file of results that is written: whatever its format and its compression.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use flate2::write::GzEncoder;
+
+use super::parquet::Writer;
+use super::{ResultsFormat, Table, csv, jsonl};
+use crate::row::Row;
+use crate::source::list::Compression;
+
+/// Compresses well enough, fast.
+const GZIP_LEVEL: u32 = 6;
+/// As in shards.
+const ZSTD_LEVEL: i32 = 1;
+
+/// See the module.
+pub(super) struct ResultsFile {
+    rows: Rows,
+    kept: Vec<String>,
+    line: Vec<u8>,
+}
+
+enum Rows {
+    Parquet(Box<Writer<BufWriter<File>>>),
+    Csv(Output),
+    Jsonl(Output),
+}
+
+impl ResultsFile {
+    /// Starts a file; `kept` are the columns that its list has kept.
+    pub(super) fn begin(file: File, format: ResultsFormat, kept: &[String]) -> io::Result<Self> {
+        let rows = match format.table {
+            Table::Parquet => Rows::Parquet(Box::new(Writer::new(BufWriter::new(file), kept)?)),
+            Table::Csv => {
+                let mut output = Output::new(file, format.compression)?;
+                csv::write_header(kept, &mut output)?;
+                Rows::Csv(output)
+            }
+            Table::Jsonl => Rows::Jsonl(Output::new(file, format.compression)?),
+        };
+        Ok(ResultsFile { rows, kept: kept.to_vec(), line: Vec::new() })
+    }
+
+    pub(super) fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
+        self.line.clear();
+        match &mut self.rows {
+            Rows::Parquet(writer) => writer.push(row),
+            Rows::Csv(output) => {
+                csv::write_row(row, self.kept.len(), &mut self.line);
+                output.write_all(&self.line)
+            }
+            Rows::Jsonl(output) => {
+                jsonl::write_row(row, &self.kept, &mut self.line);
+                output.write_all(&self.line)
+            }
+        }
+    }
+
+    /// Ends the file, and gives it back.
+    pub(super) fn finish(self) -> io::Result<File> {
+        match self.rows {
+            Rows::Parquet(writer) => writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error),
+            Rows::Csv(output) | Rows::Jsonl(output) => output.finish(),
+        }
+    }
+}
+
+/// Lines on their way into a file.
+enum Output {
+    Plain(BufWriter<File>),
+    Gzip(Box<GzEncoder<BufWriter<File>>>),
+    Zstd(Box<zstd::Encoder<'static, BufWriter<File>>>),
+}
+
+impl Output {
+    fn new(file: File, compression: Option<Compression>) -> io::Result<Self> {
+        let file = BufWriter::new(file);
+        Ok(match compression {
+            None => Output::Plain(file),
+            Some(Compression::Gzip) => {
+                Output::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::new(GZIP_LEVEL))))
+            }
+            Some(Compression::Zstd) => Output::Zstd(Box::new(zstd::Encoder::new(file, ZSTD_LEVEL)?)),
+        })
+    }
+
+    fn finish(self) -> io::Result<File> {
+        let file = match self {
+            Output::Plain(file) => file,
+            Output::Gzip(encoder) => encoder.finish()?,
+            Output::Zstd(encoder) => encoder.finish()?,
+        };
+        file.into_inner().map_err(io::IntoInnerError::into_error)
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Output::Plain(file) => file.write(bytes),
+            Output::Gzip(encoder) => encoder.write(bytes),
+            Output::Zstd(encoder) => encoder.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Output::Plain(file) => file.flush(),
+            Output::Gzip(encoder) => encoder.flush(),
+            Output::Zstd(encoder) => encoder.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::answers::Answers;
+    use super::*;
+
+    fn write(path: &Path, rows: u32) {
+        let format = ResultsFormat::of(&path.to_string_lossy(), None).unwrap();
+        let kept = ["rank".to_owned()];
+        let mut file = ResultsFile::begin(File::create(path).unwrap(), format, &kept).unwrap();
+        for number in 0..rows {
+            let row = Row {
+                url: Some(format!("https://a.test/{number}").into()),
+                status: Some(200),
+                redirects: vec!["https://b.test/".into()],
+                kept: vec![Some(number.to_string().into())],
+                ..Row::default()
+            };
+            file.push(&row).unwrap();
+        }
+        file.finish().unwrap();
+    }
+
+    #[test]
+    fn every_format_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["a.parquet", "a.csv", "a.csv.gz", "a.jsonl", "a.jsonl.zst"] {
+            for rows in [0, 10_000] {
+                let path = folder.path().join(name);
+                write(&path, rows);
+
+                let mut answers = Answers::open(&path).unwrap();
+                for number in 0..rows {
+                    let row = answers.next_row().unwrap().unwrap();
+                    assert_eq!(row.site, format!("https://a.test/{number}").as_bytes(), "{name}");
+                    assert_eq!((row.status, row.kind), (&b"200"[..], &b""[..]));
+                }
+                assert_eq!(answers.next_row().unwrap(), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! How results are written, by the end of their file's name.
+
+use crate::source::list::{Compression, ListFormat, format_of};
+
+/// How rows stand in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Table {
+    /// Columns with types.
+    #[default]
+    Parquet,
+    /// RFC 4180, with a header.
+    Csv,
+    /// An object a line.
+    Jsonl,
+}
+
+/// See the module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ResultsFormat {
+    /// How rows stand in it.
+    pub table: Table,
+    /// How all of it is compressed; Parquet does that itself.
+    pub compression: Option<Compression>,
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Table; 3] = [Table::Parquet, Table::Csv, Table::Jsonl];
+
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Parquet => "parquet",
+            Table::Csv => "csv",
+            Table::Jsonl => "jsonl",
+        }
+    }
+
+    /// The reverse of [`Table::name`].
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|table| table.name() == name)
+    }
+}
+
+impl ResultsFormat {
+    /// What a file's name says; `table` decides for a name that says nothing. None: nobody says it.
+    pub fn of(path: &str, table: Option<Table>) -> Option<Self> {
+        let (format, compression) = format_of(path);
+        let named = match format {
+            Some(ListFormat::Parquet) => Some(Table::Parquet),
+            Some(ListFormat::Csv) => Some(Table::Csv),
+            Some(ListFormat::Jsonl) => Some(Table::Jsonl),
+            Some(ListFormat::Text | ListFormat::Tsv) | None => None,
+        };
+        let table = table.or(named)?;
+        (table != Table::Parquet || compression.is_none()).then_some(ResultsFormat { table, compression })
+    }
+
+    /// For the journal.
+    pub fn text(self) -> &'static str {
+        self.table.name()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_how_results_are_written() {
+        let of = |path, table| ResultsFormat::of(path, table).map(|found| (found.table, found.compression));
+
+        assert_eq!(of("a/b.parquet", None), Some((Table::Parquet, None)));
+        assert_eq!(of("B.CSV.gz", None), Some((Table::Csv, Some(Compression::Gzip))));
+        assert_eq!(of("b.ndjson.zst", None), Some((Table::Jsonl, Some(Compression::Zstd))));
+        assert_eq!(of("results", Some(Table::Csv)), Some((Table::Csv, None)));
+        for (path, table) in [("results", None), ("a.txt", None), ("a.parquet.gz", None), ("a.tsv", None)] {
+            assert_eq!(of(path, table), None, "{path}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Results as lines of JSON: an object a row, with all its columns; no value is `null`.
+
+use std::borrow::Cow;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use crate::row::{ROW_COLUMNS, Row, Value};
+use crate::time_text::write_utc_micros;
+
+/// Appends a row.
+pub(super) fn write_row(row: &Row<'_>, kept: &[String], line: &mut Vec<u8>) {
+    // Text and numbers can always be written, and memory takes them.
+    let _ = serde_json::to_writer(&mut *line, &Object { row, kept });
+    line.push(b'\n');
+}
+
+struct Object<'o> {
+    row: &'o Row<'o>,
+    kept: &'o [String],
+}
+
+impl Serialize for Object<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(ROW_COLUMNS.len() + self.kept.len()))?;
+        for ((name, _), value) in ROW_COLUMNS.into_iter().zip(self.row.values()) {
+            map.serialize_entry(name, &Json(value))?;
+        }
+        for (column, name) in self.kept.iter().enumerate() {
+            let value: Option<&Cow<'_, str>> = self.row.kept.get(column).and_then(Option::as_ref);
+            map.serialize_entry(name, &value)?;
+        }
+        map.end()
+    }
+}
+
+struct Json<'v>(Value<'v>);
+
+impl Serialize for Json<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => to.serialize_none(),
+            Value::Text(text) => to.serialize_str(text),
+            Value::Texts(texts) => to.collect_seq(texts),
+            Value::Number(number) => to.serialize_u64(number),
+            Value::Millis(millis) => to.serialize_f32(millis),
+            Value::Time(time) => {
+                let mut text = Vec::new();
+                write_utc_micros(time, &mut text);
+                to.serialize_str(&String::from_utf8_lossy(&text))
+            }
+            Value::Flag(flag) => to.serialize_bool(flag),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_all_its_columns() {
+        let row = Row {
+            url: Some("https://a/".into()),
+            redirects: vec!["https://b/".into()],
+            started_at: 1,
+            dns_ms: Some(0.125),
+            kept: vec![None],
+            ..Row::default()
+        };
+        let mut line = Vec::new();
+
+        write_row(&row, &["rank".to_owned(), "new".to_owned()], &mut line);
+
+        assert!(line.ends_with(b"}\n"));
+        let object: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        assert_eq!(object.as_object().unwrap().len(), ROW_COLUMNS.len() + 2);
+        assert_eq!(object["redirects"], serde_json::json!(["https://b/"]));
+        assert_eq!(object["started_at"], "1970-01-01T00:00:00.000001Z");
+        assert_eq!((&object["dns_ms"], &object["tls_ms"]), (&0.125.into(), &serde_json::Value::Null));
+        assert_eq!((&object["rank"], &object["new"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    }
+}

@@ -1,0 +1,18 @@
+//! The results of a check: one file with a row for each target, written out of the shards that hold the rows when
+//! every target has its own; and what differs between two such files.
+
+mod answers;
+mod columns;
+mod conclude;
+mod csv;
+mod diff;
+mod file;
+mod format;
+mod jsonl;
+mod parquet;
+mod summary;
+
+pub use conclude::{Target, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards};
+pub use diff::{Change, Difference, EachChange, diff};
+pub use format::{ResultsFormat, Table};
+pub use summary::Summary;

@@ -1,0 +1,158 @@
+//! Results as Parquet: a column for each of a row's, with its type; row groups of a bounded size.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::arrow::arrow_writer::ArrowWriterOptions;
+use ::parquet::basic::{Compression, ZstdLevel};
+use ::parquet::errors::ParquetError;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::schema::types::ColumnPath;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+
+use super::columns::{Builders, schema};
+use crate::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
+use crate::row::{Holds, ROW_COLUMNS, Row};
+
+/// As in shards.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Writes one file.
+pub(super) struct Writer<W: Write + Send> {
+    to: ArrowWriter<Kept<W>>,
+    schema: SchemaRef,
+    builders: Builders,
+}
+
+impl<W: Write + Send> Writer<W> {
+    pub(super) fn new(to: W, kept: &[String]) -> io::Result<Self> {
+        let schema = schema(kept);
+        let options = ArrowWriterOptions::new()
+            .with_properties(properties().map_err(io::Error::other)?)
+            .with_skip_arrow_metadata(true);
+        let to = ArrowWriter::try_new_with_options(
+            Kept { to: Some(to), refused: None },
+            Arc::clone(&schema),
+            options,
+        );
+        Ok(Writer { to: to.map_err(io::Error::other)?, schema, builders: Builders::new(kept.len()) })
+    }
+
+    pub(super) fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
+        self.builders.push(row);
+        if self.builders.rows() >= RESULTS_BATCH_ROWS || self.builders.bytes() >= RESULTS_BATCH_BYTES {
+            self.write_batch()?;
+        }
+        Ok(())
+    }
+
+    fn write_batch(&mut self) -> io::Result<()> {
+        if self.builders.rows() == 0 {
+            return Ok(());
+        }
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), self.builders.finish());
+        let written = self.to.write(&batch.map_err(io::Error::other)?);
+        self.checked(written)?;
+        if self.to.memory_size() >= ROW_GROUPS_BYTES {
+            let flushed = self.to.flush();
+            self.checked(flushed)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file, and gives it back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.write_batch()?;
+        let finished = self.to.finish();
+        self.checked(finished)?;
+        self.to.inner_mut().to.take().ok_or_else(ended)
+    }
+
+    /// The error of the operating system behind one of the library.
+    fn checked<T>(&self, result: Result<T, ParquetError>) -> io::Result<T> {
+        result.map_err(|error| match self.to.inner().refused {
+            Some(number) => io::Error::from_raw_os_error(number),
+            None => io::Error::other(error),
+        })
+    }
+}
+
+fn properties() -> Result<WriterProperties, ParquetError> {
+    let mut builder = WriterProperties::builder()
+        .set_created_by(concat!("fetchmill ", env!("CARGO_PKG_VERSION")).to_string())
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_dictionary_enabled(false)
+        .set_max_row_group_row_count(None);
+    for (name, holds) in ROW_COLUMNS {
+        if matches!(holds, Holds::Word | Holds::Status | Holds::Flag) {
+            builder = builder.set_column_dictionary_enabled(ColumnPath::from(name), true);
+        }
+    }
+    Ok(builder.build())
+}
+
+/// A file until it is taken back, which the library gives back only with a last write of its own; and what the operating
+/// system said when it refused: the library makes a text of it.
+struct Kept<W> {
+    to: Option<W>,
+    refused: Option<i32>,
+}
+
+impl<W: Write> Write for Kept<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.as_mut().ok_or_else(ended)?.write(bytes);
+        if let Err(error) = &written {
+            self.refused = error.raw_os_error().or(self.refused);
+        }
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::other("the file has ended")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full after so many bytes.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 < bytes.len() {
+                return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+            }
+            self.0 -= bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_as_what_it_is() {
+        for room in [4, 1000, 20_000] {
+            let write = || -> io::Result<Full> {
+                let mut writer = Writer::new(Full(room), &[])?;
+                for number in 0..50_000_u64 {
+                    // Nothing that would be compressed away.
+                    let url = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()));
+                    writer.push(&Row { url: Some(url.into()), ..Row::default() })?;
+                }
+                writer.finish()
+            };
+
+            assert_eq!(write().err().and_then(|error| error.raw_os_error()), Some(libc::ENOSPC), "{room}");
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What a check says at its end: how many sites gave which answer, and some of those that failed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::jsonl::write_row;
+use crate::error::{Error, Result};
+use crate::limits::CHECK_FAILED_SHOWN;
+use crate::outcome::FailureKind;
+use crate::row::{Answer, Row};
+
+/// See the module.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Rows.
+    pub rows: u64,
+    /// Of them, those that this machine may be to blame for.
+    pub suspect: u64,
+    counts: BTreeMap<Answer, u64>,
+    /// The first rows that failed, as in results of JSON lines, without kept columns.
+    pub failed: Vec<String>,
+}
+
+/// As the journal has it.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    rows: u64,
+    suspect: u64,
+    counts: BTreeMap<String, u64>,
+    failed: Vec<String>,
+}
+
+impl Summary {
+    /// Counts a row.
+    pub fn add(&mut self, row: &Row<'_>) {
+        let answer = row.answer();
+        self.rows += 1;
+        self.suspect += u64::from(row.suspect);
+        *self.counts.entry(answer).or_default() += 1;
+        if answer.is_failure() && self.failed.len() < CHECK_FAILED_SHOWN {
+            let mut line = Vec::new();
+            write_row(row, &[], &mut line);
+            self.failed.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
+        }
+    }
+
+    /// How many gave which answer.
+    pub fn counts(&self) -> impl Iterator<Item = (Answer, u64)> {
+        self.counts.iter().map(|(answer, count)| (*answer, *count))
+    }
+
+    /// For the journal.
+    pub fn to_text(&self) -> String {
+        let counts = self.counts().map(|(answer, count)| (answer.name().into_owned(), count)).collect();
+        let stored = Stored { rows: self.rows, suspect: self.suspect, counts, failed: self.failed.clone() };
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+
+    /// The reverse of [`Summary::to_text`].
+    pub fn from_text(text: &str) -> Result<Self> {
+        let damaged = || Error::Journal("the journal is damaged: its summary cannot be read".into());
+        let Stored { rows, suspect, counts, failed } = serde_json::from_str(text).map_err(|_| damaged())?;
+        let counts = counts.into_iter().map(|(name, count)| Some((answer_of(&name)?, count)));
+        Ok(Summary { rows, suspect, counts: counts.collect::<Option<_>>().ok_or_else(damaged)?, failed })
+    }
+}
+
+fn answer_of(name: &str) -> Option<Answer> {
+    let kind = FailureKind::from_name(name).map(Answer::Kind);
+    kind.or_else(|| name.parse().ok().map(Answer::Status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_counted_and_the_first_failures_kept() {
+        let mut summary = Summary::default();
+        for status in [200, 200, 301, 500] {
+            summary.add(&Row { status: Some(status), ..Row::default() });
+        }
+        for _ in 0..CHECK_FAILED_SHOWN {
+            summary.add(&Row { kind: Some(FailureKind::Refused), suspect: true, ..Row::default() });
+        }
+
+        let counts: Vec<_> =
+            summary.counts().map(|(answer, count)| (answer.name().into_owned(), count)).collect();
+        let expected = [("200", 2), ("301", 1), ("500", 1), ("refused", 20)];
+        assert_eq!(counts, expected.map(|(name, count)| (name.to_owned(), count)));
+        assert_eq!((summary.rows, summary.suspect), (24, 20));
+        assert_eq!(summary.failed.len(), CHECK_FAILED_SHOWN);
+        assert!(summary.failed[0].contains(r#""status":500,"#) && summary.failed[0].ends_with('}'));
+        assert_eq!(Summary::from_text(&summary.to_text()).unwrap(), summary);
+    }
+
+    #[test]
+    fn a_damaged_summary_is_told() {
+        for text in ["", "{}", r#"{"rows":1,"suspect":0,"counts":{"sunshine":1},"failed":[]}"#] {
+            assert_eq!(Summary::from_text(text).unwrap_err().exit_code(), 10);
+        }
+    }
+}

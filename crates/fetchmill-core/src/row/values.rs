@@ -1,0 +1,147 @@
+//! A row as columns: their names, what they hold, and the values of one row.
+
+use std::borrow::Cow;
+
+use super::Row;
+use crate::object::Micros;
+use crate::outcome::FailureKind;
+
+/// What a column of results holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Text.
+    Text,
+    /// Text of which few differ.
+    Word,
+    /// Texts in an order.
+    Texts,
+    /// A status.
+    Status,
+    /// A whole number.
+    Number,
+    /// Milliseconds.
+    Millis,
+    /// A moment.
+    Time,
+    /// Yes or no.
+    Flag,
+}
+
+/// The columns of results, in their order; those that a list keeps stand behind them.
+pub const ROW_COLUMNS: [(&str, Holds); 22] = [
+    ("url", Holds::Text),
+    ("key", Holds::Text),
+    ("status", Holds::Status),
+    ("kind", Holds::Word),
+    ("detail", Holds::Text),
+    ("final_url", Holds::Text),
+    ("redirects", Holds::Texts),
+    ("address", Holds::Text),
+    ("http_version", Holds::Word),
+    ("content_type", Holds::Word),
+    ("content_length", Holds::Number),
+    ("body_bytes", Holds::Number),
+    ("attempts", Holds::Number),
+    ("started_at", Holds::Time),
+    ("queue_ms", Holds::Millis),
+    ("dns_ms", Holds::Millis),
+    ("connect_ms", Holds::Millis),
+    ("tls_ms", Holds::Millis),
+    ("first_byte_ms", Holds::Millis),
+    ("total_ms", Holds::Millis),
+    ("second_look", Holds::Flag),
+    ("suspect", Holds::Flag),
+];
+
+/// A value of a row.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Value<'r> {
+    /// None.
+    Null,
+    /// Text.
+    Text(&'r str),
+    /// Texts.
+    Texts(&'r [Cow<'r, str>]),
+    /// A number.
+    Number(u64),
+    /// Milliseconds.
+    Millis(f32),
+    /// A moment.
+    Time(Micros),
+    /// Yes or no.
+    Flag(bool),
+}
+
+impl Row<'_> {
+    /// Its values, in the order of [`ROW_COLUMNS`].
+    pub fn values(&self) -> [Value<'_>; ROW_COLUMNS.len()] {
+        [
+            of_text(self.url.as_deref()),
+            of_text(self.key.as_deref()),
+            of_number(self.status.map(u64::from)),
+            of_text(self.kind.map(FailureKind::name)),
+            of_text(self.detail.as_deref()),
+            of_text(self.final_url.as_deref()),
+            Value::Texts(&self.redirects),
+            of_text(self.address.as_deref()),
+            of_text(self.http_version.as_deref()),
+            of_text(self.content_type.as_deref()),
+            of_number(self.content_length),
+            Value::Number(self.body_bytes),
+            Value::Number(u64::from(self.attempts)),
+            if self.started_at == 0 { Value::Null } else { Value::Time(self.started_at) },
+            of_millis(self.queue_ms),
+            of_millis(self.dns_ms),
+            of_millis(self.connect_ms),
+            of_millis(self.tls_ms),
+            of_millis(self.first_byte_ms),
+            of_millis(self.total_ms),
+            Value::Flag(self.second_look),
+            Value::Flag(self.suspect),
+        ]
+    }
+}
+
+fn of_text(text: Option<&str>) -> Value<'_> {
+    text.map_or(Value::Null, Value::Text)
+}
+
+fn of_number<'r>(number: Option<u64>) -> Value<'r> {
+    number.map_or(Value::Null, Value::Number)
+}
+
+fn of_millis<'r>(millis: Option<f32>) -> Value<'r> {
+    millis.filter(|millis| millis.is_finite()).map_or(Value::Null, Value::Millis)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_what_its_column_holds() {
+        let all: Row<'_> = serde_json::from_value(serde_json::json!({
+            "url": "u", "key": "k", "status": 200, "kind": "dns", "detail": "d", "final_url": "f", "redirects": ["r"],
+            "address": "a", "http_version": "2", "content_type": "t", "content_length": 1, "body_bytes": 2,
+            "attempts": 3, "started_at": 4, "queue_ms": 1.0, "dns_ms": 2.0, "connect_ms": 3.0, "tls_ms": 4.0,
+            "first_byte_ms": 5.0, "total_ms": 6.0, "second_look": true, "suspect": true,
+        }))
+        .unwrap();
+        let written = serde_json::to_value(&all).unwrap();
+
+        for ((name, holds), value) in ROW_COLUMNS.into_iter().zip(all.values()) {
+            let fits = match value {
+                Value::Null => false,
+                Value::Text(text) => matches!(holds, Holds::Text | Holds::Word) && written[name] == text,
+                Value::Texts(texts) => holds == Holds::Texts && written[name][0] == texts[0].as_ref(),
+                Value::Number(number) => {
+                    matches!(holds, Holds::Number | Holds::Status) && written[name] == number
+                }
+                Value::Millis(millis) => holds == Holds::Millis && written[name] == millis,
+                Value::Time(time) => holds == Holds::Time && written[name] == time,
+                Value::Flag(flag) => holds == Holds::Flag && written[name] == flag,
+            };
+            assert!(fits, "{name}: {value:?}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Which columns of a list are wanted, and how an entry is made of their values.
+
+use std::borrow::Cow;
+
+use super::records::Values;
+use super::template::{self, Piece};
+use super::{ListOptions, normalise};
+use crate::entry::Entry;
+use crate::error::Result;
+use crate::kept::write_kept;
+use crate::limits::KEPT_BYTES_MAX;
+use crate::name::for_display;
+
+/// A column as a user has named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Column {
+    /// The one with the URL, that nobody has named.
+    Url,
+    /// By its number, counted from 0 here.
+    Number(usize),
+    /// By its name.
+    Name(String),
+}
+
+impl Column {
+    /// Digits are a number: a column that has such a name is chosen by its number.
+    fn parse(text: &str) -> Self {
+        match text.parse::<usize>() {
+            Ok(number) if number > 0 => Column::Number(number - 1),
+            _ => Column::Name(text.to_owned()),
+        }
+    }
+
+    /// For messages.
+    pub(super) fn text(&self) -> String {
+        match self {
+            Column::Url => "url".into(),
+            Column::Number(number) => (number + 1).to_string(),
+            Column::Name(name) => name.clone(),
+        }
+    }
+}
+
+/// How entries are made. Columns are positions in `wanted`.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    wanted: Vec<Column>,
+    /// Pieces of the URL; one column alone is the URL itself.
+    url: Vec<UrlPiece>,
+    url_column: usize,
+    has_template: bool,
+    key: Option<usize>,
+    kept: Vec<usize>,
+}
+
+#[derive(Debug, Clone)]
+enum UrlPiece {
+    Text(String),
+    Column(usize),
+}
+
+impl Plan {
+    pub(super) fn new(options: &ListOptions) -> Result<Self> {
+        let mut wanted = vec![options.column.as_deref().map_or(Column::Url, Column::parse)];
+        let mut position_of = |column: Column| {
+            wanted.iter().position(|other| *other == column).unwrap_or_else(|| {
+                wanted.push(column);
+                wanted.len() - 1
+            })
+        };
+        let pieces =
+            options.template.as_deref().map_or_else(|| Ok(vec![Piece::Column(None)]), template::parse)?;
+        let url = pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Text(text) => UrlPiece::Text(text),
+                Piece::Column(None) => UrlPiece::Column(0),
+                Piece::Column(Some(name)) => UrlPiece::Column(position_of(Column::parse(&name))),
+            })
+            .collect::<Vec<_>>();
+        let key = options.key_column.as_deref().map(|name| position_of(Column::parse(name)));
+        let kept = options.keep_columns.iter().map(|name| position_of(Column::parse(name))).collect();
+        let url_column = url
+            .iter()
+            .find_map(|piece| if let UrlPiece::Column(column) = piece { Some(*column) } else { None })
+            .unwrap_or(0);
+        let mut plan = Plan { wanted, url, url_column, has_template: options.template.is_some(), key, kept };
+        plan.drop_unused();
+        Ok(plan)
+    }
+
+    /// A template with names only needs no URL's column.
+    fn drop_unused(&mut self) {
+        let uses = |column: usize| {
+            self.url.iter().any(|piece| matches!(piece, UrlPiece::Column(other) if *other == column))
+                || self.key == Some(column)
+                || self.kept.contains(&column)
+        };
+        if uses(0) {
+            return;
+        }
+        self.wanted.remove(0);
+        for piece in &mut self.url {
+            if let UrlPiece::Column(column) = piece {
+                *column -= 1;
+            }
+        }
+        self.url_column -= 1;
+        self.key = self.key.map(|column| column - 1);
+        self.kept.iter_mut().for_each(|column| *column -= 1);
+    }
+
+    /// The columns whose values are to be given, in this order.
+    pub(super) fn wanted(&self) -> &[Column] {
+        &self.wanted
+    }
+
+    /// Which of them is the URL, or the first of a template.
+    pub(super) fn url_column(&self) -> usize {
+        self.url_column
+    }
+
+    /// Whether any column is named: a header must say which one it is.
+    pub(super) fn has_names(&self) -> bool {
+        self.wanted.iter().any(|column| matches!(column, Column::Name(_)))
+    }
+
+    /// Whether the values are only pieces of a URL.
+    pub(super) fn has_template(&self) -> bool {
+        self.has_template
+    }
+
+    /// The kept columns' names, for the output's.
+    pub(super) fn kept_names(&self) -> impl Iterator<Item = String> {
+        self.kept.iter().map(|column| self.wanted[*column].text())
+    }
+
+    /// The URL of a record, normalised; else why there is none, with the text that is none.
+    pub(super) fn url<'v>(&self, values: &'v Values) -> std::result::Result<Cow<'v, str>, String> {
+        for column in self.key.iter().chain(&self.kept) {
+            if values.get(*column).is_some_and(|value| std::str::from_utf8(value).is_err()) {
+                return Err(format!("column {} is not UTF-8", self.wanted[*column].text()));
+            }
+        }
+        let described = |text: &str, reason: &str| match text {
+            "" => reason.to_owned(),
+            _ => format!("{reason}: {}", for_display(text.as_bytes())),
+        };
+        if let [UrlPiece::Column(column)] = self.url[..] {
+            let text = self.value(values, column)?;
+            return normalise(text).map_err(|reason| described(text, reason));
+        }
+        let mut text = String::new();
+        for piece in &self.url {
+            match piece {
+                UrlPiece::Text(piece) => text.push_str(piece),
+                UrlPiece::Column(column) => {
+                    let value = self.value(values, *column)?;
+                    if value.is_empty() {
+                        return Err(format!("column {} is empty", self.wanted[*column].text()));
+                    }
+                    text.push_str(value);
+                }
+            }
+        }
+        let url = normalise(&text).map(Cow::into_owned);
+        url.map(Cow::Owned).map_err(|reason| described(&text, reason))
+    }
+
+    fn value<'v>(&self, values: &'v Values, column: usize) -> std::result::Result<&'v str, String> {
+        let value = values.get(column).ok_or_else(|| match &self.wanted[column] {
+            Column::Url => "it has no URL".to_owned(),
+            named => format!("it has no column {}", named.text()),
+        })?;
+        std::str::from_utf8(value).map_err(|_| described_bytes(value))
+    }
+
+    /// Writes the entry of a record that has this URL, or says why it cannot be one. `scratch` is used and left.
+    pub(super) fn write_entry(
+        &self,
+        url: &str,
+        values: &Values,
+        scratch: &mut Vec<u8>,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), &'static str> {
+        out.clear();
+        // An empty key names nothing.
+        let key = self.key.and_then(|column| values.get(column)).filter(|key| !key.is_empty());
+        scratch.clear();
+        write_kept(self.kept.iter().map(|column| values.get(*column)), scratch);
+        if scratch.len() > KEPT_BYTES_MAX {
+            return Err("its kept columns are longer than 64 KiB");
+        }
+        let kept = (!self.kept.is_empty()).then_some(scratch.as_slice());
+        Entry { url: url.as_bytes(), key, kept }.write(out);
+        Ok(())
+    }
+}
+
+fn described_bytes(value: &[u8]) -> String {
+    format!("it is not UTF-8: {}", for_display(value))
+}

@@ -1,0 +1,407 @@
+//! `csv` and `tsv`: records with fields, quotes and perhaps a header.
+
+use std::ops::Range;
+
+use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
+
+use super::ListPosition;
+use super::columns::{Column, Plan};
+use super::lines::{Found, Lines, Progress};
+use super::normalise;
+use super::records::{Records, Step, Values};
+use super::text::skip;
+use crate::error::{Error, Result};
+use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX};
+
+/// Field names that are shown when one is missing.
+const SHOWN_NAMES: usize = 20;
+
+/// Records of a file with a delimiter.
+pub(super) struct Csv {
+    fields: Fields,
+    wanted: Vec<Column>,
+    url: usize,
+    header: Option<bool>,
+    has_template: bool,
+    /// Which field each wanted column is; none before the header is read.
+    places: Option<Vec<usize>>,
+    /// Where the last record began.
+    line: u64,
+}
+
+impl Csv {
+    pub(super) fn new(lines: Lines, delimiter: u8, plan: &Plan, header: Option<bool>) -> Result<Self> {
+        if header == Some(false) && plan.has_names() {
+            return Err(Error::Usage(format!(
+                "the list {} has no header, so its columns have no names: give their numbers, from 1",
+                lines.label()
+            )));
+        }
+        Ok(Csv {
+            fields: Fields::new(lines, delimiter),
+            wanted: plan.wanted().to_vec(),
+            url: plan.url_column(),
+            header: header.or(plan.has_names().then_some(true)),
+            has_template: plan.has_template(),
+            places: None,
+            line: 0,
+        })
+    }
+
+    /// Reads the header, if there is one. Whether it is known now.
+    fn begin(&mut self) -> Result<Progress> {
+        if self.places.is_some() {
+            return Ok(Progress::Done);
+        }
+        let next = match self.fields.next(LIST_COLUMNS_MAX)? {
+            Next::Record(next) => next,
+            Next::NothingNow => return Ok(Progress::NothingNow),
+            Next::End => return Ok(Progress::End),
+            // A header that cannot be read is none: it will be a failed target.
+            Next::Bad(..) | Next::TooLong => {
+                self.places = Some(self.places_without_names()?);
+                return Ok(Progress::Done);
+            }
+        };
+        if self.header.unwrap_or_else(|| self.looks_like_a_header()) {
+            self.places = Some(self.places_by_names()?);
+            self.fields.consume(next);
+        } else {
+            self.places = Some(self.places_without_names()?);
+        }
+        Ok(Progress::Done)
+    }
+
+    /// Only a plain word where the URL should be: a mistyped URL in the first record must not be taken for a header.
+    fn looks_like_a_header(&self) -> bool {
+        let place = match self.wanted[self.url] {
+            Column::Number(number) => number,
+            _ => 0,
+        };
+        let Some(Ok(value)) = self.fields.get(place).map(std::str::from_utf8) else { return false };
+        let is_word = !value.trim().is_empty() && !value.contains([':', '/', '.']);
+        !self.has_template && is_word && normalise(value).is_err()
+    }
+
+    fn places_without_names(&self) -> Result<Vec<usize>> {
+        let place = |column: &Column| match column {
+            Column::Url => Ok(0),
+            Column::Number(number) => Ok(*number),
+            Column::Name(name) => Err(self.no_column(name)),
+        };
+        self.wanted.iter().map(place).collect()
+    }
+
+    fn places_by_names(&self) -> Result<Vec<usize>> {
+        let place = |column: &Column| match column {
+            Column::Number(number) => Ok(*number),
+            Column::Name(name) => {
+                self.place_of(|field| field == name.as_bytes()).ok_or_else(|| self.no_column(name))
+            }
+            Column::Url => {
+                let place = self.place_of(|field| field.eq_ignore_ascii_case(b"url"));
+                place.or((self.fields.count() == 1).then_some(0)).ok_or_else(|| self.no_column("url"))
+            }
+        };
+        self.wanted.iter().map(place).collect()
+    }
+
+    /// Of two columns with one name the first.
+    fn place_of(&self, is_it: impl Fn(&[u8]) -> bool) -> Option<usize> {
+        (0..self.fields.count())
+            .find(|place| self.fields.get(*place).is_some_and(|field| is_it(field.trim_ascii())))
+    }
+
+    fn no_column(&self, name: &str) -> Error {
+        let shown = (0..self.fields.count().min(SHOWN_NAMES)).filter_map(|place| self.fields.get(place));
+        let names = shown.map(crate::name::for_display).collect::<Vec<_>>().join(", ");
+        let label = self.fields.lines.label();
+        Error::Usage(format!(
+            "the list {label} has no column {name}; its first record is {names}: name the column of the URLs with \
+             --column NAME, or its number from 1"
+        ))
+    }
+
+    fn consume(&mut self, record: Extent) {
+        self.line += record.empty;
+        self.fields.consume(record);
+    }
+
+    fn give(&self, values: &mut Values) {
+        for (column, place) in self.places.iter().flatten().enumerate() {
+            if let Some(value) = self.fields.get(*place) {
+                values.set(column, value);
+            }
+        }
+    }
+}
+
+impl Records for Csv {
+    fn next(&mut self, values: &mut Values) -> Result<Step> {
+        values.clear(self.wanted.len());
+        match self.begin()? {
+            Progress::Done => {}
+            Progress::NothingNow => return Ok(Step::NothingNow),
+            Progress::End => return Ok(Step::End),
+        }
+        let last = self.places.iter().flatten().max().copied().unwrap_or(0);
+        let next = self.fields.next(last)?;
+        if !self.fields.lines.is_skipping() {
+            self.line = self.fields.lines.line() + 1;
+        }
+        match next {
+            Next::Record(next) => {
+                self.give(values);
+                self.consume(next);
+                Ok(Step::Record)
+            }
+            Next::Bad(next, reason) => {
+                self.consume(next);
+                Ok(Step::Bad(reason))
+            }
+            Next::TooLong => skip(&mut self.fields.lines),
+            Next::NothingNow => Ok(Step::NothingNow),
+            Next::End => Ok(Step::End),
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("line {}", self.line)
+    }
+
+    fn position(&mut self) -> ListPosition {
+        self.fields.lines.position()
+    }
+
+    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+        if position.offset > 0 {
+            // A header is not in the journal: it is read again.
+            match self.begin()? {
+                Progress::Done => {}
+                other => return Ok(other),
+            }
+        }
+        self.fields.lines.go_to(position)
+    }
+}
+
+/// What was found, and is not consumed.
+enum Next {
+    Record(Extent),
+    /// A line that is no record by itself and begins none.
+    Bad(Extent, &'static str),
+    TooLong,
+    NothingNow,
+    End,
+}
+
+/// What a record takes of the input.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    bytes: usize,
+    lines: u64,
+    /// Lines before it that are empty.
+    empty: u64,
+}
+
+/// Splits records into fields.
+struct Fields {
+    lines: Lines,
+    delimiter: u8,
+    parser: csv_core::Reader,
+    /// A record with quotes, without them. One without quotes stays where it is.
+    unquoted: Vec<u8>,
+    ends: Vec<usize>,
+    /// Where the fields are, as far as they were asked for.
+    places: Vec<Range<u32>>,
+    is_unquoted: bool,
+}
+
+impl Fields {
+    fn new(lines: Lines, delimiter: u8) -> Self {
+        let parser = ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
+        Fields {
+            lines,
+            delimiter,
+            parser,
+            unquoted: Vec::new(),
+            ends: Vec::new(),
+            places: Vec::new(),
+            is_unquoted: false,
+        }
+    }
+
+    fn consume(&mut self, extent: Extent) {
+        self.lines.consume(extent.bytes, extent.lines);
+    }
+
+    fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// A field of the record that was found last, until that is consumed.
+    fn get(&self, place: usize) -> Option<&[u8]> {
+        let range = self.places.get(place)?;
+        let range = range.start as usize..range.end as usize;
+        Some(if self.is_unquoted { &self.unquoted[range] } else { self.lines.bytes(range) })
+    }
+
+    /// Finds the next record, and its fields up to that one.
+    fn next(&mut self, last: usize) -> Result<Next> {
+        self.places.clear();
+        if self.lines.is_skipping() {
+            return Ok(Next::TooLong);
+        }
+        let mut extent = Extent::default();
+        loop {
+            let (found, next) = self.lines.find(extent.bytes)?;
+            let place = match found {
+                Found::Line(place) => place,
+                // What is before it is empty lines: these are consumed for themselves.
+                Found::TooLong if extent.bytes > 0 => {
+                    self.consume(extent);
+                    extent = Extent::default();
+                    continue;
+                }
+                Found::TooLong => return Ok(Next::TooLong),
+                Found::NothingNow => return Ok(Next::NothingNow),
+                Found::End => return Ok(Next::End),
+            };
+            extent.lines += 1;
+            if place.is_empty() {
+                extent = Extent { bytes: next, empty: extent.empty + 1, ..extent };
+                continue;
+            }
+            if memchr::memchr(b'"', self.lines.bytes(place.clone())).is_none() {
+                self.split(place, last);
+                return Ok(Next::Record(Extent { bytes: next, ..extent }));
+            }
+            return self.unquote(extent, next);
+        }
+    }
+
+    fn split(&mut self, line: Range<usize>, last: usize) {
+        self.is_unquoted = false;
+        let mut start = line.start;
+        let bytes = self.lines.bytes(line.clone());
+        for delimiter in memchr::memchr_iter(self.delimiter, bytes).take(last.saturating_add(1)) {
+            let end = line.start + delimiter;
+            self.places.push(start as u32..end as u32);
+            start = end + 1;
+        }
+        self.places.push(start as u32..line.end as u32);
+    }
+
+    /// A record with quotes may go over many lines. One that would be too long is none: its first line is bad, and
+    /// the next line may be a record again.
+    fn unquote(&mut self, before: Extent, first_end: usize) -> Result<Next> {
+        let first_line = Extent { bytes: first_end, ..before };
+        let unclosed = Ok(Next::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
+        let mut extent = before;
+        let mut parser = Unquoting::start(self);
+        let mut end = first_end;
+        loop {
+            match parser.feed(self, extent.bytes..end) {
+                Fed::Whole => {
+                    self.place_unquoted(extent.bytes..end);
+                    return Ok(Next::Record(Extent { bytes: end, ..extent }));
+                }
+                Fed::TooWide => return Ok(Next::Bad(first_line, "it has more than 16,384 columns")),
+                Fed::Open => {}
+            }
+            extent = Extent { bytes: end, lines: extent.lines + 1, ..extent };
+            let is_long = extent.bytes >= LIST_LINE_BYTES_MAX;
+            if is_long || extent.lines - before.lines >= LIST_RECORD_LINES_MAX as u64 {
+                return unclosed;
+            }
+            match self.lines.find(extent.bytes)? {
+                (Found::Line(_), next) => end = next,
+                (Found::TooLong | Found::End, _) => return unclosed,
+                (Found::NothingNow, _) => return Ok(Next::NothingNow),
+            }
+        }
+    }
+
+    /// The fields of a record whose last line this is. The CR of its newline is no part of the last one.
+    fn place_unquoted(&mut self, last_line: Range<usize>) {
+        self.is_unquoted = true;
+        let mut start = 0;
+        for end in &self.ends {
+            self.places.push(start as u32..*end as u32);
+            start = *end;
+        }
+        let has_cr = self.lines.bytes(last_line).ends_with(b"\r\n");
+        if let Some(last) = self.places.last_mut()
+            && has_cr
+            && self.unquoted[..last.end as usize].ends_with(b"\r")
+            && last.end > last.start
+        {
+            last.end -= 1;
+        }
+    }
+}
+
+/// How far a record with quotes is taken apart.
+struct Unquoting {
+    bytes: usize,
+    fields: usize,
+}
+
+/// What became of a line.
+enum Fed {
+    /// It ends the record.
+    Whole,
+    /// A quote is open at its end.
+    Open,
+    TooWide,
+}
+
+impl Unquoting {
+    fn start(fields: &mut Fields) -> Self {
+        fields.parser.reset();
+        fields.ends.clear();
+        Unquoting { bytes: 0, fields: 0 }
+    }
+
+    fn feed(&mut self, fields: &mut Fields, line: Range<usize>) -> Fed {
+        let has_newline = fields.lines.bytes(line.clone()).ends_with(b"\n");
+        match self.feed_piece(fields, Some(line)) {
+            // The last line of a list may have none.
+            Fed::Open if !has_newline => self.feed_piece(fields, None),
+            fed => fed,
+        }
+    }
+
+    /// A line, or the newline that is missing.
+    fn feed_piece(&mut self, fields: &mut Fields, line: Option<Range<usize>>) -> Fed {
+        let Fields { lines, parser, unquoted, ends, .. } = fields;
+        let mut input = line.map_or(&b"\n"[..], |line| lines.bytes(line));
+        // Taking quotes away makes nothing longer.
+        unquoted.resize(unquoted.len().max(self.bytes + input.len() + 1), 0);
+        loop {
+            if ends.len() == self.fields {
+                if ends.len() >= LIST_COLUMNS_MAX {
+                    return Fed::TooWide;
+                }
+                ends.resize((ends.len() * 2).clamp(16, LIST_COLUMNS_MAX), 0);
+            }
+            let (result, read, written, ended) =
+                parser.read_record(input, &mut unquoted[self.bytes..], &mut ends[self.fields..]);
+            self.bytes += written;
+            self.fields += ended;
+            input = &input[read..];
+            match result {
+                ReadRecordResult::OutputEndsFull => {}
+                ReadRecordResult::OutputFull => {
+                    let size = unquoted.len() + input.len() + 1;
+                    unquoted.resize(size, 0);
+                }
+                ReadRecordResult::InputEmpty => return Fed::Open,
+                ReadRecordResult::Record | ReadRecordResult::End => {
+                    ends.truncate(self.fields);
+                    return Fed::Whole;
+                }
+            }
+        }
+    }
+}

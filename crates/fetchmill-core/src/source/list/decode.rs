@@ -1,0 +1,97 @@
+//! The bytes of a list, decompressed as its first bytes say.
+
+use std::io::{self, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use zstd::stream::read::Decoder;
+
+use super::Compression;
+use crate::limits::{LIST_ZSTD_WINDOW_LOG_MAX, READ_BYTES};
+
+/// Bytes that tell how the rest is compressed.
+const MAGIC_BYTES: usize = 4;
+
+type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
+
+/// An input that finds out how it is compressed. What the input reports as "nothing now" (`WouldBlock`) is reported,
+/// and nothing is lost by it.
+pub(super) struct Decoded {
+    state: State,
+    promised: Option<Compression>,
+}
+
+enum State {
+    /// The first bytes are still to come.
+    Start(Vec<u8>, Box<dyn Read + Send>),
+    Plain(Input),
+    Gzip(Box<MultiGzDecoder<Input>>),
+    Zstd(Box<Decoder<'static, Input>>),
+    Broken,
+}
+
+impl Decoded {
+    /// An input, and what its name has promised.
+    pub(super) fn new(input: Box<dyn Read + Send>, promised: Option<Compression>) -> Self {
+        Decoded { state: State::Start(Vec::new(), input), promised }
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        let State::Start(head, input) = &mut self.state else { return Ok(()) };
+        while head.len() < MAGIC_BYTES {
+            let mut byte = [0];
+            match input.read(&mut byte) {
+                Ok(0) => break,
+                Ok(_) => head.push(byte[0]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let State::Start(head, input) = std::mem::replace(&mut self.state, State::Broken) else {
+            return Ok(());
+        };
+        let found = compression_of(&head);
+        if self.promised.is_some() && found != self.promised {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "its name says that it is compressed, and its content is not, or not so",
+            ));
+        }
+        let input = BufReader::with_capacity(READ_BYTES, io::Cursor::new(head).chain(input));
+        self.state = match found {
+            None => State::Plain(input),
+            Some(Compression::Gzip) => State::Gzip(Box::new(MultiGzDecoder::new(input))),
+            Some(Compression::Zstd) => {
+                let mut decoder = Decoder::with_buffer(input)?;
+                decoder.window_log_max(LIST_ZSTD_WINDOW_LOG_MAX)?;
+                State::Zstd(Box::new(decoder))
+            }
+        };
+        Ok(())
+    }
+}
+
+/// A stream without its compression: as its first bytes say, or as `promised`.
+pub fn decoded(input: Box<dyn Read + Send>, promised: Option<Compression>) -> impl Read {
+    Decoded::new(input, promised)
+}
+
+impl Read for Decoded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.begin()?;
+        match &mut self.state {
+            State::Plain(input) => input.read(buffer),
+            State::Gzip(decoder) => decoder.read(buffer),
+            State::Zstd(decoder) => decoder.read(buffer),
+            State::Start(..) | State::Broken => Err(io::Error::other("it could not be read before")),
+        }
+    }
+}
+
+/// What the first bytes say. A frame of zstd may be one to be skipped, with its number in the lowest bits.
+fn compression_of(head: &[u8]) -> Option<Compression> {
+    match head {
+        [0x1f, 0x8b, ..] => Some(Compression::Gzip),
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Compression::Zstd),
+        _ => None,
+    }
+}

@@ -1,0 +1,115 @@
+//! Which targets of a source are fetched: `--include` and `--exclude`.
+
+use globset::GlobBuilder;
+use regex::bytes::{RegexSet, RegexSetBuilder};
+
+use crate::error::{Error, Result};
+
+/// A pattern with this before it is a regular expression.
+const REGEX_PREFIX: &str = "re:";
+
+/// Patterns for what is fetched and what is left out; without any, everything is fetched.
+///
+/// A pattern is a glob for the whole text: `*` is anything, slashes too, as in the patterns of wget and s5cmd; `?` is
+/// one character, `[ab]` one of these, `{a,b}` either. With `re:` before it, it is a regular expression that may
+/// match anywhere. All are matched in one pass, whatever the text, in time that grows with its length only.
+#[derive(Debug, Clone, Default)]
+pub struct Filters {
+    include: Option<RegexSet>,
+    exclude: Option<RegexSet>,
+}
+
+impl Filters {
+    /// Reads what a user has typed.
+    pub fn new(include: &[String], exclude: &[String]) -> Result<Self> {
+        Ok(Filters { include: set_of("--include", include)?, exclude: set_of("--exclude", exclude)? })
+    }
+
+    /// Whether everything is fetched.
+    pub fn is_empty(&self) -> bool {
+        self.include.is_none() && self.exclude.is_none()
+    }
+
+    /// Whether what has this name or URL is fetched: some `include` matches, or there is none, and no `exclude` does.
+    pub fn allows(&self, text: &[u8]) -> bool {
+        self.include.as_ref().is_none_or(|include| include.is_match(text))
+            && !self.exclude.as_ref().is_some_and(|exclude| exclude.is_match(text))
+    }
+}
+
+fn set_of(option: &str, patterns: &[String]) -> Result<Option<RegexSet>> {
+    if patterns.is_empty() {
+        return Ok(None);
+    }
+    let expressions =
+        patterns.iter().map(|pattern| expression_of(option, pattern)).collect::<Result<Vec<_>>>()?;
+    let set = RegexSetBuilder::new(&expressions).build();
+    set.map(Some).map_err(|error| no_pattern(option, &patterns.join(" "), &error))
+}
+
+fn expression_of(option: &str, pattern: &str) -> Result<String> {
+    if let Some(expression) = pattern.strip_prefix(REGEX_PREFIX) {
+        // Alone first: an error in the set would not say which one it is.
+        regex::bytes::Regex::new(expression).map_err(|error| no_pattern(option, pattern, &error))?;
+        return Ok(expression.to_owned());
+    }
+    let glob = GlobBuilder::new(pattern).literal_separator(false).build();
+    // Of a glob the dot is a newline, too.
+    glob.map(|glob| format!("(?s){}", glob.regex())).map_err(|error| no_pattern(option, pattern, &error))
+}
+
+fn no_pattern(option: &str, pattern: &str, error: &dyn std::fmt::Display) -> Error {
+    let error = error.to_string();
+    // Both crates draw where the mistake is; the last line says what it is.
+    let what = error.lines().last().unwrap_or_default().trim();
+    Error::Usage(format!(
+        "{option} {pattern} cannot be used: {what}; give a glob such as '*.jpg' or a regular expression as re:..."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(include: &[&str], exclude: &[&str], text: impl AsRef<[u8]>) -> bool {
+        let owned = |patterns: &[&str]| patterns.iter().map(ToString::to_string).collect::<Vec<_>>();
+        Filters::new(&owned(include), &owned(exclude)).unwrap().allows(text.as_ref())
+    }
+
+    #[test]
+    fn without_patterns_everything_is_fetched() {
+        assert!(allows(&[], &[], b"\xff"));
+    }
+
+    #[test]
+    fn a_glob_is_for_the_whole_text_and_slashes_too() {
+        assert!(allows(&["*.jpg"], &[], "http://a/b/c.jpg"));
+        assert!(!allows(&["*.jpg"], &[], "http://a/b/c.jpg?x"));
+        assert!(!allows(&["a"], &[], "http://a/"));
+        assert!(allows(&["http://a/?/{b,c}/[x-z]"], &[], "http://a/1/c/y"));
+        assert!(allows(&["*"], &[], b"\xff\n/"));
+    }
+
+    #[test]
+    fn an_expression_may_match_anywhere() {
+        assert!(allows(&["re:/b[0-9]+/"], &[], "http://a/b12/c"));
+        assert!(!allows(&["re:^b"], &[], "http://a/b12/c"));
+    }
+
+    #[test]
+    fn what_is_excluded_is_not_fetched_even_if_included() {
+        assert!(allows(&["*.jpg", "*.png"], &["*thumb*"], "a/b.png"));
+        assert!(!allows(&["*.jpg", "*.png"], &["*thumb*"], "a/thumb.png"));
+        assert!(!allows(&[], &["re:x", "re:b"], "abc"));
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_told_in_one_line() {
+        for pattern in ["re:(", "re:a{99999999}", "[", "{a", "re:\\"] {
+            let error = Filters::new(&[pattern.to_owned()], &[]).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains(pattern), "{error}");
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which format a list has, by its name. Compression is found by the first bytes; a name that promises one is held to
+//! it, so that an empty or cut file is no empty list.
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListFormat {
+    /// A URL a line. Empty lines and those that start with `#` are no targets.
+    Text,
+    /// Records with commas.
+    Csv,
+    /// Records with tabs.
+    Tsv,
+    /// A JSON object or string a line.
+    Jsonl,
+    /// Rows of a Parquet file.
+    Parquet,
+}
+
+impl ListFormat {
+    /// Its name as an option.
+    pub fn name(self) -> &'static str {
+        match self {
+            ListFormat::Text => "txt",
+            ListFormat::Csv => "csv",
+            ListFormat::Tsv => "tsv",
+            ListFormat::Jsonl => "jsonl",
+            ListFormat::Parquet => "parquet",
+        }
+    }
+
+    /// The reverse of [`ListFormat::name`]; `ndjson` is another word for `jsonl`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "txt" => ListFormat::Text,
+            "csv" => ListFormat::Csv,
+            "tsv" => ListFormat::Tsv,
+            "jsonl" | "ndjson" => ListFormat::Jsonl,
+            "parquet" => ListFormat::Parquet,
+            _ => return None,
+        })
+    }
+}
+
+/// How a list is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// One or more gzip members.
+    Gzip,
+    /// One or more zstd frames.
+    Zstd,
+}
+
+/// What a file's name says of its format and its compression.
+pub fn format_of(path: &str) -> (Option<ListFormat>, Option<Compression>) {
+    let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    let (stem, compression) = if let Some(stem) = name.strip_suffix(".gz") {
+        (stem, Some(Compression::Gzip))
+    } else if let Some(stem) = name.strip_suffix(".zst") {
+        (stem, Some(Compression::Zstd))
+    } else {
+        (name.as_str(), None)
+    };
+    let extension = stem.rsplit_once('.').map(|(_, extension)| extension);
+    (extension.and_then(ListFormat::from_name), compression)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_what_a_list_is() {
+        for (path, format, compression) in [
+            ("a/b.txt", Some(ListFormat::Text), None),
+            ("B.CSV.GZ", Some(ListFormat::Csv), Some(Compression::Gzip)),
+            ("a.tsv.zst", Some(ListFormat::Tsv), Some(Compression::Zstd)),
+            ("a.ndjson", Some(ListFormat::Jsonl), None),
+            ("a.jsonl", Some(ListFormat::Jsonl), None),
+            ("a.parquet", Some(ListFormat::Parquet), None),
+            ("a.csv/urls", None, None),
+            ("urls.gz", None, Some(Compression::Gzip)),
+            ("-", None, None),
+            ("", None, None),
+        ] {
+            assert_eq!(format_of(path), (format, compression), "{path}");
+            if let Some(format) = format {
+                assert_eq!(ListFormat::from_name(format.name()), Some(format));
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Items that a program gives one after the other, identified by their order: to go on, all are given again.
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::ListPosition;
+use super::lines::Progress;
+use super::records::{Records, Step, Values};
+use crate::error::Result;
+use crate::limits::LIST_PAGE_TARGETS;
+use crate::target::Names;
+
+/// Items are read ahead as far as this.
+pub const ITEMS_READ_MAX: usize = LIST_PAGE_TARGETS;
+/// What the key of an item is called among the columns.
+pub(super) const KEY_COLUMN: &str = "name";
+
+/// Gives items.
+pub trait Items: Send {
+    /// Adds the next items, `ITEMS_READ_MAX` at most; with fewer there are no more at the moment. `false` at the end.
+    fn read(&mut self, into: &mut ItemBatch) -> Result<bool>;
+}
+
+/// Items that were read: a URL, or what a template makes one of, and perhaps a key.
+#[derive(Debug, Default)]
+pub struct ItemBatch {
+    urls: Names,
+    keys: Names,
+    has_key: Vec<bool>,
+}
+
+impl ItemBatch {
+    /// Adds one.
+    pub fn push(&mut self, url: &[u8], key: Option<&[u8]>) {
+        self.urls.push(url);
+        self.keys.push(key.unwrap_or_default());
+        self.has_key.push(key.is_some());
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.has_key.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.has_key.is_empty()
+    }
+
+    /// Whether no more are to be added.
+    pub fn is_full(&self) -> bool {
+        self.len() >= ITEMS_READ_MAX
+    }
+
+    fn get(&self, position: usize) -> (&[u8], Option<&[u8]>) {
+        (self.urls.get(position), self.has_key[position].then(|| self.keys.get(position)))
+    }
+}
+
+/// Items as records.
+pub(super) struct Given {
+    items: Box<dyn Items>,
+    batch: ItemBatch,
+    at: usize,
+    /// Items so far, and a digest of them.
+    count: u64,
+    digest: Xxh3Default,
+    /// The last batch was not full: when it is used up, there is nothing at the moment.
+    is_slow: bool,
+    is_over: bool,
+}
+
+impl Given {
+    pub(super) fn new(items: Box<dyn Items>) -> Self {
+        Given {
+            items,
+            batch: ItemBatch::default(),
+            at: 0,
+            count: 0,
+            digest: Xxh3Default::new(),
+            is_slow: false,
+            is_over: false,
+        }
+    }
+
+    /// Another batch when this one is used up.
+    fn fill(&mut self) -> Result<Progress> {
+        if self.at < self.batch.len() {
+            return Ok(Progress::Done);
+        }
+        if self.is_over {
+            return Ok(Progress::End);
+        }
+        if std::mem::take(&mut self.is_slow) {
+            return Ok(Progress::NothingNow);
+        }
+        self.batch = ItemBatch::default();
+        self.at = 0;
+        self.is_over = !self.items.read(&mut self.batch)?;
+        self.is_slow = !self.is_over && !self.batch.is_full();
+        Ok(match (self.batch.is_empty(), self.is_over) {
+            (false, _) => Progress::Done,
+            (true, true) => Progress::End,
+            (true, false) => Progress::NothingNow,
+        })
+    }
+
+    /// Counts the next item; the batch has one.
+    fn pass(&mut self) -> usize {
+        let position = self.at;
+        let (url, key) = self.batch.get(position);
+        self.digest.update(&(url.len() as u64).to_le_bytes());
+        self.digest.update(url);
+        if let Some(key) = key {
+            self.digest.update(&[1]);
+            self.digest.update(key);
+        }
+        self.at += 1;
+        self.count += 1;
+        position
+    }
+}
+
+impl Records for Given {
+    fn next(&mut self, values: &mut Values) -> Result<Step> {
+        values.clear(2);
+        match self.fill()? {
+            Progress::NothingNow => Ok(Step::NothingNow),
+            Progress::End => Ok(Step::End),
+            Progress::Done => {
+                let position = self.pass();
+                let (url, key) = self.batch.get(position);
+                values.set(0, url);
+                if let Some(key) = key {
+                    values.set(1, key);
+                }
+                Ok(Step::Record)
+            }
+        }
+    }
+
+    fn place(&self) -> String {
+        format!("item {}", self.count)
+    }
+
+    fn position(&mut self) -> ListPosition {
+        ListPosition { entries: 0, offset: self.count, line: self.count, digest: self.digest.digest() }
+    }
+
+    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+        while self.count < position.offset {
+            match self.fill()? {
+                Progress::Done => drop(self.pass()),
+                other => return Ok(other),
+            }
+            // A moment to look at a stop signal.
+            if self.at == self.batch.len() && self.count < position.offset {
+                return Ok(Progress::NothingNow);
+            }
+        }
+        Ok(if self.digest.digest() == position.digest { Progress::Done } else { Progress::End })
+    }
+
+    fn unit(&self) -> &'static str {
+        "items"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ListOptions, ListReader, ListSource, Listed};
+    use super::*;
+    use crate::entry::Entry;
+    use crate::source::Cursor;
+
+    /// Gives numbers, so many at a time.
+    struct Numbers(std::ops::Range<u64>, usize);
+
+    impl Items for Numbers {
+        fn read(&mut self, into: &mut ItemBatch) -> Result<bool> {
+            for number in self.0.by_ref().take(self.1) {
+                let key = (number % 3 == 0).then(|| format!("key {number}"));
+                into.push(format!("http://a/{number}").as_bytes(), key.as_deref().map(str::as_bytes));
+            }
+            Ok(!self.0.is_empty())
+        }
+    }
+
+    fn list(numbers: std::ops::Range<u64>, at_once: usize) -> ListReader {
+        let items = Box::new(Numbers(numbers, at_once));
+        ListReader::of_items("the iterable", items, &ListOptions::default()).unwrap()
+    }
+
+    /// All entries from here on, and where each page ends.
+    fn read_all(list: &mut ListReader) -> (Vec<String>, Vec<(usize, ListPosition)>) {
+        let (mut entries, mut ends) = (Vec::new(), Vec::new());
+        loop {
+            match list.next_page().unwrap() {
+                Listed::End => return (entries, ends),
+                Listed::NothingNow => {}
+                Listed::Page(page) => {
+                    for entry in page.names.iter() {
+                        let entry = Entry::read(entry);
+                        entries.push(format!("{:?} {:?}", entry.url, entry.key));
+                    }
+                    let Cursor::List { position, .. } = page.cursor else { panic!("another cursor") };
+                    ends.push((entries.len(), position));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn items_come_in_their_order_and_go_on_behind_every_page() {
+        for at_once in [1, 7, ITEMS_READ_MAX] {
+            let (all, ends) = read_all(&mut list(0..2000, at_once));
+            assert_eq!(all.len(), 2000);
+            for (count, position) in ends.into_iter().step_by(at_once.min(50)) {
+                let mut again = list(0..2000, 100);
+                again.resume(position);
+                assert_eq!(read_all(&mut again).0, all[count..], "{position:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_items_and_too_few_are_refused() {
+        let (_, ends) = read_all(&mut list(0..2000, 100));
+        let (_, position) = ends[2];
+
+        for other in [1..2001, 0..position.offset - 1] {
+            let mut again = list(other, 100);
+            again.resume(position);
+            let error = loop {
+                match again.next_page() {
+                    Ok(Listed::NothingNow) => {}
+                    Ok(_) => panic!("it went on"),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error.exit_code(), 2);
+            assert!(error.to_string().contains("other items"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_item_that_is_no_url_is_told_by_its_number() {
+        struct One;
+        impl Items for One {
+            fn read(&mut self, into: &mut ItemBatch) -> Result<bool> {
+                into.push(b"no url", None);
+                Ok(false)
+            }
+        }
+        let mut list = ListReader::of_items("it", Box::new(One), &ListOptions::default()).unwrap();
+
+        let Listed::Page(page) = list.next_page().unwrap() else { panic!("no page") };
+
+        let entry = Entry::read(page.names.get(0));
+        assert_eq!((entry.url, entry.key), (&b""[..], Some(&b"item 1"[..])));
+    }
+}

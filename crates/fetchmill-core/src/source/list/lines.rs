@@ -1,0 +1,353 @@
+//! The lines of an input, in one buffer, with a digest of all that was consumed.
+
+use std::io::{self, Read};
+use std::ops::Range;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::ListPosition;
+use super::decode::Decoded;
+use crate::error::{Error, Result};
+use crate::limits::{LIST_LINE_BYTES_MAX, LIST_STRETCH_BYTES, READ_BYTES};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A line that was looked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Where it is, counted from the first byte that is not consumed; without its newline and a CR before that.
+    Line(Range<usize>),
+    /// It ends behind what a buffer holds.
+    TooLong,
+    /// The input gives no more at the moment.
+    NothingNow,
+    /// There is none.
+    End,
+}
+
+/// Whether a step that needs bytes is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Done,
+    NothingNow,
+    /// The input has ended.
+    End,
+}
+
+/// Reads lines.
+pub(super) struct Lines {
+    /// For messages.
+    label: String,
+    input: Decoded,
+    buffer: Vec<u8>,
+    /// The bytes of the buffer that are read and not consumed.
+    unread: Range<usize>,
+    /// Where in the buffer the digest stands: what is consumed behind it is not yet digested.
+    digested: usize,
+    digest: Xxh3Default,
+    offset: u64,
+    line: u64,
+    is_begun: bool,
+    is_over: bool,
+    /// Where the line that is being skipped begins: until its end there is no other position.
+    skipping: Option<ListPosition>,
+    /// A search from the first number up to the second found no newline.
+    searched: (usize, usize),
+    stretch: usize,
+}
+
+impl Lines {
+    pub(super) fn new(label: &str, input: Decoded) -> Self {
+        Lines {
+            label: label.to_owned(),
+            input,
+            buffer: vec![0; READ_BYTES],
+            unread: 0..0,
+            digested: 0,
+            digest: Xxh3Default::new(),
+            offset: 0,
+            line: 0,
+            is_begun: false,
+            is_over: false,
+            skipping: None,
+            searched: (0, 0),
+            stretch: 0,
+        }
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Lines that are consumed.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// How far it was read, at a line's start. The entries are the caller's to count.
+    pub(super) fn position(&mut self) -> ListPosition {
+        self.skipping.unwrap_or_else(|| self.here())
+    }
+
+    fn here(&mut self) -> ListPosition {
+        self.catch_up();
+        ListPosition { entries: 0, offset: self.offset, line: self.line, digest: self.digest.digest() }
+    }
+
+    /// Bytes that were found.
+    pub(super) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[self.unread.start + range.start..self.unread.start + range.end]
+    }
+
+    /// Looks for the line that begins so many bytes behind what is consumed. The second number is where the next one
+    /// begins.
+    pub(super) fn find(&mut self, from: usize) -> Result<(Found, usize)> {
+        if !self.is_begun && !self.begin()? {
+            return Ok((Found::NothingNow, from));
+        }
+        loop {
+            if let Some(newline) = self.newline_behind(from) {
+                if newline >= LIST_LINE_BYTES_MAX {
+                    return Ok((Found::TooLong, from));
+                }
+                let start = self.unread.start;
+                let has_cr = newline > from && self.buffer[start + newline - 1] == b'\r';
+                return Ok((Found::Line(from..newline - usize::from(has_cr)), newline + 1));
+            }
+            if self.unread.len() >= LIST_LINE_BYTES_MAX {
+                return Ok((Found::TooLong, from));
+            }
+            match self.fill()? {
+                Progress::Done => {}
+                Progress::NothingNow => return Ok((Found::NothingNow, from)),
+                // The last line may have no newline.
+                Progress::End if self.unread.len() > from => {
+                    return Ok((Found::Line(from..self.unread.len()), self.unread.len()));
+                }
+                Progress::End => return Ok((Found::End, from)),
+            }
+        }
+    }
+
+    fn newline_behind(&mut self, from: usize) -> Option<usize> {
+        let begin = if self.searched.0 == from { self.searched.1.max(from) } else { from };
+        let unread = &self.buffer[self.unread.clone()];
+        let newline = memchr::memchr(b'\n', unread.get(begin..)?).map(|position| begin + position);
+        self.searched = if newline.is_none() { (from, unread.len()) } else { (0, 0) };
+        newline
+    }
+
+    /// Consumes so many bytes, that are so many lines.
+    pub(super) fn consume(&mut self, bytes: usize, lines: u64) {
+        self.unread.start += bytes;
+        self.offset += bytes as u64;
+        self.line += lines;
+        self.searched = (0, 0);
+    }
+
+    /// Whether a line that is too long is being skipped.
+    pub(super) fn is_skipping(&self) -> bool {
+        self.skipping.is_some()
+    }
+
+    /// Consumes the line that begins here, however long it is. To be called again until it is done.
+    pub(super) fn skip_line(&mut self) -> Result<Progress> {
+        if self.skipping.is_none() {
+            self.skipping = Some(self.here());
+        }
+        loop {
+            let newline = memchr::memchr(b'\n', &self.buffer[self.unread.clone()]);
+            self.consume(
+                newline.map_or(self.unread.len(), |newline| newline + 1),
+                u64::from(newline.is_some()),
+            );
+            if newline.is_some() {
+                break;
+            }
+            match self.fill()? {
+                Progress::Done => {}
+                Progress::NothingNow => return Ok(Progress::NothingNow),
+                Progress::End => {
+                    self.line += 1;
+                    break;
+                }
+            }
+        }
+        self.skipping = None;
+        Ok(Progress::Done)
+    }
+
+    /// Consumes everything before a position, and takes it over if that is what was read before. To be called again
+    /// until it is done; `End` means that the input is another.
+    pub(super) fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+        self.is_begun |= position.offset > 0;
+        while self.offset < position.offset {
+            let left = usize::try_from(position.offset - self.offset).unwrap_or(usize::MAX);
+            self.consume(self.unread.len().min(left), 0);
+            if self.offset < position.offset {
+                match self.fill()? {
+                    Progress::Done => {}
+                    other => return Ok(other),
+                }
+            }
+        }
+        if self.offset != position.offset || self.here().digest != position.digest {
+            return Ok(Progress::End);
+        }
+        self.line = position.line;
+        Ok(Progress::Done)
+    }
+
+    /// Leaves out a byte order mark; whether it could be seen.
+    fn begin(&mut self) -> Result<bool> {
+        while self.unread.len() < BYTE_ORDER_MARK.len() {
+            match self.fill()? {
+                Progress::Done => {}
+                Progress::NothingNow => return Ok(false),
+                Progress::End => break,
+            }
+        }
+        let unread = &self.buffer[self.unread.clone()];
+        if unread.starts_with(b"\xff\xfe") || unread.starts_with(b"\xfe\xff") {
+            return Err(Error::Usage(format!(
+                "the list {} is UTF-16; convert it: iconv -f UTF-16 -t UTF-8",
+                self.label
+            )));
+        }
+        if unread.starts_with(BYTE_ORDER_MARK) {
+            self.consume(BYTE_ORDER_MARK.len(), 0);
+        }
+        self.is_begun = true;
+        Ok(true)
+    }
+
+    /// Reads on into the buffer.
+    fn fill(&mut self) -> Result<Progress> {
+        if self.is_over {
+            return Ok(Progress::End);
+        }
+        if self.stretch >= LIST_STRETCH_BYTES {
+            self.stretch = 0;
+            return Ok(Progress::NothingNow);
+        }
+        self.make_room();
+        loop {
+            match self.input.read(&mut self.buffer[self.unread.end..]) {
+                Ok(0) => {
+                    self.is_over = true;
+                    return Ok(Progress::End);
+                }
+                Ok(count) => {
+                    self.unread.end += count;
+                    self.stretch += count;
+                    return Ok(Progress::Done);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::NothingNow),
+                Err(error) => return Err(unreadable(&self.label, &error)),
+            }
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.unread.end < self.buffer.len() {
+            return;
+        }
+        self.catch_up();
+        self.buffer.copy_within(self.unread.clone(), 0);
+        self.unread = 0..self.unread.len();
+        self.digested = 0;
+        if self.unread.end + READ_BYTES > self.buffer.len() {
+            let size = (self.buffer.len() * 2).min(LIST_LINE_BYTES_MAX + READ_BYTES);
+            self.buffer.resize(size, 0);
+        }
+    }
+
+    fn catch_up(&mut self) {
+        self.digest.update(&self.buffer[self.digested..self.unread.start]);
+        self.digested = self.unread.start;
+    }
+}
+
+/// A list that gives an error.
+pub(super) fn unreadable(label: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::Listing(format!(
+        "the list {label} cannot be read to its end: {error}; mend it or fetch it again, then run the same command \
+         again to resume"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines_of(bytes: &[u8]) -> Lines {
+        Lines::new("x", Decoded::new(Box::new(io::Cursor::new(bytes.to_vec())), None))
+    }
+
+    fn all(lines: &mut Lines) -> Vec<String> {
+        let mut texts = Vec::new();
+        loop {
+            match lines.find(0).unwrap() {
+                (Found::Line(range), next) => {
+                    texts.push(String::from_utf8_lossy(lines.bytes(range)).into_owned());
+                    lines.consume(next, 1);
+                }
+                (Found::TooLong, _) => {
+                    while lines.skip_line().unwrap() == Progress::NothingNow {}
+                    texts.push("too long".into());
+                }
+                (Found::NothingNow, _) => {}
+                (Found::End, _) => return texts,
+            }
+        }
+    }
+
+    #[test]
+    fn lines_end_as_on_any_system_and_the_last_may_not() {
+        let mut lines = lines_of(b"\xef\xbb\xbfa\r\n\nb\r\r\nc");
+
+        assert_eq!(all(&mut lines), ["a", "", "b\r", "c"]);
+        assert_eq!(lines.line(), 4);
+        assert_eq!(lines.position().offset, 12);
+    }
+
+    #[test]
+    fn a_line_has_a_bound_and_the_next_one_is_read() {
+        let mut bytes = vec![b'x'; LIST_LINE_BYTES_MAX - 1];
+        bytes.push(b'\n');
+        bytes.extend(vec![b'y'; 3 * LIST_STRETCH_BYTES]);
+        bytes.extend(b"\nz\n");
+        bytes.extend(vec![b'y'; LIST_LINE_BYTES_MAX + 1]);
+
+        let mut lines = lines_of(&bytes);
+        let texts = all(&mut lines);
+
+        assert_eq!(texts[0].len(), LIST_LINE_BYTES_MAX - 1);
+        assert_eq!(texts[1..], ["too long", "z", "too long"]);
+        assert_eq!(lines.position().offset, bytes.len() as u64);
+        assert_eq!(lines.position().digest, xxhash_rust::xxh3::xxh3_64(&bytes));
+        assert_eq!(lines.line(), 4);
+        assert!(lines.buffer.len() <= LIST_LINE_BYTES_MAX + READ_BYTES);
+    }
+
+    #[test]
+    fn other_bytes_before_a_position_are_noticed() {
+        let mut first = lines_of(b"aa\nbb\ncc\n");
+        first.find(0).unwrap();
+        first.consume(3, 1);
+        let position = first.position();
+
+        assert_eq!(lines_of(b"aa\nxx").go_to(position).unwrap(), Progress::Done);
+        for other in [&b"ab\nbb\ncc\n"[..], b"aa", b""] {
+            assert_eq!(lines_of(other).go_to(position).unwrap(), Progress::End);
+        }
+    }
+
+    #[test]
+    fn utf_16_is_told() {
+        let error = lines_of(b"\xff\xfeh\0t\0").find(0).unwrap_err();
+
+        assert!(error.to_string().contains("UTF-16"), "{error}");
+    }
+}

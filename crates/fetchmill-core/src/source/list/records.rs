@@ -1,0 +1,69 @@
+//! What every format gives: records, with the values of those columns that are wanted.
+
+use std::ops::Range;
+
+use super::ListPosition;
+use super::lines::Progress;
+use crate::error::Result;
+
+/// What comes next in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A record; its values are there.
+    Record,
+    /// A record that cannot be understood, and why.
+    Bad(&'static str),
+    /// See [`super::Listed::NothingNow`].
+    NothingNow,
+    /// There is none.
+    End,
+}
+
+/// The records of a list.
+pub(super) trait Records: Send {
+    /// The next record; `values` are cleared first.
+    fn next(&mut self, values: &mut Values) -> Result<Step>;
+
+    /// Which record the last one was, in words: `line 17`.
+    fn place(&self) -> String;
+
+    /// How far the list was read, without the number of entries.
+    fn position(&mut self) -> ListPosition;
+
+    /// Goes behind a position of another run. To be called again until it is done; `End` means that the list is
+    /// another.
+    fn go_to(&mut self, position: ListPosition) -> Result<Progress>;
+
+    /// What a position counts.
+    fn unit(&self) -> &'static str {
+        "bytes"
+    }
+}
+
+/// The values of a record's wanted columns.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    bytes: Vec<u8>,
+    places: Vec<Option<Range<usize>>>,
+}
+
+impl Values {
+    /// Forgets them; this many will come.
+    pub(super) fn clear(&mut self, count: usize) {
+        self.bytes.clear();
+        self.places.clear();
+        self.places.resize(count, None);
+    }
+
+    /// The value of a wanted column.
+    pub(super) fn set(&mut self, column: usize, value: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.places[column] = Some(start..self.bytes.len());
+    }
+
+    /// `None` when the record has none.
+    pub(super) fn get(&self, column: usize) -> Option<&[u8]> {
+        self.places.get(column)?.clone().map(|place| &self.bytes[place])
+    }
+}

@@ -1,0 +1,87 @@
+//! Some columns of a file that is no list: what stands in it is given as it is, record after record.
+
+use std::io::Read;
+
+use ::parquet::file::reader::ChunkReader;
+
+use super::columns::Plan;
+use super::csv::Csv;
+use super::decode::Decoded;
+use super::json::Json;
+use super::lines::Lines;
+use super::parquet::Rows;
+use super::records::{Records, Step, Values};
+use super::{Compression, ListFormat, ListOptions};
+use crate::error::{Error, Result};
+
+/// See the module. Memory has the bounds of a list.
+pub struct TableReader {
+    records: Box<dyn Records>,
+    values: Values,
+}
+
+impl std::fmt::Debug for TableReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TableReader").field("place", &self.records.place()).finish_non_exhaustive()
+    }
+}
+
+impl TableReader {
+    /// A file of `csv` or `jsonl`, compressed or not, that is read from its start to its end.
+    pub fn of_stream(
+        label: &str,
+        input: Box<dyn Read + Send>,
+        (format, promised): (ListFormat, Option<Compression>),
+        columns: &[&str],
+    ) -> Result<Self> {
+        let plan = plan(columns)?;
+        let lines = Lines::new(label, Decoded::new(input, promised));
+        let records: Box<dyn Records> = match format {
+            ListFormat::Jsonl => Box::new(Json::new(lines, &plan)?),
+            ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, Some(true))?),
+            ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, Some(true))?),
+            ListFormat::Text | ListFormat::Parquet => {
+                return Err(Error::Internal(format!("{label} has no columns as a stream")));
+            }
+        };
+        Ok(TableReader { records, values: Values::default() })
+    }
+
+    /// A Parquet file.
+    pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, columns: &[&str]) -> Result<Self> {
+        let records = Box::new(Rows::open(label, file, &plan(columns)?)?);
+        Ok(TableReader { records, values: Values::default() })
+    }
+
+    /// Goes to the next record; `false` behind the last. One that cannot be understood is an error.
+    pub fn next_record(&mut self) -> Result<bool> {
+        loop {
+            return match self.records.next(&mut self.values)? {
+                Step::Record => Ok(true),
+                Step::End => Ok(false),
+                Step::NothingNow => continue,
+                Step::Bad(reason) => Err(Error::Usage(format!("{}: {reason}", self.place()))),
+            };
+        }
+    }
+
+    /// The value of a column, by its place among those that are wanted; none when it is null.
+    pub fn value(&self, column: usize) -> Option<&[u8]> {
+        self.values.get(column)
+    }
+
+    /// Which record it was, in words.
+    pub fn place(&self) -> String {
+        self.records.place()
+    }
+}
+
+/// The first column, and the others as if they were to be kept.
+fn plan(columns: &[&str]) -> Result<Plan> {
+    let (first, others) = columns.split_first().unwrap_or((&"", &[]));
+    Plan::new(&ListOptions {
+        column: Some((*first).to_owned()),
+        keep_columns: others.iter().map(|name| (*name).to_owned()).collect(),
+        ..ListOptions::default()
+    })
+}

@@ -1,0 +1,260 @@
+//! A URL out of a list, as the URL standard reads it: international names as punycode, `.` and `..` resolved, what
+//! must be encoded encoded, the scheme's own port and the fragment gone. Two spellings of one URL become one text.
+
+use std::borrow::Cow;
+
+use url::{Position, Url};
+
+use crate::limits::URL_BYTES_MAX;
+
+/// A host that is looked at no further; names have up to 253 bytes, their labels up to 63.
+const HOST_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+
+/// The URL in a text, or why there is none that can be fetched. White space around it does not count.
+pub fn normalise(text: &str) -> Result<Cow<'_, str>, &'static str> {
+    let text = text.trim_matches(|character: char| character.is_ascii_whitespace());
+    if text.len() > URL_BYTES_MAX {
+        return Err("it is longer than 64 KiB");
+    }
+    if is_normal(text.as_bytes()) {
+        return Ok(Cow::Borrowed(text));
+    }
+    normalise_slowly(text).map(Cow::Owned)
+}
+
+fn normalise_slowly(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() {
+        return Err("it is empty");
+    }
+    // The standard drops these without a word.
+    if text.contains(['\t', '\n', '\r']) {
+        return Err("it has a tab or a newline in it");
+    }
+    if text.starts_with(|character| character < ' ') || text.ends_with(|character| character < ' ') {
+        return Err("it has a control character at an end");
+    }
+    let mut url = Url::parse(text).map_err(why)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("its scheme is not http or https");
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err("it has no host");
+    }
+    if url[Position::AfterScheme..Position::BeforeHost].contains('@') {
+        return Err("it has a user or a password: credentials must not come out of a list");
+    }
+    url.set_fragment(None);
+    if url.as_str().len() > URL_BYTES_MAX {
+        return Err("it is longer than 64 KiB");
+    }
+    Ok(url.into())
+}
+
+fn why(error: url::ParseError) -> &'static str {
+    use url::ParseError::{
+        EmptyHost, IdnaError, InvalidDomainCharacter, InvalidIpv4Address, InvalidIpv6Address, InvalidPort,
+        RelativeUrlWithoutBase,
+    };
+    match error {
+        RelativeUrlWithoutBase => "it has no scheme; http:// and the like can be put before it by --template",
+        EmptyHost => "it has no host",
+        IdnaError | InvalidDomainCharacter => "its host is no valid name",
+        InvalidIpv4Address | InvalidIpv6Address => "its host is no valid address",
+        InvalidPort => "its port is none",
+        _ => "it is no URL",
+    }
+}
+
+/// The beginning of a normalised URL: scheme, host, and the port if it is not the scheme's own. `None` for what is
+/// no such URL.
+pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
+    let start = memchr::memmem::find(url, b"://")? + 3;
+    let end = memchr::memchr2(b'/', b'?', &url[start..])? + start;
+    (end > start).then_some(&url[..end])
+}
+
+/// Whether a text is a URL of this origin, itself a normalised one, that [`normalise`] would give back. It says no to some
+/// that are: it only saves time.
+pub fn is_plain_at(url: &str, origin: &str) -> bool {
+    url.strip_prefix(origin).is_some_and(|path| path.starts_with('/') && is_normal_path(path.as_bytes()))
+}
+
+/// Whether [`normalise`] would give the text back. It says no to some that are: it only saves time.
+fn is_normal(url: &[u8]) -> bool {
+    let (rest, own_port) = match url {
+        [b'h', b't', b't', b'p', b':', b'/', b'/', rest @ ..] => (rest, 80),
+        [b'h', b't', b't', b'p', b's', b':', b'/', b'/', rest @ ..] => (rest, 443),
+        _ => return false,
+    };
+    let Some(end) = memchr::memchr(b'/', rest) else { return false };
+    let (authority, path) = rest.split_at(end);
+    is_normal_authority(authority, own_port) && is_normal_path(path)
+}
+
+fn is_normal_authority(authority: &[u8], own_port: u32) -> bool {
+    match memchr::memchr(b':', authority) {
+        None => is_normal_host(authority),
+        Some(end) => is_normal_host(&authority[..end]) && is_normal_port(&authority[end + 1..], own_port),
+    }
+}
+
+fn is_normal_port(digits: &[u8], own_port: u32) -> bool {
+    if digits.len() > 5 || digits.first().is_none_or(|digit| *digit == b'0') {
+        return false;
+    }
+    let number = digits.iter().try_fold(0_u32, |number, digit| {
+        digit.is_ascii_digit().then(|| number * 10 + u32::from(digit - b'0'))
+    });
+    number.is_some_and(|number| number <= 65_535 && number != own_port)
+}
+
+/// Lower-case labels, none of them punycode, and the last no number: that would be an address.
+fn is_normal_host(host: &[u8]) -> bool {
+    let is_label = |label: &[u8]| {
+        !label.is_empty()
+            && label.len() <= LABEL_BYTES_MAX
+            && !label.starts_with(b"xn--")
+            && label.iter().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
+    };
+    let last = memchr::memrchr(b'.', host).map_or(0, |dot| dot + 1);
+    host.len() <= HOST_BYTES_MAX
+        && host.get(last).is_some_and(u8::is_ascii_lowercase)
+        && host.split(|byte| *byte == b'.').all(is_label)
+}
+
+/// Characters that stay as they are in a path and in a query, and no segment that may be `.` or `..`.
+fn is_normal_path(path: &[u8]) -> bool {
+    path.iter().all(|byte| AS_IS[usize::from(*byte)])
+        && memchr::memchr_iter(b'/', path).all(|slash| !matches!(path.get(slash + 1), Some(b'.' | b'%')))
+}
+
+const AS_IS: [bool; 256] = {
+    let others = b"-._~%!$&()*+,;=:@/?";
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut position = 0;
+    while position < others.len() {
+        table[others[position] as usize] = true;
+        position += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_url_becomes_what_the_standard_says() {
+        for (text, url) in [
+            ("http://a.test/b", "http://a.test/b"),
+            ("  HTTP://A.Test\t", "http://a.test/"),
+            ("https://a.test:443/x#y", "https://a.test/x"),
+            ("http://a.test:443/", "http://a.test:443/"),
+            ("http://b\u{fc}cher.example/\u{e4}?\u{f6}", "http://xn--bcher-kva.example/%C3%A4?%C3%B6"),
+            ("http://a.test/b/../c/./d", "http://a.test/c/d"),
+            ("http://a.test/%2e%2E/c", "http://a.test/c"),
+            ("http://a.test/a b'\"?a b'\"", "http://a.test/a%20b'%22?a%20b%27%22"),
+            ("http://a.test/%zz%41", "http://a.test/%zz%41"),
+            ("http://a.test\\b", "http://a.test/b"),
+            ("http://0x7f.1/", "http://127.0.0.1/"),
+            ("http://[::1]:81/", "http://[::1]:81/"),
+            ("http://a.test/?", "http://a.test/?"),
+            ("http://a.test/\0x", "http://a.test/%00x"),
+        ] {
+            assert_eq!(normalise(text).as_deref(), Ok(url), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_has_a_reason() {
+        for (text, reason) in [
+            ("", "empty"),
+            (" \t ", "empty"),
+            ("example.com", "scheme"),
+            ("/path", "scheme"),
+            ("ftp://a/b", "scheme"),
+            ("data:,x", "scheme"),
+            ("localhost:80", "scheme"),
+            ("http://", "host"),
+            ("http://u@a/", "credentials"),
+            ("http://u:p@a/", "credentials"),
+            ("http://:p@a/", "credentials"),
+            ("http://a\tb/", "tab"),
+            ("http://a/\nb", "newline"),
+            ("\0http://a/", "control"),
+            ("http://a/\u{1f}", "control"),
+            ("http://a b/", "host"),
+            ("http://1.2.3.4.5/", "host"),
+            ("http://[::1/", "host"),
+            ("http://a:99999/", "port"),
+            ("http://xn--a\u{fc}/", "host"),
+        ] {
+            let error = normalise(text).unwrap_err();
+            assert!(error.contains(reason), "{text:?}: {error}");
+        }
+        assert!(normalise(&format!("http://a/{}", "b".repeat(URL_BYTES_MAX))).is_err());
+        assert!(normalise(&format!("http://a/{}", "\u{e4}".repeat(URL_BYTES_MAX / 4))).is_err());
+    }
+
+    #[test]
+    fn an_origin_is_where_a_url_begins() {
+        for (url, origin) in [
+            ("http://a/", Some("http://a")),
+            ("https://a.test:81/x?y/z", Some("https://a.test:81")),
+            ("http://[::1]/", Some("http://[::1]")),
+            ("", None),
+            ("http://", None),
+            ("http:///x", None),
+            ("line 17", None),
+        ] {
+            assert_eq!(origin_of(url.as_bytes()), origin.map(str::as_bytes), "{url}");
+        }
+    }
+
+    #[test]
+    fn plain_urls_take_the_fast_way() {
+        for url in ["http://a.test/", "https://www.example.com:8443/a/b-c_d.html?x=1&y=%20"] {
+            assert!(is_normal(url.as_bytes()), "{url}");
+        }
+    }
+
+    fn any_url() -> impl Strategy<Value = String> {
+        let scheme = prop::sample::select(vec!["http://", "https://", "http:", "HTTP://", "ftp://", ""]);
+        let part = prop::sample::select(vec![
+            "a", "b", ".", "..", "/", "/", "?", "%2e", "%2E", "%", "1", "0x1", ":80", ":443", ":8", ":",
+            "xn--", "xn--a", "-", "--", "_", "@", "#", "\\", "|", "^", "'", "\u{e4}", " ", "[", "]", "~",
+            "A", "com",
+        ]);
+        (scheme, prop::collection::vec(part, 0..12))
+            .prop_map(|(scheme, parts)| scheme.to_owned() + &parts.concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        #[test]
+        fn the_fast_way_agrees_with_the_standard(text in any_url()) {
+            if is_normal(text.as_bytes()) {
+                prop_assert_eq!(normalise_slowly(&text), Ok(text));
+            }
+        }
+
+        #[test]
+        fn a_normalised_url_is_plain_and_stays_as_it_is(text in any_url()) {
+            if let Ok(url) = normalise(&text) {
+                prop_assert!(url.bytes().all(|byte| byte.is_ascii_graphic()), "{}", url);
+                prop_assert!(origin_of(url.as_bytes()).is_some(), "{}", url);
+                let again = normalise(&url);
+                prop_assert_eq!(again.as_deref(), Ok(&*url));
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Which names are asked for when one is looked up: itself, and itself in the domains that short names are looked for
+//! in.
+
+use domain::base::Name;
+use domain::base::name::NameBuilder;
+
+use super::setup::DnsSetup;
+
+/// A name as it goes over the wire.
+pub(super) type WireName = Name<Vec<u8>>;
+
+/// The names to ask for, in this order; none when it cannot be a name. A dot at the end: as it is.
+pub(super) fn candidates(setup: &DnsSetup, name: &str) -> Vec<WireName> {
+    let (relative, is_absolute) = match name.strip_suffix('.') {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
+    let Some(own) = encode(relative, "") else { return Vec::new() };
+    if is_absolute || setup.search.is_empty() {
+        return vec![own];
+    }
+    let in_domains = setup.search.iter().filter_map(|domain| encode(relative, domain));
+    let dots = relative.bytes().filter(|byte| *byte == b'.').count();
+    if dots >= usize::from(setup.ndots) {
+        std::iter::once(own).chain(in_domains).collect()
+    } else {
+        in_domains.chain(std::iter::once(own.clone())).collect()
+    }
+}
+
+/// Labels of printable ASCII, each of 1 to 63 bytes, 253 in all.
+fn encode(name: &str, domain: &str) -> Option<WireName> {
+    let mut builder = NameBuilder::new_vec();
+    let domain = (!domain.is_empty()).then_some(domain);
+    for label in name.split('.').chain(domain.into_iter().flat_map(|domain| domain.split('.'))) {
+        let is_printable = label.bytes().all(|byte| byte.is_ascii_graphic());
+        if label.is_empty() || !is_printable || builder.append_label(label.as_bytes()).is_err() {
+            return None;
+        }
+    }
+    // The builder leaves room for the root's label, but does not count it.
+    builder.into_name().ok().filter(|name| name.len() <= Name::MAX_LEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::dns::Families;
+
+    fn texts(resolv_conf: &str, name: &str) -> Vec<String> {
+        let setup = DnsSetup::of(resolv_conf, "", Families::V4);
+        candidates(&setup, name).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_name_with_enough_dots_is_asked_for_as_it_is_first() {
+        let conf = "search a.test b.test";
+
+        assert_eq!(texts(conf, "www.example"), ["www.example", "www.example.a.test", "www.example.b.test"]);
+        assert_eq!(texts(conf, "www"), ["www.a.test", "www.b.test", "www"]);
+        assert_eq!(texts(conf, "www."), ["www"]);
+        assert_eq!(texts("", "www"), ["www"]);
+        assert_eq!(
+            texts("search a.test\noptions ndots:3", "www.example.org"),
+            ["www.example.org.a.test", "www.example.org"]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_a_name_is_not_asked_for() {
+        let long = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(61)].join(".");
+        assert_eq!(texts("", &long).len(), 1);
+
+        for name in ["", ".", "a..b", ".a", "a..", "a b", "b\u{fc}cher.test", "a\0b", &"a".repeat(64)] {
+            assert_eq!(texts("search x.test", name), Vec::<String>::new(), "{name}");
+        }
+        assert_eq!(texts("", &format!("{long}d")), Vec::<String>::new());
+        // Too long in a domain, but not without.
+        assert_eq!(texts("search x.test", &long), [long]);
+    }
+}

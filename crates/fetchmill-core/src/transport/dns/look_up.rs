@@ -1,0 +1,320 @@
+//! One name that is being looked up: its questions, and who waits for the answer.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::candidates::WireName;
+use super::question::{Question, Sent};
+use super::setup::Families;
+use super::socket::{Asker, Place, Sending};
+use super::upstreams::Upstreams;
+use super::wire::{Family, Form, Found, Reply};
+use super::{Looked, millis};
+use crate::limits;
+use crate::outcome::FailureKind;
+use crate::transport::Millis;
+
+/// Who is told.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    Token(u64),
+    Task(oneshot::Sender<Looked>),
+}
+
+/// Where a look-up begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Start {
+    /// The server.
+    pub(super) upstream: usize,
+    /// The socket to it.
+    pub(super) socket: usize,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LookUp {
+    slot: usize,
+    serial: u64,
+    pub(super) name: Box<str>,
+    /// What is asked for now, and what is asked for when there is nothing.
+    current: WireName,
+    candidates: std::vec::IntoIter<WireName>,
+    pub(super) questions: Vec<Question>,
+    families: Families,
+    start: Start,
+    pub(super) started: Millis,
+    /// The same, exact.
+    pub(super) began: Instant,
+    pub(super) is_slow: bool,
+    pub(super) waiters: Vec<Waiter>,
+    /// When the addresses that are there are enough.
+    enough_at: Option<Millis>,
+    /// A name was there, but no address.
+    was_empty: bool,
+    /// How long what was not found is believed: of all names that were asked for, the shortest.
+    absent_ttl: Duration,
+}
+
+impl LookUp {
+    /// One that has asked nobody; `None` without a name to ask for.
+    pub(super) fn new(
+        (slot, serial): (usize, u64),
+        name: &str,
+        candidates: Vec<WireName>,
+        families: Families,
+        start: Start,
+        now: Millis,
+    ) -> Option<Self> {
+        let mut candidates = candidates.into_iter();
+        Some(LookUp {
+            slot,
+            serial,
+            name: name.into(),
+            current: candidates.next()?,
+            candidates,
+            questions: Vec::new(),
+            families,
+            start,
+            started: now,
+            began: Instant::now(),
+            is_slow: false,
+            waiters: Vec::new(),
+            enough_at: None,
+            was_empty: false,
+            absent_ttl: limits::DNS_ABSENT_TTL_MAX,
+        })
+    }
+
+    pub(super) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Asks for the current name.
+    pub(super) fn ask(&mut self, upstreams: &mut Upstreams, now: Millis) {
+        let families: &[Family] = match self.families {
+            Families::V4 => &[Family::V4],
+            Families::V6 => &[Family::V6],
+            Families::Both => &[Family::V6, Family::V4],
+        };
+        self.enough_at = None;
+        self.questions = families.iter().map(|family| Question::new(*family, self.start.upstream)).collect();
+        for which in 0..self.questions.len() {
+            self.try_next(which, upstreams, now);
+        }
+    }
+
+    /// Sends a question to the next server that can be asked.
+    fn try_next(&mut self, which: usize, upstreams: &mut Upstreams, now: Millis) {
+        loop {
+            let question = &mut self.questions[which];
+            let Some(upstream) = question.next_upstream(upstreams.len(), upstreams.tries()) else {
+                return question.give_up();
+            };
+            let due = now + millis(upstreams.timeout(question.tries()));
+            match self.send(which, upstream, upstreams.form(upstream), upstreams) {
+                Sending::Sent => return self.questions[which].tried(upstream, due),
+                Sending::Busy => {
+                    self.questions[which].due = now;
+                    return;
+                }
+                Sending::Refused => {
+                    let question = &mut self.questions[which];
+                    question.tried(upstream, due);
+                    if !question.has_unasked(upstreams.len()) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, which: usize, upstream: u8, form: Form, upstreams: &mut Upstreams) -> Sending {
+        let question = &self.questions[which];
+        let socket = (self.start.socket + question.tries() + which) % limits::DNS_SOCKETS;
+        let place = Place { upstream, socket: socket as u8 };
+        let (sending, query) = upstreams.send(place, self.asker(which), question.family, form, &self.current);
+        self.questions[which].sent.extend(query.map(|query| Sent {
+            place,
+            query,
+            is_over: false,
+            over_tcp: None,
+        }));
+        sending
+    }
+
+    fn asker(&self, which: usize) -> Asker {
+        Asker { slot: self.slot, serial: self.serial, question: which as u8 }
+    }
+
+    /// What a datagram from a place says about the query with this identifier, and which of the queries that was.
+    pub(super) fn read(&self, which: usize, place: Place, id: u16, bytes: &[u8]) -> Option<(usize, Reply)> {
+        let question = self.questions.get(which)?;
+        let sent = question.sent.iter().position(|sent| sent.place == place && sent.query.id == id)?;
+        Some((sent, question.sent[sent].query.read(bytes, &self.current)))
+    }
+
+    /// The same for what came over TCP, or did not.
+    pub(super) fn read_over_tcp(&self, which: usize, sent: usize, bytes: Option<&[u8]>) -> Reply {
+        let query = self.questions.get(which).and_then(|question| question.sent.get(sent));
+        match query.zip(bytes).map(|(sent, bytes)| sent.query.read(bytes, &self.current)) {
+            Some(reply @ Reply::Found(_)) => reply,
+            _ => Reply::Found(Found::Failed(FailureKind::Dns)),
+        }
+    }
+
+    /// Takes what a server says.
+    pub(super) fn take(
+        &mut self,
+        which: usize,
+        sent: usize,
+        reply: Reply,
+        upstreams: &mut Upstreams,
+        now: Millis,
+    ) {
+        let asker = self.asker(which);
+        let question = &mut self.questions[which];
+        let Some(Sent { place, query, is_over, over_tcp }) = question.sent.get_mut(sent) else { return };
+        let (upstream, query) = (place.upstream, *query);
+        if question.found.is_some() {
+            return;
+        }
+        match reply {
+            Reply::Found(Found::Failed(kind)) => self.fails(which, sent, kind, upstreams, now),
+            Reply::Found(found) => {
+                question.found = Some(found);
+                upstreams.remember(upstream, query.form);
+            }
+            // Once: what comes for this query again is ignored.
+            Reply::Simpler(form) if !std::mem::replace(is_over, true) => {
+                self.send(which, upstream, form, upstreams);
+            }
+            Reply::Truncated if over_tcp.is_none() => {
+                *over_tcp = upstreams.ask_over_tcp(upstream, asker, sent, query, &self.current);
+                if over_tcp.is_none() {
+                    self.fails(which, sent, FailureKind::Dns, upstreams, now);
+                }
+            }
+            Reply::Simpler(_) | Reply::Truncated | Reply::Foreign => {}
+        }
+    }
+
+    /// A server does not know: the next one is asked at once.
+    fn fails(
+        &mut self,
+        which: usize,
+        sent: usize,
+        kind: FailureKind,
+        upstreams: &mut Upstreams,
+        now: Millis,
+    ) {
+        let question = &mut self.questions[which];
+        let Some(Sent { place, is_over, .. }) = question.sent.get_mut(sent) else { return };
+        *is_over = true;
+        let upstream = place.upstream;
+        question.failed_at(upstream, kind);
+        if question.is_idle() {
+            self.try_next(which, upstreams, now);
+        }
+    }
+
+    /// Nobody listens at a place: another server is asked at once. When all were, the same ones get their next try when
+    /// it is due, for one that starts again is there a moment later.
+    pub(super) fn refused(&mut self, which: usize, place: Place, upstreams: &mut Upstreams, now: Millis) {
+        let Some(question) = self.questions.get_mut(which) else { return };
+        for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {
+            sent.is_over = true;
+        }
+        if question.found.is_none() && question.is_idle() && question.has_unasked(upstreams.len()) {
+            self.try_next(which, upstreams, now);
+        }
+    }
+
+    /// Makes the tries that are due.
+    pub(super) fn tick(&mut self, upstreams: &mut Upstreams, now: Millis) {
+        for which in 0..self.questions.len() {
+            let question = &self.questions[which];
+            if question.found.is_none() && now >= question.due {
+                self.try_next(which, upstreams, now);
+            }
+        }
+    }
+
+    /// What is known, when that is enough. When there is no such name the next one is asked for.
+    pub(super) fn settle(&mut self, upstreams: &mut Upstreams, now: Millis) -> Option<Found> {
+        loop {
+            let found = self.judge(now)?;
+            let ttl = match found {
+                Found::Addresses { .. } | Found::Failed(_) => return Some(found),
+                Found::NoName { ttl } => ttl,
+                Found::Empty { ttl } => {
+                    self.was_empty = true;
+                    ttl
+                }
+            };
+            self.absent_ttl = self.absent_ttl.min(ttl);
+            let Some(next) = self.candidates.next() else { return Some(self.absent()) };
+            self.forget(upstreams);
+            self.current = next;
+            self.ask(upstreams, now);
+        }
+    }
+
+    fn absent(&self) -> Found {
+        let ttl = self.absent_ttl;
+        if self.was_empty { Found::Empty { ttl } } else { Found::NoName { ttl } }
+    }
+
+    /// What the questions together say about the current name.
+    fn judge(&mut self, now: Millis) -> Option<Found> {
+        let found = || self.questions.iter().filter_map(|question| question.found.as_ref());
+        if let Some(absent) = found().find(|found| matches!(found, Found::NoName { .. })) {
+            return Some(absent.clone());
+        }
+        let has_all = found().count() == self.questions.len();
+        let has_addresses = self.questions.iter().any(|question| question.addresses().is_some());
+        if has_addresses {
+            // Only those of IPv6 are enough after a longer while: they are the ones that more often lead nowhere.
+            let has_v4 =
+                self.questions.iter().any(|one| one.family == Family::V4 && one.addresses().is_some());
+            let patience = if has_v4 { limits::DNS_FAMILY_DELAY } else { limits::DNS_FAMILY_DELAY_V4 };
+            let delay = millis(patience + limits::TICK);
+            if has_v4 && self.enough_at.is_some_and(|enough_at| enough_at > now + delay) {
+                self.enough_at = None;
+            }
+            let enough_at = *self.enough_at.get_or_insert(now + delay);
+            return (has_all || now >= enough_at).then(|| self.mixed());
+        }
+        if !has_all {
+            return None;
+        }
+        let failed = found().find(|found| matches!(found, Found::Failed(_)));
+        failed.or_else(|| found().min_by_key(|found| ttl_of(found))).cloned()
+    }
+
+    /// The addresses of both families in turns, so that whoever tries them one after the other tries both soon.
+    fn mixed(&self) -> Found {
+        let families: Vec<_> = self.questions.iter().filter_map(Question::addresses).collect();
+        let ttl = families.iter().map(|(_, ttl)| *ttl).min().unwrap_or(limits::DNS_TTL_MIN);
+        let longest = families.iter().map(|(addresses, _)| addresses.len()).max().unwrap_or(0);
+        let in_turns = (0..longest)
+            .flat_map(|turn| families.iter().filter_map(move |(addresses, _)| addresses.get(turn)).copied());
+        let addresses: Vec<IpAddr> = in_turns.take(limits::DNS_ADDRESSES_MAX).collect();
+        Found::Addresses { addresses, ttl }
+    }
+
+    /// Takes its queries out of the tables of the sockets.
+    pub(super) fn forget(&self, upstreams: &mut Upstreams) {
+        for sent in self.questions.iter().flat_map(|question| &question.sent) {
+            upstreams.forget(sent.place, sent.query.id, self.serial);
+        }
+    }
+}
+
+fn ttl_of(found: &Found) -> Duration {
+    match found {
+        Found::Addresses { ttl, .. } | Found::NoName { ttl } | Found::Empty { ttl } => *ttl,
+        Found::Failed(_) => limits::DNS_NEGATIVE_TTL,
+    }
+}

@@ -1,0 +1,184 @@
+//! How names are looked up: read once, for all threads.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::hosts_file::Hosts;
+use super::resolv_conf::{DNS_PORT, ResolvConf};
+use crate::limits;
+
+/// An address of the public internet: whether there is a way to it is asked, nothing is sent.
+const FAR_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0x500, 0x2f, 0, 0, 0, 0, 0xf);
+
+/// Which addresses are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Families {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Both, at the same time.
+    Both,
+}
+
+impl Families {
+    /// Those that this machine can reach: IPv4, and IPv6 when there is a route.
+    pub fn of_this_machine() -> Self {
+        let route =
+            UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).and_then(|socket| socket.connect((FAR_V6, DNS_PORT)));
+        if route.is_ok() { Families::Both } else { Families::V4 }
+    }
+}
+
+/// How names are looked up: read once, shared by all threads.
+#[derive(Debug, Clone)]
+pub struct DnsSetup {
+    /// The servers that are asked, at most `limits::DNS_UPSTREAMS_MAX`.
+    pub upstreams: Vec<SocketAddr>,
+    /// Each name begins with another one of them; otherwise with the first, and the others are asked when it fails.
+    pub spreads: bool,
+    /// Domains that short names are looked for in.
+    pub search: Vec<String>,
+    /// A name with so many dots is asked for as it is before it is looked for in the domains.
+    pub ndots: u8,
+    /// How long the first try waits; each one waits half as long again as the one before it.
+    pub timeout: Duration,
+    /// Tries of a look-up; each server gets one at least.
+    pub tries: u32,
+    /// Which addresses are looked for.
+    pub families: Families,
+    hosts: Hosts,
+}
+
+impl DnsSetup {
+    /// As the system looks up: `/etc/resolv.conf` and `/etc/hosts`. Without a server there it is this machine, as the
+    /// C library has it.
+    pub fn from_system() -> Self {
+        let conf = read_bounded("/etc/resolv.conf");
+        let hosts = read_bounded("/etc/hosts");
+        DnsSetup::of(&conf, &hosts, Families::of_this_machine())
+    }
+
+    /// Of what the two files hold.
+    pub fn of(resolv_conf: &str, hosts: &str, families: Families) -> Self {
+        let mut conf = ResolvConf::parse(resolv_conf);
+        if conf.upstreams.is_empty() {
+            conf.upstreams.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DNS_PORT));
+        }
+        DnsSetup {
+            upstreams: conf.upstreams,
+            spreads: conf.spreads,
+            search: conf.search,
+            ndots: conf.ndots.unwrap_or(1),
+            timeout: conf
+                .timeout
+                .map_or(limits::DNS_TRY_TIMEOUT, |timeout| timeout.min(limits::DNS_TRY_TIMEOUT_MAX)),
+            tries: conf.tries.map_or(limits::DNS_TRIES, |tries| tries.clamp(1, limits::DNS_TRIES_MAX)),
+            families,
+            hosts: Hosts::parse(hosts),
+        }
+    }
+
+    /// Asks these servers instead, each one for its part of the names.
+    #[must_use]
+    pub fn with_upstreams(mut self, upstreams: Vec<SocketAddr>) -> Self {
+        self.upstreams = upstreams;
+        self.upstreams.truncate(limits::DNS_UPSTREAMS_MAX);
+        self.spreads = true;
+        self
+    }
+
+    /// What is known of a name in lower case without asking anybody.
+    pub(super) fn fixed(&self, name: &str) -> Option<Arc<[IpAddr]>> {
+        if let Some(address) = literal(name) {
+            return Some(Arc::new([address]));
+        }
+        let name = name.strip_suffix('.').unwrap_or(name);
+        if name == "localhost" || name.ends_with(".localhost") {
+            return Some(self.loopback());
+        }
+        self.hosts.get(name)
+    }
+
+    /// RFC 6761, 6.3: never asked for.
+    fn loopback(&self) -> Arc<[IpAddr]> {
+        let (v4, v6) = (IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST));
+        match self.families {
+            Families::V4 => Arc::new([v4]),
+            Families::V6 => Arc::new([v6]),
+            Families::Both => Arc::new([v6, v4]),
+        }
+    }
+}
+
+/// An address instead of a name, also as URLs write it.
+fn literal(name: &str) -> Option<IpAddr> {
+    match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(name) => name.parse::<Ipv6Addr>().ok().map(IpAddr::from),
+        None => name.parse().ok(),
+    }
+}
+
+/// A file of the system, or nothing when it cannot be read; what is behind the bound is not looked at.
+fn read_bounded(path: &str) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // What was read before an error counts.
+        let _ = file.take(limits::DNS_FILE_BYTES_MAX).read_to_end(&mut bytes);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(found: Option<&[IpAddr]>) -> Vec<String> {
+        found.unwrap_or_default().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn without_a_server_this_machine_is_asked() {
+        let setup = DnsSetup::of("", "", Families::V4);
+
+        assert_eq!(setup.upstreams, ["127.0.0.1:53".parse().unwrap()]);
+        assert_eq!(
+            (setup.ndots, setup.tries, setup.timeout),
+            (1, limits::DNS_TRIES, limits::DNS_TRY_TIMEOUT)
+        );
+    }
+
+    #[test]
+    fn what_the_file_says_is_taken_within_bounds() {
+        let setup =
+            DnsSetup::of("options timeout:900 attempts:900\nnameserver 192.0.2.1", "", Families::Both);
+
+        assert_eq!((setup.tries, setup.timeout), (limits::DNS_TRIES_MAX, limits::DNS_TRY_TIMEOUT_MAX));
+        assert!(!setup.spreads);
+        let many = setup.with_upstreams(vec!["192.0.2.7:5353".parse().unwrap(); 100]);
+        assert_eq!((many.upstreams.len(), many.spreads), (limits::DNS_UPSTREAMS_MAX, true));
+    }
+
+    #[test]
+    fn addresses_this_machine_and_the_hosts_file_are_known() {
+        let setup = DnsSetup::of("", "192.0.2.5 own.test\n192.0.2.6 localhost", Families::Both);
+
+        for (name, expected) in [
+            ("192.0.2.9", vec!["192.0.2.9"]),
+            ("2001:db8::1", vec!["2001:db8::1"]),
+            ("[2001:db8::1]", vec!["2001:db8::1"]),
+            ("localhost", vec!["::1", "127.0.0.1"]),
+            ("a.localhost.", vec!["::1", "127.0.0.1"]),
+            ("own.test", vec!["192.0.2.5"]),
+            ("own.test.", vec!["192.0.2.5"]),
+            ("notlocalhost", vec![]),
+            ("[192.0.2.9]", vec![]),
+            ("1.2.3", vec![]),
+        ] {
+            assert_eq!(texts(setup.fixed(name).as_deref()), expected, "{name}");
+        }
+    }
+}

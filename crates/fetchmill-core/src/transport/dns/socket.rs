@@ -1,0 +1,155 @@
+//! One UDP socket to one server: who asked what over it.
+//!
+//! It is connected, so that the kernel lets nobody else's answers in and tells when nobody listens there.
+
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::{Rc, Weak};
+
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::{Domain, Protocol, Type};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::AbortHandle;
+
+use super::Inner;
+use super::random::Random;
+use crate::limits;
+
+/// Identifiers that are tried before a socket counts as busy: with half of them in use, one in 65,536 finds none.
+const IDS_TRIED_MAX: usize = 16;
+
+/// Which socket: of which server, and which of those to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) upstream: u8,
+    pub(super) socket: u8,
+}
+
+/// Whose query it is: a look-up, and which of its questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) slot: usize,
+    /// Slots are used again, serial numbers are not.
+    pub(super) serial: u64,
+    pub(super) question: u8,
+}
+
+/// A task that ends with its owner.
+#[derive(Debug)]
+pub(super) struct Task(pub(super) AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// What became of a datagram.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Sending {
+    Sent,
+    /// Not now: at the next tick.
+    Busy,
+    /// Nobody listens there, or there is no way.
+    Refused,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Socket {
+    udp: Rc<UdpSocket>,
+    askers: HashMap<u16, Asker>,
+    _reader: Task,
+}
+
+impl Socket {
+    /// Opens it and reads it from now on.
+    pub(super) fn open(place: Place, address: SocketAddr, inner: &Weak<Inner>) -> io::Result<Self> {
+        let udp = Rc::new(connected(address)?);
+        let reader = tokio::task::spawn_local(read(Rc::clone(&udp), place, Weak::clone(inner)));
+        Ok(Socket { udp, askers: HashMap::new(), _reader: Task(reader.abort_handle()) })
+    }
+
+    /// An identifier that no query of this socket has.
+    pub(super) fn free_id(&self, random: &mut Random) -> Option<u16> {
+        (0..IDS_TRIED_MAX).map(|_| random.number()).find(|id| !self.askers.contains_key(id))
+    }
+
+    /// Sends a query without waiting.
+    pub(super) fn send(&mut self, id: u16, asker: Asker, query: &[u8]) -> Sending {
+        match send(&self.udp, query, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            Ok(_) => {
+                self.askers.insert(id, asker);
+                Sending::Sent
+            }
+            Err(error) => match io::Error::from(error).kind() {
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::OutOfMemory => Sending::Busy,
+                _ if error == rustix::io::Errno::NOBUFS => Sending::Busy,
+                _ => Sending::Refused,
+            },
+        }
+    }
+
+    /// A datagram that has come.
+    pub(super) fn try_receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        recv(&self.udp, buffer, RecvFlags::DONTWAIT).ok().map(|(length, _)| length)
+    }
+
+    /// Whose query has this identifier.
+    pub(super) fn asker(&self, id: u16) -> Option<Asker> {
+        self.askers.get(&id).copied()
+    }
+
+    /// Nobody listens there: everybody who waits for an answer, and does so no more.
+    pub(super) fn give_up(&mut self) -> Vec<Asker> {
+        self.askers.drain().map(|(_, asker)| asker).collect()
+    }
+
+    /// A query that its look-up needs no more; the identifier may be another's by now.
+    pub(super) fn forget(&mut self, id: u16, serial: u64) {
+        if self.askers.get(&id).is_some_and(|asker| asker.serial == serial) {
+            self.askers.remove(&id);
+        }
+    }
+}
+
+fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
+    let kind = Type::DGRAM.nonblocking().cloexec();
+    let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::UDP))?;
+    // The system may allow less: answers that do not fit are asked for again.
+    let _ = socket.set_recv_buffer_size(limits::DNS_RECEIVE_BYTES);
+    let any: SocketAddr = match address {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // With port 0 the kernel chooses a random one.
+    socket.bind(&any.into())?;
+    socket.connect(&address.into())?;
+    UdpSocket::from_std(socket.into())
+}
+
+/// A socket's life: many datagrams a wake-up.
+async fn read(socket: Rc<UdpSocket>, place: Place, inner: Weak<Inner>) {
+    let mut buffer = vec![0; limits::DNS_UDP_BUFFER_BYTES];
+    // A refusal makes a socket fail, not readable.
+    while let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await {
+        let Some(inner) = inner.upgrade() else { return };
+        let interest = if ready.is_error() { Interest::ERROR } else { Interest::READABLE };
+        for _ in 0..limits::DNS_UDP_BURST {
+            let received = socket.try_io(interest, || {
+                let (length, _) = recv(&socket, &mut buffer[..], RecvFlags::DONTWAIT)?;
+                Ok(length)
+            });
+            match received {
+                Ok(length) => inner.received(place, &buffer[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => inner.refused(place),
+            }
+        }
+        inner.tell();
+        drop(inner);
+        tokio::task::yield_now().await;
+    }
+}

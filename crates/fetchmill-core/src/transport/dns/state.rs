@@ -1,0 +1,313 @@
+//! What one thread knows about names: look-ups that run, answers, the cache. Nothing in it waits.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::rc::Weak;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::cache::{Answer, Cache};
+use super::candidates::candidates;
+use super::lanes::{Lanes, Places};
+use super::look_up::{LookUp, Start, Waiter};
+use super::setup::DnsSetup;
+use super::socket::{Asker, Place, Socket};
+use super::upstreams::Upstreams;
+use super::wire::{Found, Reply};
+use super::{Asked, DnsCounts, How, Inner, Looked, millis};
+use crate::limits;
+use crate::outcome::FailureKind;
+use crate::transport::Millis;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct State {
+    setup: Arc<DnsSetup>,
+    upstreams: Upstreams,
+    places: Places,
+    look_ups: Vec<Option<LookUp>>,
+    free: Vec<usize>,
+    by_name: HashMap<Box<str>, usize>,
+    serial: u64,
+    cache: Cache<Millis>,
+    hasher: RandomState,
+    answered: Vec<(u64, Looked)>,
+    counts: DnsCounts,
+}
+
+impl State {
+    pub(super) fn new(setup: Arc<DnsSetup>, lanes: Lanes, inner: Weak<Inner>) -> Self {
+        State {
+            upstreams: Upstreams::new(Arc::clone(&setup), inner),
+            setup,
+            places: Places::new(lanes),
+            look_ups: Vec::new(),
+            free: Vec::new(),
+            by_name: HashMap::new(),
+            serial: 0,
+            cache: Cache::new(lanes.cache_names()),
+            hasher: RandomState::new(),
+            answered: Vec::new(),
+            counts: DnsCounts::default(),
+        }
+    }
+
+    /// What is known without asking.
+    pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Answer> {
+        let name = lower_case(name);
+        self.setup.fixed(&name).map(Ok).or_else(|| self.cache.get(&name, now))
+    }
+
+    /// Starts a look-up, or joins one. Who `yields` gets no place.
+    pub(super) fn ask(&mut self, name: &str, waiter: Waiter, how: How, yields: bool, now: Millis) -> Asked {
+        let name = lower_case(name);
+        let known = match how {
+            How::Usual => self.known(&name, now),
+            How::Again => self.setup.fixed(&name).map(Ok),
+        };
+        if let Some(answer) = known {
+            return Asked::Known(answer);
+        }
+        if let Some(look_up) = self.by_name.get(&*name).and_then(|slot| self.look_ups[*slot].as_mut()) {
+            look_up.waiters.push(waiter);
+            return Asked::Joined;
+        }
+        if yields {
+            return Asked::Full;
+        }
+        let moment = Instant::now();
+        if !self.places.enter() {
+            self.push_out(moment, now);
+            if !self.places.enter() {
+                return Asked::Full;
+            }
+        }
+        let slot = self.free.pop().unwrap_or(self.look_ups.len());
+        self.serial += 1;
+        let wire_names = candidates(&self.setup, &name);
+        let (families, start) = (self.setup.families, self.start_of(&name, how));
+        let Some(mut look_up) = LookUp::new((slot, self.serial), &name, wire_names, families, start, now)
+        else {
+            self.free.extend((slot < self.look_ups.len()).then_some(slot));
+            self.places.leave(false);
+            return Asked::Known(Err(FailureKind::DnsNotFound));
+        };
+        look_up.waiters.push(waiter);
+        self.places.entered(slot, self.serial, moment);
+        look_up.ask(&mut self.upstreams, now);
+        if slot == self.look_ups.len() {
+            self.look_ups.push(None);
+        }
+        self.look_ups[slot] = Some(look_up);
+        self.by_name.insert(name.into(), slot);
+        self.pass_on_refusals(now);
+        Asked::Started
+    }
+
+    /// The second look at a name begins with another server and another socket than the first one.
+    fn start_of(&self, name: &str, how: How) -> Start {
+        let hash = self.hasher.hash_one(name) as usize;
+        let again = usize::from(how == How::Again);
+        let upstreams = self.upstreams.len().max(1);
+        let first = if self.setup.spreads { hash % upstreams } else { 0 };
+        Start {
+            upstream: (first + again) % upstreams,
+            socket: (hash / upstreams + again) % limits::DNS_SOCKETS,
+        }
+    }
+
+    /// Takes a datagram.
+    pub(super) fn received(&mut self, place: Place, bytes: &[u8], now: Millis) {
+        let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let asked = id.and_then(|id| Some((id, self.upstreams.socket(place)?.asker(id)?)));
+        let read = asked.and_then(|(id, asker)| {
+            let look_up = self.look_up(asker)?;
+            Some((asker, look_up.read(asker.question.into(), place, id, bytes)?))
+        });
+        match read {
+            Some((asker, (sent, reply))) if reply != Reply::Foreign => self.take(asker, sent, reply, now),
+            _ => self.counts.foreign += 1,
+        }
+    }
+
+    /// Takes what came over TCP, or did not.
+    pub(super) fn received_over_tcp(&mut self, asker: Asker, sent: usize, bytes: Option<&[u8]>, now: Millis) {
+        if let Some(look_up) = self.look_up(asker) {
+            let reply = look_up.read_over_tcp(asker.question.into(), sent, bytes);
+            self.take(asker, sent, reply, now);
+        }
+    }
+
+    fn look_up(&mut self, asker: Asker) -> Option<&mut LookUp> {
+        let look_up = self.look_ups.get_mut(asker.slot)?.as_mut()?;
+        (look_up.serial() == asker.serial).then_some(look_up)
+    }
+
+    fn take(&mut self, asker: Asker, sent: usize, reply: Reply, now: Millis) {
+        if let Some(look_up) = self.look_ups.get_mut(asker.slot).and_then(Option::as_mut) {
+            look_up.take(asker.question.into(), sent, reply, &mut self.upstreams, now);
+            self.settle(asker.slot, now);
+        }
+        self.pass_on_refusals(now);
+    }
+
+    /// Nobody listens where a socket leads to.
+    pub(super) fn refused(&mut self, place: Place, now: Millis) {
+        let askers = self.upstreams.socket(place).map(Socket::give_up).unwrap_or_default();
+        for asker in askers {
+            let look_up = self.look_ups.get_mut(asker.slot).and_then(Option::as_mut);
+            if let Some(look_up) = look_up.filter(|look_up| look_up.serial() == asker.serial) {
+                look_up.refused(asker.question.into(), place, &mut self.upstreams, now);
+                self.settle(asker.slot, now);
+            }
+        }
+    }
+
+    /// Each of them costs those who waited a try, so this ends.
+    fn pass_on_refusals(&mut self, now: Millis) {
+        while let Some(place) = self.upstreams.pop_refused() {
+            self.refused(place, now);
+        }
+    }
+
+    /// Looks at all look-ups: tries that are due, lanes, deadlines.
+    pub(super) fn tick(&mut self, now: Millis) {
+        for slot in 0..self.look_ups.len() {
+            let Some(look_up) = &mut self.look_ups[slot] else { continue };
+            if now >= look_up.started + millis(limits::DNS_LOOK_UP_TIMEOUT) {
+                self.finish(slot, &Found::Failed(FailureKind::DnsTimeout), now);
+                continue;
+            }
+            look_up.tick(&mut self.upstreams, now);
+            self.settle(slot, now);
+            self.change_lane(slot, now);
+        }
+        self.pass_on_refusals(now);
+    }
+
+    /// Others want a place: who has waited longest, and for longer than usual, is slow from now on.
+    fn push_out(&mut self, moment: Instant, now: Millis) {
+        self.take_waiting(now);
+        while !self.places.has_fast()
+            && let Some((slot, serial)) = self.places.take_oldest(moment)
+        {
+            let look_up = self.look_ups.get(slot).and_then(Option::as_ref);
+            if look_up.is_some_and(|look_up| look_up.serial() == serial && !look_up.is_slow) {
+                self.slow_down(slot);
+            }
+        }
+    }
+
+    /// Answers that have come and that nobody has read yet: the thread may be busy with other things.
+    fn take_waiting(&mut self, now: Millis) {
+        let mut buffer = [0; limits::DNS_UDP_BUFFER_BYTES];
+        for place in self.upstreams.places() {
+            for _ in 0..limits::DNS_UDP_BURST {
+                let received =
+                    self.upstreams.socket(place).and_then(|socket| socket.try_receive(&mut buffer));
+                let Some(length) = received else { break };
+                self.received(place, &buffer[..length], now);
+            }
+        }
+    }
+
+    fn change_lane(&mut self, slot: usize, now: Millis) {
+        let Some(look_up) = &self.look_ups[slot] else { return };
+        if !look_up.is_slow && now >= look_up.started + millis(limits::DNS_FAST) {
+            self.slow_down(slot);
+        }
+    }
+
+    fn slow_down(&mut self, slot: usize) {
+        let Some(look_up) = &mut self.look_ups[slot] else { return };
+        if self.places.slow_down() {
+            look_up.is_slow = true;
+        } else {
+            self.counts.parked += 1;
+            self.remove(slot, &Looked::Parked);
+        }
+    }
+
+    fn settle(&mut self, slot: usize, now: Millis) {
+        let Some(look_up) = &mut self.look_ups[slot] else { return };
+        if let Some(found) = look_up.settle(&mut self.upstreams, now) {
+            self.finish(slot, &found, now);
+        }
+    }
+
+    /// Keeps the answer and tells it.
+    fn finish(&mut self, slot: usize, found: &Found, now: Millis) {
+        let (answer, ttl): (Answer, _) = match found {
+            Found::Addresses { addresses, ttl } => (Ok(addresses.as_slice().into()), *ttl),
+            Found::NoName { ttl } => (Err(FailureKind::DnsNotFound), *ttl),
+            Found::Empty { ttl } => (Err(FailureKind::DnsEmpty), *ttl),
+            Found::Failed(kind) => (Err(*kind), limits::DNS_NEGATIVE_TTL),
+        };
+        match answer {
+            Err(FailureKind::DnsTimeout) => self.counts.timeouts += 1,
+            Err(FailureKind::Dns | FailureKind::DnsServfail) => self.counts.failed += 1,
+            _ => self.counts.answered += 1,
+        }
+        if let Some(look_up) = &self.look_ups[slot] {
+            if !look_up.is_slow {
+                self.places.answered(look_up.began.elapsed(), Instant::now());
+            }
+            self.cache.insert(look_up.name.clone(), answer.clone(), now + millis(ttl));
+        }
+        self.remove(slot, &Looked::Answer(answer));
+    }
+
+    fn remove(&mut self, slot: usize, looked: &Looked) {
+        let Some(look_up) = self.look_ups[slot].take() else { return };
+        look_up.forget(&mut self.upstreams);
+        self.free.push(slot);
+        self.by_name.remove(&look_up.name);
+        self.places.leave(look_up.is_slow);
+        for waiter in look_up.waiters {
+            match waiter {
+                Waiter::Token(token) => self.answered.push((token, looked.clone())),
+                // It may have gone.
+                Waiter::Task(task) => drop(task.send(looked.clone())),
+            }
+        }
+    }
+
+    /// Whether there is something to take.
+    pub(super) fn has_answered(&self) -> bool {
+        !self.answered.is_empty()
+    }
+
+    /// Everything that was answered since the last time.
+    pub(super) fn take_answered(&mut self) -> Vec<(u64, Looked)> {
+        std::mem::take(&mut self.answered)
+    }
+
+    /// Whether the slow lane has a place.
+    pub(super) fn has_slow_place(&self) -> bool {
+        self.places.has_slow()
+    }
+
+    /// Whether the fast lane has a place.
+    pub(super) fn has_place(&self) -> bool {
+        self.places.has_fast()
+    }
+
+    /// Places in the fast lane that became free since the last time.
+    pub(super) fn take_freed(&mut self) -> usize {
+        self.places.take_freed()
+    }
+
+    pub(super) fn counts(&self) -> DnsCounts {
+        DnsCounts { queries: self.upstreams.queries, over_tcp: self.upstreams.over_tcp, ..self.counts }
+    }
+}
+
+/// Names are compared without their case.
+fn lower_case(name: &str) -> Cow<'_, str> {
+    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        name.to_ascii_lowercase().into()
+    } else {
+        name.into()
+    }
+}

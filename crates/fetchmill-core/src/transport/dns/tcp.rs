@@ -1,0 +1,18 @@
+//! A query over TCP: for an answer that is too long for a datagram.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// Sends a query and reads one answer, which its two bytes of length bound. Who asks has the deadline.
+pub(super) async fn ask(server: SocketAddr, query: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let mut framed = (query.len() as u16).to_be_bytes().to_vec();
+    framed.extend_from_slice(&query);
+    stream.write_all(&framed).await?;
+    let mut answer = vec![0; stream.read_u16().await?.into()];
+    stream.read_exact(&mut answer).await?;
+    Ok(answer)
+}

@@ -1,0 +1,210 @@
+//! A server of names that answers as a test wants, on loopback. It writes its bytes itself, so that it does not share the
+//! resolver's mistakes.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, UdpSocket};
+
+pub(super) const A: u16 = 1;
+pub(super) const AAAA: u16 = 28;
+const CNAME: u16 = 5;
+const SOA: u16 = 6;
+pub(super) const SERVFAIL: u8 = 2;
+pub(super) const NXDOMAIN: u8 = 3;
+pub(super) const FORMERR: u8 = 1;
+pub(super) const REFUSED: u8 = 5;
+const HEADER_BYTES: usize = 12;
+
+/// A query that has come.
+#[derive(Debug, Clone)]
+pub(super) struct Query {
+    pub(super) bytes: Vec<u8>,
+    /// Without the dot at the end, as it was written.
+    pub(super) name: String,
+    pub(super) rtype: u16,
+    pub(super) source: SocketAddr,
+    pub(super) is_tcp: bool,
+    /// How many came before it.
+    pub(super) number: usize,
+}
+
+impl Query {
+    pub(super) fn parse(bytes: &[u8], source: SocketAddr, is_tcp: bool, number: usize) -> Self {
+        let (mut labels, mut at) = (Vec::new(), HEADER_BYTES);
+        while bytes[at] != 0 {
+            let end = at + 1 + usize::from(bytes[at]);
+            labels.push(String::from_utf8(bytes[at + 1..end].to_vec()).unwrap());
+            at = end;
+        }
+        let rtype = u16::from_be_bytes([bytes[at + 1], bytes[at + 2]]);
+        Query { bytes: bytes.to_vec(), name: labels.join("."), rtype, source, is_tcp, number }
+    }
+
+    pub(super) fn lower(&self) -> String {
+        self.name.to_ascii_lowercase()
+    }
+
+    pub(super) fn has_edns(&self) -> bool {
+        self.bytes[11] == 1
+    }
+
+    /// The start of an answer that repeats the question.
+    pub(super) fn reply(&self) -> Reply {
+        let question_end = HEADER_BYTES + self.name.len() + 2 + 4;
+        let mut bytes = self.bytes[..question_end].to_vec();
+        // An answer, recursion desired and available; one question and nothing else.
+        bytes[2..HEADER_BYTES].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0]);
+        Reply { bytes }
+    }
+
+    /// One address, if that is what is asked for.
+    pub(super) fn found(&self, last: u8) -> Reply {
+        if self.rtype == A { self.reply().a("", 60, last) } else { self.reply() }
+    }
+}
+
+/// An answer that is being written.
+#[derive(Debug, Clone)]
+pub(super) struct Reply {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Reply {
+    pub(super) fn rcode(mut self, rcode: u8) -> Self {
+        self.bytes[3] |= rcode;
+        self
+    }
+
+    pub(super) fn truncated(mut self) -> Self {
+        self.bytes[2] |= 2;
+        self
+    }
+
+    /// The address 192.0.2.`last`; an empty owner is the asked name.
+    pub(super) fn a(self, owner: &str, ttl: u32, last: u8) -> Self {
+        self.record(owner, A, ttl, &[192, 0, 2, last])
+    }
+
+    /// The address `2001:db8::last`.
+    pub(super) fn aaaa(self, owner: &str, ttl: u32, last: u8) -> Self {
+        self.record(owner, AAAA, ttl, &[0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last])
+    }
+
+    pub(super) fn cname(self, owner: &str, ttl: u32, target: &str) -> Self {
+        self.record(owner, CNAME, ttl, &encode(target))
+    }
+
+    fn record(mut self, owner: &str, rtype: u16, ttl: u32, data: &[u8]) -> Self {
+        self.push(owner, rtype, ttl, data);
+        self.count(7);
+        self
+    }
+
+    /// The zone says how long it is believed that there is nothing.
+    pub(super) fn soa(mut self, ttl: u32, minimum: u32) -> Self {
+        let mut data = [encode("ns.test"), encode("admin.test"), vec![0; 16]].concat();
+        data.extend(minimum.to_be_bytes());
+        self.push("test", SOA, ttl, &data);
+        self.count(9);
+        self
+    }
+
+    fn push(&mut self, owner: &str, rtype: u16, ttl: u32, data: &[u8]) {
+        let owner = if owner.is_empty() { vec![0xc0, HEADER_BYTES as u8] } else { encode(owner) };
+        self.bytes.extend(owner);
+        self.bytes.extend(rtype.to_be_bytes());
+        self.bytes.extend(1_u16.to_be_bytes());
+        self.bytes.extend(ttl.to_be_bytes());
+        self.bytes.extend((data.len() as u16).to_be_bytes());
+        self.bytes.extend(data);
+    }
+
+    fn count(&mut self, low_byte: usize) {
+        let counted = u16::from_be_bytes([self.bytes[low_byte - 1], self.bytes[low_byte]]) + 1;
+        self.bytes[low_byte - 1..=low_byte].copy_from_slice(&counted.to_be_bytes());
+    }
+
+    pub(super) fn once(self) -> Vec<Vec<u8>> {
+        vec![self.bytes]
+    }
+}
+
+pub(super) fn encode(name: &str) -> Vec<u8> {
+    let labels = name.split('.').filter(|label| !label.is_empty());
+    let mut bytes: Vec<u8> =
+        labels.flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat()).collect();
+    bytes.push(0);
+    bytes
+}
+
+/// What a server sends for a query.
+type Script = dyn Fn(&Query) -> Vec<Vec<u8>>;
+
+/// A server that runs as tasks of the test's runtime.
+#[derive(Clone)]
+pub(super) struct Fake {
+    pub(super) address: SocketAddr,
+    queries: Rc<RefCell<Vec<Query>>>,
+}
+
+impl Fake {
+    /// One that sends what `answer` gives for each query: nothing, one message, several.
+    pub(super) async fn start(answer: impl Fn(&Query) -> Vec<Vec<u8>> + 'static) -> Self {
+        let (tcp, udp, address) = loop {
+            let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = tcp.local_addr().unwrap();
+            // The same port may be another's with UDP.
+            if let Ok(udp) = UdpSocket::bind(address).await {
+                break (tcp, udp, address);
+            }
+        };
+        let fake = Fake { address, queries: Rc::default() };
+        let answer: Rc<Script> = Rc::new(answer);
+        tokio::task::spawn_local(fake.clone().serve_udp(udp, Rc::clone(&answer)));
+        tokio::task::spawn_local(fake.clone().serve_tcp(tcp, answer));
+        fake
+    }
+
+    /// One that never answers.
+    pub(super) async fn silent() -> Self {
+        Fake::start(|_| Vec::new()).await
+    }
+
+    pub(super) fn queries(&self) -> Vec<Query> {
+        self.queries.borrow().clone()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.queries.borrow().len()
+    }
+
+    fn take(&self, bytes: &[u8], source: SocketAddr, is_tcp: bool) -> Query {
+        let query = Query::parse(bytes, source, is_tcp, self.count());
+        self.queries.borrow_mut().push(query.clone());
+        query
+    }
+
+    async fn serve_udp(self, udp: UdpSocket, answer: Rc<Script>) {
+        let mut buffer = [0; 2048];
+        while let Ok((length, source)) = udp.recv_from(&mut buffer).await {
+            for bytes in answer(&self.take(&buffer[..length], source, false)) {
+                udp.send_to(&bytes, source).await.unwrap();
+            }
+        }
+    }
+
+    /// An empty answer closes the connection.
+    async fn serve_tcp(self, tcp: TcpListener, answer: Rc<Script>) {
+        while let Ok((mut stream, source)) = tcp.accept().await {
+            let mut bytes = vec![0; stream.read_u16().await.unwrap().into()];
+            stream.read_exact(&mut bytes).await.unwrap();
+            for bytes in answer(&self.take(&bytes, source, true)) {
+                stream.write_u16(bytes.len() as u16).await.unwrap();
+                stream.write_all(&bytes).await.unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Look-ups against servers of this process: what they answer, byte by byte, is the test's. So is the time.
+
+mod answers;
+mod fake;
+mod forged;
+mod kept;
+mod lanes;
+mod tries;
+
+use std::cell::Cell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use fake::Fake;
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LANES: Lanes = Lanes { fast: 256, slow: 8192 };
+
+/// A thread's look-ups and its time.
+#[derive(Clone)]
+struct Thread {
+    dns: Dns,
+    clock: Rc<Cell<Millis>>,
+}
+
+impl Thread {
+    fn new(setup: DnsSetup, lanes: Lanes) -> Self {
+        let clock = Rc::new(Cell::new(1_000_000));
+        Thread { dns: Dns::new(Arc::new(setup), lanes, Rc::clone(&clock)), clock }
+    }
+
+    /// One that asks these servers, the first one first.
+    fn asking(servers: &[&Fake]) -> Self {
+        Thread::new(setup(servers), LANES)
+    }
+
+    /// The answer while no time passes.
+    async fn resolve(&self, name: &str) -> Answer {
+        tokio::time::timeout(PATIENCE, self.dns.resolve(name)).await.unwrap()
+    }
+
+    /// The same while time passes, and how much did.
+    async fn resolve_in_time(&self, name: &str) -> (Answer, Millis) {
+        let started = self.clock.get();
+        let answer = self.dns.resolve(name);
+        tokio::pin!(answer);
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => return (answer, self.clock.get() - started),
+                () = self.pass(50) => assert!(self.clock.get() < started + 100_000, "no answer"),
+            }
+        }
+    }
+
+    /// Lets time pass, tick by tick; after each one what has come is taken.
+    async fn pass(&self, millis: Millis) {
+        for _ in 0..millis / 50 {
+            self.clock.set(self.clock.get() + 50);
+            self.dns.tick();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Waits until so many were answered.
+    async fn take(&self, count: usize) -> Vec<(u64, Looked)> {
+        let mut taken = Vec::new();
+        while taken.len() < count {
+            tokio::time::timeout(PATIENCE, self.dns.answered()).await.unwrap();
+            taken.extend(self.dns.take_answered());
+        }
+        taken
+    }
+}
+
+/// Names with IPv4 addresses, asked for as they are.
+fn setup(servers: &[&Fake]) -> DnsSetup {
+    let mut setup = DnsSetup::of("", "", Families::V4);
+    setup.upstreams = servers.iter().map(|server| server.address).collect();
+    setup
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())
+        .unwrap();
+    runtime.block_on(test);
+}
+
+/// An address where nobody listens.
+fn closed() -> SocketAddr {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn texts(answer: Answer) -> Vec<String> {
+    answer.unwrap().iter().map(ToString::to_string).collect()
+}

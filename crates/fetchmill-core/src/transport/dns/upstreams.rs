@@ -1,0 +1,166 @@
+//! The servers that are asked, with the sockets to each of them: opened when they are first needed.
+
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::Inner;
+use super::candidates::WireName;
+use super::random::Random;
+use super::setup::DnsSetup;
+use super::socket::{Asker, Place, Sending, Socket, Task};
+use super::tcp;
+use super::wire::{Family, Form, Query};
+use crate::limits;
+
+/// One server.
+#[derive(Debug)]
+struct Upstream {
+    form: Form,
+    sockets: [Option<Socket>; limits::DNS_SOCKETS],
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Upstreams {
+    setup: Arc<DnsSetup>,
+    inner: Weak<Inner>,
+    all: Vec<Upstream>,
+    random: Random,
+    buffer: Vec<u8>,
+    /// Each task that asks over TCP has one of these.
+    tcp_places: Rc<Semaphore>,
+    /// Sockets that told of a refusal while something was sent.
+    refused: Vec<Place>,
+    pub(super) queries: u64,
+    pub(super) over_tcp: u64,
+}
+
+impl Upstreams {
+    pub(super) fn new(setup: Arc<DnsSetup>, inner: Weak<Inner>) -> Self {
+        let servers = setup.upstreams.iter().take(limits::DNS_UPSTREAMS_MAX);
+        let all = servers.map(|_| Upstream { form: Form::FULL, sockets: Default::default() }).collect();
+        Upstreams {
+            setup,
+            inner,
+            all,
+            random: Random::default(),
+            buffer: Vec::new(),
+            tcp_places: Rc::new(Semaphore::new(limits::DNS_TCP_MAX)),
+            refused: Vec::new(),
+            queries: 0,
+            over_tcp: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Tries of a question: each server gets one at least.
+    pub(super) fn tries(&self) -> usize {
+        (self.setup.tries as usize).max(self.len())
+    }
+
+    /// How long a try waits, counted from zero.
+    pub(super) fn timeout(&self, tries: usize) -> Duration {
+        (0..tries).fold(self.setup.timeout, |timeout, _| timeout * 3 / 2)
+    }
+
+    /// How a server is asked now.
+    pub(super) fn form(&self, upstream: u8) -> Form {
+        self.all[usize::from(upstream)].form
+    }
+
+    /// A server has answered a query of this form: it need not be asked with more.
+    pub(super) fn remember(&mut self, upstream: u8, form: Form) {
+        let known = &mut self.all[usize::from(upstream)].form;
+        known.has_mixed_case &= form.has_mixed_case;
+        known.has_edns &= form.has_edns;
+    }
+
+    /// Sends a query; without one it was not sent.
+    pub(super) fn send(
+        &mut self,
+        place: Place,
+        asker: Asker,
+        family: Family,
+        form: Form,
+        name: &WireName,
+    ) -> (Sending, Option<Query>) {
+        let address = self.setup.upstreams[usize::from(place.upstream)];
+        let socket = &mut self.all[usize::from(place.upstream)].sockets[usize::from(place.socket)];
+        let socket = match socket {
+            Some(socket) => socket,
+            None => match Socket::open(place, address, &self.inner) {
+                Ok(opened) => socket.insert(opened),
+                Err(_) => return (Sending::Refused, None),
+            },
+        };
+        let Some(id) = socket.free_id(&mut self.random) else { return (Sending::Busy, None) };
+        let query = Query::new(id, family, form, name, &mut self.random);
+        if query.write(name, &mut self.buffer).is_none() {
+            return (Sending::Refused, None);
+        }
+        let mut sending = socket.send(id, asker, &self.buffer);
+        if sending == Sending::Refused {
+            // What it tells may be about an earlier query: those get to know it, and this one goes out again.
+            self.refused.push(place);
+            sending = socket.send(id, asker, &self.buffer);
+        }
+        let is_sent = sending == Sending::Sent;
+        self.queries += u64::from(is_sent);
+        (sending, is_sent.then_some(query))
+    }
+
+    /// Asks the same server the same over TCP; `None` when too many do.
+    pub(super) fn ask_over_tcp(
+        &mut self,
+        upstream: u8,
+        asker: Asker,
+        sent: usize,
+        query: Query,
+        name: &WireName,
+    ) -> Option<Task> {
+        query.write(name, &mut self.buffer)?;
+        self.over_tcp += 1;
+        let (place, inner) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inner));
+        let asking = tcp::ask(self.setup.upstreams[usize::from(upstream)], self.buffer.clone());
+        let task = tokio::task::spawn_local(async move {
+            // Those that wait for a place are no more than the lanes have.
+            let place = place.acquire().await;
+            let answer = asking.await.ok();
+            drop(place);
+            if let Some(inner) = inner.upgrade() {
+                inner.received_over_tcp(asker, sent, answer.as_deref());
+            }
+        });
+        Some(Task(task.abort_handle()))
+    }
+
+    /// All places that there can be.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+        let count = self.all.len() as u8;
+        let of = |upstream| (0..limits::DNS_SOCKETS as u8).map(move |socket| Place { upstream, socket });
+        (0..count).flat_map(of)
+    }
+
+    /// The socket of a place, once it was opened.
+    pub(super) fn socket(&mut self, place: Place) -> Option<&mut Socket> {
+        self.all[usize::from(place.upstream)].sockets[usize::from(place.socket)].as_mut()
+    }
+
+    /// Forgets a query of a look-up that is over.
+    pub(super) fn forget(&mut self, place: Place, id: u16, serial: u64) {
+        if let Some(socket) = self.socket(place) {
+            socket.forget(id, serial);
+        }
+    }
+
+    /// The next socket that told of a refusal while something was sent.
+    pub(super) fn pop_refused(&mut self) -> Option<Place> {
+        self.refused.pop()
+    }
+}

@@ -1,0 +1,310 @@
+//! One HTTP/2 connection: many requests at a time, each with a reply of its own.
+//!
+//! `h2` is driven without a layer in between: its connection is the only task, an exchange is none, and one that is
+//! dropped resets its stream. A reply goes through the rules of `http1`: its head is written as HTTP/1.1 would write
+//! it, which is also what is stored.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::Write as _;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::client::{Builder, ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream};
+use http::header::HeaderMap;
+use http::uri::{Authority, PathAndQuery, Scheme, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::AbortHandle;
+
+use super::phases::Moments;
+use super::{Broken, Replied, Unused, Watch, errno};
+use crate::error::{Error, Result};
+use crate::http1::{BodySink, Framing, Progress, ReplyReader, escape_target, request_fields};
+use crate::limits;
+use crate::outcome::FailureKind;
+
+/// What http refuses in a path, and HTTP/1.1 is sent as it is.
+const REFUSED_BYTES: &[u8] = b"<>`";
+
+/// A request. What all requests to an origin share is made once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    /// `GET` and so on.
+    pub(super) method: &'a str,
+    /// Whether the scheme is `https`.
+    pub(super) is_tls: bool,
+    /// Host and port, without a port that is the scheme's own.
+    pub(super) authority: &'a Authority,
+    /// Path and query, encoded.
+    pub(super) path: &'a str,
+    /// See [`Http2::fields`].
+    pub(super) fields: &'a HeaderMap,
+    /// What is sent along.
+    pub(super) body: &'a [u8],
+}
+
+impl Call<'_> {
+    /// `None` when this is no request: a method that is none, a path above 64 KiB.
+    fn request(&self) -> Option<Request<()>> {
+        let mut path = Vec::with_capacity(self.path.len());
+        escape_target(self.path.as_bytes(), REFUSED_BYTES, &mut path);
+        let uri = Uri::builder()
+            .scheme(if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP })
+            .authority(self.authority.clone())
+            .path_and_query(PathAndQuery::from_maybe_shared(Bytes::from(path)).ok()?)
+            .build()
+            .ok()?;
+        let mut request = Request::new(());
+        *request.method_mut() = Method::from_bytes(self.method.as_bytes()).ok()?;
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_2;
+        *request.headers_mut() = self.fields.clone();
+        Some(request)
+    }
+}
+
+/// See the module. Dropped, the connection is closed.
+#[derive(Debug)]
+pub(super) struct Http2 {
+    sender: SendRequest<Bytes>,
+    driver: AbortHandle,
+    is_over: Rc<Cell<bool>>,
+    replies: Cell<u64>,
+    /// Where heads are written.
+    head: RefCell<Vec<u8>>,
+}
+
+impl Drop for Http2 {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Http2 {
+    /// Starts HTTP/2 on a connection whose server has chosen it. Needs a local runtime: the task that moves its bytes.
+    pub(super) async fn start<S>(stream: S) -> std::result::Result<Self, FailureKind>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + 'static,
+    {
+        let (sender, connection) = Builder::new()
+            .enable_push(false)
+            .initial_window_size(limits::HTTP2_STREAM_WINDOW)
+            .initial_connection_window_size(limits::HTTP2_CONNECTION_WINDOW)
+            .max_header_list_size(limits::HEAD_BYTES_MAX as u32)
+            .initial_max_send_streams(limits::HTTP2_STREAMS_FIRST)
+            .handshake(stream)
+            .await
+            .map_err(|error| kind_of(&error))?;
+        let is_over = Rc::new(Cell::new(false));
+        let ended = Rc::clone(&is_over);
+        let driver = tokio::task::spawn_local(async move {
+            // Why it ended is told to every exchange.
+            let _ = connection.await;
+            ended.set(true);
+        });
+        Ok(Http2 {
+            sender,
+            driver: driver.abort_handle(),
+            is_over,
+            replies: Cell::new(0),
+            head: RefCell::default(),
+        })
+    }
+
+    /// The fields of [`Call`]: the defaults of every request, and `fields`.
+    pub(super) fn fields(fields: &[(&str, &str)]) -> Result<HeaderMap> {
+        let mut map = HeaderMap::new();
+        for (name, value) in request_fields(fields)? {
+            let refused = || Error::Usage(format!("the header field {name} cannot be sent over HTTP/2"));
+            let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+            let value = HeaderValue::from_str(value).map_err(|_| refused())?;
+            map.append(name, value);
+        }
+        Ok(map)
+    }
+
+    /// Complete replies so far.
+    pub(super) fn replies(&self) -> u64 {
+        self.replies.get()
+    }
+
+    /// Requests that may be out at a time.
+    pub(super) fn streams(&self) -> usize {
+        self.sender.current_max_send_streams().min(limits::HTTP2_STREAMS_MAX)
+    }
+
+    /// Whether it takes no more requests: it broke, or the server wants to close it. Those in flight may still be
+    /// answered.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_over.get()
+    }
+
+    /// Sends a request and awaits the reply to its end. Dropped before, it resets its stream and no other.
+    pub(super) async fn exchange(
+        &self,
+        call: &Call<'_>,
+        body: &mut impl BodySink,
+        watch: &Watch,
+        max_body: u64,
+        moments: &mut Moments,
+    ) -> std::result::Result<Replied, Broken> {
+        let request = call
+            .request()
+            .ok_or(Broken::new(FailureKind::Framing, "the request cannot be sent over HTTP/2"))?;
+        let mut sender = self.sender.clone();
+        let sent = match within(watch, poll_fn(|context| sender.poll_ready(context))).await? {
+            Ok(()) => sender.send_request(request, call.body.is_empty()),
+            Err(error) => Err(error),
+        };
+        let (response, mut outgoing) = sent.map_err(|error| self.failed(&error, false))?;
+        if !call.body.is_empty() {
+            outgoing
+                .send_data(Bytes::copy_from_slice(call.body), true)
+                .map_err(|error| self.failed(&error, false))?;
+        }
+        moments.sent();
+        let (head, mut incoming) = self.head(response, watch, moments).await?.into_parts();
+        let mut reader = ReplyReader::of_frames(max_body);
+        self.read_head(&head, &mut reader, body)?;
+        // Dropped before its end, the stream is reset.
+        let is_cut = !self.read_body(&mut incoming, &mut reader, body, watch).await?;
+        let head = *reader.head().ok_or(Broken::new(FailureKind::Framing, "a reply without a head"))?;
+        self.replies.set(self.replies.get() + 1);
+        Ok(Replied { head, is_cut, surplus: Unused::Quiet })
+    }
+
+    /// The final head; interim ones are passed over.
+    async fn head(
+        &self,
+        mut response: ResponseFuture,
+        watch: &Watch,
+        moments: &mut Moments,
+    ) -> std::result::Result<Response<RecvStream>, Broken> {
+        let mut interim = 0;
+        let received = poll_fn(|context| {
+            while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
+                moments.came();
+                interim += 1;
+                if interim > limits::INTERIM_REPLIES_MAX {
+                    return Poll::Ready(Err(Broken::new(
+                        FailureKind::HeadTooLarge,
+                        "too many interim replies",
+                    )));
+                }
+            }
+            Pin::new(&mut response).poll(context).map_err(|error| self.failed(&error, false))
+        });
+        let head = within(watch, received).await?;
+        if head.is_ok() {
+            moments.came();
+        }
+        head
+    }
+
+    /// Gives the head to the reader as HTTP/1.1 would write it.
+    fn read_head(
+        &self,
+        head: &http::response::Parts,
+        reader: &mut ReplyReader,
+        body: &mut impl BodySink,
+    ) -> std::result::Result<(), Broken> {
+        let mut text = self.head.borrow_mut();
+        text.clear();
+        let reason = head.status.canonical_reason().unwrap_or_default();
+        // Into memory: this cannot fail.
+        let _ = write!(text, "HTTP/1.1 {} {reason}\r\n", head.status.as_str());
+        for (name, value) in &head.headers {
+            text.extend_from_slice(name.as_str().as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(value.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+        text.extend_from_slice(b"\r\n");
+        match reader.read(&text, body) {
+            Ok(_) if reader.head().is_some() => Ok(()),
+            Ok(_) => Err(Broken::new(FailureKind::Framing, "the head is none of a reply")),
+            Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
+        }
+    }
+
+    /// Whether all of it was wanted and came.
+    async fn read_body(
+        &self,
+        incoming: &mut RecvStream,
+        reader: &mut ReplyReader,
+        body: &mut impl BodySink,
+        watch: &Watch,
+    ) -> std::result::Result<bool, Broken> {
+        if let Some(head) = reader.head().filter(|_| !incoming.is_end_stream()) {
+            watch.body_begins(head);
+            if head.framing != Framing::None && !body.wants_more() {
+                return Ok(false);
+            }
+        }
+        while let Some(piece) = within(watch, poll_fn(|context| incoming.poll_data(context))).await? {
+            let piece = piece.map_err(|error| self.failed(&error, true))?;
+            if piece.is_empty() {
+                continue;
+            }
+            // It fails for a stream that is over, and then nobody waits for room.
+            let _ = incoming.flow_control().release_capacity(piece.len());
+            match reader.read(&piece, body) {
+                Ok(Progress::Done { consumed }) if consumed < piece.len() => {
+                    return Err(Broken::new(FailureKind::Framing, "the body is longer than its length"));
+                }
+                Ok(Progress::NeedMore { .. }) if !body.wants_more() && !incoming.is_end_stream() => {
+                    return Ok(false);
+                }
+                Ok(_) => watch.body_goes_on(),
+                Err(malformed) => return Err(Broken::new(malformed.kind, malformed.reason)),
+            }
+        }
+        match reader.end_of_stream() {
+            Ok(_) => Ok(true),
+            Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
+        }
+    }
+
+    /// What an error means for the target whose stream has it.
+    fn failed(&self, error: &h2::Error, had_head: bool) -> Broken {
+        let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
+        let is_of_connection = error.is_go_away() || error.is_io();
+        if is_of_connection {
+            self.is_over.set(true);
+        }
+        let kind = match had_head {
+            true => FailureKind::Truncated,
+            // What h2 itself takes no head for, or one above its limit.
+            false if error.is_reset() && error.is_library() => FailureKind::Framing,
+            false => kind_of(error),
+        };
+        let is_untouched = is_refused || is_of_connection;
+        Broken {
+            kind,
+            reason: "the stream broke",
+            is_unanswered: !had_head && is_untouched && !error.is_library(),
+        }
+    }
+}
+
+/// What an error of the connection means before there is a head.
+fn kind_of(error: &h2::Error) -> FailureKind {
+    error.get_io().map_or(FailureKind::Reset, errno::of_open)
+}
+
+/// Awaits a step, as long as the watch allows. What has come counts, also when the deadline has passed meanwhile.
+async fn within<T>(watch: &Watch, step: impl Future<Output = T>) -> std::result::Result<T, Broken> {
+    let mut step = pin!(step);
+    poll_fn(|context| match step.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Ok(done)),
+        Poll::Pending => match watch.poll_expired(context) {
+            Some(kind) => Poll::Ready(Err(Broken::new(kind, "too slow"))),
+            None => Poll::Pending,
+        },
+    })
+    .await
+}

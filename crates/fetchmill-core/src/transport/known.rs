@@ -1,0 +1,110 @@
+//! An origin as a thread knows it: how it is asked, its unused connections, and those that many requests share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use super::http2::Http2;
+use super::lane::{Http2Parts, Link, Shared};
+use super::{Alpn, Asked, Millis, Reach};
+use crate::error::Result;
+use crate::http1::RequestTemplate;
+use crate::origin::{OriginFields, OriginKey};
+use crate::planner::pace::Pace;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Origin {
+    /// Which one.
+    pub key: OriginKey,
+    /// How it is asked.
+    pub template: RequestTemplate,
+    /// At most so many requests a second.
+    pub pace: Option<Arc<Pace>>,
+    /// It has sent a reply that nobody asked for: it will do so again, while a request is out.
+    pub is_suspicious: Cell<bool>,
+    pub(super) fields: OriginFields,
+    pub(super) addresses: Option<Arc<[SocketAddr]>>,
+    /// Open and unused, the warmest last, with the time since when.
+    pub(super) idle: RefCell<VecDeque<(Link, Millis)>>,
+    /// What the server has chosen the last time.
+    pub(super) protocol: Cell<Option<Alpn>>,
+    /// Connections that many requests share.
+    pub(super) shared: RefCell<Vec<Weak<Shared>>>,
+    /// Requests that its last connection allowed at a time: a new one has not said it yet.
+    pub(super) streams: Cell<usize>,
+    pub(super) parts: RefCell<Option<Rc<Http2Parts>>>,
+    /// One task makes a connection that others may share: they wait.
+    pub(super) is_connecting: Cell<bool>,
+    pub(super) connected: Notify,
+}
+
+impl Origin {
+    /// Appends a request of HTTP/1.1.
+    pub fn write(&self, asked: Asked<'_>, out: &mut Vec<u8>) {
+        match asked {
+            Asked::Name(name) => self.template.write(name, out),
+            Asked::Path(path) => self.template.write_path(path, out),
+            Asked::Call(call) => self.template.write_call(call, out),
+        }
+    }
+
+    pub(super) fn http2_parts(&self) -> Result<Rc<Http2Parts>> {
+        let mut parts = self.parts.borrow_mut();
+        if let Some(parts) = &*parts {
+            return Ok(Rc::clone(parts));
+        }
+        let made = Rc::new(Http2Parts::new(self.key.authority(), &self.fields.of(&self.key))?);
+        *parts = Some(Rc::clone(&made));
+        Ok(made)
+    }
+
+    /// Whether what is reached at `address` is within `reach`. Without one a proxy has reached it, which is told the
+    /// host's name or address.
+    pub(super) fn is_within(&self, reach: Reach, address: Option<SocketAddr>) -> bool {
+        match address {
+            Some(address) => reach.allows(address.ip()),
+            None => reach.allows_host(self.key.host()),
+        }
+    }
+
+    /// A share of a connection that is open and leads no farther than this.
+    pub(super) fn share(&self, reach: Reach) -> Option<Link> {
+        let mut all = self.shared.borrow_mut();
+        all.retain(|shared| shared.upgrade().is_some_and(|shared| !shared.http2.is_closed()));
+        let mut open = all.iter().filter_map(Weak::upgrade);
+        // One share is this look's own.
+        let has_room = |shared: &Rc<Shared>| self.streams_of(&shared.http2) >= Rc::strong_count(shared);
+        open.find(|shared| has_room(shared) && self.is_within(reach, shared.address)).map(Link::Http2)
+    }
+
+    fn streams_of(&self, http2: &Http2) -> usize {
+        if http2.replies() > 0 {
+            self.streams.set(http2.streams());
+        }
+        http2.streams().min(self.streams.get())
+    }
+
+    pub(super) fn forget_http2(&self, shared: &Rc<Shared>) {
+        self.shared.borrow_mut().retain(|other| !std::ptr::eq(other.as_ptr(), Rc::as_ptr(shared)));
+    }
+
+    /// Whether a connection to it may be shared, so that one is enough for the time being.
+    pub(super) fn may_share(&self, offers_http2: bool) -> bool {
+        self.key.is_tls() && offers_http2 && self.protocol.get() != Some(Alpn::Http1)
+    }
+}
+
+/// Tells those who wait when a connection was made, or was not.
+pub(super) struct Connecting<'o>(pub(super) &'o Origin);
+
+impl Drop for Connecting<'_> {
+    fn drop(&mut self) {
+        self.0.is_connecting.set(false);
+        self.0.connected.notify_waiters();
+    }
+}

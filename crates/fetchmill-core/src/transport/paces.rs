@@ -1,0 +1,37 @@
+//! The rates of hosts, shared by all threads: looked up when a thread meets an origin, never for an object.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::planner::pace::Pace;
+
+/// Hosts whose rates are known at once, about 150 bytes each: 10 MiB. Beyond it those that no thread uses are forgotten.
+const HOSTS_MAX: usize = 65_536;
+
+/// A rate for each host.
+#[derive(Debug)]
+pub struct Paces {
+    per_second: f64,
+    hosts: Mutex<HashMap<Box<str>, Arc<Pace>>>,
+}
+
+impl Paces {
+    /// At most so many requests a second to any host.
+    pub fn new(per_second: f64) -> Self {
+        Paces { per_second, hosts: Mutex::default() }
+    }
+
+    /// The rate of a host.
+    pub fn of(&self, host: &str) -> Arc<Pace> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pace) = hosts.get(host) {
+            return Arc::clone(pace);
+        }
+        if hosts.len() >= HOSTS_MAX {
+            hosts.retain(|_, pace| Arc::strong_count(pace) > 1);
+        }
+        let pace = Arc::new(Pace::new(self.per_second));
+        hosts.insert(host.into(), Arc::clone(&pace));
+        pace
+    }
+}

@@ -1,0 +1,390 @@
+//! The connections of one thread, by origin: those that are busy are with their tasks, the others wait here.
+//!
+//! Nothing here is shared between threads. Memory: `ORIGINS_HELD_MAX` origins, and never more connections than tasks
+//! that may need one.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::http2::Http2;
+use super::known::{Connecting, Origin};
+use super::lane::{Counted, Link, Own, Shared};
+use super::phases::{Opening, since};
+use super::proxy::{Proxy, ProxySetup, tunnel};
+use super::tls::TlsSetup;
+use super::{
+    Alpn, ConnectFailure, Connection, Lane, Millis, NameSetup, Names, Paces, Reach, Stream, Timeouts, Tls,
+    Unused, Watch, connect,
+};
+use crate::error::{Error, Result};
+use crate::http1::RequestTemplate;
+use crate::limits;
+use crate::origin::{OriginFields, OriginKey};
+use crate::outcome::FailureKind;
+
+/// What the connections of a thread have in common.
+#[derive(Debug, Clone)]
+pub struct PoolSettings {
+    /// See [`Timeouts`].
+    pub timeouts: Timeouts,
+    /// Bytes of a body.
+    pub max_body: u64,
+    /// Connections at most: as many as there are tasks.
+    pub connections: usize,
+    /// What requests say besides what they ask for.
+    pub fields: OriginFields,
+    /// The rates of hosts, if they are limited.
+    pub paces: Option<Arc<Paces>>,
+    /// Whom to believe.
+    pub tls: Arc<TlsSetup>,
+    /// How names are looked up.
+    pub names: NameSetup,
+    /// Unused connections that are kept, at most.
+    pub idle_max: usize,
+    /// What stands between this machine and the origins.
+    pub proxy: Option<Arc<ProxySetup>>,
+    /// Where connections may lead. It is checked behind each look-up, and connections are made to what was checked;
+    /// behind a proxy names are its own business.
+    pub reach: Reach,
+    /// Whether lanes record what attempts take: clocks are read for it.
+    pub times_phases: bool,
+}
+
+/// An address that is not public, for who may only lead to public ones.
+const PRIVATE: ConnectFailure = ConnectFailure::Failed(FailureKind::PrivateAddress);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Pool {
+    settings: PoolSettings,
+    names: Names,
+    clock: Rc<Cell<Millis>>,
+    origins: RefCell<HashMap<OriginKey, Rc<Origin>>>,
+    /// Origins in the order in which they got an unused connection; one may stand there in vain.
+    order: RefCell<VecDeque<Rc<Origin>>>,
+    /// How many unused connections there are.
+    idle: Cell<usize>,
+    open: Rc<Cell<usize>>,
+    tls: RefCell<Option<Tls>>,
+}
+
+impl Pool {
+    /// Without any connection. `clock` is what the thread's tick sets.
+    pub fn new(settings: PoolSettings, clock: Rc<Cell<Millis>>) -> Self {
+        Pool {
+            names: Names::new(&settings.names, &clock),
+            settings,
+            clock,
+            origins: RefCell::default(),
+            order: RefCell::default(),
+            idle: Cell::default(),
+            open: Rc::default(),
+            tls: RefCell::default(),
+        }
+    }
+
+    /// How its names are looked up.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Connections that are open, with tasks or not.
+    pub fn open_connections(&self) -> usize {
+        self.open.get()
+    }
+
+    /// Adds an origin with a template of its own; without addresses its host is looked up.
+    pub fn add(
+        &self,
+        key: OriginKey,
+        template: RequestTemplate,
+        addresses: Option<Arc<[SocketAddr]>>,
+    ) -> Rc<Origin> {
+        let origin = Rc::new(Origin {
+            pace: self.settings.paces.as_ref().map(|paces| paces.of(key.host())),
+            key,
+            template,
+            is_suspicious: Cell::new(false),
+            fields: self.settings.fields.clone(),
+            addresses,
+            idle: RefCell::default(),
+            protocol: Cell::new(None),
+            shared: RefCell::default(),
+            streams: Cell::new(usize::MAX),
+            parts: RefCell::default(),
+            is_connecting: Cell::new(false),
+            connected: Notify::new(),
+        });
+        self.origins.borrow_mut().insert(origin.key.clone(), Rc::clone(&origin));
+        origin
+    }
+
+    /// The origin with this key.
+    pub fn origin(&self, key: &OriginKey) -> Result<Rc<Origin>> {
+        if let Some(origin) = self.origins.borrow().get(key) {
+            return Ok(Rc::clone(origin));
+        }
+        self.forget_some();
+        let fields = self.settings.fields.of(key);
+        let template = match self.proxy_of(key).filter(|_| !key.is_tls()) {
+            Some(proxy) => {
+                RequestTemplate::for_proxy(key.authority(), "/", "", &fields, proxy.authorization.as_deref())?
+            }
+            None => RequestTemplate::new(key.authority(), "/", "", &fields)?,
+        };
+        Ok(self.add(key.clone(), template, None))
+    }
+
+    /// The proxy that an origin is asked through.
+    pub fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
+        self.settings.proxy.as_ref().filter(|setup| setup.is_for(key.host())).map(|setup| &setup.proxy)
+    }
+
+    /// Makes room for another origin: those that nobody uses go.
+    fn forget_some(&self) {
+        if self.origins.borrow().len() < limits::ORIGINS_HELD_MAX {
+            return;
+        }
+        self.order.borrow_mut().clear();
+        let mut origins = self.origins.borrow_mut();
+        origins.retain(|_, origin| Rc::strong_count(origin) > 1);
+        origins.values().for_each(|origin| origin.idle.borrow_mut().clear());
+        self.idle.set(0);
+    }
+
+    /// Brings a lane to an origin: its connection is kept for others, and one that waits there is taken.
+    pub fn switch(&self, lane: &mut Lane, origin: &Rc<Origin>) {
+        self.put(lane);
+        lane.come_to(origin, self.settings.times_phases);
+        while !lane.is_open() {
+            let Some((link, since)) = origin.idle.borrow_mut().pop_back() else { return };
+            self.idle.set(self.idle.get() - 1);
+            let age = self.clock.get().saturating_sub(since);
+            if age < limits::KEEP_ALIVE_IDLE.as_millis() as Millis && link.look() == Unused::Quiet {
+                lane.take(link);
+            }
+        }
+    }
+
+    /// Keeps a lane's connection for others.
+    fn put(&self, lane: &mut Lane) {
+        let (Some(origin), Some(link)) = (lane.origin.take(), lane.link.take()) else { return };
+        origin.idle.borrow_mut().push_back((link, self.clock.get()));
+        self.idle.set(self.idle.get() + 1);
+        let mut order = self.order.borrow_mut();
+        order.push_back(origin);
+        if order.len() > 2 * self.settings.connections + 16 {
+            leave_out_vain(&mut order);
+        }
+        drop(order);
+        if self.idle.get() > self.settings.idle_max {
+            self.close_oldest();
+        }
+    }
+
+    /// Closes the connection that has been unused for longest, if there is one.
+    fn close_oldest(&self) {
+        loop {
+            let Some(origin) = self.order.borrow_mut().pop_front() else { return };
+            if origin.idle.borrow_mut().pop_front().is_some() {
+                self.idle.set(self.idle.get() - 1);
+                return;
+            }
+        }
+    }
+
+    /// Closes what has been unused for too long.
+    pub fn sweep(&self) {
+        let now = self.clock.get();
+        let is_old =
+            |since: Millis| now.saturating_sub(since) >= limits::KEEP_ALIVE_IDLE.as_millis() as Millis;
+        loop {
+            let Some(origin) = self.order.borrow().front().cloned() else { return };
+            let oldest = origin.idle.borrow().front().map(|(_, since)| *since);
+            if oldest.is_some_and(|since| !is_old(since)) {
+                return;
+            }
+            // Closed, or there in vain.
+            if origin.idle.borrow_mut().pop_front().is_some() {
+                self.idle.set(self.idle.get() - 1);
+            }
+            self.order.borrow_mut().pop_front();
+        }
+    }
+
+    /// Opens a connection to the lane's origin, or takes a share of one. It leads no farther than the settings and
+    /// `reach` allow: a redirect may ask for less than they do. Otherwise it fails with `private-address`.
+    pub async fn open(
+        &self,
+        lane: &mut Lane,
+        watch: &Watch,
+        reach: Reach,
+    ) -> std::result::Result<(), ConnectFailure> {
+        self.open_at(lane, watch, reach, None).await
+    }
+
+    /// The same for a host whose addresses are known: who waited for them connects to these, however old they are by
+    /// now. A name that is looked up twice may have two answers.
+    pub async fn open_at(
+        &self,
+        lane: &mut Lane,
+        watch: &Watch,
+        reach: Reach,
+        found: Option<&Arc<[IpAddr]>>,
+    ) -> std::result::Result<(), ConnectFailure> {
+        let Some(origin) = lane.origin.clone() else {
+            return Err(ConnectFailure::Failed(FailureKind::Unreachable));
+        };
+        // Connecting has a deadline of its own; the watch only ends it when the job does.
+        watch.rest();
+        let settings = &self.settings;
+        let mut opening =
+            Opening::new(reach.max(settings.reach), watch, settings.timeouts, settings.times_phases);
+        opening.found = found.cloned();
+        let made = tokio::select! {
+            made = self.link(&origin, &mut opening) => made,
+            kind = watch.expired() => Err(ConnectFailure::Failed(kind)),
+        };
+        if made.is_err() {
+            watch.not_connected();
+        }
+        let (link, done) = made.map_or_else(|failure| (None, Err(failure)), |link| (Some(link), Ok(())));
+        lane.opened(link, opening.phases);
+        done
+    }
+
+    async fn link(
+        &self,
+        origin: &Origin,
+        opening: &mut Opening<'_>,
+    ) -> std::result::Result<Link, ConnectFailure> {
+        while origin.may_share(self.settings.tls.options.http2) {
+            if let Some(link) = origin.share(opening.reach) {
+                return Ok(link);
+            }
+            if !origin.is_connecting.replace(true) {
+                let _connecting = Connecting(origin);
+                let made = self.connect(origin, opening).await;
+                if matches!(made, Err(failure) if failure != PRIVATE) {
+                    // Others need not fail one after the other: until it is reached each tries for itself.
+                    origin.protocol.set(Some(Alpn::Http1));
+                }
+                return made;
+            }
+            origin.connected.notified().await;
+        }
+        self.connect(origin, opening).await
+    }
+
+    async fn connect(
+        &self,
+        origin: &Origin,
+        opening: &mut Opening<'_>,
+    ) -> std::result::Result<Link, ConnectFailure> {
+        if self.open.get() >= self.settings.connections {
+            self.close_oldest();
+        }
+        let counted = Counted::new(&self.open);
+        let addresses = self.addresses(origin, opening).await?;
+        opening.begin();
+        let start = opening.now();
+        let reached = self.reach(origin, &addresses, opening).await;
+        opening.phases.connect = since(start);
+        let (stream, address) = reached?;
+        let http1 = |stream: Stream, counted| {
+            let connection = Connection::new(stream, self.settings.max_body);
+            let connection = connection.timed(self.settings.times_phases);
+            Ok(Link::Http1(Box::new(Own { connection, address, _counted: counted })))
+        };
+        if !origin.key.is_tls() {
+            return http1(stream.into(), counted);
+        }
+        let tls = self.tls().map_err(|_| ConnectFailure::Failed(FailureKind::Tls))?;
+        let start = opening.now();
+        let secured = tls.start(stream, origin.key.host(), opening.patience()).await;
+        opening.phases.tls = since(start);
+        let (stream, alpn) = secured.map_err(ConnectFailure::Failed)?;
+        origin.protocol.set(Some(alpn));
+        match alpn {
+            Alpn::Http1 => http1(stream.into(), counted),
+            Alpn::Http2 => {
+                let http2 = Http2::start(stream).await.map_err(ConnectFailure::Failed)?;
+                let shared = Rc::new(Shared { http2, address, _counted: counted });
+                origin.shared.borrow_mut().push(Rc::downgrade(&shared));
+                Ok(Link::Http2(shared))
+            }
+        }
+    }
+
+    /// Where an origin is reached: its own addresses, all of them within reach, or those of the proxy before it.
+    async fn addresses(
+        &self,
+        origin: &Origin,
+        opening: &mut Opening<'_>,
+    ) -> std::result::Result<Arc<[SocketAddr]>, ConnectFailure> {
+        let proxy = self.proxy_of(&origin.key);
+        if !opening.reach.allows_host(origin.key.host()) {
+            return Err(PRIVATE);
+        }
+        let (host, port) = match proxy {
+            Some(proxy) => (proxy.host.as_str(), proxy.port),
+            None => (origin.key.host(), origin.key.port()),
+        };
+        let addresses = if let Some(addresses) = &origin.addresses {
+            Arc::clone(addresses)
+        } else if let Some(found) = opening.found.as_ref().filter(|_| proxy.is_none()) {
+            found.iter().map(|address| SocketAddr::new(*address, port)).collect()
+        } else {
+            let start = opening.now().filter(|_| host.parse::<IpAddr>().is_err());
+            let found = self.names.resolve(host, port).await;
+            opening.phases.dns = since(start);
+            found.map_err(ConnectFailure::Failed)?
+        };
+        if proxy.is_none() && !addresses.iter().all(|address| opening.reach.allows(address.ip())) {
+            return Err(PRIVATE);
+        }
+        Ok(addresses)
+    }
+
+    /// A connection to one of these, with its address; through a proxy a tunnel where one is needed, and none.
+    async fn reach(
+        &self,
+        origin: &Origin,
+        addresses: &[SocketAddr],
+        opening: &Opening<'_>,
+    ) -> std::result::Result<(TcpStream, Option<SocketAddr>), ConnectFailure> {
+        let (mut stream, address) = connect(addresses, opening.patience()).await?;
+        let key = &origin.key;
+        let Some(proxy) = self.proxy_of(key) else { return Ok((stream, Some(address))) };
+        if key.is_tls() {
+            let asked = tunnel(&mut stream, key.host(), key.port(), proxy, opening.patience()).await;
+            asked.map_err(ConnectFailure::Failed)?;
+        }
+        Ok((stream, None))
+    }
+
+    fn tls(&self) -> Result<Tls> {
+        let mut tls = self.tls.borrow_mut();
+        if tls.is_none() {
+            *tls = Some(Tls::new(self.settings.tls.roots()?, &self.settings.tls.options)?);
+        }
+        tls.clone().ok_or_else(|| Error::Internal("TLS is not set up".into()))
+    }
+}
+
+/// Leaves an origin in the order as often as it has connections there.
+fn leave_out_vain(order: &mut VecDeque<Rc<Origin>>) {
+    let mut left: HashMap<*const Origin, usize> = HashMap::new();
+    order.retain(|origin| {
+        let left = left.entry(Rc::as_ptr(origin)).or_insert_with(|| origin.idle.borrow().len());
+        let is_there = *left > 0;
+        *left = left.saturating_sub(1);
+        is_there
+    });
+}

@@ -1,0 +1,185 @@
+//! A proxy between this machine and the origins. What is asked over `http` it is asked itself, in absolute form; to
+//! an `https` origin it makes a tunnel, and sees nothing of what goes through.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use url::Url;
+
+use super::errno;
+use crate::error::{Error, Result};
+use crate::http1::{BodySink, Progress, ReplyReader};
+use crate::name;
+use crate::outcome::FailureKind;
+
+/// The answer to a request for a tunnel is read in pieces of this.
+const READ_BYTES: usize = 4096;
+
+/// `--proxy`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Proxy {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The value of `Proxy-Authorization`, a secret: it goes to the proxy and nowhere else.
+    pub authorization: Option<String>,
+}
+
+impl std::fmt::Debug for Proxy {
+    /// Without the secret.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Proxy")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Proxy {
+    /// Parses `http://[user:password@]host[:port]`. No message shows what stands there: it may hold a password.
+    pub fn parse(text: &str) -> Result<Self> {
+        let refused = |why: &str| {
+            Err(Error::Usage(format!(
+                "--proxy: {why}; write it as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+            )))
+        };
+        if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+            return refused("it holds a space or a control character");
+        }
+        let url = match Url::parse(text) {
+            Ok(url) if url.scheme() == "http" => url,
+            Ok(url) if text.to_ascii_lowercase().starts_with(&format!("{}://", url.scheme())) => {
+                return refused(&format!("a proxy is not spoken to over {}", url.scheme()));
+            }
+            _ => return refused("it is no URL"),
+        };
+        if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            return refused("it has a path, a query or a fragment");
+        }
+        let Some(authorization) = authorization(&url) else {
+            return refused("a % in the user or the password is written as %25");
+        };
+        let host = url.host_str().unwrap_or_default();
+        Ok(Proxy {
+            host: host.trim_start_matches('[').trim_end_matches(']').to_owned(),
+            port: url.port_or_known_default().unwrap_or(80),
+            authorization,
+        })
+    }
+
+    /// The request for a tunnel; `None` for what is no host.
+    fn connect_request(&self, host: &str, port: u16) -> Option<String> {
+        if host.is_empty()
+            || !host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte))
+        {
+            return None;
+        }
+        let authority =
+            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let mut request = format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n");
+        if let Some(authorization) = &self.authorization {
+            request.extend(["Proxy-Authorization: ", authorization, "\r\n"]);
+        }
+        request.push_str("\r\n");
+        Some(request)
+    }
+}
+
+/// A proxy, and what is reached without it.
+#[derive(Debug)]
+pub struct ProxySetup {
+    /// The proxy.
+    pub proxy: Proxy,
+    /// Names of hosts and ends of names; `*` is all.
+    pub without: Vec<String>,
+}
+
+impl ProxySetup {
+    /// Whether a host is asked through it.
+    pub fn is_for(&self, host: &str) -> bool {
+        !self.without.iter().any(|end| {
+            let before = host.strip_suffix(end.as_str());
+            end == "*" || before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+        })
+    }
+}
+
+/// `None`: what is escaped cannot be read.
+#[expect(clippy::option_option, reason = "no credentials are not wrong ones")]
+fn authorization(url: &Url) -> Option<Option<String>> {
+    if url.username().is_empty() && url.password().is_none() {
+        return Some(None);
+    }
+    let mut credentials = name::unescape(url.username().as_bytes())?;
+    credentials.push(b':');
+    credentials.extend(name::unescape(url.password().unwrap_or_default().as_bytes())?);
+    Some(Some(format!("Basic {}", STANDARD.encode(credentials))))
+}
+
+/// Asks the proxy on the other end of `stream` for a tunnel to an origin, and waits as long as `timeout` for it.
+/// `host` is a name or an address, without brackets.
+pub(super) async fn tunnel(
+    stream: &mut TcpStream,
+    host: &str,
+    port: u16,
+    proxy: &Proxy,
+    timeout: Duration,
+) -> std::result::Result<(), FailureKind> {
+    let request = proxy.connect_request(host, port).ok_or(FailureKind::ProxyRefused)?;
+    let asked = async {
+        stream.write_all(request.as_bytes()).await.map_err(|error| errno::of_open(&error))?;
+        let status = read_status(stream).await?;
+        match status {
+            200..=299 => Ok(()),
+            408 | 429 | 500..=599 => Err(FailureKind::Proxy),
+            _ => Err(FailureKind::ProxyRefused),
+        }
+    };
+    tokio::time::timeout(timeout, asked).await.unwrap_or(Err(FailureKind::ConnectTimeout))
+}
+
+/// Reads the head of the answer, bounded as every head is. Behind one that makes a tunnel nothing may come: in TLS the
+/// client speaks first.
+async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, FailureKind> {
+    let mut reader = ReplyReader::new(u64::MAX);
+    let mut behind = Behind(false);
+    let mut buffer = [0_u8; READ_BYTES];
+    let mut pending = Vec::new();
+    loop {
+        match stream.read(&mut buffer).await {
+            Ok(count) if count > 0 => pending.extend_from_slice(&buffer[..count]),
+            Ok(_) => return Err(FailureKind::Reset),
+            Err(error) => return Err(errno::of_open(&error)),
+        }
+        let progress = reader.read(&pending, &mut behind);
+        if let Some(head) = reader.head() {
+            let has_surplus = matches!(progress, Ok(Progress::Done { consumed }) if consumed < pending.len());
+            let is_tunnel = (200..300).contains(&head.status);
+            return if is_tunnel && (behind.0 || has_surplus) {
+                Err(FailureKind::ProxyRefused)
+            } else {
+                Ok(head.status)
+            };
+        }
+        match progress {
+            Ok(Progress::NeedMore { consumed } | Progress::Done { consumed }) => {
+                drop(pending.drain(..consumed));
+            }
+            Err(_) => return Err(FailureKind::ProxyRefused),
+        }
+    }
+}
+
+/// Whether bytes of a body came.
+struct Behind(bool);
+
+impl BodySink for Behind {
+    fn piece(&mut self, _: &[u8]) {
+        self.0 = true;
+    }
+}

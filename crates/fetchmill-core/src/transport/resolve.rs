@@ -1,0 +1,337 @@
+//! Looking up names for all workers: each name once at a time, and what was found is kept for a while.
+//!
+//! The system's look-up blocks and knows no deadline. So it runs on threads of its own, of which there is a fixed
+//! number: whoever has waited too long goes on without an answer, and the thread's late one is kept for the next.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::dns::{Answer, Cache};
+use crate::limits;
+use crate::outcome::FailureKind;
+
+/// The stack of a thread that looks up: the system's look-up keeps its buffers there.
+const STACK_BYTES: usize = 512 * 1024;
+/// How the system says that there is no such name, or none with an address: the C libraries of Linux and macOS. The
+/// standard library passes on the words, not the number. Words that are not known are a failure that may pass.
+const NOT_FOUND: &[&str] = &[
+    "Name or service not known",
+    "No address associated with hostname",
+    "Name does not resolve",
+    "Name has no usable address",
+    "nodename nor servname provided, or not known",
+];
+
+type LookUp = dyn Fn(&str) -> Answer + Send + Sync;
+
+/// See the module. Clones share what they know.
+#[derive(Clone)]
+pub struct Resolver {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    look_up: Box<LookUp>,
+    times: Times,
+    state: Mutex<State>,
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    /// How long an answer is waited for.
+    patience: Duration,
+    found: Duration,
+    failed: Duration,
+}
+
+struct State {
+    known: Cache<Instant>,
+    /// Names without an answer yet, and who waits for it.
+    asked: HashMap<Box<str>, watch::Receiver<Option<Answer>>>,
+    /// Those of them that no thread has taken.
+    queue: VecDeque<(Box<str>, watch::Sender<Option<Answer>>)>,
+    threads: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        State {
+            known: Cache::new(limits::DNS_CACHE_NAMES_MAX),
+            asked: HashMap::new(),
+            queue: VecDeque::new(),
+            threads: 0,
+        }
+    }
+}
+
+impl Default for Resolver {
+    fn default() -> Self {
+        let times =
+            Times { patience: limits::DNS_TIMEOUT, found: limits::DNS_TTL, failed: limits::DNS_NEGATIVE_TTL };
+        Resolver::with(times, Box::new(system_look_up))
+    }
+}
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Resolver").finish_non_exhaustive()
+    }
+}
+
+impl Resolver {
+    /// One that knows nothing yet and asks the system.
+    pub fn new() -> Self {
+        Resolver::default()
+    }
+
+    fn with(times: Times, look_up: Box<LookUp>) -> Self {
+        Resolver { shared: Arc::new(Shared { look_up, times, state: Mutex::default() }) }
+    }
+
+    /// The addresses of a host, at most eight, in the system's order. It fails with `dns` or `dns-not-found`.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Arc<[SocketAddr]>, FailureKind> {
+        let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        if let Ok(address) = literal.parse::<IpAddr>() {
+            return Ok(Arc::new([SocketAddr::new(address, port)]));
+        }
+        let name = host.to_ascii_lowercase();
+        let addresses = match self.shared.ask(&name)? {
+            Asked::Known(answer) => answer?,
+            Asked::Wait(mut answer) => {
+                let answered = answer.wait_for(Option::is_some);
+                match tokio::time::timeout(self.shared.times.patience, answered).await {
+                    Ok(Ok(answer)) => answer.clone().unwrap_or(Err(FailureKind::Dns))?,
+                    Ok(Err(_)) | Err(_) => return Err(FailureKind::Dns),
+                }
+            }
+        };
+        Ok(addresses.iter().map(|address| SocketAddr::new(*address, port)).collect())
+    }
+}
+
+/// What is known of a name.
+enum Asked {
+    Known(Answer),
+    Wait(watch::Receiver<Option<Answer>>),
+}
+
+impl Shared {
+    /// The answer, or the look-up that will give it: a new one when the name is not being looked up.
+    fn ask(self: &Arc<Self>, name: &str) -> Result<Asked, FailureKind> {
+        let mut state = self.lock();
+        if let Some(answer) = state.known.get(name, Instant::now()) {
+            return Ok(Asked::Known(answer));
+        }
+        if let Some(answer) = state.asked.get(name) {
+            return Ok(Asked::Wait(answer.clone()));
+        }
+        if state.asked.len() >= limits::DNS_ASKED_MAX {
+            return Err(FailureKind::Dns);
+        }
+        let (sender, answer) = watch::channel(None);
+        state.asked.insert(name.into(), answer.clone());
+        state.queue.push_back((name.into(), sender));
+        if state.threads < limits::DNS_THREADS_MAX {
+            let shared = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("fetchmill-dns".into()).stack_size(STACK_BYTES);
+            match thread.spawn(move || shared.work()) {
+                Ok(_) => state.threads += 1,
+                // The threads that there are will come to it.
+                Err(_) if state.threads > 0 => {}
+                Err(_) => {
+                    state.asked.clear();
+                    state.queue.clear();
+                    return Err(FailureKind::Dns);
+                }
+            }
+        }
+        Ok(Asked::Wait(answer))
+    }
+
+    /// A thread's life: names out of the queue until it is empty.
+    fn work(&self) {
+        loop {
+            let mut state = self.lock();
+            let Some((name, sender)) = state.queue.pop_front() else {
+                state.threads -= 1;
+                return;
+            };
+            drop(state);
+            let answer = (self.look_up)(&name);
+            let lifetime = if answer.is_ok() { self.times.found } else { self.times.failed };
+            let mut state = self.lock();
+            state.asked.remove(&name);
+            state.known.insert(name, answer.clone(), Instant::now() + lifetime);
+            drop(state);
+            // Nobody waits any more when it took too long.
+            let _ = sender.send(Some(answer));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn system_look_up(name: &str) -> Answer {
+    match (name, 0).to_socket_addrs() {
+        Ok(found) => {
+            let found: Arc<[IpAddr]> =
+                found.map(|address| address.ip()).take(limits::DNS_ADDRESSES_MAX).collect();
+            if found.is_empty() { Err(FailureKind::DnsNotFound) } else { Ok(found) }
+        }
+        Err(error) => Err(kind_of(&error)),
+    }
+}
+
+/// Whether a failed look-up may succeed later.
+fn kind_of(error: &std::io::Error) -> FailureKind {
+    let text = error.to_string();
+    // An invalid input is a name that cannot be one.
+    if error.kind() == std::io::ErrorKind::InvalidInput || NOT_FOUND.iter().any(|words| text.contains(words))
+    {
+        FailureKind::DnsNotFound
+    } else {
+        FailureKind::Dns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const LOCAL: [u8; 4] = [127, 0, 0, 1];
+
+    fn found() -> Arc<[IpAddr]> {
+        Arc::new([IpAddr::from(LOCAL)])
+    }
+
+    /// A resolver that counts what it looks up.
+    fn counted(
+        times: Times,
+        answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+    ) -> (Resolver, Arc<AtomicUsize>) {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&count);
+        let look_up = move |name: &str| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            answer(name)
+        };
+        (Resolver::with(times, Box::new(look_up)), count)
+    }
+
+    fn times(patience: u64, found: u64, failed: u64) -> Times {
+        let millis = Duration::from_millis;
+        Times { patience: millis(patience), found: millis(found), failed: millis(failed) }
+    }
+
+    async fn sleep(millis: u64) {
+        tokio::time::sleep(Duration::from_millis(millis)).await;
+    }
+
+    #[tokio::test]
+    async fn an_address_is_not_looked_up() {
+        let (resolver, count) = counted(times(5000, 5000, 5000), |_| Err(FailureKind::Dns));
+
+        for (host, address) in [("127.0.0.1", "127.0.0.1:8"), ("::1", "[::1]:8"), ("[::1]", "[::1]:8")] {
+            assert_eq!(*resolver.resolve(host, 8).await.unwrap(), [address.parse().unwrap()]);
+        }
+
+        assert_eq!(count.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn the_system_knows_itself_and_no_invalid_name() {
+        let resolver = Resolver::new();
+
+        let found = resolver.resolve("LocalHost", 81).await.unwrap();
+        assert!(found.iter().all(|address| address.ip().is_loopback() && address.port() == 81));
+        assert!(!found.is_empty());
+        let long = "a".repeat(300);
+        assert_eq!(resolver.resolve(&long, 81).await, Err(FailureKind::DnsNotFound));
+    }
+
+    #[tokio::test]
+    async fn a_name_is_looked_up_once_at_a_time_and_kept() {
+        let (resolver, count) = counted(times(5000, 300, 300), |_| {
+            std::thread::sleep(Duration::from_millis(50));
+            Ok(found())
+        });
+
+        let (one, two) = tokio::join!(resolver.resolve("a.test", 80), resolver.resolve("A.TEST", 443));
+        assert_eq!((one.unwrap()[0].port(), two.unwrap()[0].port()), (80, 443));
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        resolver.resolve("a.test", 80).await.unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+
+        sleep(350).await;
+        resolver.resolve("a.test", 80).await.unwrap();
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_kept_for_a_shorter_time() {
+        let (resolver, count) = counted(times(5000, 60_000, 400), |_| Err(FailureKind::DnsNotFound));
+
+        for _ in 0..3 {
+            assert_eq!(resolver.resolve("gone.test", 80).await, Err(FailureKind::DnsNotFound));
+        }
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+
+        sleep(450).await;
+        assert_eq!(resolver.resolve("gone.test", 80).await, Err(FailureKind::DnsNotFound));
+        assert_eq!(count.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_slow_answer_is_not_waited_for_and_not_lost() {
+        let (resolver, count) = counted(times(50, 5000, 5000), |_| {
+            std::thread::sleep(Duration::from_millis(200));
+            Ok(found())
+        });
+
+        assert_eq!(resolver.resolve("slow.test", 80).await, Err(FailureKind::Dns));
+        assert_eq!(resolver.resolve("slow.test", 80).await, Err(FailureKind::Dns));
+        sleep(200).await;
+
+        assert!(resolver.resolve("slow.test", 80).await.is_ok());
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+    }
+
+    #[tokio::test]
+    async fn names_are_looked_up_by_a_bounded_number_of_threads() {
+        let now = Arc::new(AtomicUsize::new(0));
+        let most = Arc::new(AtomicUsize::new(0));
+        let (busy, peak) = (Arc::clone(&now), Arc::clone(&most));
+        let (resolver, count) = counted(times(5000, 5000, 5000), move |_| {
+            peak.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(30));
+            busy.fetch_sub(1, Ordering::SeqCst);
+            Ok(found())
+        });
+
+        let mut waiting = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let resolver = resolver.clone();
+            waiting.spawn(async move { resolver.resolve(&format!("h{number}.test"), 80).await.is_ok() });
+        }
+        assert!(waiting.join_all().await.into_iter().all(|is_found| is_found));
+
+        assert_eq!(count.load(Ordering::SeqCst), 200);
+        assert!(most.load(Ordering::SeqCst) <= limits::DNS_THREADS_MAX);
+    }
+
+    #[test]
+    fn names_that_do_not_exist_are_told_from_failures_that_pass() {
+        let text =
+            |words: &str| std::io::Error::other(format!("failed to lookup address information: {words}"));
+
+        assert_eq!(kind_of(&text("Name or service not known")), FailureKind::DnsNotFound);
+        assert_eq!(kind_of(&text("Temporary failure in name resolution")), FailureKind::Dns);
+    }
+}

@@ -1,0 +1,234 @@
+//! The connections of a thread: which are opened, shared, kept for others and closed.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Response;
+
+use super::{Authority, MAX_BODY, listen, listen_mute, listen_tls, read_request, run, send, sleep, watch};
+use crate::limits;
+use crate::origin::{OriginFields, OriginKey};
+use crate::transport::{
+    Asked, Buffers, Lane, NameSetup, Origin, Pool, PoolSettings, Proxy, ProxySetup, Reach, Resolver,
+    Timeouts, TlsOptions, TlsSetup,
+};
+
+pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
+    PoolSettings {
+        timeouts: Timeouts { connect: Duration::from_millis(300), ..Timeouts::default() },
+        max_body: MAX_BODY,
+        connections,
+        fields: OriginFields::default(),
+        paces: None,
+        tls: Arc::new(TlsSetup::new(tls)),
+        names: NameSetup::System(Resolver::new()),
+        idle_max: usize::MAX,
+        proxy: None,
+        reach: Reach::Anywhere,
+        times_phases: false,
+    }
+}
+
+/// A pool, and the clock that it sees.
+fn pool(connections: usize) -> (Pool, Rc<Cell<u64>>) {
+    let clock = Rc::new(Cell::new(0));
+    (Pool::new(settings(connections, TlsOptions::default()), Rc::clone(&clock)), clock)
+}
+
+pub(super) fn origin(pool: &Pool, scheme: &str, address: SocketAddr) -> Rc<Origin> {
+    let (key, _) = OriginKey::of_url(&format!("{scheme}://localhost:{}", address.port())).unwrap();
+    pool.origin(&key).unwrap()
+}
+
+/// A server that keeps its connections, and how many it has had.
+pub(super) async fn counting() -> (SocketAddr, Rc<Cell<usize>>) {
+    let connections = Rc::new(Cell::new(0));
+    let count = Rc::clone(&connections);
+    let address = listen(move |mut stream| {
+        count.set(count.get() + 1);
+        async move {
+            while !read_request(&mut stream).await.is_empty() {
+                send(&mut stream, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx").await;
+            }
+        }
+    })
+    .await;
+    (address, connections)
+}
+
+/// One exchange with an origin, on whatever connection the lane gets.
+pub(super) async fn ask(pool: &Pool, lane: &mut Lane, origin: &Rc<Origin>) -> u16 {
+    if !lane.is_at(origin) {
+        pool.switch(lane, origin);
+    }
+    if !lane.is_open() {
+        pool.open(lane, &watch(), Reach::Anywhere).await.unwrap();
+    }
+    let mut body = Vec::new();
+    let replied = lane.exchange(Asked::Path("/"), &Buffers::default(), &mut body, &watch(), MAX_BODY).await;
+    replied.unwrap().head.status
+}
+
+#[test]
+fn a_connection_is_kept_for_who_comes_to_its_origin_next() {
+    run(async {
+        let ((one, ones), (other, others)) = (counting().await, counting().await);
+        let (pool, _) = pool(8);
+        let (one, other) = (origin(&pool, "http", one), origin(&pool, "http", other));
+        let mut lane = Lane::default();
+
+        for _ in 0..5 {
+            ask(&pool, &mut lane, &one).await;
+            ask(&pool, &mut lane, &other).await;
+        }
+
+        assert_eq!((ones.get(), others.get(), pool.open_connections()), (1, 1, 2));
+    });
+}
+
+#[test]
+fn the_one_that_was_unused_for_longest_makes_room() {
+    run(async {
+        let (pool, _) = pool(2);
+        let mut lane = Lane::default();
+        let mut origins = Vec::new();
+        for _ in 0..6 {
+            let (address, count) = counting().await;
+            origins.push((origin(&pool, "http", address), count));
+        }
+
+        for (origin, _) in origins.iter().chain(&origins[4..]) {
+            ask(&pool, &mut lane, origin).await;
+        }
+
+        assert_eq!(pool.open_connections(), 2);
+        assert_eq!(origins.iter().map(|(_, count)| count.get()).collect::<Vec<_>>(), [1; 6]);
+    });
+}
+
+#[test]
+fn what_is_unused_for_too_long_is_closed() {
+    run(async {
+        let ((one, ones), (other, _)) = (counting().await, counting().await);
+        let (pool, clock) = pool(8);
+        let (one, other) = (origin(&pool, "http", one), origin(&pool, "http", other));
+        let mut lane = Lane::default();
+        ask(&pool, &mut lane, &one).await;
+        ask(&pool, &mut lane, &other).await;
+
+        clock.set(limits::KEEP_ALIVE_IDLE.as_millis() as u64);
+        pool.sweep();
+        assert_eq!(pool.open_connections(), 1);
+        ask(&pool, &mut lane, &one).await;
+
+        assert_eq!(ones.get(), 2);
+    });
+}
+
+/// An HTTP/2 server inside TLS that allows so many requests on a connection, and how many connections it has had.
+pub(super) async fn multiplexing(authority: &Authority, streams: u32) -> (SocketAddr, Rc<Cell<usize>>) {
+    let mut config = authority.sign(&["localhost"]).config();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let connections = Rc::new(Cell::new(0));
+    let count = Rc::clone(&connections);
+    let address = listen_tls(config, move |stream| {
+        count.set(count.get() + 1);
+        async move {
+            let mut builder = h2::server::Builder::new();
+            builder.max_concurrent_streams(streams);
+            let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else { return };
+            while let Some(Ok((_, mut answer))) = connection.accept().await {
+                tokio::task::spawn_local(async move {
+                    sleep(50).await;
+                    let head = Response::builder().status(200).body(()).unwrap();
+                    answer.send_response(head, true).unwrap();
+                });
+            }
+        }
+    })
+    .await;
+    (address, connections)
+}
+
+#[test]
+fn requests_share_a_connection_of_http2_as_far_as_the_server_allows() {
+    run(async {
+        let authority = Authority::new();
+        let (address, connections) = multiplexing(&authority, 10).await;
+        let (options, _file) = authority.options();
+        let options = TlsOptions { http2: true, ..options };
+        let pool = Rc::new(Pool::new(settings(64, options), Rc::new(Cell::new(0))));
+        let origin = origin(&pool, "https", address);
+        // What the server allows is known behind the first exchange.
+        let mut first = Lane::default();
+        ask(&pool, &mut first, &origin).await;
+
+        let tasks: Vec<_> = (0..29)
+            .map(|_| {
+                let (pool, origin) = (Rc::clone(&pool), Rc::clone(&origin));
+                tokio::task::spawn_local(async move {
+                    let mut lane = Lane::default();
+                    let status = ask(&pool, &mut lane, &origin).await;
+                    // Held until all have one.
+                    sleep(500).await;
+                    (status, lane.is_shared())
+                })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), (200, true));
+        }
+
+        assert!((3..=6).contains(&connections.get()), "{} connections", connections.get());
+    });
+}
+
+#[test]
+fn a_host_that_answers_nobody_fails_all_at_once() {
+    run(async {
+        // Connected, and then silent: no handshake ends.
+        let address = listen_mute().await;
+        let options = TlsOptions { http2: true, ..TlsOptions::default() };
+        let pool = Rc::new(Pool::new(settings(64, options), Rc::new(Cell::new(0))));
+        let origin = origin(&pool, "https", address);
+        let started = Instant::now();
+
+        let tasks: Vec<_> = (0..20)
+            .map(|_| {
+                let (pool, origin) = (Rc::clone(&pool), Rc::clone(&origin));
+                tokio::task::spawn_local(async move {
+                    let mut lane = Lane::default();
+                    pool.switch(&mut lane, &origin);
+                    pool.open(&mut lane, &watch(), Reach::Anywhere).await.is_err()
+                })
+            })
+            .collect();
+        for task in tasks {
+            assert!(task.await.unwrap());
+        }
+
+        // One finds out, and the others together: 20 one after the other would be 6 s.
+        assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    });
+}
+
+#[test]
+fn a_proxy_is_for_those_who_are_not_named() {
+    let proxy = Proxy::parse("http://proxy.test:3128").unwrap();
+    let setup = ProxySetup { proxy, without: vec!["localhost".into(), "own.test".into()] };
+
+    for (host, is_for) in [
+        ("a.test", true),
+        ("own.test", false),
+        ("x.own.test", false),
+        ("notown.test", true),
+        ("localhost", false),
+    ] {
+        assert_eq!(setup.is_for(host), is_for, "{host}");
+    }
+    assert!(!ProxySetup { without: vec!["*".into()], ..setup }.is_for("a.test"));
+}

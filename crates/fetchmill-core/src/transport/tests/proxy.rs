@@ -1,0 +1,173 @@
+//! Proxies: what a user writes, and what becomes of a request for a tunnel.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::io::copy_bidirectional;
+use tokio::net::TcpStream;
+
+use super::{Authority, MAX_BODY, PATIENCE, exchange, listen, listen_tls, read_request, run, send, sleep};
+use crate::outcome::FailureKind;
+use crate::transport::proxy::tunnel;
+use crate::transport::{Connection, Proxy};
+
+fn proxy(text: &str) -> Proxy {
+    Proxy::parse(text).unwrap()
+}
+
+/// Asks a proxy that answers so for a tunnel.
+async fn asked(answer: &'static [u8]) -> Result<(), FailureKind> {
+    let address = listen(move |mut stream| async move {
+        read_request(&mut stream).await;
+        send(&mut stream, answer).await;
+        sleep(10_000).await;
+    })
+    .await;
+    ask(address, PATIENCE).await
+}
+
+async fn ask(address: SocketAddr, timeout: Duration) -> Result<(), FailureKind> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    tunnel(&mut stream, "a.test", 443, &proxy("http://p"), timeout).await
+}
+
+#[test]
+fn a_proxy_is_what_a_user_writes() {
+    let odd = proxy("http://a+b:!$&'()*,;=-._~@p");
+    assert_eq!(odd.authorization.as_deref(), Some("Basic YStiOiEkJicoKSosOz0tLl9+"));
+    let full = proxy("http://us%3Aer:pass%25@[::1]:3128/");
+    assert_eq!((full.host.as_str(), full.port), ("::1", 3128));
+    assert_eq!(full.authorization.as_deref(), Some("Basic dXM6ZXI6cGFzcyU="));
+    assert!(!format!("{full:?}").contains("dXM6"));
+
+    let plain = proxy("http://Proxy.test");
+    assert_eq!((plain.host.as_str(), plain.port, plain.authorization), ("proxy.test", 80, None));
+}
+
+#[test]
+fn what_is_no_proxy_is_refused_without_its_password() {
+    for (text, why) in [
+        ("", "no URL"),
+        ("proxy.test:3128", "no URL"),
+        ("https://u:canary@p:1", "not spoken to over https"),
+        ("socks5://u:canary@p:1", "not spoken to over socks5"),
+        ("http://u:canary@p:1/path", "a path"),
+        ("http://u:canary@p:1?query", "a query"),
+        ("http://u:canary@p:port", "no URL"),
+        ("http://u:canary%zz@p:1", "%25"),
+        ("http://u:canary\n@p:1", "a control character"),
+    ] {
+        let error = Proxy::parse(text).unwrap_err();
+        let message = error.to_string();
+        assert!(error.exit_code() == 2 && message.contains(why), "{text:?}: {message}");
+        assert!(!message.contains("canary") && message.lines().count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn a_tunnel_leads_to_the_origin_and_the_proxy_alone_gets_its_password() {
+    run(async {
+        let authority = Authority::new();
+        let requests = Rc::new(RefCell::new(Vec::new()));
+        let (at_origin, at_proxy) = (Rc::clone(&requests), Rc::clone(&requests));
+        let origin = listen_tls(authority.sign(&["::1"]).config(), move |mut stream| {
+            let requests = Rc::clone(&at_origin);
+            async move {
+                let request = read_request(&mut stream).await;
+                requests.borrow_mut().push(request);
+                send(&mut stream, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await;
+                sleep(10_000).await;
+            }
+        })
+        .await;
+        let address = listen(move |mut stream| {
+            let requests = Rc::clone(&at_proxy);
+            async move {
+                let request = read_request(&mut stream).await;
+                requests.borrow_mut().push(request);
+                send(&mut stream, b"HTTP/1.1 103 Wait\r\n\r\nHTTP/1.1 200 Made\r\nContent-Length: 0\r\n\r\n")
+                    .await;
+                let mut origin = TcpStream::connect(origin).await.unwrap();
+                let _ = copy_bidirectional(&mut stream, &mut origin).await;
+            }
+        })
+        .await;
+
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        tunnel(&mut stream, "::1", 8443, &proxy("http://u:p@p"), PATIENCE).await.unwrap();
+        let (stream, _) = authority.client(false).start(stream, "::1", PATIENCE).await.unwrap();
+        let mut connection = Connection::new(stream.into(), MAX_BODY);
+        let (_, body) = exchange(&mut connection, b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+
+        assert_eq!(body, b"ok");
+        assert_eq!(
+            *requests.borrow(),
+            [
+                "CONNECT [::1]:8443 HTTP/1.1\r\nHost: [::1]:8443\r\nProxy-Authorization: Basic dTpw\r\n\r\n",
+                "GET / HTTP/1.1\r\n\r\n"
+            ]
+        );
+    });
+}
+
+#[test]
+fn an_answer_that_makes_no_tunnel_says_whether_to_ask_again() {
+    run(async {
+        for (answer, kind) in [
+            (&b"HTTP/1.1 407 Who are you\r\nContent-Length: 3\r\n\r\nwho"[..], FailureKind::ProxyRefused),
+            (b"HTTP/1.1 403 No\r\n\r\n", FailureKind::ProxyRefused),
+            (b"HTTP/1.1 302 Elsewhere\r\nLocation: http://a/\r\n\r\n", FailureKind::ProxyRefused),
+            (b"HTTP/1.1 502 Bad Gateway\r\n\r\n", FailureKind::Proxy),
+            (b"HTTP/1.1 503 Busy\r\n\r\n", FailureKind::Proxy),
+            (b"HTTP/1.1 429 Slowly\r\n\r\n", FailureKind::Proxy),
+            (b"SSH-2.0-OpenSSH\r\n", FailureKind::ProxyRefused),
+            (b"HTTP/1.1 200 OK\r\n\r\nfirst", FailureKind::ProxyRefused),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nfirst", FailureKind::ProxyRefused),
+        ] {
+            assert_eq!(asked(answer).await, Err(kind), "{}", String::from_utf8_lossy(answer));
+        }
+        for answer in
+            [&b"HTTP/1.0 200 OK\r\n\r\n"[..], b"HTTP/1.1 204 OK\r\nTransfer-Encoding: chunked\r\n\r\n"]
+        {
+            assert_eq!(asked(answer).await, Ok(()));
+        }
+    });
+}
+
+#[test]
+fn an_endless_or_missing_answer_is_bounded() {
+    run(async {
+        let endless = listen(|mut stream| async move {
+            read_request(&mut stream).await;
+            send(&mut stream, b"HTTP/1.1 200 OK\r\n").await;
+            let field = [&b"X: "[..], &[b'x'; 1000], b"\r\n"].concat();
+            while tokio::io::AsyncWriteExt::write_all(&mut stream, &field).await.is_ok() {}
+        })
+        .await;
+        assert_eq!(ask(endless, PATIENCE).await, Err(FailureKind::ProxyRefused));
+
+        let silent = listen(|stream| async {
+            sleep(10_000).await;
+            drop(stream);
+        })
+        .await;
+        assert_eq!(ask(silent, Duration::from_millis(50)).await, Err(FailureKind::ConnectTimeout));
+
+        let closing = listen(|mut stream| async move { drop(read_request(&mut stream).await) }).await;
+        assert_eq!(ask(closing, PATIENCE).await, Err(FailureKind::Reset));
+    });
+}
+
+#[test]
+fn no_host_leaves_its_line() {
+    run(async {
+        let address = listen(|stream| async { drop(stream) }).await;
+        for host in ["", "a\r\nX: y", "a b", "a/b", "u@a", "a\0"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            let made = tunnel(&mut stream, host, 443, &proxy("http://p"), PATIENCE).await;
+            assert_eq!(made, Err(FailureKind::ProxyRefused), "{host:?}");
+        }
+    });
+}

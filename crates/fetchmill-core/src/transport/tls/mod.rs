@@ -1,0 +1,171 @@
+//! TLS: which certificates are believed, what is offered, and what a handshake that failed means.
+//!
+//! Everything of rustls that is chosen is chosen here. Certificates are verified unless their host is named as
+//! insecure; the handshake's signatures always are.
+
+mod roots;
+mod verifier;
+
+pub use roots::TlsRoots;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustls::client::Resumption;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::ServerName;
+use rustls::{CertificateError, ClientConfig};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::errno;
+use crate::error::{Error, Result};
+use crate::limits::TLS_SESSIONS_MAX;
+use crate::outcome::FailureKind;
+use verifier::{SelfSigned, Verifier};
+
+/// What a user says about TLS.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// `--ca-file`: the only authorities that are believed, in PEM.
+    pub ca_file: Option<PathBuf>,
+    /// `--insecure-host`: hosts whose certificates are taken as they are.
+    pub insecure_hosts: Vec<String>,
+    /// Whether HTTP/2 is offered.
+    pub http2: bool,
+}
+
+/// The protocol that a server has chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alpn {
+    /// HTTP/1.1, or nothing.
+    Http1,
+    /// HTTP/2.
+    Http2,
+}
+
+/// What a worker makes TLS connections with. It keeps the sessions that can be resumed.
+#[derive(Clone)]
+pub struct Tls {
+    connector: TlsConnector,
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+impl Tls {
+    /// For one worker: sessions are its own, `roots` are all workers'.
+    pub fn new(roots: &TlsRoots, options: &TlsOptions) -> Result<Self> {
+        let provider = provider();
+        let verifier = Verifier::new(roots, &options.insecure_hosts, &provider)?;
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::Internal(format!("TLS cannot be set up: {error}")))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(verifier))
+            .with_no_client_auth();
+        config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS_MAX);
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        if options.http2 {
+            config.alpn_protocols.insert(0, b"h2".to_vec());
+        }
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    /// The handshake, as long as `timeout` at most. `host` is a name or an address, without brackets or port.
+    pub async fn start(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        timeout: Duration,
+    ) -> std::result::Result<(TlsStream<TcpStream>, Alpn), FailureKind> {
+        let name = server_name(host).ok_or(FailureKind::TlsWrongName)?;
+        match tokio::time::timeout(timeout, self.connector.connect(name, stream)).await {
+            Ok(Ok(stream)) => {
+                let alpn = match stream.get_ref().1.alpn_protocol() {
+                    Some(b"h2") => Alpn::Http2,
+                    _ => Alpn::Http1,
+                };
+                Ok((stream, alpn))
+            }
+            Ok(Err(error)) => Err(kind_of(&error)),
+            Err(_) => Err(FailureKind::TlsTimeout),
+        }
+    }
+}
+
+/// What the threads of a job know of TLS. The authorities are read when they are first needed: that takes a while.
+#[derive(Debug, Default)]
+pub struct TlsSetup {
+    /// What a user says.
+    pub options: TlsOptions,
+    roots: Arc<OnceLock<TlsRoots>>,
+}
+
+impl TlsSetup {
+    /// As a user says.
+    pub fn new(options: TlsOptions) -> Self {
+        TlsSetup { options, roots: Arc::default() }
+    }
+
+    /// The same without an offer of HTTP/2.
+    #[must_use]
+    pub fn without_http2(&self) -> Self {
+        TlsSetup {
+            options: TlsOptions { http2: false, ..self.options.clone() },
+            roots: Arc::clone(&self.roots),
+        }
+    }
+
+    /// The authorities; the first call reads them.
+    pub fn roots(&self) -> Result<&TlsRoots> {
+        if self.roots.get().is_none() {
+            // Two threads may both read them: the same ones.
+            let _ = self.roots.set(TlsRoots::load(&self.options)?);
+        }
+        self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
+    }
+}
+
+/// As it stands in certificates: without the dot at its end. `None`: no certificate can be for it.
+fn server_name(host: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(host.strip_suffix('.').unwrap_or(host)).ok().map(|name| name.to_owned())
+}
+
+/// What a handshake that failed means. A connection that broke says nothing about TLS and may be tried again.
+fn kind_of(error: &std::io::Error) -> FailureKind {
+    let Some(error) = error.get_ref().and_then(|error| error.downcast_ref::<rustls::Error>()) else {
+        return match error.kind() {
+            std::io::ErrorKind::InvalidData => FailureKind::Tls,
+            _ => errno::of_open(error),
+        };
+    };
+    match error {
+        rustls::Error::InvalidCertificate(error) => kind_of_certificate(error),
+        _ => FailureKind::Tls,
+    }
+}
+
+fn kind_of_certificate(error: &CertificateError) -> FailureKind {
+    match error {
+        CertificateError::Expired
+        | CertificateError::ExpiredContext { .. }
+        | CertificateError::NotValidYet
+        | CertificateError::NotValidYetContext { .. } => FailureKind::TlsExpired,
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            FailureKind::TlsWrongName
+        }
+        CertificateError::Other(other) if other.0.is::<SelfSigned>() => FailureKind::TlsSelfSigned,
+        CertificateError::UnknownIssuer => FailureKind::TlsUnknownCa,
+        _ => FailureKind::Tls,
+    }
+}

@@ -1,0 +1,78 @@
+//! The targets of a list without a request: what `--dry-run` shows.
+
+use std::sync::Mutex;
+
+use fetchmill_core::engine::{SourceOptions, open_list};
+use fetchmill_core::entry::{Entry, Naming};
+use fetchmill_core::source::list::{ListReader, ListSource, Listed};
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::options::Options;
+
+/// A URL, none for a line that has none, and a name.
+type Row = (Option<String>, String);
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct ListTargets {
+    reading: Mutex<Reading>,
+}
+
+struct Reading {
+    reader: ListReader,
+    naming: Naming,
+    count: u64,
+}
+
+#[pymethods]
+impl ListTargets {
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options = Options::parse(options)?.into_core()?;
+        let SourceOptions::List { path, format, options: list } = &options.source else {
+            return Err(errors::usage(
+                "--dry-run is for lists: a server would have to be asked for its names",
+            ));
+        };
+        let open = || {
+            let mut reader = open_list(path.as_deref(), *format, list)?;
+            if let Some(count) = list.sample {
+                let found = open_list(path.as_deref(), *format, list)?.find_sample(count, || true)?;
+                if let Some(sample) = found {
+                    reader.set_sample(sample);
+                }
+            }
+            Ok(reader)
+        };
+        let reader = py.detach(open).map_err(|error| errors::of(&error))?;
+        Ok(ListTargets { reading: Mutex::new(Reading { reader, naming: options.naming(), count: 0 }) })
+    }
+
+    /// The next rows, and how many were left out among them; none behind the last.
+    fn next_page(&self, py: Python<'_>) -> PyResult<Option<(Vec<Row>, u64)>> {
+        let page = py.detach(|| {
+            let mut reading = self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            reading.next_page()
+        });
+        page.map_err(|error| errors::of(&error))
+    }
+}
+
+impl Reading {
+    fn next_page(&mut self) -> fetchmill_core::error::Result<Option<(Vec<Row>, u64)>> {
+        let page = match self.reader.next_page()? {
+            Listed::End => return Ok(None),
+            Listed::NothingNow => return Ok(Some((Vec::new(), 0))),
+            Listed::Page(page) => page,
+        };
+        let mut name = Vec::new();
+        let rows = page.names.iter().map(|entry| {
+            self.naming.write_name(self.count, entry, &mut name);
+            self.count += 1;
+            let url = Entry::read(entry).url;
+            let url = (!url.is_empty()).then(|| String::from_utf8_lossy(url).into_owned());
+            (url, String::from_utf8_lossy(&name).into_owned())
+        });
+        Ok(Some((rows.collect(), page.skipped)))
+    }
+}

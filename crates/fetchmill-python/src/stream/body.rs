@@ -1,0 +1,36 @@
+//! A large body as a buffer: nothing is copied, and its memory lives as long as somebody looks at it.
+
+use std::os::raw::c_int;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+/// What the memoryview of a large body is made of.
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Body {
+    bytes: Vec<u8>,
+}
+
+impl Body {
+    /// A memoryview of these bytes.
+    pub(crate) fn view(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Bound<'_, PyAny>> {
+        let body = Bound::new(py, Body { bytes })?;
+        Ok(pyo3::types::PyMemoryView::from(body.as_any())?.into_any())
+    }
+}
+
+#[pymethods]
+impl Body {
+    #[expect(unsafe_code, reason = "the buffer protocol is an interface of C")]
+    #[expect(clippy::needless_pass_by_value, reason = "PyO3 wants it so")]
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let bytes = &slf.get().bytes;
+        let length =
+            ffi::Py_ssize_t::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("too large"))?;
+        let start = bytes.as_ptr().cast_mut().cast();
+        // The bytes never change, and the view holds a reference to their owner: so they outlive it. It is read-only.
+        let failed = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), start, length, 1, flags) };
+        if failed == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}

@@ -1,0 +1,121 @@
+//! The header fields of a reply: looked up in its head when they are asked for.
+
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList};
+
+/// Header fields by name, whatever its case. Fields that came more than once are one, joined by commas; `get_all` has
+/// them apart.
+#[pyclass(frozen, mapping, module = "fetchmill")]
+pub(crate) struct Headers {
+    head: Box<[u8]>,
+}
+
+/// Values need not be UTF-8: each byte is a character then.
+fn text(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) => text.to_owned(),
+        Err(_) => value.iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+/// Names and values of a head, which was checked when it came.
+pub(super) fn fields(head: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let lines = head.split(|byte| *byte == b'\n').skip(1);
+    lines.filter_map(|line| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        Some((&line[..colon], line[colon + 1..].trim_ascii()))
+    })
+}
+
+/// The value of a field, if it is there.
+pub(super) fn value(head: &[u8], name: &str) -> Option<String> {
+    let mut found: Option<String> = None;
+    for (_, value) in fields(head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes())) {
+        match &mut found {
+            Some(joined) => joined.extend([", ", &text(value)]),
+            None => found = Some(text(value)),
+        }
+    }
+    found
+}
+
+impl Headers {
+    pub(super) fn new(head: &[u8]) -> Self {
+        Headers { head: head.into() }
+    }
+
+    /// Each name once, as it was written first.
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for (name, _) in fields(&self.head) {
+            if !names.iter().any(|other| other.as_bytes().eq_ignore_ascii_case(name)) {
+                names.push(text(name));
+            }
+        }
+        names
+    }
+
+    fn pairs(&self) -> Vec<(String, String)> {
+        let with_value = |name: String| value(&self.head, &name).map(|value| (name, value));
+        self.names().into_iter().filter_map(with_value).collect()
+    }
+}
+
+#[pymethods]
+impl Headers {
+    fn __getitem__(&self, name: &str) -> PyResult<String> {
+        value(&self.head, name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))
+    }
+
+    fn __contains__(&self, name: &str) -> bool {
+        value(&self.head, name).is_some()
+    }
+
+    fn __len__(&self) -> usize {
+        self.names().len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyList::new(py, self.names())?.try_iter()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Headers({:?})", self.pairs())
+    }
+
+    /// The value of a field, or the default.
+    #[pyo3(signature = (name, default=None))]
+    fn get<'py>(
+        &self,
+        py: Python<'py>,
+        name: &str,
+        default: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        match value(&self.head, name) {
+            Some(value) => Ok(value.into_pyobject(py)?.into_any()),
+            None => Ok(default.unwrap_or_else(|| py.None().into_bound(py))),
+        }
+    }
+
+    /// All values of a field, in the order in which they came.
+    fn get_all(&self, name: &str) -> Vec<String> {
+        let own = fields(&self.head).filter(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()));
+        own.map(|(_, value)| text(value)).collect()
+    }
+
+    /// The names, each once.
+    fn keys(&self) -> Vec<String> {
+        self.names()
+    }
+
+    /// The values, in the order of the names.
+    fn values(&self) -> Vec<String> {
+        self.pairs().into_iter().map(|(_, value)| value).collect()
+    }
+
+    /// Names and values.
+    fn items(&self) -> Vec<(String, String)> {
+        self.pairs()
+    }
+}

@@ -1,0 +1,218 @@
+//! What came back, as a Python program sees it.
+
+use fetchmill_core::engine::{Body as CoreBody, Replies, Times};
+use fetchmill_core::outcome::FailureKind;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+
+use super::body::Body;
+use super::headers::{Headers, value};
+use super::request::Request;
+
+/// Where the time of a request went, in seconds.
+#[pyclass(frozen, get_all, module = "fetchmill")]
+pub(crate) struct Timings {
+    /// From when it was taken from the input to the start of its last attempt.
+    queue: f64,
+    /// Making the connection, unless there was one.
+    connect: f64,
+    /// From the start of its last attempt to the first bytes of the reply.
+    first_byte: f64,
+    /// From when it was taken from the input to the end of the reply.
+    total: f64,
+}
+
+#[pymethods]
+impl Timings {
+    fn __repr__(&self) -> String {
+        format!(
+            "Timings(queue={:.6}, connect={:.6}, first_byte={:.6}, total={:.6})",
+            self.queue, self.connect, self.first_byte, self.total
+        )
+    }
+}
+
+/// What came back: a complete reply of whatever status, or the error that came instead of one.
+#[pyclass(frozen, module = "fetchmill")]
+pub(crate) struct Reply {
+    /// What the program gave: text or a `Request`.
+    pub(super) asked: Py<PyAny>,
+    body: Py<PyAny>,
+    head: Box<[u8]>,
+    status: u16,
+    pub(super) failure: Option<(FailureKind, &'static str)>,
+    final_url: Option<Box<str>>,
+    times: Times,
+    pub(super) index: u64,
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+impl Reply {
+    /// Takes one out of a batch. A small body is copied: keeping it keeps nothing else.
+    pub(super) fn of(
+        py: Python<'_>,
+        replies: &mut Replies,
+        position: usize,
+        asked: Py<PyAny>,
+        index: u64,
+    ) -> PyResult<Option<Self>> {
+        let large = match replies.get_mut(position).map(|record| &mut record.body) {
+            Some(CoreBody::Large(bytes)) => Some(std::mem::take(bytes)),
+            _ => None,
+        };
+        let Some(record) = replies.get(position) else { return Ok(None) };
+        let body = match large {
+            Some(bytes) => Body::view(py, bytes)?.unbind(),
+            None => PyBytes::new(py, replies.body(record)).into_any().unbind(),
+        };
+        Ok(Some(Reply {
+            asked,
+            body,
+            head: replies.head(record).into(),
+            status: record.status,
+            failure: record.failure,
+            final_url: record.url.clone(),
+            times: record.times,
+            index,
+        }))
+    }
+
+    fn url_object<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        let asked = self.asked.bind(py);
+        match asked.cast::<Request>() {
+            Ok(request) => request.get().url(py).clone().into_any(),
+            Err(_) => asked.clone(),
+        }
+    }
+
+    /// The error as a value of `fetchmill.ReplyError`.
+    pub(super) fn error_object<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some((kind, reason)) = self.failure else { return Ok(None) };
+        let class = py.import("fetchmill.errors")?.getattr("ReplyError")?;
+        class.call1((self.url_object(py), kind.name(), reason)).map(Some)
+    }
+}
+
+#[pymethods]
+impl Reply {
+    /// The status, such as 200; None when there is no complete reply.
+    #[getter]
+    fn status(&self) -> Option<u16> {
+        (self.status != 0).then_some(self.status)
+    }
+
+    /// Whether the status is 2xx.
+    #[getter]
+    fn ok(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// The body: bytes; from 64 KiB on a read-only memoryview, which is not copied.
+    #[getter]
+    fn body(&self, py: Python<'_>) -> Py<PyAny> {
+        self.body.clone_ref(py)
+    }
+
+    /// The header fields.
+    #[getter]
+    fn headers(&self) -> Headers {
+        Headers::new(&self.head)
+    }
+
+    /// The URL as it was asked for.
+    #[getter]
+    fn url<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        self.url_object(py)
+    }
+
+    /// Where the reply came from: another URL than was asked for when it was redirected.
+    #[getter]
+    fn final_url<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        match &self.final_url {
+            Some(url) => PyString::new(py, url).into_any(),
+            None => self.url_object(py),
+        }
+    }
+
+    /// The tag of its `Request`.
+    #[getter]
+    fn tag(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        let request = self.asked.bind(py).cast::<Request>().ok()?;
+        request.get().tag.as_ref().map(|tag| tag.clone_ref(py))
+    }
+
+    /// The place of its request in the input, counted from 0.
+    #[getter]
+    fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Why there is no complete reply: a `ReplyError` with its `kind`; None when there is one.
+    #[getter]
+    fn error<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.error_object(py)
+    }
+
+    /// Where its time went.
+    #[getter]
+    fn timings(&self) -> Timings {
+        Timings {
+            queue: seconds(self.times.queue),
+            connect: seconds(self.times.connect),
+            first_byte: seconds(self.times.first_byte),
+            total: seconds(self.times.total),
+        }
+    }
+
+    /// The body as text: in the charset that the reply names, else UTF-8. What is malformed is replaced.
+    #[getter]
+    fn text<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let named = value(&self.head, "content-type").and_then(|text| charset(&text));
+        let decode =
+            |charset: &str| py.get_type::<PyString>().call1((self.body.bind(py), charset, "replace"));
+        match named {
+            // A name that Python does not know is as good as none.
+            Some(named) => decode(&named).or_else(|_| decode("utf-8")),
+            None => decode("utf-8"),
+        }
+    }
+
+    /// The body as JSON.
+    fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = py.get_type::<PyBytes>().call1((self.body.bind(py),))?;
+        py.import("json")?.call_method1("loads", (bytes,))
+    }
+
+    /// Raises a `StatusError` unless the status is 2xx, and the error when there is no complete reply.
+    fn raise_for_status(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(error) = self.error_object(py)? {
+            return Err(PyErr::from_value(error));
+        }
+        if self.ok() {
+            return Ok(());
+        }
+        let class = py.import("fetchmill.errors")?.getattr("StatusError")?;
+        Err(PyErr::from_value(class.call1((self.url_object(py), self.status))?))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let url = self.url_object(py);
+        let url = url.repr()?;
+        match self.failure {
+            Some((kind, _)) => Ok(format!("<Reply {} of {url}>", kind.name())),
+            None => Ok(format!("<Reply {} of {url}>", self.status)),
+        }
+    }
+}
+
+/// The parameter `charset` of a content type.
+fn charset(content_type: &str) -> Option<String> {
+    let parameters = content_type.split(';').skip(1);
+    let charset = parameters
+        .filter_map(|part| part.split_once('='))
+        .find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    charset.map(|(_, value)| value.trim().trim_matches('"').to_owned())
+}

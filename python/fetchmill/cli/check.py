@@ -1,0 +1,159 @@
+"""`fetchmill check`: what each of a list's sites answers, as a file of rows and a summary."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from fetchmill.check_options import CheckOptions
+from fetchmill.cli.options import gathered, options_of
+from fetchmill.cli.running import Signals, choose_display, watch
+from fetchmill.cli.streams import escaped, write_event, write_line
+from fetchmill.cli.summary import private_lines
+from fetchmill.progress import Display, JsonDisplay, QuietDisplay
+from fetchmill.units import format_count, format_seconds
+
+FOUND_WHAT_FAILS = 3
+
+_HELP = """Tell what each site of LIST answers: its status, or why there is none, with times.
+
+LIST is a file with a list of URLs (txt, csv, tsv, jsonl, parquet; also .gz and .zst), or - for one on standard input.
+RESULTS is a file for a row of each target, .parquet, .csv or .jsonl; it appears when every target has its row. Without
+it only a summary is shown. The same command again resumes what was interrupted, by whatever.
+
+\b
+Examples:
+  fetchmill check urls.txt                          a summary, and the first 20 that failed
+  fetchmill check top-1m.csv results.parquet --column 2 --template 'https://www.{}' --timeout 3 --no-redirects
+  fetchmill check urls.txt results.csv --second-look
+  fetchmill check urls.txt --fail-on 'dns*,5xx'     for scripts: exit code 3 when any answers so
+  fetchmill check urls.txt --fail-on any --quiet
+  fetchmill diff last-week.parquet results.parquet
+"""
+
+_EPILOG = """\b
+Exit codes: 0 every target has its row, whatever the sites answered; 3 an answer that --fail-on names; 130 and 143
+stopped by SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
+docs/check.md has the columns of a row and what the failure kinds mean.
+"""
+
+
+def _run(
+    source: str,
+    results: str | None,
+    no_redirects: bool,
+    fail_on: Sequence[str],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,  # noqa: ANN401
+) -> int:
+    """The body of the command; gives the exit code."""
+    if no_redirects:
+        if options["redirects"]:
+            raise click.UsageError("--redirects and --no-redirects exclude each other")
+        options["redirects"] = 0
+    checked = CheckOptions(source=source, results=results, **gathered(options))
+    # Imported late: the native module takes its time.
+    from fetchmill._native import Job
+    from fetchmill.checking import CheckReport, check_pattern, matching, state_of
+
+    patterns = [pattern.strip() for text in fail_on for pattern in text.split(",")]
+    for pattern in patterns:
+        check_pattern(pattern)
+    signals = Signals()
+    with state_of(checked) as temporary:
+        job = Job(checked.to_json(temporary))
+        signals.attach(job)
+        display = choose_display(as_json, quiet)
+        try:
+            watch(job, signals, display)
+        finally:
+            display.close()
+        report = CheckReport.from_native(job.report(), results)
+    found = matching(report, patterns)
+    _conclude(report.to_dict(), found, display, is_resumable=not checked.is_temporary)
+    if as_json:
+        write_event("report", report.to_dict())
+    if report.interrupted and signals.number is not None:
+        return 128 + signals.number
+    return FOUND_WHAT_FAILS if found else 0
+
+
+command = click.Command(
+    "check",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Tell what each site of a list answers.",
+    params=[
+        click.Argument(["source"], metavar="LIST"),
+        click.Argument(["results"], metavar="[RESULTS]", required=False, type=click.Path()),
+        *options_of(CheckOptions),
+        click.Option(["--no-redirects"], is_flag=True, help="Follow none, as --redirects 0: a 301 is an answer."),
+        click.Option(
+            ["--fail-on"],
+            multiple=True,
+            metavar="ANSWERS",
+            help="Exit with 3 when a target gave one of these, with commas between them: failure kinds, statuses as "
+            "404, 5xx, dns*, or any (no complete reply, a 4xx or a 5xx); may be repeated.",
+        ),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+    ],
+)
+
+
+def _conclude(report: dict[str, Any], found: dict[str, int], display: Display, *, is_resumable: bool) -> None:
+    """The summary is what was asked for: it goes to standard output. A machine has it in the event `report`."""
+    if isinstance(display, QuietDisplay):
+        return
+    if isinstance(display, JsonDisplay):
+        for notice in report["notices"]:
+            display.notice(notice)
+        return
+    lines = [*report["notices"], _run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
+    lines += private_lines(report["counts"])
+    if report["suspect"]:
+        lines.append(f"{format_count(report['suspect'])} rows are suspect: this machine may be to blame for them")
+    if found:
+        lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
+    if report["interrupted"]:
+        again = "run the same command again to resume"
+        lines.append(f"stopped after a checkpoint: {again}" if is_resumable else "stopped: nothing of it is kept")
+    elif report["results"]:
+        lines.append(f"results: {report['results']}")
+    for line in lines:
+        if not write_line(sys.stdout, line):
+            return
+
+
+def _run_line(report: dict[str, Any]) -> str:
+    """What this run did."""
+    rows = format_count(report["rows"])
+    if report["already_finished"]:
+        return f"all done already: {rows} rows; for a new check choose another RESULTS"
+    return f"{rows} rows in {format_seconds(report['seconds'])}"
+
+
+def _count_lines(report: dict[str, Any]) -> list[str]:
+    """How many gave which answer, the most frequent first."""
+    counts = sorted(report["counts"].items(), key=lambda pair: (-pair[1], pair[0]))
+    width = max((len(format_count(count)) for _, count in counts), default=0)
+    total = max(report["rows"], 1)
+    return [f"  {format_count(count):>{width}}  {100 * count / total:5.1f} %  {answer}" for answer, count in counts]
+
+
+def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
+    """Some of those that failed."""
+    if not failed:
+        return []
+    rows = [(str(row["kind"] or row["status"]), _site(row)) for row in failed]
+    width = max(len(answer) for answer, _ in rows)
+    return [f"the first {len(rows)} that failed:", *(f"  {answer:<{width}}  {site}" for answer, site in rows)]
+
+
+def _site(row: dict[str, Any]) -> str:
+    site, detail = escaped(str(row["url"] or row["key"])), row["detail"]
+    # What is in it of the list is escaped already.
+    return f"{site} ({detail if detail.isprintable() else escaped(detail)})" if detail else site

@@ -1,0 +1,102 @@
+"""`fetchmill diff`: what differs between the results of two checks."""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from fetchmill.cli.streams import escaped, write_line
+from fetchmill.cli.values import COUNT
+from fetchmill.units import format_count
+
+if TYPE_CHECKING:
+    from fetchmill.differing import Changed, DiffReport
+
+DIFFERENT = 3
+# Changed rows that are shown to people.
+ROWS_SHOWN = 20
+
+_EPILOG = """\b
+Examples:
+  fetchmill diff last-week.parquet results.parquet
+  fetchmill diff old.csv new.jsonl.zst --json --limit 0 > changes.json
+
+Exit codes: 0 nothing differs, 3 something does, 2 a file is no result of a check.
+"""
+
+
+@click.command("diff", epilog=_EPILOG, short_help="Compare the results of two checks.")
+@click.argument("old", metavar="OLD", type=click.Path())
+@click.argument("new", metavar="NEW", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object: changes, transitions, counts.")
+@click.option(
+    "--limit", type=COUNT, default=1000, help="Changes in that object at most; 0: all of them.  [default: 1000]"
+)
+def command(old: str, new: str, as_json: bool, limit: int) -> int:
+    """Compare the results of two checks: which sites are new, gone, or answer otherwise.
+
+    OLD and NEW are files that `fetchmill check` has written, each in any of its formats. Rows are compared by key or
+    else URL; of one that comes several times the n-th with the n-th.
+    """
+    from fetchmill.differing import DiffReport, compare
+
+    if as_json:
+        writer = _JsonWriter(limit)
+        report = DiffReport.from_native(compare(old, new, writer.write), ())
+        writer.close(report)
+    else:
+        shown: list[Changed] = []
+        report = DiffReport.from_native(
+            compare(old, new, lambda changes: shown.extend(changes[: ROWS_SHOWN - len(shown)])), ()
+        )
+        write_line(sys.stdout, "\n".join([*_report_lines(report), *_row_lines(shown)]))
+    return 0 if report.same else DIFFERENT
+
+
+class _JsonWriter:
+    """One object that is written as its changes come: there may be more of them than fit into memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._written = 0
+        self._is_read = True
+
+    def write(self, changes: "list[Changed]") -> None:
+        """Some more changes."""
+        if self._limit:
+            changes = changes[: self._limit - self._written]
+        for site, before, after in changes:
+            start = "," if self._written else '{"changes": ['
+            self._written += 1
+            self._line(start + json.dumps({"site": site, "before": before, "after": after}))
+
+    def close(self, report: "DiffReport") -> None:
+        """The end of the object."""
+        start = "]" if self._written else '{"changes": []'
+        self._line(f"{start}, {json.dumps(report.to_dict())[1:]}")
+
+    def _line(self, text: str) -> None:
+        self._is_read = self._is_read and write_line(sys.stdout, text)
+
+
+def _report_lines(report: "DiffReport") -> list[str]:
+    """The counts, and what became of what."""
+    counts = ("unchanged", "changed", "added", "removed")
+    lines = [", ".join(f"{format_count(getattr(report, name))} {name}" for name in counts)]
+    ordered = sorted(report.transitions.items(), key=lambda pair: (-pair[1], pair[0]))
+    width = max((len(format_count(count)) for _, count in ordered), default=0)
+    return lines + [
+        f"  {format_count(count):>{width}}  {escaped(before)} -> {escaped(after)}" for (before, after), count in ordered
+    ]
+
+
+def _row_lines(changes: "list[Changed]") -> list[str]:
+    """Some of the rows that differ."""
+    if not changes:
+        return []
+    rows = [
+        f"  {escaped(site)}  {escaped(before or 'new')} -> {escaped(after or 'gone')}"
+        for site, before, after in changes
+    ]
+    return [f"the first {len(rows)}:", *rows]

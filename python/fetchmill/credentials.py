@@ -1,0 +1,76 @@
+"""What requests carry to tell who asks: header fields, and how to reach a proxy. Off unless asked for.
+
+Everything here belongs to one origin; the core sends it nowhere else.
+"""
+
+import base64
+import netrc
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment
+
+from fetchmill.errors import UsageError
+
+
+def request_fields(
+    headers: Mapping[str, str] | None,
+    auth: str | tuple[str, str] | None,
+    bearer: str | None,
+    netrc_for: str | None,
+) -> list[tuple[str, str]]:
+    """The fields in their order.
+
+    Args:
+        headers: fields as they are.
+        auth: user and password, for basic authentication (RFC 7617, in UTF-8).
+        bearer: a token (RFC 6750).
+        netrc_for: an origin whose user and password ~/.netrc has.
+
+    Raises:
+        UsageError: more than one of them says who asks, or ~/.netrc does not know the host.
+    """
+    fields = list((headers or {}).items())
+    if netrc_for is not None:
+        auth = auth or _netrc_entry(netrc_for)
+    named = [name for name, _ in fields if name.lower() == "authorization"]
+    if len(named) + (auth is not None) + (bearer is not None) > 1:
+        raise UsageError("auth, bearer, netrc and a header Authorization exclude one another: give one")
+    if auth is not None:
+        user, password = auth if isinstance(auth, tuple) else auth.split(":", 1)
+        fields.append(("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()))
+    if bearer is not None:
+        fields.append(("Authorization", f"Bearer {bearer}"))
+    return fields
+
+
+def origin_of(url: str) -> str:
+    """`scheme://host[:port]` of a URL."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _netrc_entry(origin: str) -> tuple[str, str]:
+    host = urlsplit(origin).hostname or ""
+    try:
+        entry = netrc.netrc().authenticators(host)
+    except (OSError, netrc.NetrcParseError) as error:
+        raise UsageError(f"~/.netrc cannot be used: {error}") from None
+    if entry is None:
+        raise UsageError(f"~/.netrc has no entry for {host}")
+    return entry[0], entry[2] or ""
+
+
+def proxy_of(proxy: str | None, source: str) -> tuple[str | None, list[str] | None]:
+    """The proxy's URL and the hosts that are reached without it.
+
+    Args:
+        proxy: as the option says it; `env` for what http_proxy, https_proxy and no_proxy say.
+        source: decides between the two when it is a URL; a list takes that of https.
+    """
+    if proxy != "env":
+        return proxy, None
+    known = getproxies_environment()
+    scheme = "http" if source.startswith("http://") else "https"
+    found = known.get(scheme) or known.get("all") or (known.get("http") if "://" not in source else None)
+    without = [host.strip().lstrip(".") for host in known.get("no", "").split(",") if host.strip()]
+    return found, without or None

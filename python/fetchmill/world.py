@@ -1,0 +1,312 @@
+"""A world of hosts on loopback, for tests and measurements of checks: every behaviour that a list of sites meets.
+
+with fetchmill.testing.world() as world:
+    for site in world.sites(1000):
+        ...  # ask the name server at `world.dns` for the host of `site.url`, and compare with `site.expected`
+
+`python -m fetchmill.world` runs one in a process of its own: one JSON line says where it is, and it ends with its
+standard input.
+"""
+
+import argparse
+import json
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, Self
+
+from fetchmill._native import World as NativeWorld
+from fetchmill.errors import UsageError
+
+__all__ = ["BEHAVIOURS", "DEFAULT_MIX", "Expected", "Site", "World", "WorldOptions", "sites"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a check must say of a site: a status, or one of the failure kinds.
+
+    Args:
+        status: the status of the final reply; None when there is none.
+        kinds: the failure kinds that are right; empty when there is a status.
+    """
+
+    status: int | None
+    kinds: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Site:
+    """A site of a world.
+
+    Args:
+        url: its URL.
+        behaviour: what its host does.
+        expected: what a check must say of it.
+    """
+
+    url: str
+    behaviour: str
+    expected: Expected
+
+
+OK = Expected(200)
+
+
+def _fails(*kinds: str) -> Expected:
+    return Expected(None, frozenset(kinds))
+
+
+# What a check says that follows redirects (3 to 29, and not from https to http), asks busy hosts again, offers HTTP/2,
+# takes bodies that end with the connection, and may go to private addresses.
+BEHAVIOURS: dict[str, Expected] = {
+    "good": OK,
+    "slow": OK,
+    "nxdomain": _fails("dns-not-found"),
+    "servfail": _fails("dns-servfail"),
+    "nodata": _fails("dns-empty"),
+    "nodns": _fails("dns-timeout"),
+    "slowdns": OK,
+    "cname": OK,
+    "many": OK,
+    "tc": OK,
+    "dual": OK,
+    "rebind": OK,  # the first look-up is good
+    "dead": _fails("connect-timeout"),
+    "refusing": _fails("refused"),
+    "resetting": _fails("reset"),
+    "closing": _fails("reset"),
+    "notfound": Expected(404),
+    "error": Expected(500),
+    "busy": OK,  # for who waits as long as Retry-After says; 429 before
+    "redirecting": OK,
+    "looping": _fails("redirect-loop"),
+    "faraway": _fails("redirect-limit"),
+    "downgrade": _fails("redirect-refused"),
+    "trickling": _fails("total-timeout"),
+    "stalling": _fails("head-timeout"),
+    "halfhead": _fails("head-timeout"),
+    "garbage": _fails("not-http"),
+    "huge": _fails("head-too-large"),
+    "big": OK,
+    "nolength": OK,
+    "truncated": _fails("truncated"),
+    "chunked": OK,
+    "http2": OK,
+    # Nothing listens at 127.255.255.254, and it is not public.
+    "private": _fails("private-address", "connect-timeout", "unreachable", "refused"),
+    "upgrade": _fails("framing"),
+    "expired": _fails("tls-expired"),
+    "wrongname": _fails("tls-wrong-name"),
+    "selfsigned": _fails("tls-self-signed"),
+    "unknownca": _fails("tls-unknown-ca"),
+    "plain": _fails("tls"),
+    "notls": _fails("reset"),
+    "stalledtls": _fails("tls-timeout"),
+}
+# Replies of hosts that redirect, to who does not follow.
+REDIRECTS = {"redirecting": 302, "looping": 302, "faraway": 302, "downgrade": 302, "private": 302}
+# With http these are good: what they do is TLS's.
+ONLY_HTTPS = frozenset({"expired", "wrongname", "selfsigned", "unknownca", "plain", "notls", "stalledtls", "downgrade"})
+
+# Mostly good, a fifth dead, some of all others.
+_USUAL = {"good": 0.60, "dead": 0.20, "slow": 0.05}
+DEFAULT_MIX: Mapping[str, float] = {
+    name: _USUAL.get(name, (1 - sum(_USUAL.values())) / (len(BEHAVIOURS) - len(_USUAL))) for name in BEHAVIOURS
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldOptions:
+    """What a world is asked to be.
+
+    Args:
+        http_port: port of http, the same at all addresses; 0 is any that is free.
+        https_port: port of https, as above.
+        dns_port: port of the name server at 127.0.0.1, as above.
+        addresses: addresses of each behaviour that is common. About 28,000 connections a minute fit to each.
+        threads: threads that serve.
+        timeout: the timeout of the clients, in seconds: slow hosts need up to a third of it.
+        retry_after: seconds of Retry-After of busy hosts.
+        dns_delay_ms: milliseconds that every look-up waits.
+        dns_loss: share of the datagrams to the name server that are lost, 0 to 1.
+        watched: names of hosts whose requests, connections and look-ups are written down.
+        seed: start of all that is random.
+    """
+
+    http_port: int = 0
+    https_port: int = 0
+    dns_port: int = 0
+    addresses: int = 16
+    threads: int = 1
+    timeout: float = 3.0
+    retry_after: int = 2
+    dns_delay_ms: int = 0
+    dns_loss: float = 0.0
+    watched: Sequence[str] = field(default=())
+    seed: int = 0
+
+    def to_json(self) -> str:
+        """For the native module."""
+        return json.dumps(asdict(self))
+
+
+class World:
+    """A running world: serves from the moment it is made until `stop`, or the end of a `with` block.
+
+    Raises:
+        UsageError: an option cannot be used, or an address is taken.
+    """
+
+    def __init__(self, options: WorldOptions | None = None) -> None:
+        self._native = NativeWorld((options or WorldOptions()).to_json())
+
+    @property
+    def dns(self) -> str:
+        """Host and port of its name server, UDP and TCP."""
+        return self._native.dns
+
+    @property
+    def http_port(self) -> int:
+        """The port of http, the same at all addresses."""
+        return self._native.http_port
+
+    @property
+    def https_port(self) -> int:
+        """The port of https, the same at all addresses."""
+        return self._native.https_port
+
+    @property
+    def ca_pem(self) -> str:
+        """The certificate of the authority that clients must believe: what belongs into `--ca-file`."""
+        return self._native.ca_pem
+
+    def sites(
+        self,
+        count: int,
+        *,
+        mix: Mapping[str, float] | None = None,
+        seed: int = 0,
+        https: float = 0.5,
+        redirects: bool = True,
+        patient: bool = True,
+    ) -> Iterator[Site]:
+        """A mixture of sites, as the function `sites` makes it."""
+        ports = (self.http_port, self.https_port)
+        return sites(ports, count, mix=mix, seed=seed, https=https, redirects=redirects, patient=patient)
+
+    def stats(self) -> dict[str, Any]:
+        """What it has seen so far.
+
+        Returns:
+            `elapsed_ms` since its start; `datagrams_lost`; `behaviours`: connections, requests and queries by
+            behaviour, only of those that were met; `watched`: by host, `requests_ms` (when requests came, since the
+            start of the world), `connections` that are open, `connections_max`, `queries`.
+        """
+        return self._native.stats()
+
+    def stop(self) -> None:
+        """Closes all connections and ends the threads. A second call does nothing."""
+        self._native.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<fetchmill.world.World dns={self.dns} http={self.http_port} https={self.https_port}>"
+
+
+def sites(
+    ports: tuple[int, int],
+    count: int,
+    *,
+    mix: Mapping[str, float] | None = None,
+    seed: int = 0,
+    https: float = 0.5,
+    redirects: bool = True,
+    patient: bool = True,
+) -> Iterator[Site]:
+    """A mixture of sites of a world, each with a host of its own.
+
+    Args:
+        ports: those of http and https.
+        count: how many.
+        mix: weights of behaviours; `DEFAULT_MIX` when there is none.
+        seed: the same seed gives the same sites.
+        https: share of the sites that have https; where a behaviour is TLS's own it is always https.
+        redirects: whether the check follows redirects.
+        patient: whether the check asks busy hosts again, when they say that it may.
+
+    Returns:
+        The sites, made as they are asked for.
+
+    Raises:
+        UsageError: the mixture names something that is no behaviour, or has no weight.
+    """
+    weights = DEFAULT_MIX if mix is None else mix
+    if unknown := sorted(set(weights) - set(BEHAVIOURS)):
+        raise UsageError(f"mix: {unknown[0]!r} is no behaviour; they are {', '.join(BEHAVIOURS)}")
+    if not weights or min(weights.values()) < 0 or sum(weights.values()) <= 0:
+        raise UsageError("mix: give at least one behaviour a weight above 0, and none a weight below")
+    expected = {name: _expected(name, redirects=redirects, patient=patient) for name in weights}
+    chance = random.Random(seed)  # noqa: S311 - a mixture, no secret
+    return _mixed(ports, count, list(weights), list(accumulate(weights.values())), chance, https, expected)
+
+
+def _mixed(
+    ports: tuple[int, int],
+    count: int,
+    names: list[str],
+    cumulative: list[float],
+    chance: random.Random,
+    https: float,
+    expected: dict[str, Expected],
+) -> Iterator[Site]:
+    for number in range(count):
+        name = chance.choices(names, cum_weights=cumulative)[0]
+        is_https = chance.random() < https or name in ONLY_HTTPS
+        scheme, port = ("https", ports[1]) if is_https else ("http", ports[0])
+        right = expected[name]
+        if name == "redirecting" and not is_https and right.status == REDIRECTS[name]:
+            right = Expected(301)
+        yield Site(f"{scheme}://{name}-{number:06}.test:{port}/", name, right)
+
+
+def _expected(name: str, *, redirects: bool, patient: bool) -> Expected:
+    if name == "busy" and not patient:
+        return Expected(429)
+    if name in REDIRECTS and not redirects:
+        return Expected(REDIRECTS[name])
+    return BEHAVIOURS[name]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a world until standard input ends; says where it is in one JSON line, and what it saw in another."""
+    parser = argparse.ArgumentParser(prog="python -m fetchmill.world", description=main.__doc__)
+    parser.add_argument("--ca-file", help="where to write the authority's certificate")
+    for option in fields(WorldOptions):
+        many = {"nargs": "*"} if option.name == "watched" else {"type": type(option.default)}
+        parser.add_argument(f"--{option.name.replace('_', '-')}", default=option.default, **many)
+    given = vars(parser.parse_args(arguments))
+    ca_file = given.pop("ca_file")
+    with World(WorldOptions(**given)) as world:
+        if ca_file:
+            Path(ca_file).write_text(world.ca_pem, encoding="ascii")
+        ports = {"http_port": world.http_port, "https_port": world.https_port}
+        _say({"dns": world.dns, **ports, "ca_file": ca_file})
+        sys.stdin.read()
+        _say(world.stats())
+
+
+def _say(value: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
