@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 
 from canary import Canary
+from certificates import Certificates
 from fetchmill.testing import Server, serve
 from foreign import SUFFIXES
+from forward_proxy import ForwardProxy
+from nginx import Nginx, serving
 from raw_server import Behaviour, RawServer
 from system_calls import Traced, trace
 
@@ -63,6 +66,34 @@ def raw() -> Iterator[Callable[[Mapping[str, Behaviour]], RawServer]]:
     """Starts scripted servers, with routes as in `raw_server`; they end with the test."""
     with contextlib.ExitStack() as stack:
         yield lambda routes: stack.enter_context(RawServer(routes))
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """An authority and what it, and others, have signed."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    """The folder that the sites of `nginx` serve."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def nginx(served: Path, tmp_path: Path) -> Iterator[Callable[..., Nginx]]:
+    """Starts Debian's nginx with sites by name: `nginx(one=Site(leaf=certificates.good))`."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **sites: stack.enter_context(serving(served, tmp_path / "nginx", sites))
+
+
+@pytest.fixture
+def proxy() -> Iterator[Callable[..., ForwardProxy]]:
+    """Starts proxies, with the arguments of `ForwardProxy`; they end with the test."""
+    with contextlib.ExitStack() as stack:
+        yield lambda *arguments: stack.enter_context(ForwardProxy(*arguments))
 
 
 @pytest.fixture

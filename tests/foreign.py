@@ -173,6 +173,8 @@ def _webdataset(shard: Path) -> Iterator[Stored]:
 def _row(row: dict[str, Any]) -> Stored:
     """A row with its times as microseconds since 1970."""
     raw, name = row.pop("name_raw"), row.pop("name")
+    # What a list adds: the URL where that is not the name, and kept columns.
+    row = {column: row[column] for column in PARQUET_COLUMNS if column in row}
     for column in ("last_modified", "fetched_at"):
         row[column] = None if row[column] is None else EPOCH + timedelta(microseconds=row[column])
     return Stored(name.encode() if raw is None else raw, **row)
@@ -311,6 +313,8 @@ def check_warc(shard: Path) -> str:
 def _line(row: dict[str, Any]) -> Stored:
     """An object of JSON lines; a field that is not there is None."""
     name, name_hex = row.pop("name", None), row.pop("name_hex", None)
+    # What a list adds; url_hex is there when the URL is no UTF-8.
+    row = {field: value for field, value in row.items() if field not in ("url", "url_hex", "columns")}
     text, encoded = row.pop("body", None), row.pop("body_base64", None)
     if name is None or (text is None) == (encoded is None):
         raise ValueError(f"no name, or body and body_base64: {row}")

@@ -1,5 +1,6 @@
 """What a destination holds, read by the first foreign reader of its format; for tests that need no more than that."""
 
+import gzip
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,7 @@ import foreign
 from foreign import READERS, SUFFIXES
 from foreign import find_shards as shards
 
-__all__ = ["FORMATS", "SUFFIXES", "find_wrong", "read_objects", "shards"]
+__all__ = ["FORMATS", "SUFFIXES", "everything", "find_wrong", "read_objects", "shards"]
 
 FORMATS = ("files", *SUFFIXES)
 
@@ -18,6 +19,12 @@ def read_objects(dest: Path, format: str) -> Iterator[tuple[str, bytes]]:
     reader = next(iter(READERS[format]))
     for stored in foreign.read_objects(dest, format, reader):
         yield stored.name.decode(errors="surrogateescape"), stored.body
+
+
+def everything(dest: Path) -> list[bytes]:
+    """The bytes of every file of a destination, its job's own among them; what is gzip also decompressed."""
+    found = [path.read_bytes() for path in dest.rglob("*") if path.is_file()]
+    return found + [gzip.decompress(path.read_bytes()) for path in dest.rglob("*.gz")]
 
 
 def find_wrong(dest: Path, format: str, expected: dict[str, bytes]) -> list[str]:

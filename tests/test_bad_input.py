@@ -82,7 +82,7 @@ def test_a_host_that_is_not_found_is_told(run: Run, canary: Canary) -> None:
 
     assert ended.code == 4
     message = error_of(ended)
-    assert message.startswith("cannot look up the host no-such-host.invalid (dns): ")
+    assert message.startswith("cannot look up the host no-such-host.invalid (dns-not-found); ")
     assert message.endswith("; is the name right?")
 
 
@@ -422,11 +422,10 @@ def test_only_what_failed_is_fetched_again(run: Run, raw: Raw, canary: Canary) -
 
 SOURCE = "http://127.0.0.1:1"
 UNUSABLE: dict[str, tuple[list[str], str]] = {
-    "https": (["https://127.0.0.1:1"], "https:// is not there yet: this version fetches over http:// only"),
     "ftp": (["ftp://127.0.0.1/"], "use http://"),
     "file": (["file:///etc/passwd"], "use http://"),
     "no-scheme": (["127.0.0.1:8080"], "http://"),
-    "host-alone": (["localhost"], "write it as http://HOST:PORT/PATH"),
+    "host-alone": (["localhost"], "a server that lists its objects is written http://HOST:PORT"),
     "no-host": (["http://"], "write it as http://HOST:PORT/PATH"),
     "port": (["http://127.0.0.1:99999"], "write it as http://HOST:PORT/PATH"),
     "empty": ([""], "source must be a text that is not empty"),

@@ -10,6 +10,8 @@ import pytest
 
 from benches import report
 
+CLIENTS = ("h2load", "fetchmill")
+
 
 def numbers(value: Any) -> list[float]:  # noqa: ANN401 - what JSON holds
     """All numbers that are somewhere in a value."""
@@ -27,7 +29,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     root = Path(__file__).resolve().parents[1]
     loop = ("cargo", "build", "--release", "--quiet", "-p", "fetchmill-core", "--example", "bare_files")
     subprocess.run(loop, cwd=root, check=True, timeout=100)
-    short = ("--rounds", "1", "--seconds", "0.05", "--levels", "4", "--files", "500", "--no-mount")
+    short = ("--rounds", "1", "--seconds", "0.05", "--levels", "4", "--files", "500", "--replies", "2000", "--no-mount")
     places = ("--folder", folder / "work", "--output", folder / "latest.json")
     command = (sys.executable, "-m", "benches.run", *short, *places)
     ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=100, check=False)
@@ -41,12 +43,16 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     results, shown = measured
     scenarios = results["scenarios"]
 
-    assert scenarios.keys() == {"null", "in_flight", "files", "packs", "servers"}
-    assert [len(scenarios[name]["bars"]) for name in ("null", "files", "packs", "servers")] == [2, 1, 3, 2]
+    assert scenarios.keys() == {"null", "in_flight", "files", "packs", "servers", "stream", "https"}
+    bars = {"null": 2, "files": 1, "packs": 3, "servers": 2, "stream": 4}
+    assert {name: len(scenarios[name]["bars"]) for name in bars} == bars
     assert scenarios["in_flight"]["levels"][0]["connections"] == 4
     assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))
-    assert all(scenarios[name]["commands"] for name in ("null", "files", "packs", "servers"))
-    assert shown.count("| CPU an object") == 2
+    assert all(scenarios[name]["commands"] for name in bars)
+    assert shown.count("| CPU an object /") == 2
+    assert scenarios["stream"]["clients"].keys() == {"wrk", "stream", "pycurl", "aiohttp", "stream_batches", "null"}
+    assert [found["version"] for found in scenarios["https"]["versions"]] == ["HTTP/1.1", "HTTP/2"]
+    assert all(found[client]["server_us"] > 0 for found in scenarios["https"]["versions"] for client in CLIENTS)
     assert scenarios["packs"]["disk"].keys() == {"parquet", "tar", "jsonl", "warc"}
 
 
@@ -57,7 +63,7 @@ def test_no_machine_is_named_in_the_results(measured: tuple[dict[str, Any], str]
 
     assert str(root) not in text
     assert "/tmp" not in text  # noqa: S108 - looked for
-    assert results["machine"].keys() >= {"processor", "kernel", "nginx", "wrk"}
+    assert results["machine"].keys() >= {"processor", "kernel", "nginx", "wrk", "h2load"}
     assert len(results["commit"]) == 40
     assert all(number >= 0 for number in numbers(results))
 

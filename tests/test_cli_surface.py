@@ -10,13 +10,14 @@ import click
 import pytest
 
 import fetchmill
+from fetchmill.check_options import CheckOptions
 from fetchmill.cli.main import command as group
 from fetchmill.options import GetOptions
 
-COMMANDS = ("", "cat", "export", "get", "ls", "serve", "status", "verify")
+COMMANDS = ("", "cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
-OF_THE_COMMAND = {"allow_absent", "as_json", "quiet"}
+OF_THE_COMMAND = {"dry_run", "allow_absent", "as_json", "quiet"}
 
 
 def command_of(name: str) -> click.Command:
@@ -52,13 +53,26 @@ def test_every_option_has_help(name: str) -> None:
 def test_options_have_the_same_names_as_in_python() -> None:
     """With dashes, and with the same defaults."""
     table = {field.name: field.default for field in fields(GetOptions) if field.metadata}
-    shown = {
-        parameter.opts[0].removeprefix("--").replace("-", "_"): parameter.default
+    options = [
+        parameter
         for parameter in command_of("get").params
         if isinstance(parameter, click.Option) and parameter.name not in OF_THE_COMMAND
-    }
+    ]
 
-    assert shown == table
+    assert {option.name: option.default for option in options} == table
+    written = {option.name: option.opts[0].removeprefix("--").replace("-", "_") for option in options}
+    # One at a time on the command line, all at once in Python.
+    assert {name: text for name, text in written.items() if name != text} == {"headers": "header"}
+
+
+def test_options_of_check_have_the_same_names_as_in_python() -> None:
+    """With the same defaults; what is about the command line comes on top."""
+    table = {field.name: field.default for field in fields(CheckOptions) if field.metadata}
+    options = [parameter for parameter in command_of("check").params if isinstance(parameter, click.Option)]
+
+    found = {option.name: option.default for option in options}
+    assert {name: found[name] for name in table} == table
+    assert found.keys() - table.keys() == {"no_redirects", "fail_on", "as_json", "quiet"}
 
 
 def test_version(run: Callable[..., Any]) -> None:
@@ -85,6 +99,13 @@ def test_version(run: Callable[..., Any]) -> None:
         (["serve", ".", "--retry-after", "3"], "--retry-after needs --error-rate"),
         (["serve", ".", "--error-rate", "2"], "'--error-rate': 2.0 is not in the range 0<=x<=1"),
         (["status"], "Missing argument 'DEST'"),
+        (["check"], "Missing argument 'LIST'"),
+        (["check", "http://127.0.0.1:1"], "is a URL, not a list"),
+        (["check", "urls.txt", "--redirects", "2", "--no-redirects"], "exclude each other"),
+        (["check", "urls.txt", "--fail-on", "5xx,sunshine"], "'sunshine' is no answer"),
+        (["check", "urls.txt", "--resolver", "example.com"], "resolver must be the address of a name server"),
+        (["diff", "old.csv"], "Missing argument 'NEW'"),
+        (["diff", "old.csv", "new.csv"], "cannot open old.csv"),
     ],
 )
 def test_a_usage_error_is_one_line(run: Callable[..., Any], tmp_path: Path, arguments: list[str], message: str) -> None:

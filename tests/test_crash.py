@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 
+import fetchmill
 from conftest import COMMAND, format_options
-from fetchmill.testing import Fault, Server, serve
+from fetchmill.testing import Fault, Server, serve, synthetic_body
 from foreign import SUFFIXES, find_shards, shard_number
 from independent import (
     Expected,
@@ -33,6 +34,7 @@ from independent import (
     has_journal,
     read_ledger,
     synthetic,
+    synthetic_name,
 )
 
 Serve = Callable[..., Server]
@@ -75,6 +77,16 @@ MERGE_CALLS = {
 MERGE_CALLS_OF_RESUME = {call: range(1, numbers.stop) for call, numbers in MERGE_CALLS.items()}
 MERGE_KILLS = 12
 MOMENTS = ("listing", "fetching", "fetching", "committing", "resuming", "call", "call")
+LIST_KILLS = 9
+# How objects of a list are called in a format, and what is not a URL. A list is read within moments: a run is killed
+# there by its calls, or soon after it has opened the journal.
+LIST_OPTIONS = {
+    "files": ("--column", "url"),
+    "parquet": ("--column", "url", "--key-column", "key", "--keep-columns", "rank"),
+    "warc": ("--column", "url"),
+    "null": ("--column", "url"),
+}
+LIST_BAD_LINES = ("no url", "ftp://host/x")
 
 
 @dataclass
@@ -88,6 +100,7 @@ class Case:
     format: str = "files"
     more: tuple[str, ...] = ()
     merges: bool = False
+    listed: Path | None = None
     killed: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -105,13 +118,16 @@ class Case:
     @property
     def moments(self) -> tuple[str, ...]:
         """When a run may be killed."""
+        if self.listed is not None:
+            return tuple(moment for moment in MOMENTS if moment != "listing")
         return ("call",) if self.merges else MOMENTS
 
     @property
     def command(self) -> list[str]:
         """The same each time."""
         settings = [*OPTIONS, "--limit", str(LIMIT), *format_options(self.format), *self.more]
-        return [*COMMAND, "get", self.source.url, str(self.dest), *settings]
+        settings += ["--allow-private"] if self.listed else []
+        return [*COMMAND, "get", str(self.listed or self.source.url), str(self.dest), *settings]
 
     def start(self, *before: str) -> subprocess.Popen[str]:
         """A run."""
@@ -302,6 +318,53 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: C
     problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
     assert sum(case.killed for case in ended) >= kills
+
+
+def make_list_case(source: Server, dest: Path, environment: dict[str, str], format: str) -> Case:
+    """A job from a list of a server's objects, with lines that are no URLs: of `null` requests are counted."""
+    bad = () if format == "null" else LIST_BAD_LINES
+    urls = [f"{source.url}/get/{synthetic_name(index)}" for index in range(COUNT)]
+    lines = ["url,key,rank", *(f"{url},k{index},{index}" for index, url in enumerate([*urls, *bad]))]
+    listed = dest.with_suffix(".csv")
+    listed.write_text("\n".join(lines))
+    options = LIST_OPTIONS[format]
+
+    def name_of(index: int) -> str:
+        if "--key-column" in options:
+            return f"k{index}"
+        return urls[index].removeprefix("http://") if format == "files" else urls[index]
+
+    refused = range(120, 130)
+    bodies = {
+        name_of(index): synthetic_body(synthetic_name(index), 100) for index in range(COUNT) if index not in refused
+    }
+    failures = {name_of(index) for index in refused} | {f"line {2 + COUNT + index}" for index in range(len(bad))}
+    expected = Expected(bodies, frozenset(failures))
+    return Case(source, dest, expected, environment, format, options, listed=listed)
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.parametrize("format", LIST_OPTIONS)
+def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
+    environment: dict[str, str], memory_path: Path, server: Serve, format: str
+) -> None:
+    """The same, by URLs, keys and paths; and the end is proved."""
+    numbers = itertools.count()
+    faults = [Fault("status", status=404, match="file-00000000012*")]
+    faults += [] if format == "null" else FOR_A_MOMENT
+
+    def make_case() -> Case:
+        source = server(synthetic=COUNT, delay=PACE["delay"], faults=faults)
+        return make_list_case(source, memory_path / f"out{next(numbers)}", environment, format)
+
+    of_each = LIST_KILLS // JOBS_AT_ONCE
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        made = pool.map(lambda index: crash(make_case, f"{SEED}-list-{index}", of_each), range(JOBS_AT_ONCE))
+        ended = [case for cases in made for case in cases]
+
+    problems = [f"{case.dest.name}: {problem}" for case in ended for problem in case.problems]
+    assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
+    assert all(fetchmill.verify(case.dest).ok for case in ended)
 
 
 @pytest.mark.timeout(60)

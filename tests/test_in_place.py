@@ -12,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ def test_a_record_has_what_the_format_keeps(store: Path, format: str) -> None:
         assert (record.status, record.content_type, record.etag, record.fetched_at) == (None,) * 4
         assert record.last_modified == (modified if format == "tar" else None)
     assert (record.sequence is None) == (format == "files")
+    assert (record.url, record.columns) == (None, {})
+    assert hash(record) == hash(replace(record))
 
 
 def test_names_match_patterns(store: Path) -> None:

@@ -1,6 +1,6 @@
 """Memory stays below 256 MiB whatever the number and size of the objects, up to the bounds of limits.rs.
 
-`make memory` does the same with one and ten million objects.
+`make memory` and `make memory-lists` do the same with one and ten million objects.
 """
 
 import subprocess
@@ -58,6 +58,24 @@ def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_pat
 
     assert peaks[300_000] < BUDGET, peaks
     assert peaks[300_000] - peaks[30_000] < 24, peaks
+
+
+@pytest.mark.slow
+def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
+    """`make memory-lists`, with fewer targets and for a moment: no input is read on in a pause, nothing comes twice."""
+    sizes = ("--count", "20000", "--seconds", "3", "--settle", "0.5", "--growth", "24")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "benches.memory_lists", *sizes],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stdout.endswith("memory passed\n")
 
 
 def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:

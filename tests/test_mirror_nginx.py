@@ -9,7 +9,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sysconfig
 import time
@@ -24,13 +23,14 @@ from urllib.parse import unquote_to_bytes
 import pytest
 
 import fetchmill
+from nginx import Nginx, Site, serving
 
 Run = Callable[..., Any]
-Nginx = Callable[[Path], "Served"]
+ServeFolder = Callable[[Path], "Served"]
 
 MIRROR = ("--listing", "autoindex")
 SLOWLY = ("--commit-window", "20ms", "--threads", "1", "--limit", "2")
-START_SECONDS = 10.0
+SITE = "files"
 LEFT_OUT = ("__pycache__", "site-packages", "dist-packages")
 KILLS = 6
 SEGMENTS_MAX = 64
@@ -75,97 +75,34 @@ ODD_NAMES = (
     b"http:",
     b"null",
 )
-CONFIGURATION = """
-daemon off;
-master_process off;
-pid {prefix}/nginx.pid;
-error_log {prefix}/error.log;
-events {{ worker_connections 512; }}
-http {{
-    log_format names '$request_method $status $request_uri';
-    access_log {prefix}/access.log names;
-    client_body_temp_path {prefix}/body;
-    proxy_temp_path {prefix}/proxy;
-    fastcgi_temp_path {prefix}/fastcgi;
-    uwsgi_temp_path {prefix}/uwsgi;
-    scgi_temp_path {prefix}/scgi;
-    default_type application/octet-stream;
-    keepalive_requests 500;
-    server {{
-        listen 127.0.0.1:{port};
-        root {root};
-        autoindex on;
-        autoindex_format json;
-    }}
-}}
-"""
 
 
 @dataclass(frozen=True)
 class Served:
     """A folder that an nginx serves."""
 
-    url: str
-    log: Path
+    nginx: Nginx
+
+    @property
+    def url(self) -> str:
+        """The SOURCE of a job."""
+        return self.nginx.url(SITE, "127.0.0.1")
 
     def requests(self) -> Counter[str]:
-        """How often each path was asked for; nginx writes its log before it goes on."""
-        return Counter(line.rpartition(" ")[2] for line in self.log.read_text().splitlines())
+        """How often each path was asked for."""
+        return Counter(seen.path for seen in self.nginx.seen(SITE))
 
     def fetched(self) -> Counter[str]:
         """The same without the folders."""
-        return Counter({path: times for path, times in self.requests().items() if not path.endswith("/")})
-
-
-@pytest.fixture(scope="module")
-def program() -> str:
-    """The program: `make servers` installs it."""
-    found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-    assert found, "nginx is missing: make servers"
-    return found
+        return self.nginx.fetched(SITE)
 
 
 @pytest.fixture
-def nginx(program: str, tmp_path: Path) -> Iterator[Nginx]:
+def serve_folder(tmp_path: Path) -> Iterator[ServeFolder]:
     """Serves a folder until the end of the test."""
+    sites = {SITE: Site(directives="keepalive_requests 500;")}
     with contextlib.ExitStack() as stack:
-        yield lambda folder: stack.enter_context(serving(program, folder, tmp_path / "nginx"))
-
-
-@contextlib.contextmanager
-def serving(program: str, folder: Path, prefix: Path) -> Iterator[Served]:
-    """One nginx with a place of its own."""
-    prefix.mkdir()
-    port = free_port()
-    configuration = prefix / "nginx.conf"
-    configuration.write_text(CONFIGURATION.format(prefix=prefix, port=port, root=folder))
-    command = (program, "-e", prefix / "error.log", "-p", prefix, "-c", configuration)
-    process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    try:
-        wait_for_port(port, process)
-        yield Served(f"http://127.0.0.1:{port}", prefix / "access.log")
-    finally:
-        process.terminate()
-        process.wait(timeout=START_SECONDS)
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until the server listens."""
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        assert process.poll() is None, "nginx has ended"
-        assert time.monotonic() < deadline, "nginx does not listen"
-        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-            return
-        time.sleep(0.01)
+        yield lambda folder: Served(stack.enter_context(serving(folder, tmp_path / "nginx", sites)))
 
 
 @pytest.fixture(scope="module")
@@ -228,9 +165,11 @@ def differences(served: Path, mirror: Path) -> list[str]:
     return os.fsdecode(ended.stdout).splitlines()
 
 
-def test_the_standard_library_and_odd_names_are_mirrored(run: Run, nginx: Nginx, library: Path, dest: Path) -> None:
+def test_the_standard_library_and_odd_names_are_mirrored(
+    run: Run, serve_folder: ServeFolder, library: Path, dest: Path
+) -> None:
     """Nothing differs, each file was asked for once, and a second run has nothing to do."""
-    served = nginx(library)
+    served = serve_folder(library)
     count = count_files(library)
 
     first = run("get", served.url, dest, *MIRROR)
@@ -247,9 +186,11 @@ def test_the_standard_library_and_odd_names_are_mirrored(run: Run, nginx: Nginx,
     assert differences(library, dest) == [f"Only in {library}/odd: empty folder"]
 
 
-def test_a_mirror_that_was_killed_is_finished(run: Run, start: Run, nginx: Nginx, library: Path, dest: Path) -> None:
+def test_a_mirror_that_was_killed_is_finished(
+    run: Run, start: Run, serve_folder: ServeFolder, library: Path, dest: Path
+) -> None:
     """SIGKILL at seeded moments, listing and fetching: the same tree, each file once in the ledger."""
-    served = nginx(library)
+    served = serve_folder(library)
     count = count_files(library)
     moments = random.Random(7)
     settled = [0]
@@ -281,14 +222,14 @@ def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> N
     assert client.returncode == 0, client.communicate()
 
 
-def test_a_large_folder_is_mirrored(run: Run, nginx: Nginx, tmp_path: Path, dest: Path) -> None:
+def test_a_large_folder_is_mirrored(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path) -> None:
     """It comes as one reply of megabytes, and is cut into pages as it is read."""
     folder = tmp_path / "served"
     count = 30_000
     (folder / "large").mkdir(parents=True)
     for number in range(count):
         (folder / "large" / f"{number:05d} of many").write_text(str(number))
-    served = nginx(folder)
+    served = serve_folder(folder)
 
     ended = run("get", served.url, dest, *MIRROR, "--durability", "process")
 
@@ -298,14 +239,14 @@ def test_a_large_folder_is_mirrored(run: Run, nginx: Nginx, tmp_path: Path, dest
     assert differences(folder, dest) == []
 
 
-def test_what_a_server_does_not_list_is_told(run: Run, nginx: Nginx, tmp_path: Path, dest: Path) -> None:
+def test_what_a_server_does_not_list_is_told(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path) -> None:
     """A folder with an index page has no listing; a pipe is nothing to fetch; the walk goes on behind both."""
     folder = tmp_path / "served"
     for name in ("a", "site/index.html", "site/page", "site/below/x", "z/last", ".dotfile"):
         write(folder / name, name.encode())
     os.mkfifo(folder / "pipe")
     (folder / "dangling").symlink_to("nowhere")
-    served = nginx(folder)
+    served = serve_folder(folder)
 
     ended = run("get", served.url, dest, *MIRROR)
     failures = list(fetchmill.failures(dest))
@@ -321,13 +262,13 @@ def test_what_a_server_does_not_list_is_told(run: Run, nginx: Nginx, tmp_path: P
 
 
 def test_a_folder_that_became_listable_is_fetched_by_the_second_pass(
-    run: Run, nginx: Nginx, tmp_path: Path, dest: Path
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path
 ) -> None:
     """`--retry-failed` walks into it, and fetches nothing else again."""
     folder = tmp_path / "served"
     for name in ("a", "site/index.html", "site/below/x"):
         write(folder / name, name.encode())
-    served = nginx(folder)
+    served = serve_folder(folder)
     run("get", served.url, dest, *MIRROR)
     (folder / "site" / "index.html").unlink()
 
@@ -339,12 +280,12 @@ def test_a_folder_that_became_listable_is_fetched_by_the_second_pass(
     assert served.requests()["/a"] == 1
 
 
-def test_a_loop_of_links_ends(run: Run, nginx: Nginx, tmp_path: Path, dest: Path) -> None:
+def test_a_loop_of_links_ends(run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path) -> None:
     """A link to a folder above it is followed for ever (by Linux 40 times); the walk ends at 64 folders."""
     folder = tmp_path / "served"
     write(folder / "a/b/file", b"in a ring")
     (folder / "a/b/up").symlink_to("../..")
-    served = nginx(folder)
+    served = serve_folder(folder)
 
     ended = run("get", served.url, dest, *MIRROR)
     failures = {failure.kind: failure for failure in fetchmill.failures(dest)}
@@ -358,12 +299,14 @@ def test_a_loop_of_links_ends(run: Run, nginx: Nginx, tmp_path: Path, dest: Path
     assert all((dest / name).read_bytes() == b"in a ring" for name in within)
 
 
-def test_a_name_that_is_too_long_once_escaped_is_refused(run: Run, nginx: Nginx, tmp_path: Path, dest: Path) -> None:
+def test_a_name_that_is_too_long_once_escaped_is_refused(
+    run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path
+) -> None:
     """86 control bytes are 258 on disk: failed(name), without a request; 85 are stored."""
     folder = tmp_path / "served"
     write(folder / ("\n" * 86), b"too long")
     write(folder / ("\n" * 85), b"just fits")
-    served = nginx(folder)
+    served = serve_folder(folder)
 
     ended = run("get", served.url, dest, *MIRROR)
 

@@ -8,7 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from fetchmill import GetOptions, UsageError
+from fetchmill import CheckOptions, GetOptions, StreamOptions, UsageError
+from fetchmill.check_options import CheckKeywords
 from fetchmill.options import GetKeywords
 
 # Field and the constant behind its default in limits.rs.
@@ -47,6 +48,24 @@ def test_keywords_are_the_fields() -> None:
     expected = {field.name: hints[field.name] for field in fields(GetOptions) if field.metadata}
 
     assert get_type_hints(GetKeywords) == expected
+
+
+def test_a_check_has_the_options_of_get_and_its_own_defaults(root: Path) -> None:
+    """What both have means the same; the limit is the core's."""
+    hints = get_type_hints(CheckOptions)
+    own = {field.name: field for field in fields(CheckOptions) if field.metadata}
+    others = {field.name: field for field in fields(GetOptions) if field.metadata}
+    text = (root / "crates/fetchmill-core/src/limits.rs").read_text()
+
+    assert get_type_hints(CheckKeywords) == {name: hints[name] for name in own}
+    for name in (own.keys() & others.keys()) - {"format"}:
+        assert hints[name] == get_type_hints(GetOptions)[name]
+        assert own[name].metadata["kind"] == others[name].metadata["kind"]
+    changed = {
+        name: own[name].default for name in own.keys() & others.keys() if own[name].default != others[name].default
+    }
+    assert changed == {"format": None, "limit": 4000, "attempts": 1}
+    assert "CHECK_LIMIT: u32 = 4000;" in text
 
 
 def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
@@ -98,3 +117,11 @@ def test_options_describe_themselves() -> None:
         assert f"        {field.name}: " in text
     assert "connect_timeout: Time for a connection. Default: 5 s." in text
     assert "max_size: Largest body; a larger one is failed. Default: 64 MiB." in text
+
+
+def test_netrc_without_an_origin_is_refused() -> None:
+    """It would send nothing, without a word."""
+    with pytest.raises(UsageError, match="credentials_for"):
+        options(source="urls.txt", netrc=True).to_json()
+    with pytest.raises(UsageError, match="credentials_for"):
+        StreamOptions(netrc=True).to_json()

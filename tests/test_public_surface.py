@@ -51,6 +51,8 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
         "StorageError": 7,
         "BusyError": 9,
         "JournalError": 10,
+        "ReplyError": 3,
+        "StatusError": 3,
     }
 
 

@@ -1,0 +1,76 @@
+"""Certificates made on the spot: an authority that a test trusts, and servers' certificates, good and bad."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+HOSTS = ("localhost", "127.0.0.1")
+ANOTHER_HOST = "elsewhere.test"
+DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """What a server shows: its chain, and the key to it."""
+
+    chain: Path
+    key: Path
+
+
+class Certificates:
+    """Files in a folder: `ca_file` is the authority to trust; all leaves are for `localhost` and `127.0.0.1`.
+
+    Each bad one has one fault and no other, so that it can be told by its own failure kind.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._authority = trustme.CA(organization_name="trusted")
+        self.ca_file = folder / "ca.pem"
+        self._authority.cert_pem.write_to_path(self.ca_file)
+        now = datetime.now(UTC)
+        self.good = self._issued("good", self._authority, *HOSTS)
+        self.expired = self._issued("expired", self._authority, *HOSTS, start=now - 2 * DAY, end=now - DAY)
+        self.too_early = self._issued("too-early", self._authority, *HOSTS, start=now + DAY, end=now + 2 * DAY)
+        self.wrong_name = self._issued("wrong-name", self._authority, ANOTHER_HOST)
+        self.unknown_ca = self._issued("unknown-ca", trustme.CA(organization_name="nobody's"), *HOSTS)
+        self.self_signed = self._signed_by_itself("self-signed", now)
+
+    def _issued(
+        self,
+        name: str,
+        authority: trustme.CA,
+        *hosts: str,
+        start: datetime | None = None,
+        end: datetime | None = None,
+    ) -> Leaf:
+        issued = authority.issue_cert(*hosts, common_name=hosts[0], not_before=start, not_after=end)
+        return self._written(name, issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
+
+    def _signed_by_itself(self, name: str, now: datetime) -> Leaf:
+        """No authority's certificate, as `openssl req -x509` makes for a server: its issuer is its subject."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        called = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTS[0])])
+        certificate = (
+            x509.CertificateBuilder(issuer_name=called, subject_name=called, public_key=key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + DAY)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOSTS[0])]), critical=False)
+            .sign(key, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        bare, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        return self._written(name, certificate.public_bytes(pem), key.private_bytes(pem, bare, plain))
+
+    def _written(self, name: str, chain: bytes, key: bytes) -> Leaf:
+        leaf = Leaf(self._folder / f"{name}.pem", self._folder / f"{name}-key.pem")
+        leaf.chain.write_bytes(chain)
+        leaf.key.write_bytes(key)
+        return leaf

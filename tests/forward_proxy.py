@@ -1,0 +1,155 @@
+"""An HTTP proxy for tests: it tunnels, forwards, and keeps what it was asked. It shares no code with the project."""
+
+import base64
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+from urllib.parse import urlsplit
+
+HEAD_BYTES_MAX = 1 << 16
+STOP_SECONDS_MAX = 10.0
+WAIT_SECONDS_MAX = 30.0
+# Fields between a client and its proxy, which go no further.
+OWN_FIELDS = ("proxy-authorization", "proxy-connection", "connection", "keep-alive")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The head of a request to the proxy; names of fields in lower case."""
+
+    method: str
+    target: str
+    fields: dict[str, str]
+
+    @classmethod
+    def parse(cls, head: bytes) -> Self:
+        """Of the bytes before the empty line."""
+        first, *lines = head.decode("latin-1").split("\r\n")
+        method, target, _ = first.split(" ")
+        pairs = (line.partition(":") for line in lines)
+        return cls(method, target, {name.lower(): value.strip() for name, _, value in pairs})
+
+
+class ForwardProxy:
+    """Serves from the moment it is made until the end of a `with` block.
+
+    Args:
+        user: who may use it, as `name:password`; anyone without it.
+    """
+
+    def __init__(self, user: str = "") -> None:
+        self.user = user
+        self.asked: list[Asked] = []
+        self._expected = f"Basic {base64.b64encode(user.encode()).decode()}" if user else None
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._threads = [threading.Thread(target=self._accept, name="proxy", daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def url(self, user: str | None = None) -> str:
+        """The value of `--proxy`, with who uses it."""
+        user = self.user if user is None else user
+        return f"http://{user}{'@' if user else ''}127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for each in self._open:
+                with contextlib.suppress(OSError):
+                    each.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(STOP_SECONDS_MAX)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._serve, args=(client,), name="proxied", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with contextlib.suppress(OSError), self._kept(client):
+            head, behind = read_head(client)
+            if not head:
+                return
+            asked = Asked.parse(head)
+            with self._lock:
+                self.asked.append(asked)
+            if self._expected not in (None, asked.fields.get("proxy-authorization")):
+                client.sendall(b"HTTP/1.1 407 Who are you?\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            elif asked.method == "CONNECT":
+                self._tunnel(client, asked, behind)
+            else:
+                self._forward(client, asked)
+
+    def _tunnel(self, client: socket.socket, asked: Asked, behind: bytes) -> None:
+        host, _, port = asked.target.rpartition(":")
+        with self._kept(socket.create_connection((host, int(port)))) as server:
+            client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
+            server.sendall(behind)
+            relay(client, server)
+
+    def _forward(self, client: socket.socket, asked: Asked) -> None:
+        """One request a connection: its end is the end of the reply."""
+        url = urlsplit(asked.target)
+        path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
+        kept = [f"{name}: {value}" for name, value in asked.fields.items() if name not in OWN_FIELDS]
+        head = "\r\n".join([f"{asked.method} {path} HTTP/1.1", *kept, "Connection: close", "", ""])
+        with self._kept(socket.create_connection((url.hostname or "", url.port or 80))) as server:
+            server.sendall(head.encode("latin-1"))
+            while part := server.recv(1 << 16):
+                client.sendall(part)
+
+    @contextlib.contextmanager
+    def _kept(self, each: socket.socket) -> Iterator[socket.socket]:
+        """Closed behind it, and at the end of the proxy at the latest."""
+        with self._lock:
+            self._open.add(each)
+        try:
+            with each:
+                yield each
+        finally:
+            with self._lock:
+                self._open.discard(each)
+
+
+def read_head(client: socket.socket) -> tuple[bytes, bytes]:
+    """A head, and what came with it behind its end; nothing when the client has gone."""
+    read = b""
+    while b"\r\n\r\n" not in read and len(read) < HEAD_BYTES_MAX:
+        part = client.recv(1 << 14)
+        if not part:
+            return b"", b""
+        read += part
+    head, _, behind = read.partition(b"\r\n\r\n")
+    return head, behind
+
+
+def relay(one: socket.socket, other: socket.socket) -> None:
+    """Bytes both ways, until either side ends."""
+    ways = {one: other, other: one}
+    while ready := select.select([one, other], [], [], WAIT_SECONDS_MAX)[0]:
+        for each in ready:
+            part = each.recv(1 << 16)
+            if not part:
+                return
+            ways[each].sendall(part)

@@ -1,0 +1,47 @@
+"""Lists of URLs in every form, made with other people's code."""
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Row = Mapping[str, str]
+
+FORMATS = ("txt", "csv", "tsv", "jsonl", "parquet")
+COMPRESSIONS = ("", ".gz", ".zst")
+
+
+def encode(format: str, rows: Sequence[Row]) -> bytes:
+    """The rows in a format; txt has their column `url` only."""
+    if format == "txt":
+        return "".join(f"{row['url']}\n" for row in rows).encode()
+    if format == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if format == "parquet":
+        out = io.BytesIO()
+        pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), out, row_group_size=1000)
+        return out.getvalue()
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(rows[0]), delimiter="\t" if format == "tsv" else ",")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def compress(suffix: str, data: bytes) -> bytes:
+    """As the end of a file's name says."""
+    if suffix == ".gz":
+        return gzip.compress(data, mtime=0)
+    return bytes(pa.compress(data, codec="zstd", asbytes=True)) if suffix == ".zst" else data
+
+
+def write_list(folder: Path, rows: Sequence[Row], format: str = "txt", suffix: str = "") -> Path:
+    """A list in a file."""
+    path = folder / f"list.{format}{suffix}"
+    path.write_bytes(compress(suffix, encode(format, rows)))
+    return path

@@ -1,0 +1,264 @@
+"""`fetchmill.astream`: the same in an event loop, and nothing is left of it when the loop goes on without it."""
+
+import asyncio
+import gc
+import itertools
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server
+from process_threads import own_threads
+from raw_server import Behaviour, RawServer, reply
+
+Serve = Callable[..., Server]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+WINDOW = 256
+
+
+def urls(server: Server, count: int) -> list[str]:
+    """Of the first synthetic objects."""
+    return [f"{server.url}/get/file-{number:012d}" for number in range(count)]
+
+
+def events() -> int:
+    """Descriptors by which loops are woken."""
+    return sum(is_event(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd"))
+
+
+def is_event(link: str) -> bool:
+    """Whether a descriptor is one; it may have been closed by now."""
+    try:
+        return "eventfd" in os.readlink(link)
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Every test leaves as many threads and events as it found."""
+    before = own_threads(), events()
+    yield
+    gc.collect()
+    assert (own_threads(), events()) <= before
+
+
+async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
+    """The items, with a moment between them."""
+    for item in items:
+        if pause:
+            await asyncio.sleep(pause)
+        yield item
+
+
+@pytest.mark.parametrize("pause", [None, 0.0, 0.0005])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_every_item_has_its_reply(server: Serve, pause: float | None, ordered: bool) -> None:
+    """Of an iterable, and of an async one that suspends or does not."""
+    wanted = urls(server(synthetic=1000), 1000)
+
+    async def main() -> list[int]:
+        items = wanted if pause is None else listed(wanted, pause)
+        return [reply.index async for reply in fetchmill.astream(items, ordered=ordered) if reply.ok]
+
+    found = asyncio.run(main())
+
+    assert (found if ordered else sorted(found)) == list(range(1000))
+
+
+def test_a_reply_that_is_there_is_given_without_suspending(server: Serve) -> None:
+    """No other task runs between two replies of one batch."""
+    wanted = urls(server(synthetic=640), 640)
+
+    async def main() -> tuple[int, int]:
+        turns = 0
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count_turns())
+        together = 0
+        before = -1
+        async for _ in fetchmill.astream(wanted):
+            together += turns == before
+            before = turns
+        counting.cancel()
+        return together, turns
+
+    together, turns = asyncio.run(main())
+
+    assert together > 320
+    assert turns > 1
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_the_input_is_not_read_on_while_the_loop_is_busy(server: Serve, is_async: bool) -> None:
+    """Whatever else the event loop does meanwhile."""
+    wanted = urls(server(synthetic=3000), 3000)
+    taken = itertools.count()
+    count = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal count
+        for url in wanted:
+            count = next(taken) + 1
+            yield url
+
+    async def acounted() -> AsyncIterator[str]:
+        for url in counted():
+            yield url
+
+    async def main() -> None:
+        found = set()
+        async with fetchmill.astream(acounted() if is_async else counted(), limit=8) as replies:
+            async for reply in replies:
+                found.add(reply.index)
+                if len(found) == 500:
+                    await asyncio.sleep(0.2)
+                    before = count
+                    await asyncio.sleep(0.5)
+                    assert count == before <= 500 + 8 + WINDOW + 1
+        assert found == set(range(3000))
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_loop_that_is_left_leaves_no_task(server: Serve, is_async: bool) -> None:
+    """By `break`, without closing anything."""
+    wanted = urls(server(synthetic=500), 500)
+
+    async def main() -> None:
+        async for _ in fetchmill.astream(listed(wanted, 0.001) if is_async else wanted):
+            break
+        await asyncio.sleep(0.05)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main(), debug=True)
+
+
+def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pytest.CaptureFixture[str]) -> None:
+    """No pending task, no warning, no hang."""
+    server = raw({"/never": lambda exchange: exchange.stall()})
+    kept = []
+
+    async def endless() -> AsyncIterator[str]:
+        while True:
+            yield server.url + "/never"
+
+    async def main() -> None:
+        replies = fetchmill.astream(endless())
+        kept.append(replies)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(replies), 0.1)
+
+    asyncio.run(main(), debug=True)
+    kept.clear()
+    gc.collect()
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_wait_that_was_cancelled_can_be_taken_up_again(raw: Raw) -> None:
+    """Nothing is lost by it."""
+
+    def late(_exchange: object) -> bytes:
+        time.sleep(0.3)
+        return reply(b"x")
+
+    server = raw({"/late": late})
+
+    async def main() -> bytes | memoryview:
+        async with fetchmill.astream([server.url + "/late"]) as replies:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(anext(replies), 0.05)
+            return (await anext(replies)).body
+
+    assert asyncio.run(main()) == b"x"
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_the_input_raises_is_raised_by_the_loop(server: Serve, is_async: bool) -> None:
+    """And ends it."""
+    running = server(synthetic=10)
+
+    def broken() -> Iterator[str]:
+        yield from urls(running, 5)
+        raise KeyError("mine")
+
+    async def abroken() -> AsyncIterator[str]:
+        for url in broken():
+            yield url
+
+    async def main() -> None:
+        replies = fetchmill.astream(abroken() if is_async else broken())
+        with pytest.raises(KeyError, match="mine"):
+            async for _ in replies:
+                pass
+        assert [reply async for reply in replies] == []
+
+    asyncio.run(main())
+
+
+def test_an_item_of_an_async_input_that_is_no_url_is_refused() -> None:
+    """Where the replies are taken."""
+
+    async def odd() -> AsyncIterator[object]:
+        yield 5
+
+    async def main() -> None:
+        async for _ in fetchmill.astream(odd()):  # type: ignore[arg-type]
+            pass
+
+    with pytest.raises(fetchmill.UsageError, match="must give URLs"):
+        asyncio.run(main())
+
+
+def test_the_first_failure_is_raised_when_asked() -> None:
+    """As an exception of its own."""
+
+    async def main() -> None:
+        async for _ in fetchmill.astream(["http://127.0.0.1:1/"], attempts=1, on_error="raise"):
+            pass
+
+    with pytest.raises(fetchmill.ReplyError, match="refused"):
+        asyncio.run(main())
+
+
+def test_a_blocking_stream_works_inside_a_running_loop(server: Serve) -> None:
+    """It needs none, also when its input is async: that has a loop of its own."""
+    wanted = urls(server(synthetic=200), 200)
+
+    async def main() -> list[int]:
+        return [sum(reply.ok for reply in fetchmill.stream(items)) for items in (wanted, listed(wanted))]
+
+    assert asyncio.run(main()) == [200, 200]
+
+
+def test_streams_of_one_client_run_beside_each_other(server: Serve) -> None:
+    """In one loop, and in loops of several threads."""
+    wanted = urls(server(synthetic=1000), 1000)
+    found: list[list[int]] = []
+
+    with fetchmill.Client(limit=8) as client:
+
+        async def take(part: int) -> int:
+            return len([reply async for reply in client.astream(wanted[part::4]) if reply.ok])
+
+        async def main() -> list[int]:
+            return await asyncio.gather(*(take(part) for part in range(4)))
+
+        runs = [threading.Thread(target=lambda: found.append(asyncio.run(main()))) for _ in range(2)]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join(30)
+
+    assert found == [[250] * 4] * 2

@@ -1,0 +1,131 @@
+"""`fetchmill diff OLD NEW`: what changed between two checks, in any of their formats."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Fault, Server
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+COLUMNS = ("url", "key", "status", "kind")
+
+
+def write_results(path: Path, answers: dict[str, str]) -> Path:
+    """Results with these sites, whose answers are statuses or kinds."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for site, answer in answers.items():
+            writer.writerow((site, "", *((answer, "") if answer.isdecimal() else ("", answer))))
+    return path
+
+
+@pytest.fixture
+def checked(run: Run, server: Serve, tmp_path: Path) -> tuple[str, str]:
+    """Results of two checks: one site has gone, one is new, two have another answer."""
+    faults = [
+        Fault("status", status=500, match="file-000000000001", times=1),
+        Fault("reset", match="file-000000000002", times=1),
+    ]
+    source = server(synthetic=10, faults=faults)
+    urls = [f"{source.url}/get/file-{index:012}" for index in range(10)]
+    (tmp_path / "old.txt").write_text("\n".join(urls[:-1]))
+    (tmp_path / "new.txt").write_text("\n".join(urls[1:]))
+    assert run("check", "old.txt", "old.parquet", "--allow-private").code == 0
+    assert run("check", "new.txt", "new.jsonl.zst", "--allow-private").code == 0
+    return "old.parquet", "new.jsonl.zst"
+
+
+def test_what_differs_is_told(run: Run, checked: tuple[str, str]) -> None:
+    """Between formats; the exit code says that something does."""
+    ended = run("diff", *checked)
+
+    assert (ended.code, ended.err) == (3, "")
+    assert ended.out.splitlines()[:3] == [
+        "6 unchanged, 2 changed, 1 added, 1 removed",
+        "  1  500 -> 200",
+        "  1  reset -> 200",
+    ]
+    assert "/get/file-000000000001  500 -> 200" in ended.out
+    assert "/get/file-000000000009  new -> 200" in ended.out
+    assert "/get/file-000000000000  200 -> gone" in ended.out
+
+
+def test_a_check_is_like_itself(run: Run, checked: tuple[str, str]) -> None:
+    """Nothing differs: exit code 0."""
+    ended = run("diff", checked[0], checked[0])
+
+    assert (ended.code, ended.out) == (0, "9 unchanged, 0 changed, 0 added, 0 removed\n")
+
+
+def test_json_is_one_object_with_as_many_changes_as_one_wants(run: Run, tmp_path: Path) -> None:
+    """All of them with 0; the counts are always whole."""
+    old = write_results(tmp_path / "old.csv", {f"https://a.test/{number}": "200" for number in range(2500)})
+    new = write_results(tmp_path / "new.csv", {f"https://a.test/{number}": "dns" for number in range(2500)})
+
+    some, whole = run("diff", old, new, "--json", "--limit", 3), run("diff", old, new, "--json", "--limit", 0)
+    same = json.loads(run("diff", old, old, "--json").out)
+
+    assert (some.code, len(json.loads(some.out)["changes"])) == (3, 3)
+    found = json.loads(whole.out)
+    assert [change["site"] for change in found["changes"]] == [f"https://a.test/{number}" for number in range(2500)]
+    assert found["changes"][0] == {"site": "https://a.test/0", "before": "200", "after": "dns"}
+    assert found["transitions"] == [{"before": "200", "after": "dns", "count": 2500}]
+    assert (found["changed"], found["old_rows"], same["changes"], same["unchanged"]) == (2500, 2500, [], 2500)
+
+
+def test_python_has_the_same(tmp_path: Path) -> None:
+    """Counts, transitions, and changes up to a limit."""
+    old = write_results(tmp_path / "old.csv", {"a": "200", "b": "200", "c": "refused"})
+    new = write_results(tmp_path / "new.csv", {"a": "200", "b": "404", "d": "200"})
+
+    report = fetchmill.diff(old, new)
+
+    assert (report.unchanged, report.changed, report.added, report.removed, report.same) == (1, 1, 1, 1, False)
+    assert report.transitions == {("200", "404"): 1}
+    assert report.changes == (
+        fetchmill.Change("b", "200", "404"),
+        fetchmill.Change("d", None, "200"),
+        fetchmill.Change("c", "refused", None),
+    )
+    assert fetchmill.diff(old, new, limit=1).changes == report.changes[:1]
+    assert fetchmill.diff(old, old).same
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("r.csv", "url,rank\nhttps://a/,1\n"),
+        ("r.jsonl", '{"url": "https://a/"}\n'),
+        ("r.parquet", "not Parquet"),
+        ("r.csv.gz", "not gzip"),
+        ("r.zip", ""),
+        (None, None),
+    ],
+)
+def test_what_is_no_result_is_a_usage_error(run: Run, tmp_path: Path, name: str | None, content: str | None) -> None:
+    """One line with the file's name."""
+    old = write_results(tmp_path / "old.csv", {"a": "200"})
+    if name and content is not None:
+        (tmp_path / name).write_text(content)
+
+    refused = run("diff", old, name or "nothing.csv")
+
+    assert (refused.code, refused.out) == (2, "")
+    assert len(refused.err.splitlines()) == 1
+    assert (name or "nothing.csv") in refused.err
+
+
+def test_a_terminal_is_told_nothing_that_it_would_obey(run: Run, tmp_path: Path) -> None:
+    """Sites come from lists, and lists from anywhere."""
+    old = write_results(tmp_path / "old.csv", {"a\x1b[31m": "200"})
+    new = write_results(tmp_path / "new.csv", {"a\x1b[31m": "404"})
+
+    assert "\x1b" not in run("diff", old, new).out

@@ -1,0 +1,258 @@
+"""https against Debian's nginx: versions of TLS, HTTP/2, resumption, and certificates that are no good.
+
+What was spoken is what nginx says in its log.
+"""
+
+import re
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from certificates import Certificates
+from foreign import read_objects
+from nginx import Nginx, Site, offer
+
+Run = Callable[..., Any]
+Start = Callable[..., Nginx]
+Tree = Callable[..., dict[str, bytes | None]]
+
+MIRROR = ("--listing", "autoindex")
+COUNT = 300
+SECONDS_AT_ONCE = 3.0
+# What is wrong with a certificate, as failure kinds; the names are attributes of Certificates.
+BAD = {
+    "expired": "tls-expired",
+    "too_early": "tls-expired",
+    "wrong_name": "tls-wrong-name",
+    "self_signed": "tls-self-signed",
+    "unknown_ca": "tls-unknown-ca",
+}
+# The same for OpenSSL: X509_V_ERR_CERT_HAS_EXPIRED and so on.
+OPENSSL_CODES = {"expired": 10, "too_early": 9, "wrong_name": 62, "self_signed": 18, "unknown_ca": 20}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start, certificates: Certificates) -> None:
+    """The certificates are what the tests below take them for, and with the good one there is nothing wrong."""
+    server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=getattr(certificates, fault)))
+
+    assert openssl_code(server.ports["good"], certificates.ca_file) == 0
+    assert openssl_code(server.ports["bad"], certificates.ca_file) == OPENSSL_CODES[fault]
+
+
+def openssl_code(port: int, ca_file: Path) -> int:
+    """What OpenSSL has against a server's certificate; 0 if nothing."""
+    context = ssl.create_default_context(cafile=ca_file)
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as plain:
+            context.wrap_socket(plain, server_hostname="localhost").close()
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code
+    return 0
+
+
+def fill(folder: Path, count: int = COUNT) -> None:
+    """Files of all sizes up to some kilobytes, in a few folders; one is larger than what TLS sends at a time."""
+    for number in range(count):
+        path = folder / f"folder {number % 7}" / f"{number:04d}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(f"{number}, ".encode() * (number % 997))
+    (folder / "large").write_bytes(bytes(range(256)) * 4096)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoken:
+    """What a server offers, what the user wants, and what they must speak."""
+
+    protocols: str
+    http2: bool
+    options: tuple[str, ...] = ()
+    http: str
+    tls: str
+
+
+@pytest.mark.parametrize(
+    "spoken",
+    [
+        Spoken(protocols="TLSv1.2", http2=False, http="HTTP/1.1", tls="TLSv1.2"),
+        Spoken(protocols="TLSv1.3", http2=False, http="HTTP/1.1", tls="TLSv1.3"),
+        Spoken(protocols="TLSv1.2", http2=True, http="HTTP/2.0", tls="TLSv1.2"),
+        Spoken(protocols="TLSv1.3", http2=True, http="HTTP/2.0", tls="TLSv1.3"),
+        Spoken(protocols="TLSv1.2 TLSv1.3", http2=True, options=("--http2",), http="HTTP/2.0", tls="TLSv1.3"),
+        Spoken(protocols="TLSv1.2 TLSv1.3", http2=True, options=("--no-http2",), http="HTTP/1.1", tls="TLSv1.3"),
+        Spoken(protocols="TLSv1.2 TLSv1.3", http2=False, options=("--http2",), http="HTTP/1.1", tls="TLSv1.3"),
+    ],
+    ids=["1.2", "1.3", "h2 by 1.2", "h2 by 1.3", "h2 wanted", "h2 not wanted", "h2 not offered"],
+)
+def test_a_folder_is_mirrored(
+    spoken: Spoken, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
+) -> None:
+    """By the best that the server offers; each file is the same and was asked for once."""
+    fill(served)
+    server = nginx(tls=Site(leaf=certificates.good, protocols=spoken.protocols, http2=spoken.http2))
+
+    ended = run("get", server.url("tls"), dest, *MIRROR, "--ca-file", certificates.ca_file, *spoken.options)
+
+    assert ended.code == 0, ended.err
+    assert f"{COUNT + 1:,} listed = {COUNT + 1:,} fetched + 0 absent + 0 failed + 0 skipped\n" in ended.err
+    assert tree(dest) == tree(served)
+    seen = server.seen("tls")
+    assert {(each.tls, each.status) for each in seen} == {(spoken.tls, "200")}
+    assert {each.http for each in seen if not each.path.endswith("/")} == {spoken.http}, "folders go one by one"
+    assert {each.host for each in seen} == {f"localhost:{server.ports['tls']}"}
+    assert set(server.fetched("tls").values()) == {1}
+
+
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
+def test_an_api_is_listed_and_fetched(
+    http2: bool, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
+) -> None:
+    """The listing goes by TLS as well; an address may stand in a certificate instead of a name."""
+    offer(served, {"a": b"a", "b/c": b"b/c"})
+    server = nginx(api=Site(leaf=certificates.good, http2=http2))
+
+    ended = run("get", server.url("api", "127.0.0.1"), dest, "--ca-file", certificates.ca_file)
+
+    assert ended.code == 0, ended.err
+    assert tree(dest) == {"a": b"a", "b": None, "b/c": b"b/c"}
+
+
+@pytest.mark.parametrize("protocols", ["TLSv1.2", "TLSv1.3"])
+def test_sessions_are_resumed(
+    protocols: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """A server that closes each connection after five requests sees few full handshakes: one a thread, at most."""
+    fill(served, 100)
+    site = Site(leaf=certificates.good, protocols=protocols, directives="keepalive_requests 5;")
+    server = nginx(tls=site)
+
+    one_by_one = ("--limit", "1", "--threads", "1")
+    ended = run("get", server.url("tls"), dest, *MIRROR, "--ca-file", certificates.ca_file, *one_by_one)
+
+    assert ended.code == 0, ended.err
+    how = {each.connection: each.resumed for each in server.seen("tls")}
+    full = [connection for connection, resumed in how.items() if resumed != "r"]
+    assert len(how) >= 100 / 5
+    assert len(full) <= 2, "one of the listing, one of the thread"
+
+
+@pytest.mark.parametrize(("fault", "kind"), BAD.items())
+def test_a_bad_certificate_of_the_only_server_stops_the_job_at_once(
+    fault: str, kind: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """Exit code 6 and one line that says what is wrong with it; no request was sent."""
+    fill(served, 3)
+    server = nginx(bad=Site(leaf=getattr(certificates, fault)))
+
+    began = time.monotonic()
+    ended = run("get", server.url("bad"), dest, *MIRROR, "--ca-file", certificates.ca_file)
+    took = time.monotonic() - began
+
+    assert ended.code == 6, ended.err
+    assert took < SECONDS_AT_ONCE
+    assert kind in ended.err
+    assert "localhost" in ended.err
+    assert [line for line in ended.err.splitlines() if "error:" in line] == ended.err.splitlines()[-1:]
+    assert server.seen("bad") == []
+
+
+def test_without_its_authority_a_good_certificate_is_refused(
+    run: Run, nginx: Start, certificates: Certificates, dest: Path
+) -> None:
+    """The authorities of the system do not know it."""
+    server = nginx(tls=Site(leaf=certificates.good))
+
+    ended = run("get", server.url("tls"), dest, *MIRROR)
+
+    assert ended.code == 6, ended.err
+    assert "tls-unknown-ca" in ended.err
+    assert server.seen("tls") == []
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_an_insecure_host_is_taken_as_it_is(
+    fault: str, run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
+) -> None:
+    """The user has said so, for this host."""
+    fill(served, 3)
+    server = nginx(bad=Site(leaf=getattr(certificates, fault)))
+    insecure = ("--insecure-host", "localhost")
+
+    ended = run("get", server.url("bad"), dest, *MIRROR, "--ca-file", certificates.ca_file, *insecure)
+
+    assert ended.code == 0, ended.err
+    assert tree(dest) == tree(served)
+
+
+def test_an_insecure_host_makes_no_other_host_insecure(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """Not even its own address."""
+    fill(served, 3)
+    server = nginx(bad=Site(leaf=certificates.expired))
+    insecure = ("--insecure-host", "127.0.0.1", "--insecure-host", "host")
+
+    ended = run("get", server.url("bad"), dest, *MIRROR, "--ca-file", certificates.ca_file, *insecure)
+
+    assert ended.code == 6, ended.err
+    assert "tls-expired" in ended.err
+    assert server.seen("bad") == []
+
+
+@pytest.mark.parametrize(("fault", "kind"), BAD.items())
+def test_a_bad_certificate_fails_the_targets_of_its_host_alone(
+    fault: str,
+    kind: str,
+    run: Run,
+    nginx: Start,
+    certificates: Certificates,
+    served: Path,
+    dest: Path,
+    tmp_path: Path,
+) -> None:
+    """In a list of URLs: the other host's are fetched, and all is stored under its URL."""
+    fill(served, 20)
+    server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=getattr(certificates, fault)))
+    names = sorted(path.relative_to(served).as_posix() for path in served.rglob("*") if path.is_file())
+    urls = {site: [f"{server.url(site)}/{name.replace(' ', '%20')}" for name in names] for site in server.sites}
+    pairs = zip(urls["good"], urls["bad"], strict=True)
+    (tmp_path / "urls.txt").write_text("".join(f"{good}\n{bad}\n" for good, bad in pairs))
+
+    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "parquet", "--ca-file", certificates.ca_file)
+
+    assert ended.code == 3, ended.err
+    assert f"{2 * len(names)} listed = {len(names)} fetched + 0 absent + {len(names)} failed + 0 skipped" in ended.err
+    stored = {each.name.decode(): each.body for each in read_objects(dest, "parquet", "duckdb")}
+    assert stored == {url: (served / name).read_bytes() for url, name in zip(urls["good"], names, strict=True)}
+    assert {(each.name, each.kind) for each in fetchmill.failures(dest)} == {(url, kind) for url in urls["bad"]}
+    assert server.seen("bad") == []
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])
+def test_a_file_without_certificates_is_refused(content: bytes | None, run: Run, dest: Path, tmp_path: Path) -> None:
+    """Before anything is touched; whoever trusts nobody has made a mistake."""
+    if content is not None:
+        (tmp_path / "ca.pem").write_bytes(content)
+
+    ended = run("get", "https://localhost:1", dest, "--ca-file", "ca.pem")
+
+    assert ended.code == 2, ended.err
+    assert "ca.pem" in ended.err
+    assert not dest.exists()
+
+
+def test_a_server_that_speaks_no_tls_is_told(run: Run, nginx: Start, dest: Path) -> None:
+    """Its listing fails, with the kind that says so."""
+    server = nginx(plain=Site())
+
+    ended = run("get", server.url("plain").replace("http:", "https:"), dest)
+
+    assert ended.code == 4, ended.err
+    assert re.search(r"\btls\b", ended.err)

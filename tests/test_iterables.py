@@ -1,0 +1,166 @@
+"""`fetchmill.get` from an iterable: generators without end, async ones, and what resuming demands of them."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server, synthetic_body
+from stored import find_wrong
+
+Serve = Callable[..., Server]
+COUNT = 3000
+
+
+def url_of(source: Server, index: int) -> str:
+    """Of a synthetic object."""
+    return f"{source.url}/get/file-{index:012}"
+
+
+def body_of(index: int) -> bytes:
+    """Of the same."""
+    return synthetic_body(f"file-{index:012}", 100)
+
+
+def test_a_generator_is_a_source(server: Serve, dest: Path) -> None:
+    """Each item once, under its URL or the name beside it."""
+    source = server(synthetic=COUNT)
+
+    def targets() -> Iterator[str | tuple[str, str]]:
+        for index in range(COUNT):
+            yield url_of(source, index) if index % 2 else (url_of(source, index), f"name {index}")
+
+    report = fetchmill.get(targets(), dest, format="jsonl")
+
+    assert (report.listed, report.fetched) == (COUNT, COUNT)
+    names = [url_of(source, index) if index % 2 else f"name {index}" for index in range(COUNT)]
+    assert find_wrong(dest, "jsonl", {name: body_of(index) for index, name in enumerate(names)}) == []
+
+
+def test_an_async_generator_is_a_source(server: Serve, dest: Path) -> None:
+    """Read by an event loop of its own."""
+    source = server(synthetic=COUNT)
+
+    async def targets() -> AsyncIterator[str]:
+        for index in range(COUNT):
+            yield url_of(source, index)
+
+    report = fetchmill.get(targets(), dest, format="null")
+
+    assert report.fetched == COUNT
+
+
+def test_what_a_generator_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path) -> None:
+    """What it gave before is done; with the generator mended the job goes on."""
+    source = server(synthetic=COUNT)
+
+    def targets(last: int) -> Iterator[str]:
+        for index in range(last):
+            yield url_of(source, index)
+        if last < COUNT:
+            raise LookupError("no more of them")
+
+    with pytest.raises(LookupError, match="no more of them"):
+        fetchmill.get(targets(1000), dest, format="parquet")
+    report = fetchmill.get(targets(COUNT), dest, format="parquet")
+
+    assert (report.fetched, report.resumed) == (COUNT, True)
+    assert find_wrong(dest, "parquet", {url_of(source, index): body_of(index) for index in range(COUNT)}) == []
+    assert source.stats()["get"] == COUNT
+
+
+def test_an_item_that_is_no_url_is_a_failed_target(server: Serve, dest: Path) -> None:
+    """Counted by its place."""
+    report = fetchmill.get([url_of(server(synthetic=1), 0), "no url"], dest, format="null")
+
+    assert (report.fetched, report.failed) == (1, 1)
+    assert [(failure.name, failure.kind) for failure in fetchmill.failures(dest)] == [("item 2", "url")]
+
+
+def test_an_item_of_another_type_stops_the_job(server: Serve, dest: Path) -> None:
+    """It is a mistake in the program."""
+    with pytest.raises(TypeError, match=r"item 2 .* int"):
+        fetchmill.get([url_of(server(synthetic=1), 0), 5], dest)  # type: ignore[list-item]
+
+
+def test_an_endless_generator_is_read_only_as_far_as_there_is_room(server: Serve, dest: Path) -> None:
+    """And Ctrl-C ends it with a checkpoint."""
+    source = server(synthetic=1_000_000, delay=(0.001, 0.001))
+    script = textwrap.dedent(
+        """
+        import itertools, sys, fetchmill
+        base, dest = sys.argv[1:]
+        last = 0
+        def targets():
+            global last
+            for last in itertools.count():
+                yield f"{base}/get/file-{last % 1_000_000:012}"
+        try:
+            fetchmill.get(targets(), dest, format="null", limit=16)
+        except KeyboardInterrupt:
+            print(last)
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, source.url, str(dest)], stdout=subprocess.PIPE, text=True)
+    while source.stats()["get"] < 5000:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=20)
+
+    asked = source.stats()["get"]
+    assert asked <= int(out) + 1 <= asked + 300_000
+    assert fetchmill.status(dest).fetched > 0
+
+
+def _run_until_killed(source: Server, dest: Path, at: int) -> None:
+    script = textwrap.dedent(
+        """
+        import sys, fetchmill
+        base, dest = sys.argv[1:]
+        fetchmill.get((f"{base}/get/file-{i:012}" for i in range(400_000)), dest, format="null", commit_window=0.1)
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script, source.url, str(dest)])
+    while source.stats()["get"] < at:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> None:
+    """Those that are done are read and skipped."""
+    source = server(synthetic=400_000)
+    _run_until_killed(source, dest, 50_000)
+
+    report = fetchmill.get((url_of(source, index) for index in range(400_000)), dest, format="null")
+
+    assert (report.fetched, report.resumed) == (400_000, True)
+    assert source.stats()["get"] < 500_000
+
+
+def test_another_order_is_refused(server: Serve, dest: Path) -> None:
+    """It would count as done what was never fetched."""
+    source = server(synthetic=400_000)
+    _run_until_killed(source, dest, 50_000)
+    order: Any = itertools.chain((1, 0), range(2, 400_000))
+
+    with pytest.raises(fetchmill.UsageError, match="other items"):
+        fetchmill.get((url_of(source, index) for index in order), dest, format="null")
+
+
+def test_too_few_items_are_refused(server: Serve, dest: Path) -> None:
+    """They end before what is done does."""
+    source = server(synthetic=400_000)
+    _run_until_killed(source, dest, 50_000)
+
+    with pytest.raises(fetchmill.UsageError, match="other items"):
+        fetchmill.get([url_of(source, 0)], dest, format="null")

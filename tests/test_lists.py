@@ -1,0 +1,497 @@
+"""`fetchmill get LIST DEST`: every form of a list, what a bad line costs, and how a killed job goes on."""
+
+import gzip
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server, synthetic_body
+from lists import COMPRESSIONS, FORMATS, compress, encode, write_list
+from raw_server import RawServer
+from stored import find_wrong, read_objects
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+SIZE = 100
+
+
+def urls_of(source: Server, count: int) -> list[str]:
+    """Of the first objects of a synthetic server."""
+    return [f"{source.url}/get/file-{index:012}" for index in range(count)]
+
+
+def bodies_of(urls: list[str]) -> dict[str, bytes]:
+    """What must be stored under each URL."""
+    return {url: synthetic_body(url.rsplit("/", 1)[1], SIZE) for url in urls}
+
+
+def rows_of(urls: list[str]) -> list[dict[str, str]]:
+    """With a column before and one behind the URL."""
+    return [
+        {"rank": str(index), "url": url, "name": f"näme {index}", "note": f'a "quoted",\nnote {index}'}
+        for index, url in enumerate(urls)
+    ]
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_list_of_any_form_is_fetched(
+    run: Run, server: Serve, dest: Path, tmp_path: Path, format: str, suffix: str
+) -> None:
+    """Each URL once, under its URL; the bytes are the server's."""
+    urls = urls_of(server(synthetic=5000), 5000)
+    listed = write_list(tmp_path, rows_of(urls), format, suffix)
+    column = [] if format in ("txt", "jsonl", "parquet") else ["--column", "url"]
+
+    ended = run("get", listed, dest, "--allow-private", "--format", "parquet", *column)
+
+    assert ended.code == 0, ended.err
+    assert "5,000 listed = 5,000 fetched + 0 absent" in ended.err
+    assert find_wrong(dest, "parquet", bodies_of(urls)) == []
+
+
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
+def test_standard_input_is_a_list(run: Run, server: Serve, dest: Path, tmp_path: Path, suffix: str) -> None:
+    """Compressed or not: its first bytes tell."""
+    urls = urls_of(server(synthetic=3000), 3000)
+    listed = write_list(tmp_path, rows_of(urls), "txt", suffix)
+
+    with listed.open("rb") as stdin:
+        ended = run("get", "-", dest, "--allow-private", "--format", "jsonl", stdin=stdin)
+
+    assert ended.code == 0, ended.err
+    assert find_wrong(dest, "jsonl", bodies_of(urls)) == []
+
+
+def test_columns_make_urls_names_and_rows(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """By number, through a template, with a key and with columns that are kept."""
+    source = server(synthetic=2000)
+    lines = [f'{index},file-{index:012},"key {index}"\n' for index in range(2000)]
+    (tmp_path / "top.csv").write_text("".join(lines))
+
+    ended = run(
+        *("get", "top.csv", dest, "--column", 2, "--template", f"{source.url}/get/{{}}", "--csv-header", "no"),
+        *("--key-column", 3, "--keep-columns", "1", "--format", "parquet", "--allow-private"),
+    )
+
+    assert ended.code == 0, ended.err
+    rows = [row for path in sorted(dest.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    assert len(rows) == 2000
+    for row in rows:
+        index = int(row["1"])
+        assert row["name"] == f"key {index}"
+        assert row["url"] == f"{source.url}/get/file-{index:012}"
+        assert row["body"] == synthetic_body(f"file-{index:012}", SIZE)
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_kept_columns_are_in_python_too(run: Run, server: Serve, dest: Path, tmp_path: Path, format: str) -> None:
+    """By their names, with values that need quotes, and missing ones."""
+    urls = urls_of(server(synthetic=10), 10)
+    listed = write_list(tmp_path, rows_of(urls), "csv")
+
+    ended = run(
+        "get", listed, dest, "--allow-private", "--column", "url", "--keep-columns", "note,rank", "--format", format
+    )
+
+    assert ended.code == 0, ended.err
+    with fetchmill.open(dest) as objects:
+        found = {name: objects.record(name).columns for name in objects}
+    assert found == {url: {"note": f'a "quoted",\nnote {index}', "rank": str(index)} for index, url in enumerate(urls)}
+
+
+def test_files_are_named_by_host_path_and_query(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
+    """An empty last segment is %index, and the second of two equal names is told."""
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+    site: RawServer = raw(dict.fromkeys(("/", "/a/", "/a/b?c=d", "/a/b"), reply))
+    urls = [f"{site.url}{path}" for path in ("/", "/a/", "/a/b?c=d", "/a/b", "/a/b#again")]
+    (tmp_path / "urls.txt").write_text("\n".join(urls))
+    host = site.url.removeprefix("http://")
+
+    ended = run("get", "urls.txt", dest, "--allow-private")
+
+    assert ended.code == 3, ended.err
+    files = {
+        str(path.relative_to(dest)) for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts
+    }
+    assert files == {f"{host}/%index", f"{host}/a/%index", f"{host}/a/b?c=d", f"{host}/a/b"}
+    assert "failed: name-taken 1" in ended.err
+
+
+def test_files_can_be_numbered(run: Run, server: Serve, dest: Path, tmp_path: Path, tree: Callable[..., Any]) -> None:
+    """By the order of the list."""
+    urls = urls_of(server(synthetic=1500), 1500)
+    listed = write_list(tmp_path, rows_of(urls))
+
+    ended = run("get", listed, dest, "--allow-private", "--names", "seq")
+
+    assert ended.code == 0, ended.err
+    files = {name: body for name, body in tree(dest).items() if body is not None}
+    assert files == {f"{index // 1000:06}/{index:09}": body for index, body in enumerate(bodies_of(urls).values())}
+
+
+def test_a_bad_line_is_a_failed_target_with_its_number(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """The job goes on; comments and empty lines are no targets."""
+    good = urls_of(server(synthetic=3), 3)
+    bad = ["no url", "ftp://host/x", "http://", "http://user:secret@127.0.0.1/x", "http://a b/", "http://[::1/x"]
+    text = "\n".join([good[0], "", "# comment", *bad, f"  {good[1]}  ", good[2]])
+    (tmp_path / "urls.txt").write_bytes(text.encode() + b"\nhttp://127.0.0.1/\xff\n")
+
+    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "tar")
+
+    assert ended.code == 3, ended.err
+    assert "10 listed = 3 fetched + 0 absent + 7 failed" in ended.err
+    assert find_wrong(dest, "tar", bodies_of(good)) == []
+    failures = list(fetchmill.failures(dest))
+    assert {failure.kind for failure in failures} == {"url"}
+    assert sorted(failure.name for failure in failures) == sorted(f"line {line}" for line in (4, 5, 6, 7, 8, 9, 12))
+    assert "secret" not in ended.err
+
+
+def test_the_same_url_twice_is_kept_twice(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """In packs, apart by sequence number."""
+    url = urls_of(server(synthetic=1), 1)[0]
+    (tmp_path / "urls.txt").write_text(f"{url}\n" * 3)
+
+    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert [name for name, _ in read_objects(dest, "jsonl")] == [url] * 3
+
+
+def test_filters_leave_out_and_say_so(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """By glob and by regular expression; what is left out is skipped."""
+    urls = urls_of(server(synthetic=100), 100)
+    listed = write_list(tmp_path, rows_of(urls))
+
+    ended = run(
+        *("get", listed, dest, "--format", "jsonl", "--include", "*file-00000000001?", "--include", r"re:file-0+2\d$"),
+        *("--exclude", "*5", "--allow-private"),
+    )
+
+    assert ended.code == 0, ended.err
+    assert "100 listed = 18 fetched + 0 absent + 0 failed + 82 skipped" in ended.err
+    kept = [url for index, url in enumerate(urls) if 10 <= index < 30 and index % 10 != 5]
+    assert sorted(name for name, _ in read_objects(dest, "jsonl")) == kept
+
+
+def test_filters_are_for_a_server_that_lists_too(run: Run, server: Serve, dest: Path, tree: Callable[..., Any]) -> None:
+    """By the names that it lists."""
+    ended = run("get", server(synthetic=50).url, dest, "--exclude", "*[1-9]")
+
+    assert ended.code == 0, ended.err
+    assert sorted(tree(dest)) == [f"file-{index:012}" for index in range(0, 50, 10)]
+    assert "50 listed = 5 fetched + 0 absent + 0 failed + 45 skipped" in ended.err
+
+
+def test_a_sample_is_as_large_as_asked_and_the_same_again(run: Run, server: Serve, tmp_path: Path) -> None:
+    """So that a job can be tried first."""
+    urls = urls_of(server(synthetic=1000), 1000)
+    listed = write_list(tmp_path, rows_of(urls))
+
+    for dest in ("one", "two"):
+        assert run("get", listed, dest, "--allow-private", "--sample", 100, "--format", "jsonl").code == 0
+    one, two = ({name for name, _ in read_objects(tmp_path / dest, "jsonl")} for dest in ("one", "two"))
+
+    assert len(one) == 100
+    assert one == two
+    assert min(urls.index(url) for url in one) < 100
+    assert max(urls.index(url) for url in one) > 900
+
+
+def test_a_dry_run_shows_targets_and_asks_nobody(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """URL and name on standard output, counts on standard error."""
+    source = server(synthetic=10)
+    rows = rows_of(urls_of(source, 3))
+    listed = write_list(tmp_path, rows, "csv")
+
+    ended = run("get", listed, dest, "--column", "url", "--key-column", "name", "--exclude", "*2", "--dry-run")
+
+    assert ended.code == 0, ended.err
+    assert ended.out == "".join(f"{row['url']}\t{row['name']}\n" for row in rows[:2])
+    assert ended.err == "2 targets would be fetched, 0 lines are no URLs, 1 are left out\n"
+    assert source.stats()["requests"] == 0
+    assert not dest.exists()
+
+
+def test_a_list_that_ends_in_the_middle_is_no_end(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """A compressed list that was cut is an error of the listing."""
+    urls = urls_of(server(synthetic=100), 100)
+    whole = compress(".gz", encode("txt", rows_of(urls)))
+    (tmp_path / "urls.txt.gz").write_bytes(whole[:-20])
+
+    ended = run("get", "urls.txt.gz", dest, "--allow-private")
+
+    assert ended.code == 4
+    assert "urls.txt.gz" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["missing.txt", "out"], ["missing.txt", "http://HOST:PORT"]),
+        (["urls.csv", "out", "--column", "nothing"], ["nothing", "url"]),
+        (["urls.txt", "out", "--bearer", "hidden"], ["--credentials-for"]),
+        (["urls.txt", "out", "--keep-columns", "x"], ["plain text", "x"]),
+        (["urls.txt", "out", "--list-path", "/x"], ["list_path"]),
+        (["urls.csv", "out", "--include", "re:("], ["re:("]),
+        (["urls.csv", "out", "--template", "nothing"], ["{}"]),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_line(
+    run: Run, tmp_path: Path, arguments: list[str], words: list[str]
+) -> None:
+    """Before anything is made."""
+    (tmp_path / "urls.txt").write_text("http://127.0.0.1:1/x\n")
+    (tmp_path / "urls.csv").write_text("url,rank\nhttp://127.0.0.1:1/x,1\n")
+
+    ended = run("get", *arguments)
+
+    assert ended.code == 2, ended.err
+    assert ended.err.count("\n") == 1
+    assert all(word in ended.err for word in words), ended.err
+    assert "hidden" not in ended.err
+
+
+@pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
+def test_a_killed_job_goes_on_at_the_right_line(
+    run: Run,
+    start: Callable[..., subprocess.Popen[str]],
+    server: Serve,
+    dest: Path,
+    tmp_path: Path,
+    format: str,
+    suffix: str,
+) -> None:
+    """Killed while the list is still being read: nothing lost, nothing doubled."""
+    count = 400_000
+    source = server(synthetic=count)
+    urls = urls_of(source, count)
+    listed = write_list(tmp_path, [{"url": url} for url in urls], format, suffix)
+    arguments = ["get", listed, dest, "--allow-private", "--format", "null", "--commit-window", "100ms"]
+    arguments += [] if format == "txt" else ["--column", "url"]
+
+    process = start(*arguments)
+    while source.stats()["get"] < 50_000:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    asked = source.stats()["get"]
+    ended = run(*arguments, timeout=120)
+
+    assert asked < count
+    assert ended.code == 0, ended.err
+    assert f"{count:,} listed = {count:,} fetched" in ended.err
+    assert count <= source.stats()["get"] < count + 100_000
+
+
+@pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
+def test_a_changed_list_is_refused(
+    run: Run,
+    start: Callable[..., subprocess.Popen[str]],
+    server: Serve,
+    dest: Path,
+    tmp_path: Path,
+    format: str,
+    suffix: str,
+) -> None:
+    """Changed in the part that was read, of the same length: the job stops, and goes on with the old one."""
+    count = 400_000
+    source = server(synthetic=count)
+    rows = [{"url": url} for url in urls_of(source, count)]
+    listed = write_list(tmp_path, rows, format, suffix)
+    old = listed.read_bytes()
+    arguments = ("get", listed, dest, "--allow-private", "--format", "null", "--commit-window", "100ms")
+    process = start(*arguments)
+    while source.stats()["get"] < 50_000:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    rows[5], rows[6] = rows[6], rows[5]
+    write_list(tmp_path, rows, format, suffix)
+    if suffix or format == "parquet":
+        changed = listed.read_bytes().ljust(len(old), b"\0")[: max(len(old), len(listed.read_bytes()))]
+        listed.write_bytes(changed)
+
+    ended = run(*arguments)
+
+    assert ended.code == 2, ended.err
+    assert "has changed" in ended.err
+    listed.write_bytes(old)
+    assert run(*arguments, timeout=120).code == 0
+
+
+def test_a_list_that_has_grown_is_refused(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Also when the job is done: it would be wrong to say that everything is there."""
+    urls = urls_of(server(synthetic=20), 20)
+    listed = write_list(tmp_path, rows_of(urls[:10]))
+    assert run("get", listed, dest, "--allow-private").code == 0
+    write_list(tmp_path, rows_of(urls))
+
+    ended = run("get", listed, dest, "--allow-private")
+
+    assert ended.code == 2, ended.err
+    assert "has changed" in ended.err
+
+
+def test_what_failed_is_tried_again_by_its_url(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """With its key and its kept columns."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "there").write_text("there")
+    source = server(folder)
+    rows = [
+        {"url": f"{source.url}/get/there", "key": "k1", "rank": "1"},
+        {"url": f"{source.url}/get/late", "key": "k2", "rank": "2"},
+    ]
+    listed = write_list(tmp_path, rows, "csv")
+    arguments = ("--column", "url", "--key-column", "key", "--keep-columns", "rank", "--format", "jsonl")
+    assert run("get", listed, dest, "--allow-private", *arguments).code == 3
+    (folder / "late").write_text("late")
+
+    ended = run("get", listed, dest, "--allow-private", *arguments, "--retry-failed")
+
+    assert ended.code == 0, ended.err
+    with fetchmill.open(dest) as objects:
+        found = {name: (objects[name], objects.record(name).columns) for name in objects}
+    assert found == {"k1": (b"there", {"rank": "1"}), "k2": (b"late", {"rank": "2"})}
+
+
+def test_the_first_request_does_not_wait_for_the_list(start: Callable[..., Any], server: Serve, dest: Path) -> None:
+    """A list on a pipe that never ends: its first line is fetched at once, and a signal ends the job."""
+    source = server(synthetic=10)
+    process = start("get", "-", dest, "--allow-private", stdin=subprocess.PIPE)
+
+    process.stdin.write(urls_of(source, 1)[0] + "\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 10
+    while source.stats()["get"] < 1:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(10) == 130
+
+
+def test_redirects_are_followed_and_named(run: Run, raw: Any, dest: Path, tmp_path: Path) -> None:  # noqa: ANN401
+    """As far as is allowed; a loop and too many are kinds of their own."""
+
+    def to(location: str) -> bytes:
+        return f"HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n".encode()
+
+    site: RawServer = raw(
+        {
+            "/a": to("/b"),
+            "/b": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb",
+            "/loop": to("/pool"),
+            "/pool": to("/loop"),
+            "/ftp": to("ftp://127.0.0.1/"),
+            "/nowhere": b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n",
+            **{f"/n{index}": to(f"/n{index + 1}") for index in range(10)},
+        }
+    )
+    paths = ("/a", "/loop", "/n0", "/ftp", "/nowhere")
+    (tmp_path / "urls.txt").write_text("\n".join(site.url + path for path in paths))
+
+    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "jsonl")
+
+    assert ended.code == 3, ended.err
+    kinds = {failure.name.removeprefix(site.url): failure.kind for failure in fetchmill.failures(dest)}
+    assert kinds == {
+        "/loop": "redirect-loop",
+        "/n0": "redirect-limit",
+        "/ftp": "redirect-refused",
+        "/nowhere": "redirect-refused",
+    }
+    rows = [json.loads(line) for path in dest.glob("*.jsonl*") for line in _text_of(path).splitlines()]
+    assert [(row["name"], row["url"]) for row in rows] == [(f"{site.url}/a", f"{site.url}/b")]
+
+
+def _text_of(path: Path) -> str:
+    """Of a shard, compressed or not."""
+    return gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+
+
+def test_a_rate_is_kept(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """100 a second after a burst of a tenth of a second: 60 targets take half a second at least."""
+    urls = urls_of(server(synthetic=60), 60)
+    listed = write_list(tmp_path, rows_of(urls))
+
+    for option in ("--rate", "--rate-per-host"):
+        started = time.monotonic()
+        assert run("get", listed, dest.with_name(option), "--allow-private", option, 100, "--format", "null").code == 0
+        assert time.monotonic() - started > 0.5
+
+
+def test_headers_are_for_their_origin_only(run: Run, dest: Path, tmp_path: Path) -> None:
+    """A list may lead anywhere: others get neither the token nor other fields, a redirect's origin no more."""
+    seen: dict[str, list[bytes]] = {"own": [], "other": []}
+    own, other = _recorder(seen["own"]), _recorder(seen["other"])
+    try:
+        lines = [f"http://127.0.0.1:{own[1]}/x", f"http://127.0.0.1:{other[1]}/x"]
+        (tmp_path / "urls.txt").write_text("\n".join(lines))
+        ended = run(
+            *("get", "urls.txt", dest, "--bearer", "hidden", "--header", "X-Key: also", "--header", "Accept: text/x"),
+            *("--credentials-for", f"http://127.0.0.1:{own[1]}", "--allow-private"),
+        )
+    finally:
+        own[0].close()
+        other[0].close()
+
+    assert ended.code == 0, ended.err
+    assert b"Authorization: Bearer hidden\r\n" in seen["own"][0]
+    assert b"X-Key: also\r\n" in seen["own"][0]
+    assert b"hidden" not in seen["other"][0]
+    assert b"also" not in seen["other"][0]
+    assert b"Accept: text/x\r\n" in seen["other"][0]
+
+
+@pytest.mark.parametrize("source", ["urls.txt", "-"])
+def test_a_list_does_not_lead_to_this_machine(run: Run, dest: Path, tmp_path: Path, source: str) -> None:
+    """Whoever made it may be a stranger: nobody is connected to without the option."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        urls = [
+            f"http://{host}:{listener.getsockname()[1]}/x" for host in ("127.0.0.1", "localhost", "[::ffff:7f00:1]")
+        ]
+        (tmp_path / "urls.txt").write_text("\n".join(urls))
+
+        with (tmp_path / "urls.txt").open("rb") as stdin:
+            ended = run("get", source, dest, "--format", "jsonl", stdin=stdin)
+
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert ended.code == 3, ended.err
+    assert "3 listed = 0 fetched + 0 absent + 3 failed" in ended.err
+    assert {each.name: each.kind for each in fetchmill.failures(dest)} == dict.fromkeys(urls, "private-address")
+    assert "--allow-private" in ended.err
+
+
+def _recorder(seen: list[bytes]) -> tuple[Any, int]:
+    """A listener that keeps the heads that it gets, and its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            with connection:
+                seen.append(connection.recv(65536))
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    threading.Thread(target=serve, daemon=True).start()
+    return listener, listener.getsockname()[1]

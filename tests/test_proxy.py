@@ -1,0 +1,178 @@
+"""`--proxy`: what a proxy is asked, what it is not told, and that nothing goes round it."""
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import fetchmill
+from certificates import Certificates
+from forward_proxy import ForwardProxy
+from nginx import Nginx, Site, moved, offer
+from stored import everything
+
+Run = Callable[..., Any]
+Start = Callable[..., Nginx]
+StartProxy = Callable[..., ForwardProxy]
+Tree = Callable[..., dict[str, bytes | None]]
+
+USER = "me:canary-b33f"
+BASIC = f"Basic {base64.b64encode(USER.encode()).decode()}"
+TOKEN = "canary-7a11"  # noqa: S105 - looked for where it must not be
+OBJECTS = {f"object-{number}": f"{number}".encode() for number in range(40)}
+VARIABLES = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy")
+
+
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
+def test_https_goes_through_a_tunnel(
+    http2: bool, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """The proxy learns host and port, who uses it, and nothing of what is said inside; the origin not of the proxy."""
+    offer(served, OBJECTS)
+    server = nginx(tls=Site(leaf=certificates.good, http2=http2))
+    tunnels = proxy(USER)
+    options = ("--proxy", tunnels.url(), "--bearer", TOKEN, "--ca-file", certificates.ca_file)
+
+    ended = run("get", server.url("tls"), dest, *options)
+
+    assert ended.code == 0, ended.err
+    assert {path.name: path.read_bytes() for path in dest.iterdir() if path.is_file()} == OBJECTS
+    authority = f"localhost:{server.ports['tls']}"
+    assert {(asked.method, asked.target, asked.fields["host"]) for asked in tunnels.asked} == {
+        ("CONNECT", authority, authority)
+    }
+    assert {asked.fields["proxy-authorization"] for asked in tunnels.asked} == {BASIC}
+    assert TOKEN not in repr(tunnels.asked)
+    seen = server.seen("tls")
+    assert len(seen) == 1 + len(OBJECTS)
+    assert {(each.authorization, each.proxy_authorization) for each in seen} == {(f"Bearer {TOKEN}", "")}
+
+
+def test_http_is_asked_for_in_absolute_form(
+    run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path
+) -> None:
+    """RFC 9112, 3.2.2: with the whole URL, and the Host of the origin."""
+    offer(served, OBJECTS)
+    server = nginx(plain=Site())
+    forwards = proxy(USER)
+
+    ended = run("get", server.url("plain"), dest, "--proxy", forwards.url())
+
+    assert ended.code == 0, ended.err
+    assert {path.name: path.read_bytes() for path in dest.iterdir() if path.is_file()} == OBJECTS
+    paths = ["/list", *(f"/get/{name}" for name in OBJECTS)]
+    assert {asked.method for asked in forwards.asked} == {"GET"}
+    assert {asked.target.partition("?")[0] for asked in forwards.asked} == {
+        server.url("plain") + path for path in paths
+    }
+    assert {asked.fields["host"] for asked in forwards.asked} == {f"localhost:{server.ports['plain']}"}
+    assert {asked.fields["proxy-authorization"] for asked in forwards.asked} == {BASIC}
+    assert set(server.fetched("plain")) == set(paths)
+
+
+def test_a_redirect_goes_through_the_proxy_as_well(
+    run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path, tree: Tree
+) -> None:
+    """From absolute form to a tunnel; nothing of either's credentials goes to the other origin."""
+    offer(served, {"a": b"found"})
+    server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
+    both = proxy(USER)
+    options = ("--proxy", both.url(), "--redirects", "5", "--bearer", TOKEN, "--ca-file", certificates.ca_file)
+
+    ended = run("get", server.url("plain"), dest, *options)
+
+    assert ended.code == 0, ended.err
+    assert tree(dest) == {"a": b"found"}
+    assert [asked.method for asked in both.asked] == ["GET", "GET", "CONNECT"]
+    assert both.asked[-1].target == f"localhost:{server.ports['tls']}"
+    assert [(each.authorization, each.proxy_authorization) for each in server.seen("tls")] == [("", "")]
+
+
+def test_a_redirect_from_a_name_behind_a_proxy_leads_to_no_private_address(
+    run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path, tree: Tree
+) -> None:
+    """A proxy does not say where it has been, so that counts as public; an address it is not even asked for."""
+    offer(served, {"a": b"", "b": b"", "stays": b"here"})
+    moves = moved("/get/a", "http://127.0.0.1:1/x") + moved("/get/b", "@plain@/get/stays")
+    server = nginx(plain=Site(directives=moves))
+    forwards = proxy()
+
+    ended = run("get", server.url("plain"), dest, "--proxy", forwards.url(), "--redirects", "5")
+    [streamed] = fetchmill.stream([server.url("plain") + "/get/a"], proxy=forwards.url(), redirects=5)
+    by_address = server.url("plain", "127.0.0.1") + "/get/b"
+    [from_address] = fetchmill.stream([by_address], proxy=forwards.url(), redirects=5)
+
+    assert ended.code == 3, ended.err
+    assert tree(dest) == {"b": b"here", "stays": b"here"}
+    assert [(each.name, each.kind) for each in fetchmill.failures(dest)] == [("a", "private-address")]
+    assert streamed.error is not None
+    assert streamed.error.kind == "private-address"
+    assert from_address.body == b"here"
+    assert "127.0.0.1:1" not in {urlsplit(asked.target).netloc for asked in forwards.asked}
+
+
+def test_a_certificate_is_checked_behind_a_proxy(
+    run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """By the name of the origin; a proxy is trusted with nothing."""
+    offer(served, OBJECTS)
+    server = nginx(tls=Site(leaf=certificates.wrong_name))
+
+    ended = run("get", server.url("tls"), dest, "--proxy", proxy().url(), "--ca-file", certificates.ca_file)
+
+    assert ended.code == 6, ended.err
+    assert "tls-wrong-name" in ended.err
+    assert server.seen("tls") == []
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_proxy_that_refuses_is_not_gone_round(
+    scheme: str, run: Run, nginx: Start, proxy: StartProxy, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """407 says that it does not know us: nothing is asked for directly, and the password is not shown."""
+    offer(served, OBJECTS)
+    server = nginx(http=Site(), https=Site(leaf=certificates.good))
+    refuses = proxy("somebody:else")
+
+    ended = run("get", server.url(scheme), dest, "--proxy", refuses.url(USER), "--ca-file", certificates.ca_file)
+
+    assert ended.code == 4, ended.err
+    assert "407" in ended.err or "proxy" in ended.err
+    assert USER.partition(":")[2] not in ended.err
+    assert refuses.asked
+    assert server.seen(scheme) == []
+
+
+def test_the_environments_proxy_is_for_those_who_ask_for_it(
+    run: Run, nginx: Start, proxy: StartProxy, served: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """`--proxy env` takes it; without, a variable that somebody has set changes nothing."""
+    offer(served, OBJECTS)
+    server = nginx(plain=Site())
+    forwards = proxy(USER)
+    set_variables = environment | dict.fromkeys(VARIABLES, forwards.url())
+
+    unasked = run("get", server.url("plain"), tmp_path / "unasked", env=set_variables)
+    before = len(forwards.asked)
+    asked = run("get", server.url("plain"), tmp_path / "asked", "--proxy", "env", env=set_variables)
+
+    assert (unasked.code, asked.code) == (0, 0), asked.err
+    assert before == 0
+    assert len(forwards.asked) == 1 + len(OBJECTS)
+
+
+def test_who_uses_a_proxy_is_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
+    """The journal does without: the next run is told again."""
+    offer(served, OBJECTS)
+    server = nginx(plain=Site())
+
+    ended = run("get", server.url("plain"), dest, "--format", "warc", "--proxy", proxy(USER).url())
+
+    assert ended.code == 0, ended.err
+    stored = everything(dest)
+    secrets = [text.encode() for text in (USER, USER.partition(":")[2], BASIC)]
+    assert any(OBJECTS["object-39"] in each for each in stored)
+    assert [secret for secret in secrets for each in stored if secret in each] == []

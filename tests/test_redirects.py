@@ -1,0 +1,167 @@
+"""Redirects of Debian's nginx: which are followed, how far, and where none leads."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from certificates import Certificates
+from foreign import read_objects
+from nginx import Nginx, Site, moved, offer
+
+Run = Callable[..., Any]
+Start = Callable[..., Nginx]
+Tree = Callable[..., dict[str, bytes | None]]
+
+BODY = b"found"
+# A server that lists its objects has them, so its redirects are followed on request only.
+FOLLOW = ("--redirects", "5")
+
+
+def test_a_server_that_lists_its_objects_is_not_left_unasked(
+    run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
+) -> None:
+    """What it redirects is failed, and nothing else."""
+    offer(served, {"a": BODY, "stays": b"here"})
+    server = nginx(plain=Site(directives=moved("/get/a", "/get/stays")))
+
+    ended = run("get", server.url("plain"), dest)
+
+    assert ended.code == 3
+    assert tree(dest) == {"stays": b"here"}
+    assert [(each.name, each.kind, each.status) for each in fetchmill.failures(dest)] == [("a", "redirect", 302)]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_followed(status: int, run: Run, nginx: Start, served: Path, dest: Path, tree: Tree) -> None:
+    """The object is stored under the name that was listed; nobody is told where it was found."""
+    offer(served, {"a": b"", "stays": b"here"})
+    (served / "elsewhere").write_bytes(BODY)
+    server = nginx(plain=Site(directives=moved("/get/a", "/elsewhere", status)))
+
+    ended = run("get", server.url("plain"), dest, *FOLLOW)
+
+    assert ended.code == 0, ended.err
+    assert tree(dest) == {"a": BODY, "stays": b"here"}
+    assert server.fetched("plain") == {"/list": 1, "/get/a": 1, "/get/stays": 1, "/elsewhere": 1}
+    assert {each.referer for each in server.seen("plain")} == {""}
+
+
+def test_a_redirect_from_http_to_https_is_followed(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
+) -> None:
+    """As half the web does; the certificate is checked as ever."""
+    offer(served, {"a": BODY})
+    server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.good))
+
+    ended = run("get", server.url("plain"), dest, *FOLLOW, "--ca-file", certificates.ca_file)
+
+    assert ended.code == 0, ended.err
+    assert tree(dest) == {"a": BODY}
+    assert [(each.path, each.host) for each in server.seen("tls")] == [("/get/a", f"localhost:{server.ports['tls']}")]
+
+
+def test_a_redirect_to_a_bad_certificate_fails_that_target(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tree: Tree
+) -> None:
+    """It is not the job's only server, so the job goes on."""
+    offer(served, {"a": BODY, "stays": b"here"})
+    server = nginx(plain=Site(directives=moved("/get/a", "@tls@/get/a")), tls=Site(leaf=certificates.expired))
+
+    ended = run("get", server.url("plain"), dest, *FOLLOW, "--ca-file", certificates.ca_file)
+
+    assert ended.code == 3, ended.err
+    assert tree(dest) == {"stays": b"here"}
+    assert [(each.name, each.kind) for each in fetchmill.failures(dest)] == [("a", "tls-expired")]
+
+
+def test_a_redirect_from_https_to_http_is_refused(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path
+) -> None:
+    """TLS is never taken away; the other server is not even asked."""
+    offer(served, {"a": BODY})
+    server = nginx(tls=Site(leaf=certificates.good, directives=moved("/get/a", "@plain@/get/a")), plain=Site())
+
+    ended = run("get", server.url("tls"), dest, *FOLLOW, "--ca-file", certificates.ca_file)
+
+    assert ended.code == 3, ended.err
+    assert [(each.name, each.kind) for each in fetchmill.failures(dest)] == [("a", "redirect-refused")]
+    assert server.seen("plain") == []
+
+
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "ftp://localhost/x", "http://user:word@localhost/", "data:,x"]
+)
+def test_a_redirect_to_what_is_no_web_server_is_refused(
+    location: str, run: Run, nginx: Start, served: Path, dest: Path
+) -> None:
+    """A server does not choose a scheme or a user."""
+    offer(served, {"a": BODY})
+    server = nginx(plain=Site(directives=moved("/get/a", location)))
+
+    ended = run("get", server.url("plain"), dest, *FOLLOW)
+
+    assert ended.code == 3, ended.err
+    assert [each.kind for each in fetchmill.failures(dest)] == ["redirect-refused"]
+
+
+def test_a_loop_is_noticed(run: Run, nginx: Start, served: Path, dest: Path) -> None:
+    """As soon as it closes, whether it has one step or two."""
+    offer(served, {"itself": b"", "there": b"", "back": b""})
+    steps = moved("/get/itself", "/get/itself") + moved("/get/there", "/get/back") + moved("/get/back", "/get/there")
+    server = nginx(plain=Site(directives=steps))
+
+    ended = run("get", server.url("plain"), dest, *FOLLOW)
+
+    assert ended.code == 3, ended.err
+    kinds = {each.name: each.kind for each in fetchmill.failures(dest)}
+    assert kinds == dict.fromkeys(["itself", "there", "back"], "redirect-loop")
+    assert server.fetched("plain") == {"/list": 1, "/get/itself": 1, "/get/there": 2, "/get/back": 2}
+
+
+def test_as_many_redirects_are_followed_as_the_option_says(
+    run: Run, nginx: Start, served: Path, dest: Path, tree: Tree
+) -> None:
+    """One more is one too many, and is not asked for."""
+    offer(served, {"three": b"", "four": b""})
+    (served / "end").write_bytes(BODY)
+    chain = "".join(moved(f"/{step}", f"/{step - 1}" if step > 1 else "/end") for step in (1, 2, 3))
+    server = nginx(plain=Site(directives=chain + moved("/get/three", "/2") + moved("/get/four", "/3")))
+
+    ended = run("get", server.url("plain"), dest, "--redirects", "3")
+
+    assert ended.code == 3, ended.err
+    assert tree(dest) == {"three": BODY}
+    assert [(each.name, each.kind) for each in fetchmill.failures(dest)] == [("four", "redirect-limit")]
+    assert server.fetched("plain")["/end"] == 1
+
+
+def test_a_redirect_that_grows_ends(run: Run, nginx: Start, served: Path, dest: Path) -> None:
+    """Each leads to a new URL, so it is no loop."""
+    offer(served, {"a": b""})
+    server = nginx(plain=Site(directives="location = /get/a { return 302 /get/a?x$args; }"))
+
+    ended = run("get", server.url("plain"), dest, *FOLLOW)
+
+    assert ended.code == 3, ended.err
+    assert [each.kind for each in fetchmill.failures(dest)] == ["redirect-limit"]
+    assert len(server.fetched("plain")) == 1 + 1 + 5
+
+
+def test_a_redirected_url_of_a_list_keeps_its_name(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """It is stored as what was asked for; two URLs that lead to one place are two objects."""
+    (served / "end").write_bytes(BODY)
+    plain = Site(directives=moved("/a", "@tls@/end", 301) + moved("/b", "@tls@/end", 308))
+    server = nginx(plain=plain, tls=Site(leaf=certificates.good))
+    urls = [server.url("plain") + "/a", server.url("plain") + "/b", server.url("tls") + "/end"]
+    (tmp_path / "urls.txt").write_text("\n".join(urls))
+
+    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "parquet", "--ca-file", certificates.ca_file)
+
+    assert ended.code == 0, ended.err
+    stored = {each.name.decode(): each.body for each in read_objects(dest, "parquet", "duckdb")}
+    assert stored == dict.fromkeys(urls, BODY)

@@ -1,0 +1,728 @@
+"""`fetchmill.stream`: what comes back, what is taken from the input and when, and how it is left."""
+
+import gc
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from fetchmill._native import Stream
+from fetchmill.testing import Fault, Server, synthetic_body
+from methods_server import MethodsServer
+from process_threads import own_threads
+from raw_server import Behaviour, Exchange, RawServer, reply
+
+Serve = Callable[..., Server]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+# What may be taken from the input beyond those in flight: limits.rs.
+WINDOW = 256
+LARGE = 64 * 1024
+
+
+@pytest.fixture
+def methods() -> Iterator[MethodsServer]:
+    """A server that understands every method."""
+    with MethodsServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
+    """Every test leaves as many threads and descriptors as it found."""
+    before = left()
+    yield
+    deadline = time.monotonic() + 5
+    while left() > before and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.02)
+    assert left() <= before
+
+
+def left() -> tuple[int, int]:
+    """Threads of this package, and open sockets and events."""
+    descriptors = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    return own_threads(), sum(is_ours(link) for link in descriptors)
+
+
+def is_ours(link: str) -> bool:
+    """Whether a descriptor is of a kind that a stream opens."""
+    try:
+        return os.readlink(link).startswith(("socket:", "anon_inode:[event"))
+    except FileNotFoundError:
+        return False
+
+
+def urls(server: Server, count: int) -> list[str]:
+    """Of the first synthetic objects."""
+    return [f"{server.url}/get/{name(number)}" for number in range(count)]
+
+
+def name(number: int) -> str:
+    """Of a synthetic object."""
+    return f"file-{number:012d}"
+
+
+def test_every_item_has_its_own_reply(server: Serve) -> None:
+    """Body, status, fields, index, in whatever order."""
+    running = server(synthetic=3000)
+    wanted = urls(running, 3000)
+
+    replies = list(fetchmill.stream(iter(wanted)))
+
+    assert sorted(reply.index for reply in replies) == list(range(3000))
+    for one in replies:
+        assert one.url == wanted[one.index]
+        assert (one.status, one.ok, one.error) == (200, True, None)
+        assert one.body == synthetic_body(name(one.index), 100)
+        assert one.headers["content-LENGTH"] == "100"
+
+
+def test_replies_come_in_order_when_asked(raw: Raw) -> None:
+    """Also when the first one is the last to come."""
+
+    def late(exchange: Exchange) -> bytes:
+        time.sleep(0.3)
+        return reply(exchange.target.encode())
+
+    routes: dict[str, Behaviour] = {f"/{number}": reply(str(number).encode()) for number in range(50)}
+    server = raw(routes | {"/0": late})
+
+    replies = list(fetchmill.stream((f"{server.url}/{number}" for number in range(50)), ordered=True))
+
+    assert [reply.index for reply in replies] == list(range(50))
+
+
+def test_no_more_is_taken_than_limit_and_window_while_the_first_is_missing(raw: Raw) -> None:
+    """In order, what has come must wait for it."""
+    taken = itertools.count()
+
+    def late(exchange: Exchange) -> bytes:
+        time.sleep(0.5)
+        return reply(exchange.target.encode())
+
+    server = raw({"/late": late, "/x": reply(b"x")})
+    endless = (f"{server.url}/x" for _ in taken)
+
+    with fetchmill.stream(itertools.chain([f"{server.url}/late"], endless), limit=4, ordered=True) as replies:
+        assert next(replies).index == 0
+
+    assert next(taken) <= 4 + WINDOW + 1
+
+
+def test_an_endless_input_is_not_read_on_while_the_loop_is_busy(server: Serve) -> None:
+    """And nothing is lost when it goes on."""
+    running = server(synthetic=5000)
+    wanted = urls(running, 5000)
+    taken = 0
+
+    def counted() -> Iterator[str]:
+        nonlocal taken
+        for url in wanted:
+            taken += 1
+            yield url
+
+    with fetchmill.stream(counted(), limit=8) as replies:
+        seen = {next(replies).index for _ in range(1000)}
+        before = taken
+        time.sleep(1)
+        assert taken == before <= 1000 + 8 + WINDOW
+        seen |= {reply.index for reply in replies}
+
+    assert seen == set(range(5000))
+
+
+def test_a_slow_input_delays_no_reply_by_more_than_an_item(server: Serve) -> None:
+    """Nothing waits until a batch is full."""
+    running = server(synthetic=10)
+    asked: list[float] = []
+
+    def slowly() -> Iterator[str]:
+        for url in urls(running, 6):
+            asked.append(time.monotonic())
+            yield url
+            time.sleep(0.1)
+
+    delays = [time.monotonic() - asked[reply.index] for reply in fetchmill.stream(slowly())]
+
+    assert max(delays) < 0.19
+
+
+def test_a_status_is_a_reply_and_no_error(raw: Raw) -> None:
+    """With its body."""
+    server = raw({"/gone": reply(b"why", status="410 Gone")})
+
+    [found] = fetchmill.stream([f"{server.url}/gone"], on_error="raise")
+
+    assert (found.status, found.ok, found.body, found.error) == (410, False, b"why", None)
+    with pytest.raises(fetchmill.StatusError, match="status 410"):
+        found.raise_for_status()
+
+
+def test_a_server_error_is_tried_again_and_the_last_reply_is_given(raw: Raw) -> None:
+    """As often as `attempts` says."""
+    server = raw({"/": reply(b"broken", status="500 No")})
+
+    [found] = fetchmill.stream([f"{server.url}/"], attempts=3)
+
+    assert (found.status, found.body, server.count("/")) == (500, b"broken", 3)
+
+
+def test_a_failure_is_a_value_with_its_kind(raw: Raw) -> None:
+    """Nothing is raised unless it is asked for."""
+    server = raw({"/short": reply(b"abc", length=9), "/large": reply(b"", length=1 << 40)})
+    items = [f"{server.url}/short", f"{server.url}/large", "http://127.0.0.1:1/", "no url", "\udcff"]
+
+    found = {reply.index: reply for reply in fetchmill.stream(items, attempts=1, idle_timeout=0.3)}
+
+    kinds = {index: reply.error and reply.error.kind for index, reply in found.items()}
+    assert [kinds[index] for index in range(5)] == ["idle-timeout", "body-too-large", "refused", "url", "url"]
+    assert {(reply.status, reply.ok, bytes(reply.body)) for reply in found.values()} == {(None, False, b"")}
+    with pytest.raises(fetchmill.ReplyError, match="refused"):
+        found[2].raise_for_status()
+
+
+def test_the_first_failure_is_raised_when_asked(server: Serve) -> None:
+    """And the stream is at its end."""
+    running = server(synthetic=10)
+    items = ["http://127.0.0.1:1/", *urls(running, 5)]
+    replies = fetchmill.stream(items, attempts=1, on_error="raise", ordered=True)
+
+    with pytest.raises(fetchmill.ReplyError) as raised:
+        next(replies)
+
+    assert (raised.value.kind, raised.value.url) == ("refused", "http://127.0.0.1:1/")
+    assert list(replies) == []
+
+
+def test_a_request_carries_method_fields_body_and_tag(methods: MethodsServer) -> None:
+    """Its own fields stand instead of the client's."""
+    tag = object()
+    request = fetchmill.Request(methods.url + "/x", "post", {"X-A": "1", "Accept": "b"}, b"body", tag)
+
+    [found] = fetchmill.stream([request], headers={"Accept": "a"})
+
+    assert found.tag is tag
+    [got] = methods.received
+    assert (got.method, got.path, got.body) == ("POST", "/x", b"body")
+    assert (got.fields["x-a"], got.fields["accept"], got.fields["content-length"]) == ("1", "b", "4")
+
+
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_a_request_that_may_not_be_made_twice_is_made_once(methods: MethodsServer, method: str) -> None:
+    """Whatever comes of it: a server error, or a connection that breaks."""
+    items = [fetchmill.Request(methods.url + path, method, body=b"x") for path in ("/error", "/broken")]
+
+    found = {reply.index: reply for reply in fetchmill.stream(items)}
+
+    assert found[0].status == 500
+    assert found[1].error is not None
+    assert sorted(got.path for got in methods.received) == ["/broken", "/error"]
+
+
+def test_a_request_that_is_marked_is_tried_again(methods: MethodsServer) -> None:
+    """The program knows."""
+    item = fetchmill.Request(methods.url + "/error", "POST", body=b"x", idempotent=True)
+
+    list(fetchmill.stream([item], attempts=3))
+
+    assert [got.body for got in methods.received] == [b"x"] * 3
+
+
+def test_a_reply_to_head_has_no_body(methods: MethodsServer) -> None:
+    """And its connection is used again."""
+    items = [fetchmill.Request(f"{methods.url}/x", "HEAD")] * 3
+
+    found = list(fetchmill.stream(items, limit=1))
+
+    assert [(reply.status, reply.body, reply.headers["content-length"]) for reply in found] == [(200, b"", "5")] * 3
+    assert methods.connections == 1
+
+
+def test_a_redirected_post_is_a_get_without_body(methods: MethodsServer) -> None:
+    """But not with 307, which says that nothing changes."""
+    items = [fetchmill.Request(methods.url + path, "POST", body=b"x") for path in ("/303", "/307")]
+
+    found = list(fetchmill.stream(items, limit=1, ordered=True))
+
+    made = [(got.method, got.path, got.body) for got in methods.received]
+    assert made == [("POST", "/303", b"x"), ("GET", "/x", b""), ("POST", "/307", b"x"), ("POST", "/x", b"x")]
+    assert [reply.final_url for reply in found] == [methods.url + "/x"] * 2
+
+
+def test_fields_of_a_request_stay_with_its_origin(methods: MethodsServer) -> None:
+    """A redirect must not carry a token elsewhere."""
+    with MethodsServer() as other:
+        item = fetchmill.Request(f"{methods.url}/to/{other.url}/x", headers={"Authorization": "s", "Accept": "a"})
+
+        [found] = fetchmill.stream([item])
+
+    assert found.ok
+    assert methods.received[0].fields["authorization"] == "s"
+    assert "authorization" not in other.received[0].fields
+    assert other.received[0].fields["accept"] == "a"
+
+
+def test_redirects_are_replies_when_none_is_followed(methods: MethodsServer) -> None:
+    """With where they lead."""
+    [found] = fetchmill.stream([methods.url + "/303"], redirects=0)
+
+    assert (found.status, found.headers["location"]) == (303, "/x")
+
+
+def test_fields_that_came_twice_are_one_and_apart(raw: Raw) -> None:
+    """As a mapping, whatever the case."""
+    server = raw({"/": reply(b"", "X-A: 1", "x-a: 2", "X-B: caf\xe9")})
+
+    [found] = fetchmill.stream([server.url + "/"])
+
+    assert (found.headers["X-a"], found.headers.get_all("X-A")) == ("1, 2", ["1", "2"])
+    assert (found.headers.get("none"), "X-B" in found.headers, "none" in found.headers) == (None, True, False)
+    assert dict(found.headers) == {"Content-Length": "0", "X-A": "1, 2", "X-B": found.headers["x-b"]}
+    assert isinstance(found.headers, Mapping)
+
+
+def test_a_body_is_text_or_json(raw: Raw) -> None:
+    """In the charset that the reply names, if Python knows it."""
+    server = raw(
+        {
+            "/latin": reply(b"caf\xe9", 'Content-Type: text/plain; charset="latin-1"'),
+            "/odd": reply(b"caf\xc3\xa9\xff", "Content-Type: text/plain; charset=nonsense"),
+            "/json": reply(b'{"a": [1]}'),
+        }
+    )
+
+    found = list(fetchmill.stream((server.url + path for path in ("/latin", "/odd", "/json")), ordered=True))
+
+    assert [reply.text for reply in found[:2]] == ["café", "café\N{REPLACEMENT CHARACTER}"]
+    assert found[2].json() == {"a": [1]}
+
+
+@pytest.mark.parametrize("size", [LARGE - 1, LARGE, 3_000_000])
+def test_a_large_body_is_a_buffer_and_a_small_one_is_bytes(server: Serve, size: int) -> None:
+    """Both have the same bytes, and outlive the stream."""
+    running = server(synthetic=3, size=size)
+
+    found = list(fetchmill.stream(urls(running, 3)))
+
+    for one in found:
+        assert isinstance(one.body, bytes if size < LARGE else memoryview)
+        assert bytes(one.body) == synthetic_body(name(one.index), size)
+        assert isinstance(one.body, bytes) or one.body.readonly
+
+
+def test_keeping_one_reply_keeps_no_other(server: Serve) -> None:
+    """Nor the batch that it came with: 250 MiB of them would be seen."""
+    running = server(synthetic=4000, size=LARGE - 1)
+    replies = fetchmill.stream(urls(running, 4000), limit=16)
+    kept = [next(replies)]
+    before = resident()
+
+    kept += [reply for reply in replies if reply.index % 100 == 0]
+
+    assert len(kept) in (40, 41)
+    assert resident() - before < 100 << 20
+
+
+def test_what_an_item_was_is_let_go_with_its_reply(server: Serve) -> None:
+    """Tags are not collected anywhere."""
+
+    class Tag:
+        """Something that can be watched."""
+
+    running = server(synthetic=1)
+    tags: list[weakref.ref[Tag]] = []
+
+    def items() -> Iterator[fetchmill.Request]:
+        for url in urls(running, 1) * 500:
+            tag = Tag()
+            tags.append(weakref.ref(tag))
+            yield fetchmill.Request(url, tag=tag)
+            del tag
+
+    for found in fetchmill.stream(items()):
+        assert isinstance(found.tag, Tag)
+    del found
+
+    assert len(tags) == 500
+    assert [tag() for tag in tags] == [None] * 500
+
+
+def test_large_bodies_hold_back_what_would_be_too_much(server: Serve) -> None:
+    """A hundred bodies of 8 MiB at once, and a loop that takes its time: about 64 MiB and two bodies."""
+    program = """
+import sys, time, fetchmill
+peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+base = peak()
+for count, reply in enumerate(fetchmill.stream((sys.argv[1] + f"/get/file-{n:012d}" for n in range(60)), limit=60)):
+    assert len(reply.body) == 8 << 20, reply
+    time.sleep(0.3 if count == 0 else 0.0)
+print(count + 1, (peak() - base) >> 10)
+"""
+    running = server(synthetic=100, size=8 << 20)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program, running.url], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    count, grown = map(int, ended.stdout.split())
+    assert count == 60
+    assert grown < 160
+
+
+def test_large_bodies_in_order_hold_back_each_other_but_not_the_first(server: Serve) -> None:
+    """The first one is tried again after a second: until then about 64 MiB wait for it, and nothing hangs."""
+    program = """
+import sys, time, fetchmill
+peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+base = peak()
+urls = (sys.argv[1] + f"/get/file-{n:012d}" for n in range(60))
+for count, reply in enumerate(fetchmill.stream(urls, limit=20, ordered=True)):
+    assert (reply.index, len(reply.body)) == (count, 8 << 20), reply
+print(count + 1, (peak() - base) >> 10)
+"""
+    slow_first = Fault("status", status=503, retry_after=1, times=1, match="file-000000000000")
+    running = server(synthetic=100, size=8 << 20, faults=[slow_first])
+
+    ended = subprocess.run(
+        [sys.executable, "-c", program, running.url], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    count, grown = map(int, ended.stdout.split())
+    assert count == 60
+    assert grown < 200
+
+
+def test_leaving_early_gives_up_what_is_in_flight(raw: Raw) -> None:
+    """At once, although a server never answers."""
+    server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
+    items = itertools.chain([f"{server.url}/x"], itertools.repeat(f"{server.url}/never"))
+    started = time.monotonic()
+
+    for found in fetchmill.stream(items, limit=8):
+        assert found.body == b"x"
+        break
+
+    assert time.monotonic() - started < 2
+
+
+def test_what_the_input_raises_is_raised_by_the_loop(server: Serve) -> None:
+    """And ends it."""
+    running = server(synthetic=10)
+
+    def broken() -> Iterator[str]:
+        yield from urls(running, 5)
+        raise KeyError("mine")
+
+    replies = fetchmill.stream(broken())
+    with pytest.raises(KeyError, match="mine"):
+        list(replies)
+
+    assert list(replies) == []
+
+
+def test_a_generator_is_closed_with_the_stream(server: Serve) -> None:
+    """Its `finally` runs."""
+    running = server(synthetic=10)
+    ended: list[bool] = []
+
+    def items() -> Iterator[str]:
+        try:
+            yield from itertools.cycle(urls(running, 5))
+        finally:
+            ended.append(True)
+
+    for _ in fetchmill.stream(items()):
+        break
+
+    assert ended == [True]
+
+
+@pytest.mark.parametrize("item", [5, None, b"http://x/"])
+def test_an_item_that_is_no_url_is_refused(item: object) -> None:
+    """In words."""
+    with pytest.raises(fetchmill.UsageError, match=r"must give URLs as text, or fetchmill\.Request, not"):
+        list(fetchmill.stream([item]))  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("items", ["http://x/", b"http://y/", 5, fetchmill.Request("http://x/")])
+def test_one_url_is_no_input(items: object) -> None:
+    """A common slip: each of its letters would be asked for."""
+    with pytest.raises(fetchmill.UsageError, match="must be an iterable of URLs"):
+        fetchmill.stream(items)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"method": "TRACE"}, "method"),
+        ({"method": "GET /x HTTP/1.1\r\nX:"}, "method"),
+        ({"headers": {"X\r\nY": "1"}}, "malformed name"),
+        ({"headers": {"X": "1\r\nY: 2"}}, "control characters"),
+        ({"headers": {"Host": "x"}}, "cannot be set"),
+    ],
+)
+def test_a_request_that_could_be_two_is_refused(arguments: dict[str, object], message: str) -> None:
+    """Nothing of it becomes syntax."""
+    with pytest.raises(fetchmill.UsageError, match=message):
+        fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "options", [{"limit": 0}, {"limit": 1 << 20}, {"redirects": 21}, {"rate": 0}, {"headers": {"X-Key": "s"}}]
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, object]) -> None:
+    """Before anything is fetched."""
+    with pytest.raises(fetchmill.UsageError):
+        fetchmill.stream([], **options)  # type: ignore[arg-type]
+
+
+def test_a_rate_is_kept(server: Serve) -> None:
+    """After a burst of a tenth of a second's worth."""
+    running = server(synthetic=100)
+    started = time.monotonic()
+
+    assert sum(reply.ok for reply in fetchmill.stream(urls(running, 60), rate=100)) == 60
+
+    assert 0.35 < time.monotonic() - started < 3
+
+
+def test_an_interrupt_ends_the_loop_at_once(raw: Raw) -> None:
+    """While it waits for a server that never answers."""
+    server = raw({"/never": lambda exchange: exchange.stall()})
+    program = """
+import sys, time, fetchmill
+print("started", flush=True)
+try:
+    for _ in fetchmill.stream([sys.argv[1]] * 10): pass
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, server.url + "/never"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "started\n"
+    time.sleep(0.5)
+
+    sent = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    assert running.stdout.readline() == "interrupted\n"
+
+    assert time.monotonic() - sent < 0.2
+    out, err = running.communicate(timeout=10)
+    assert (running.returncode, out, err) == (0, "", "")
+
+
+def test_a_client_keeps_its_connections_from_one_stream_to_the_next(methods: MethodsServer) -> None:
+    """Also for single replies, and while another stream is open."""
+    with fetchmill.Client(limit=1) as client:
+        assert client.get(methods.url + "/x").body == b"x" * 5
+        assert [reply.ok for reply in client.stream([methods.url + "/x"] * 3)] == [True] * 3
+        assert client.get(fetchmill.Request(methods.url + "/x", tag=7)).tag == 7
+
+    assert methods.connections == 1
+
+
+def test_a_stream_of_a_closed_client_says_so(raw: Raw) -> None:
+    """Before it has begun, and in the middle."""
+    server = raw({"/never": lambda exchange: exchange.stall()})
+    client = fetchmill.Client()
+    begun = client.stream([server.url + "/never"])
+    assert begun.ready() is None
+    client.close()
+
+    for replies in (begun, client.stream([server.url + "/never"])):
+        with pytest.raises(fetchmill.UsageError, match="the client is closed"):
+            next(replies)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of forks, in newer Pythons
+def test_a_client_that_came_by_a_fork_says_so(server: Serve) -> None:
+    """Its thread stayed behind: it would wait for ever."""
+    running = server(synthetic=1)
+    client = fetchmill.Client()
+    child = os.fork()
+    if child == 0:
+        try:
+            client.get(urls(running, 1)[0])
+        except fetchmill.InternalError as error:
+            os._exit("made anew" in str(error))
+        os._exit(2)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    assert client.get(urls(running, 1)[0]).ok
+    client.close()
+
+
+def test_a_generator_that_knows_its_stream_is_collected_with_it(server: Serve) -> None:
+    """A circle is no leak."""
+    running = server(synthetic=10)
+    known: list[Stream] = []
+    ended: list[bool] = []
+
+    def items(holder: list[Stream]) -> Iterator[str]:
+        try:
+            while holder:
+                yield from urls(running, 10)
+        finally:
+            ended.append(True)
+
+    known.append(fetchmill.stream(items(known)))
+    next(known[0])
+    del known
+    gc.collect()
+
+    assert ended == [True]
+
+
+def test_streams_of_one_client_do_not_mix(server: Serve) -> None:
+    """From several threads at once."""
+    running = server(synthetic=4000)
+    wanted = urls(running, 4000)
+    found: dict[int, set[str]] = {}
+
+    with fetchmill.Client(limit=16) as client:
+
+        def take(part: int) -> None:
+            found[part] = {reply.url for reply in client.stream(wanted[part::4]) if reply.ok}
+
+        threads = [threading.Thread(target=take, args=(part,)) for part in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+
+    assert found == {part: set(wanted[part::4]) for part in range(4)}
+
+
+def test_a_stream_that_was_left_costs_the_others_of_its_client_nothing(raw: Raw) -> None:
+    """Its requests give their places back."""
+    server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})
+
+    with fetchmill.Client(limit=2) as client:
+        left_one = client.stream([server.url + "/never"] * 10)
+        assert left_one.ready() is None
+        left_one.close()
+        started = time.monotonic()
+
+        assert client.get(server.url + "/x").body == b"x"
+
+    assert time.monotonic() - started < 2
+
+
+def test_an_async_iterable_is_taken_by_a_loop_that_is_none(server: Serve) -> None:
+    """And cancelled when it is left."""
+    running = server(synthetic=500)
+    ended: list[bool] = []
+
+    async def items() -> AsyncIterator[str]:
+        try:
+            for url in itertools.cycle(urls(running, 500)):
+                yield url
+        finally:
+            ended.append(True)
+
+    replies = fetchmill.stream(items())
+    seen = {next(replies).url for _ in range(2000)}
+    replies.close()
+
+    assert seen == set(urls(running, 500))
+    assert ended == [True]
+
+
+def test_record_batches_have_a_row_for_each_reply(server: Serve) -> None:
+    """For whatever reads Arrow's C data interface, batch by batch or all at once."""
+    pyarrow = pytest.importorskip("pyarrow")
+    running = server(synthetic=2500)
+    wanted = urls(running, 2500)
+    items: list[str | fetchmill.Request] = [*wanted[:-1], fetchmill.Request(wanted[-1], tag=("a", 1)), "no url"]
+
+    batches = list(fetchmill.stream_batches(items, batch_size=1000))
+    table = pyarrow.table(fetchmill.stream_batches(items))
+
+    assert [len(batch) for batch in batches] == [1000, 1000, 501]
+    rows = sorted(
+        (row for batch in batches for row in pyarrow.record_batch(batch).to_pylist()), key=lambda row: row["index"]
+    )
+    timeless = [{key: value for key, value in row.items() if key != "total_time"} for row in rows]
+    again = sorted(table.drop_columns("total_time").to_pylist(), key=lambda row: row["index"])
+    assert timeless == again
+    assert [row["body"] for row in rows[:-1]] == [synthetic_body(name(number), 100) for number in range(2500)]
+    assert [row["url"] for row in rows] == [*wanted, "no url"]
+    assert (rows[-2]["tag"], rows[0]["tag"]) == ("('a', 1)", None)
+    assert [rows[-1][key] for key in ("status", "error", "body")] == [None, "url", None]
+    assert (rows[0]["status"], rows[0]["content_type"], rows[0]["error"]) == (200, "text/plain", None)
+
+
+def test_what_the_input_raises_is_raised_by_batches(server: Serve) -> None:
+    """As it is."""
+    running = server(synthetic=10)
+
+    def broken() -> Iterator[str]:
+        yield from urls(running, 5)
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        list(fetchmill.stream_batches(broken()))
+
+
+# Prints how many replies came in three seconds of an endless stream, and how its memory grew over most of them.
+ENDLESS = """
+import itertools, os, sys, time, fetchmill
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+urls = itertools.cycle(f"{sys.argv[1]}/get/file-{number:012d}" for number in range(1000))
+until, halfway = time.monotonic() + 3, 0
+for count, _ in enumerate(fetchmill.stream(urls)):
+    if count == 20_000:
+        halfway = resident()
+    if time.monotonic() > until:
+        break
+print(count, resident() - halfway)
+"""
+
+
+def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
+    """Of a process that does nothing else. Three seconds: what a minute adds would be seen."""
+    running = server(synthetic=1000)
+
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDLESS, running.url], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    count, growth = map(int, ended.stdout.split())
+    assert count > 20_000
+    assert growth < 4 << 20
+
+
+def test_faults_of_a_server_are_overcome(server: Serve) -> None:
+    """Resets, short bodies and errors, each name once or twice."""
+    faults = [
+        Fault("reset", rate=0.1, times=1),
+        Fault("status", status=503, rate=0.1, times=1),
+        Fault("truncate", rate=0.1, times=1),
+        Fault("unsolicited", rate=0.1, times=1),
+    ]
+    running = server(synthetic=2000, faults=faults)
+
+    found = list(fetchmill.stream(urls(running, 2000)))
+
+    assert {reply.index for reply in found if reply.ok} == set(range(2000))
+    assert all(reply.body == synthetic_body(name(reply.index), 100) for reply in found)
+
+
+def resident() -> int:
+    """Memory of this process now, in bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

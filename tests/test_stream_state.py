@@ -1,0 +1,190 @@
+"""Streams that remember how far their loop is: after a kill, after leaving, with another input."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server
+from raw_server import Behaviour, RawServer, reply
+
+Serve = Callable[..., Server]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+WINDOW = 256
+
+# Writes the number of each reply that it is done with; O_APPEND, so that a kill loses none.
+PROGRAM = """
+import os, sys, time, fetchmill
+url, state, log, count, pause = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), float(sys.argv[5])
+out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+for reply in fetchmill.stream((f"{url}/get/file-{n:012d}" for n in range(count)), state=state, limit=8):
+    assert reply.ok
+    os.write(out, b"%d\\n" % reply.index)
+    time.sleep(pause)
+"""
+
+
+def urls(server: Server, count: int) -> list[str]:
+    """Of the first synthetic objects."""
+    return [f"{server.url}/get/file-{number:012d}" for number in range(count)]
+
+
+def numbers(log: Path) -> list[int]:
+    """What a program has written."""
+    return [int(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+
+def test_a_kill_costs_at_most_a_window(server: Serve, tmp_path: Path) -> None:
+    """Every item comes, and only what was done in the last second or not done at all comes again."""
+    count = 30_000
+    running = server(synthetic=count)
+    log, state = tmp_path / "log", tmp_path / "run"
+    arguments = [sys.executable, "-c", PROGRAM, running.url, str(state), str(log), str(count)]
+
+    for _ in range(3):
+        process = subprocess.Popen([*arguments, "0.0005"])
+        time.sleep(2.5)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    subprocess.run([*arguments, "0"], check=True, timeout=60)
+
+    found = numbers(log)
+    assert set(found) == set(range(count))
+    # A run of two and a half seconds has saved at least once, so most of it is not made again.
+    # The program does less than 2,000 a second, and a second and a bit is what a window covers.
+    assert len(found) - count <= 3 * (8 + WINDOW + 2000 * 1.2)
+
+
+def test_a_reply_counts_once_the_loop_asks_for_the_next(server: Serve, tmp_path: Path) -> None:
+    """The one at which the loop was left comes again, and no other."""
+    wanted = urls(server(synthetic=500), 500)
+    seen = []
+
+    for found in fetchmill.stream(wanted, state=tmp_path / "run"):
+        seen.append(found.index)
+        if len(seen) == 100:
+            break
+    rest = [found.index for found in fetchmill.stream(wanted, state=tmp_path / "run")]
+
+    assert sorted(seen[:-1] + rest) == list(range(500))
+    assert seen[-1] in rest
+    assert list(fetchmill.stream(wanted, state=tmp_path / "run")) == []
+
+
+def test_what_comes_again_comes_in_order_too(raw: Raw, tmp_path: Path) -> None:
+    """Although what lies between was done."""
+
+    def late(_exchange: object) -> bytes:
+        time.sleep(0.5)
+        return reply(b"x")
+
+    server = raw({f"/{number}": late if number in {3, 7} else reply(b"x") for number in range(300)})
+    wanted = [f"{server.url}/{number}" for number in range(300)]
+    with fetchmill.stream(wanted, state=tmp_path) as replies:
+        first = [next(replies).index for _ in range(200)]
+
+    second = [found.index for found in fetchmill.stream(wanted, state=tmp_path, ordered=True)]
+
+    assert {3, 7} & set(first) == set()
+    assert second == sorted({*range(300)} - set(first[:-1]))
+
+
+def test_an_input_that_goes_on_is_gone_on_with(server: Serve, tmp_path: Path) -> None:
+    """What was its end may be followed by more."""
+    wanted = urls(server(synthetic=300), 300)
+
+    first = [found.index for found in fetchmill.stream(wanted[:200], state=tmp_path)]
+    second = [found.index for found in fetchmill.stream(wanted, state=tmp_path)]
+
+    assert (sorted(first), sorted(second)) == (list(range(200)), list(range(200, 300)))
+
+
+@pytest.mark.parametrize("change", ["order", "fewer", "method"])
+def test_an_input_that_changed_is_refused(raw: Raw, tmp_path: Path, change: str) -> None:
+    """Before anything of it is fetched, and as often as it is tried."""
+    server = raw({f"/{number}": reply(b"x") for number in range(400)})
+    wanted: list[str | fetchmill.Request] = [f"{server.url}/{number}" for number in range(400)]
+    assert len(list(fetchmill.stream(wanted, state=tmp_path))) == 400
+    others = {
+        "order": [wanted[1], wanted[0], *wanted[2:]],
+        "fewer": wanted[:-1],
+        "method": [*wanted[:-1], fetchmill.Request(str(wanted[-1]), "HEAD")],
+    }
+    asked = len(server.requests)
+
+    for _ in range(2):
+        with pytest.raises(fetchmill.UsageError, match="other items than before, at or before number 400"):
+            list(fetchmill.stream(others[change], state=tmp_path))
+
+    assert len(server.requests) == asked
+    assert list(fetchmill.stream(wanted, state=tmp_path)) == []
+
+
+def test_a_failure_is_done_too(tmp_path: Path) -> None:
+    """It was given, and the loop went on."""
+    items = ["http://127.0.0.1:1/"] * 3
+
+    assert len(list(fetchmill.stream(items, state=tmp_path, attempts=1))) == 3
+    assert list(fetchmill.stream(items, state=tmp_path, attempts=1)) == []
+
+
+def test_a_folder_has_one_stream_at_a_time(server: Serve, tmp_path: Path) -> None:
+    """The second one is told so; behind the first one it may."""
+    wanted = urls(server(synthetic=10), 10)
+
+    with fetchmill.stream(wanted, state=tmp_path) as replies:
+        next(replies)
+        with pytest.raises(fetchmill.BusyError):
+            fetchmill.stream(wanted, state=tmp_path)
+
+    assert len(list(fetchmill.stream(wanted, state=tmp_path))) == 10
+
+
+def test_a_folder_of_something_else_is_refused(server: Serve, tmp_path: Path) -> None:
+    """A job's destination, or whatever a person keeps there."""
+    running = server(synthetic=10)
+    fetchmill.get(running.url, tmp_path / "job")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("x")
+
+    for folder in ("job", "mine"):
+        with pytest.raises(fetchmill.UsageError):
+            fetchmill.stream(urls(running, 10), state=tmp_path / folder)
+
+
+def test_an_event_loop_remembers_too(server: Serve, tmp_path: Path) -> None:
+    """With an input of either kind."""
+    wanted = urls(server(synthetic=1000), 1000)
+
+    async def take(count: int) -> list[int]:
+        found = []
+        async with fetchmill.astream(wanted, state=tmp_path, limit=4) as replies:
+            async for one in replies:
+                found.append(one.index)
+                if len(found) == count:
+                    break
+        return found
+
+    first = asyncio.run(take(300))
+    second = asyncio.run(take(1000))
+
+    assert sorted(first[:-1] + second) == list(range(1000))
+
+
+def test_a_million_items_that_are_done_are_skipped_quickly(tmp_path: Path) -> None:
+    """A hundred million in less than a minute: a million in less than 0.6 s. Twice that is allowed here."""
+    count = 1_000_000
+    # No request is made for what is no URL.
+    assert sum(1 for _ in fetchmill.stream(map(str, range(count)), state=tmp_path, attempts=1)) == count
+    started = time.process_time()
+
+    assert list(fetchmill.stream(map(str, range(count)), state=tmp_path)) == []
+
+    assert time.process_time() - started < 1.2
