@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
 .PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
-.PHONY: contract-million memory lookup
+.PHONY: check-sites contract-million memory memory-lists lookup stdlib-tests bounded bounded-million
 .PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
@@ -28,7 +28,7 @@ env: .venv/.stamp ## Check the machine and make .venv
 build: env ## Build the package and install it into .venv
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 
-test: build servers lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
+test: build servers stdlib-tests lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
 
 lint: build ## Lints, formats and types, of both languages
 	$(BIN)/ruff check
@@ -46,8 +46,11 @@ layers: build ## Check that imports point down
 	$(BIN)/python scripts/check-layers
 	$(BIN)/lint-imports --no-logo --no-cache
 
-servers: ## Install nginx, wrk, strace and tar if they are missing
+servers: ## Install nginx, wrk, h2load, strace and tar if they are missing
 	@scripts/install-servers
+
+stdlib-tests: env ## Unpack the standard library's own tests into build/ if the interpreter came without them
+	@scripts/install-stdlib-tests $(BIN)/python
 
 test-rust: env
 	cargo test --workspace --exclude fetchmill-python $(CARGO_PROFILE) --quiet
@@ -61,8 +64,20 @@ crash-matrix: build servers ## 700 kills at seeded moments (FETCHMILL_SEED repea
 contract-million: build servers ## The contract of the sinks with a million objects instead of 20,000
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py
 
+check-sites: build ## 100,000 sites whose answers are known, twice, and the speed and memory of checks (ten minutes)
+	$(BIN)/python -m benches.sites
+
+bounded: build ## The processor time of bounded concurrency beside a loop that polls, and asyncio's own ways (a minute)
+	$(BIN)/python -m benches.bounded
+
+bounded-million: build ## The memory of bounded concurrency over a million awaitables (two minutes)
+	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/test_bounded_memory.py --timeout 600
+
 memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them)
 	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)
+
+memory-lists: build ## The same for lists and generators, endless streams, and what skipping on resume costs (ten minutes)
+	$(BIN)/python -m benches.memory_lists
 
 lookup: build ## How long one name among ten million takes; keeps the packs in build/ (11 GB)
 	$(BIN)/python scripts/lookup.py
@@ -73,13 +88,13 @@ wheel: env ## Build the abi3 wheel into dist/
 demo: build ## Fetch 100,000 objects, killed half-way, resumed, verified
 	$(BIN)/python scripts/demo.py
 
-bench: build servers ## Measure beside wrk and nginx: docs/performance.md; needs a quiet machine and two processors
+bench: build servers ## Measure beside wrk, h2load and nginx: docs/performance.md; needs a quiet machine and two processors
 	cargo build $(CARGO_PROFILE) --quiet -p fetchmill-core --example bare_files
 	$(BIN)/python -m benches.run
 
 bench-quick: build servers ## The same with short runs: whether it works, not how fast it is
 	cargo build $(CARGO_PROFILE) --quiet -p fetchmill-core --example bare_files
-	$(BIN)/python -m benches.run --rounds 1 --seconds 1 --files 20000 --output build/bench-quick.json
+	$(BIN)/python -m benches.run --rounds 1 --seconds 1 --files 20000 --replies 20000 --output build/bench-quick.json
 
 bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench`
 	$(BIN)/python -m benches.report

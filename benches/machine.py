@@ -22,6 +22,7 @@ def facts() -> dict[str, Any]:
         "rustc": _said("rustc", "--version"),
         "nginx": _said("nginx", "-v"),
         "wrk": " ".join(_said("wrk", "-v").split()[:2]),
+        "h2load": _said("h2load", "--version"),
     }
 
 

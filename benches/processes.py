@@ -59,13 +59,14 @@ class Process:
         command: Sequence[str | Path],
         core: int | None = None,
         *,
+        stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
         stderr: int | None = None,
     ) -> None:
         self._started = time.monotonic()
         self.popen = subprocess.Popen(
             [*_prefix(core), *command],
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             text=True,
@@ -121,8 +122,12 @@ def cpu_seconds(pid: int) -> float:
 
 def peak_mib(pid: int) -> float:
     """Peak resident memory of a process so far."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next((int(line.split()[1]) / _KIB_A_MIB for line in lines if line.startswith("VmHWM:")), 0.0)
+    return _status_mib(pid, "VmHWM:")
+
+
+def resident_mib(pid: int) -> float:
+    """Resident memory of a process now."""
+    return _status_mib(pid, "VmRSS:")
 
 
 def listens(port: int, server: Process) -> None:
@@ -149,6 +154,12 @@ def fetchmill_server(core: int | None, *arguments: str) -> Iterator[tuple[Proces
         yield server, url
     finally:
         server.stop()
+
+
+def _status_mib(pid: int, field: str) -> float:
+    """None of a process that has ended."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) / _KIB_A_MIB for line in lines if line.startswith(field)), 0.0)
 
 
 def _prefix(core: int | None) -> tuple[str, ...]:

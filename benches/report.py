@@ -168,6 +168,37 @@ def _servers(results: dict[str, Any]) -> str:
     return f"{_table(heads, rows)}\n{_bars(found['bars'])}"
 
 
+def _stream(results: dict[str, Any]) -> str:
+    found = results["scenarios"]["stream"]
+    names = {
+        "wrk": "wrk",
+        "stream": "`fetchmill.stream`",
+        "pycurl": "pycurl, CurlMulti",
+        "aiohttp": "aiohttp, uvloop",
+        "stream_batches": "`fetchmill.stream_batches`",
+        "null": "`fetchmill get --format null`",
+    }
+    rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items()]
+    versions = found["versions"]
+    return (
+        f"{_table(CLIENT_HEADS, rows)}\n{_bars(found['bars'])}\n"
+        f"{found['replies']:,} replies a run of ours, {found['connections']} in flight; {versions['pycurl']}; "
+        f"aiohttp {versions['aiohttp']}, uvloop {versions['uvloop']}.\n"
+    )
+
+
+def _https(results: dict[str, Any]) -> str:
+    versions = results["scenarios"]["https"]["versions"]
+    rows = [
+        _client_row(f"{client}, {found['version']}", found[client])
+        for found in versions
+        for client in ("h2load", "fetchmill")
+    ]
+    ratios = [(found["version"], f"{found['cpu_ratio']:.2f}", f"{found['rate_ratio']:.2f}") for found in versions]
+    heads = ("fetchmill's / h2load's, median of the rounds", "CPU an object", "objects/s")
+    return f"{_table(CLIENT_HEADS, rows)}\n{_table(heads, ratios)}"
+
+
 def _scale(results: dict[str, Any]) -> str:
     rows = [
         (
@@ -194,7 +225,13 @@ def _scale(results: dict[str, Any]) -> str:
 
 def _readme(results: dict[str, Any]) -> str:
     """What each scenario's bars say, in lines of their own."""
-    named = {"null": "`null`", "files": "`files`", "packs": "packs", "servers": "`serve`"}
+    named = {
+        "null": "`null`",
+        "files": "`files`",
+        "packs": "packs",
+        "servers": "`serve`",
+        "stream": "`stream`",
+    }
     bars = [
         {**bar, "name": f"{shown}: {bar['name']}"}
         for name, shown in named.items()
@@ -206,10 +243,11 @@ def _readme(results: dict[str, Any]) -> str:
 def _facts(results: dict[str, Any]) -> str:
     facts, settings = results["machine"], results["settings"]
     changed = " with changes" if results["changed"] else ""
+    programs = [facts["nginx"].removeprefix("nginx version: "), facts["wrk"], *filter(None, [facts.get("h2load")])]
     return (
         f"Measured at {results['measured_at']}, commit {results['commit'][:12]}{changed}; {facts['processor']}, "
         f"{facts['processors']} processors, {facts['memory_mib']:,} MiB, {facts['kernel']}; Python {facts['python']}, "
-        f"{facts['rustc']}, {facts['nginx'].removeprefix('nginx version: ')}, {facts['wrk']}. "
+        f"{facts['rustc']}, {', '.join(programs)}. "
         f"{settings['rounds']} rounds of about {settings['seconds']:g} s a run, objects of {settings['size']} B, "
         f"seed {settings['seed']}.\n"
     )
@@ -223,6 +261,8 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "files": _files,
     "packs": _packs,
     "servers": _servers,
+    "stream": _stream,
+    "https": _https,
     "scale": _scale,
 }
 

@@ -13,11 +13,13 @@ from typing import Any
 
 from benches import machine, report
 from benches.files import files
+from benches.https import https
 from benches.keepalive import in_flight, null
 from benches.packs import packs
 from benches.processes import Cores
 from benches.servers import servers
 from benches.settings import SIZE, Settings
+from benches.stream import stream
 
 SCENARIOS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "null": null,
@@ -25,6 +27,8 @@ SCENARIOS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "files": files,
     "packs": packs,
     "servers": servers,
+    "stream": stream,
+    "https": https,
 }
 SCHEMA = 1
 
@@ -56,6 +60,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=4.0, help="about how long a run lasts")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--levels", type=int, nargs="+", default=[1, 16, 64, 256])
+    parser.add_argument("--replies", type=float, default=1e6, help="replies of a run that streams them into Python")
     parser.add_argument("--files", type=int, default=100_000, help="objects of a run that stores files")
     parser.add_argument("--no-mount", action="store_true", help="files go to a folder, not to a fresh file system")
     parser.add_argument("--seed", type=int, default=1)
@@ -70,6 +75,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
         seconds=arguments.seconds,
         connections=arguments.connections,
         levels=tuple(arguments.levels),
+        replies=round(arguments.replies),
         files=arguments.files,
         mounts=not arguments.no_mount,
         folder=arguments.folder,

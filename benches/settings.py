@@ -17,6 +17,7 @@ class Settings:
         seconds: about how long a run lasts.
         connections: requests in flight of the comparison with wrk.
         levels: requests in flight of the series.
+        replies: of a run that streams them into Python.
         files: objects of a run that stores files.
         mounts: whether files go to a fresh file system in an image; else to a folder.
         folder: where all this happens: on the real disk.
@@ -28,6 +29,7 @@ class Settings:
     seconds: float
     connections: int
     levels: tuple[int, ...]
+    replies: int
     files: int
     mounts: bool
     folder: Path
