@@ -1,0 +1,4 @@
+"""The contenders: one short file for each way, with `run(task, tally)`.
+
+The published ones are built as their authors built them, with their weaknesses: what is compared is the way.
+"""

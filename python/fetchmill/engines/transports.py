@@ -1,0 +1,87 @@
+"""What an engine asks of a transport, and what a transport must know."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fetchmill.engines.answers import Answer
+
+
+class Target(Protocol):
+    """One object to fetch, as the native module hands it out.
+
+    Args:
+        sequence: its number in the job.
+        name: what it is stored as.
+        url: where it is asked for, in full; every byte is sent as it stands there.
+        attempt: 1 for the first attempt, and so on.
+    """
+
+    @property
+    def sequence(self) -> int: ...  # noqa: D102 - see the class
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def url(self) -> str: ...  # noqa: D102
+    @property
+    def attempt(self) -> int: ...  # noqa: D102
+
+    def headers(self) -> list[tuple[str, str]]:
+        """The fields that its request carries besides Host, User-Agent and Accept-Encoding included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransportOptions:
+    """What the transports of a job have in common; the same in every process of it.
+
+    Args:
+        connections: requests in flight of this worker at most.
+        connect_timeout: seconds for a connection, TLS included.
+        head_timeout: seconds from a request to the end of the reply's head.
+        idle_timeout: seconds without a byte of a body.
+        total_timeout: seconds for an attempt, plus one for each 64 KiB of its body.
+        max_size: bytes of the largest body.
+        ca_file: certificates to trust instead of the system's, in PEM.
+        insecure_hosts: hosts whose certificate is not checked.
+        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT.
+        no_proxy: hosts that are reached without it; a name stands for its subdomains too, `*` for all.
+        public_only: whether no connection may be made to an address that is not public.
+    """
+
+    connections: int = 1
+    connect_timeout: float = 5.0
+    head_timeout: float = 15.0
+    idle_timeout: float = 15.0
+    total_timeout: float = 60.0
+    max_size: int = 64 << 20
+    ca_file: str | None = None
+    insecure_hosts: tuple[str, ...] = ()
+    proxy: str | None = None
+    no_proxy: tuple[str, ...] = ()
+    public_only: bool = False
+
+
+class BlockingTransport(Protocol):
+    """Makes requests in threads and processes. Threads share it; what is a thread's own is its state."""
+
+    def start(self) -> Any:  # noqa: ANN401 - the transport's own
+        """Called once by each thread or process, before its first target; what it gives is passed to the others."""
+
+    def fetch(self, target: Target, state: Any) -> Answer:  # noqa: ANN401
+        """One attempt at a target. It raises nothing for what a server does."""
+
+    def done(self, state: Any) -> None:  # noqa: ANN401
+        """Called once by each, after its last target."""
+
+
+class AwaitingTransport(Protocol):
+    """Makes requests in an event loop."""
+
+    async def start(self) -> Any:  # noqa: ANN401
+        """Called once by each loop, before its first target."""
+
+    def fetch(self, target: Target, state: Any) -> Awaitable[Answer]:  # noqa: ANN401
+        """One attempt at a target. It raises nothing for what a server does."""
+
+    async def done(self, state: Any) -> None:  # noqa: ANN401
+        """Called once by each loop, after its last target."""
