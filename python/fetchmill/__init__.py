@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from fetchmill.exporting import export
+    from fetchmill.fetched import FetchedReply
     from fetchmill.job import get
     from fetchmill.ledger import failures, status
     from fetchmill.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
@@ -45,6 +46,7 @@ __all__ = [
     "Client",
     "DiffReport",
     "Failure",
+    "FetchedReply",
     "FetchmillError",
     "Finding",
     "GetOptions",
@@ -100,6 +102,7 @@ _HOMES = {
     "CheckReport": "fetchmill.checking",
     "DiffReport": "fetchmill.differing",
     "Failure": "fetchmill.report",
+    "FetchedReply": "fetchmill.fetched",
     "Finding": "fetchmill.verifying",
     "GetOptions": "fetchmill.options",
     "Object": "fetchmill.objects",

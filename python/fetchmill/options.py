@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, get_args
 
 from fetchmill.credentials import origin_of, proxy_of, request_fields
 from fetchmill.errors import UsageError
+from fetchmill.fetched import Function
 from fetchmill.units import format_bytes
 from fetchmill.values import Kind, check_path, check_text, check_value, require
 
@@ -177,6 +178,15 @@ class GetOptions:
         True,
         "Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free.",
     )
+    transform: Function | str | None = _option(
+        "function",
+        None,
+        "Function to give replies to before they are stored, as MODULE:FUNCTION (docs/transform.md).",
+    )
+    transform_columns: Sequence[str] | None = _option(
+        "texts", None, "Columns of parquet and jsonl that the function fills, with commas between them."
+    )
+    transform_batch: int = _option("count", 256, "Replies that the function is given at once, at most.")
     retry_failed: bool = _option("flag", False, "Fetch again what failed or was absent in this job, and nothing else.")
     attempts: int = _option("count", 5, "Attempts at a target before it is failed.")
     connect_timeout: float = _option("seconds", 5.0, "Time for a connection.")
@@ -192,6 +202,8 @@ class GetOptions:
     def __post_init__(self) -> None:
         check_options(self)
         _check_source_options(self)
+        if self.transform_columns and self.transform is None:
+            raise UsageError("transform_columns needs a transform, which fills them")
 
     @property
     def source_kind(self) -> SourceKind:
@@ -205,12 +217,18 @@ class GetOptions:
             kind: what the source is when its text does not say it.
 
         Raises:
-            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+            UsageError: credentials that have no origin, or no entry in ~/.netrc; or a transform that other processes
+                cannot import.
         """
         values = {name: value for name, value in vars(self).items() if name not in _CREDENTIALS}
         origin = self.credentials_for or (origin_of(str(self.source)) if self.source_kind == "server" else None)
         if self.netrc and origin is None:
             raise UsageError("netrc needs credentials_for: a list may lead anywhere")
+        transform = values.pop("transform"), values.pop("transform_columns") or (), values.pop("transform_batch")
+        if transform[0] is not None:
+            from fetchmill.transforming import native_transform
+
+            values["transform"] = native_transform(*transform)
         values["headers"] = request_fields(self.headers, self.auth, self.bearer, origin if self.netrc else None)
         return native_json(values, kind or self.source_kind)
 
@@ -260,6 +278,9 @@ class GetKeywords(TypedDict, total=False):
     durability: Durability
     state: str | os.PathLike[str] | None
     preflight: bool
+    transform: Function | str | None
+    transform_columns: Sequence[str] | None
+    transform_batch: int
     retry_failed: bool
     attempts: int
     connect_timeout: float

@@ -22,6 +22,7 @@ Kind = Literal[
     "flag",
     "headers",
     "auth",
+    "function",
 ]
 
 _SPACE, _DELETE = 0x20, 0x7F
@@ -133,6 +134,14 @@ def _check_auth(name: str, value: object) -> None:
     require(is_pair or (isinstance(value, str) and ":" in value), name, "USER:PASSWORD or a pair of both", "that")
 
 
+def _check_function(name: str, value: object) -> None:
+    if isinstance(value, str):
+        check_text(name, value)
+    module, colon, function = value.partition(":") if isinstance(value, str) else ("", "", "")
+    is_place = bool(module and colon and function)
+    require(is_place or callable(value), name, "a function, or a text MODULE:FUNCTION", value)
+
+
 _CHECKS = {
     "text": check_text,
     "texts": _check_texts,
@@ -147,4 +156,5 @@ _CHECKS = {
     "whole": _check_whole,
     "headers": _check_headers,
     "auth": _check_auth,
+    "function": _check_function,
 }

@@ -34,8 +34,11 @@ pub struct Columns(Option<Arc<[String]>>);
 impl Columns {
     /// Those of a list of URLs: `kept` is what `--keep-columns` says.
     pub fn of_list(kept: impl IntoIterator<Item = String>) -> Result<Self> {
-        let kept: Arc<[String]> = kept.into_iter().collect();
-        let refuse = |message: String| Err(Error::Usage(format!("--keep-columns: {message}")));
+        Self::of_option("--keep-columns", kept.into_iter().collect())
+    }
+
+    fn of_option(option: &str, kept: Arc<[String]>) -> Result<Self> {
+        let refuse = |message: String| Err(Error::Usage(format!("{option}: {message}")));
         if kept.len() > KEPT_COLUMNS_MAX {
             return refuse(format!("{} columns are too many: keep {KEPT_COLUMNS_MAX} at most", kept.len()));
         }
@@ -43,7 +46,7 @@ impl Columns {
         for name in kept.iter() {
             if STANDARD.contains(&name.as_str()) {
                 return refuse(format!(
-                    "rows have a column {name:?} of their own; rename that of the list, or leave it out"
+                    "rows have a column {name:?} of their own; give yours another name, or leave it out"
                 ));
             }
             if name.is_empty() || !seen.insert(name) {
@@ -51,6 +54,15 @@ impl Columns {
             }
         }
         Ok(Columns(Some(kept)))
+    }
+
+    /// The same with those that a transform fills, behind the ones that are kept of a list.
+    pub fn with_transformed(self, names: &[String]) -> Result<Self> {
+        if names.is_empty() {
+            return Ok(self);
+        }
+        let all = self.kept().iter().chain(names).cloned();
+        Self::of_option("--transform-columns", all.collect())
     }
 
     /// Of a shard that has these: what is in a file may be anything.

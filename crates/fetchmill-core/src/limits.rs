@@ -104,6 +104,21 @@ pub const REDIRECTS_MAX: u32 = 20;
 /// The buffer that one worker reads into: shared by its connections.
 pub const READ_BYTES: usize = 64 * 1024;
 
+// --- transforms ----------------------------------------------------------------------------------------------
+
+/// Replies that a transform's function is given at once, unless `--transform-batch` says otherwise, ...
+pub const TRANSFORM_BATCH: usize = 256;
+/// ... or their bodies: one body more may be in it. A worker has them once more as they are sent.
+pub const TRANSFORM_BATCH_BYTES: u64 = 4 * MIB as u64;
+/// What a transform gives for the columns of one reply.
+pub const TRANSFORM_COLUMNS_BYTES_MAX: usize = MIB;
+/// What a transform process says of a failure; the rest is cut off.
+pub const TRANSFORM_DETAIL_BYTES_MAX: usize = 4096;
+/// A transform process that ends before it is ready is started so often.
+pub const TRANSFORM_STARTS_MAX: u32 = 3;
+/// What a transform process may take to end by itself once the job has ended.
+pub const TRANSFORM_END_WAIT: Duration = Duration::from_secs(1);
+
 // --- sinks ---------------------------------------------------------------------------------------------------
 
 /// A block is handed to the sink's thread at this size; one body more may be in it: 2 MiB at most.
@@ -325,6 +340,8 @@ pub const DRAIN: Duration = Duration::from_secs(3);
 
 /// Descriptors of the process: standard streams, journal (4), listing (4), lock, and some for Python.
 pub const DESCRIPTORS_RESERVED: u64 = 24;
+/// Descriptors of a transform process more: its socket, and while one is started the other end and a pipe of two.
+pub const DESCRIPTORS_OF_TRANSFORM: u64 = 4;
 /// Descriptors of a worker and its sink: three event queues of two, 16 folders kept open, stage, destination,
 /// failures, and the three that are open for a moment.
 pub const DESCRIPTORS_A_WORKER: u64 = 28;

@@ -13,7 +13,7 @@ pub enum Outcome {
     Absent,
     /// Anything else, final.
     Failed(FailureKind),
-    /// Left out on purpose.
+    /// Left out on purpose, by a filter or by a transform.
     Skipped,
 }
 
@@ -129,6 +129,8 @@ failure_kinds! {
     NameTaken = "name-taken", Final;
     /// A folder gave no listing.
     Listing = "listing", Final;
+    /// The function that is given replies before they are stored raised, or ended its process.
+    Transform = "transform", Final;
 }
 
 impl FailureKind {

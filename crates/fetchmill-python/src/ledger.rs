@@ -82,6 +82,7 @@ impl Reader {
         while batch.len() < BATCH_ROWS {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
+                    Some(Ok(row)) if row.is_skipped() => {}
                     Some(row) => batch.push(Row::Target(row?)),
                     None => self.rows = None,
                 }

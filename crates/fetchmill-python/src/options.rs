@@ -1,10 +1,12 @@
 //! The options of a job, from JSON to the core's.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{JobOptions, Listing, RowsOptions, SourceOptions};
+use fetchmill_core::engine::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions};
+use fetchmill_core::name::from_hex;
 use fetchmill_core::origin::OriginKey;
 use fetchmill_core::results::{ResultsFormat, Table};
 use fetchmill_core::sink::Format;
@@ -45,6 +47,7 @@ pub(crate) struct Options {
     allow_private: Option<bool>,
     public_only: Option<bool>,
     rows: Option<Rows>,
+    transform: Option<Transform>,
     redirects: Option<u32>,
     #[serde(default)]
     headers: Vec<(String, String)>,
@@ -112,6 +115,30 @@ impl Rows {
             })?,
         };
         Ok(RowsOptions { results: self.results, format, second_look: self.second_look })
+    }
+}
+
+/// What makes of each reply what is stored.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Transform {
+    command: Vec<String>,
+    /// Bytes, in hexadecimal.
+    setup: String,
+    columns: Vec<String>,
+    batch: usize,
+}
+
+impl Transform {
+    fn into_core(self) -> PyResult<TransformOptions> {
+        let setup =
+            from_hex(&self.setup).ok_or_else(|| errors::usage("the setup of a transform is damaged"))?;
+        Ok(TransformOptions {
+            command: self.command.into_iter().map(OsString::from).collect(),
+            setup,
+            columns: self.columns,
+            batch: self.batch,
+        })
     }
 }
 
@@ -213,6 +240,7 @@ impl Options {
             None => JobOptions::new(source, self.dest),
             Some(rows) => JobOptions::of_check(source, self.dest, rows.into_core()?),
         };
+        options.transform = self.transform.map(Transform::into_core).transpose()?;
         (options.system_resolver, options.resolvers) = resolvers(&self.resolver)?;
         options.limit_per_host = self.limit_per_host;
         set(&mut options.allow_private, self.allow_private);

@@ -1,6 +1,7 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,6 +56,9 @@ def _run(
     **options: Any,  # noqa: ANN401
 ) -> int:
     """The body of the command; gives the exit code."""
+    if options["transform"]:
+        # As `python -m` has it: modules of the working folder are found.
+        sys.path.insert(0, str(Path.cwd()))
     checked = GetOptions(source=source, dest=dest, **gathered(options))
     if dry_run:
         return _show_targets(checked)

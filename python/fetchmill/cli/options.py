@@ -21,6 +21,7 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "patterns": click.STRING,
     "headers": HEADER,
     "auth": click.STRING,
+    "function": click.STRING,
 }
 # Options that may be repeated, and what they are called then.
 _REPEATED = {

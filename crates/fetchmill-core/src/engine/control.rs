@@ -72,6 +72,8 @@ pub(super) struct Control {
     wake: Vec<Notify>,
     pub(super) live_bytes: LiveBytes,
     stop: AtomicU8,
+    /// When it was first asked to stop, in microseconds of the clock.
+    stopped_at: AtomicU64,
     /// The origin rests until then: looked at before each target, so no lock.
     resting_until: AtomicU64,
     /// The origin has sent a reply that nobody asked for: looked at after each reply.
@@ -127,6 +129,7 @@ impl Control {
             wake: (0..workers).map(|_| Notify::new()).collect(),
             live_bytes: Arc::new(AtomicUsize::new(0)),
             stop: AtomicU8::new(0),
+            stopped_at: AtomicU64::new(u64::MAX),
             resting_until: AtomicU64::new(0),
             is_suspicious: AtomicBool::new(false),
             server: options.server_key(),
@@ -294,7 +297,14 @@ impl Control {
         }
     }
 
+    /// Whether the job was asked to stop and nothing is waited for any more.
+    pub(super) fn is_drained(&self) -> bool {
+        let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
+        self.stop() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64
+    }
+
     pub(super) fn ask_to_stop(&self, stop: Stop) {
+        self.stopped_at.fetch_min(self.clock.micros(), Ordering::Relaxed);
         self.stop.fetch_max(stop as u8, Ordering::Relaxed);
         self.wake_all();
     }

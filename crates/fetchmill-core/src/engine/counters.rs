@@ -82,6 +82,19 @@ impl Counters {
         self.fail(kind);
     }
 
+    /// What a transform has made of a fetched object: another outcome, or other bytes.
+    pub(super) fn transform(&self, outcome: Outcome, bytes: u64, bytes_before: u64) {
+        self.bytes.fetch_add(bytes as i64 - bytes_before as i64, Ordering::Relaxed);
+        match outcome {
+            Outcome::Failed(kind) => self.refuse(kind),
+            Outcome::Skipped => {
+                self.fetched.fetch_sub(1, Ordering::Relaxed);
+                self.skipped.fetch_add(1, Ordering::Relaxed);
+            }
+            Outcome::Fetched | Outcome::Absent => {}
+        }
+    }
+
     /// A failure that is no reply's.
     pub(super) fn fail(&self, kind: FailureKind) {
         self.failed.fetch_add(1, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use super::options::{JobOptions, SourceOptions};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::sink::Format;
+use crate::sink::Keeps;
 
 /// Processors that this process may use.
 pub(super) fn processors() -> usize {
@@ -12,7 +12,8 @@ pub(super) fn processors() -> usize {
 
 /// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows.
 pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<()> {
-    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
+    use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
+    use limits::{DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -24,10 +25,11 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     options.threads = Some(workers);
     let Some(allowed) = allowed else { return Ok(()) };
     // A body that does not fit into memory is in a file of its own while it is received.
-    let each = if options.format == Format::Null { 1 } else { 2 };
+    let each = if options.properties().keeps < Keeps::Bodies { 1 } else { 2 };
     let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
     let looks_up = !matches!(options.source, SourceOptions::Server { .. }) && !options.system_resolver;
-    let a_worker = DESCRIPTORS_A_WORKER + if looks_up { DESCRIPTORS_OF_NAMES } else { 0 };
+    let transforms = if options.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
+    let a_worker = DESCRIPTORS_A_WORKER + if looks_up { DESCRIPTORS_OF_NAMES } else { 0 } + transforms;
     if left < a_worker + each {
         return Err(Error::Usage(format!(
             "only {allowed} open files are allowed, at least {} are needed: raise the limit (ulimit -n)",

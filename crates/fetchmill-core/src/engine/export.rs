@@ -17,7 +17,7 @@ use super::job::{Report, Snapshot};
 use super::recovery;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::journal::{Books, Identity, Journal, Place, must_have_objects};
+use crate::journal::{Books, Identity, Journal, Place, TRANSFORM, must_have_objects};
 use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::name;
@@ -79,7 +79,13 @@ impl ExportOptions {
             ("format", self.format.name().to_owned()),
         ];
         let columns = self.columns(books).to_text();
-        Identity::new(parts.into_iter().chain(columns.map(|columns| (COLUMNS_PART, columns))))
+        let transform = Some(books.part(TRANSFORM)).filter(|part| !part.is_empty());
+        Identity::new(
+            parts
+                .into_iter()
+                .chain(columns.map(|columns| (COLUMNS_PART, columns)))
+                .chain(transform.map(|part| (TRANSFORM, part.to_owned()))),
+        )
     }
 
     /// What the format keeps of the columns that the objects have.

@@ -98,6 +98,9 @@ impl Job {
         if let Some(list) = &list {
             options.columns = Columns::of_list(list.columns())?;
         }
+        if let Some(transform) = &options.transform {
+            options.columns = options.columns.with_transformed(&transform.columns)?;
+        }
         options.check()?;
         let mut notices = Vec::new();
         fit_descriptors(&mut options, &mut notices)?;
@@ -117,7 +120,7 @@ impl Job {
         }
         let was_finished = journal.get("finished_at")?.is_some();
         if options.retry_failed {
-            second_pass::start(&place, &mut journal, options.naming())?;
+            second_pass::start(&place, &mut journal, options.naming(), options.is_durable)?;
         }
         let preflight = Preflight::open(&options, &place, &journal)?;
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and

@@ -22,6 +22,7 @@ mod run;
 mod second_pass;
 mod stream;
 mod threads;
+mod transform;
 mod trust;
 mod worker;
 mod writer;
@@ -30,7 +31,7 @@ pub use counters::Sum;
 pub use export::{Export, ExportOptions};
 pub use job::{Job, Report, Snapshot};
 pub use listing::open_list;
-pub use options::{JobOptions, Listing, RowsOptions, SourceOptions};
+pub use options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions};
 pub use stream::{
     Advance, Body, Call, Channel, Fetcher, Known, Record, Replies, ReplyRows, Requests, StreamOptions, Taken,
     Times, reply_schema,

@@ -1,5 +1,6 @@
 //! What a user asks for, checked in one place.
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,14 +8,14 @@ use std::time::Duration;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
-use crate::journal::{CHECK, Identity, Place};
+use crate::journal::{CHECK, Identity, Place, TRANSFORM};
 use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
 use crate::pack::WarcOrigin;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::ROW_COLUMNS;
-use crate::sink::{Format, SinkSetup};
+use crate::sink::{Format, Keeps, Properties, SinkSetup};
 use crate::source::list::{ListFormat, ListOptions};
 use crate::source::{ApiNames, OriginUrl};
 use crate::transport::{Proxy, ProxySetup, Reach, Timeouts, TlsOptions};
@@ -91,6 +92,29 @@ pub struct RowsOptions {
     pub second_look: bool,
 }
 
+/// A function that is given the fetched replies before they are stored. It runs in processes: one for each worker.
+#[derive(Debug, Clone)]
+pub struct TransformOptions {
+    /// The command of such a process, which speaks over its standard input (`engine::transform`).
+    pub command: Vec<OsString>,
+    /// What it is sent first: it tells the process what the function is.
+    pub setup: Vec<u8>,
+    /// Columns that the function may fill.
+    pub columns: Vec<String>,
+    /// Replies that the function is given at once.
+    pub batch: usize,
+}
+
+impl TransformOptions {
+    /// As it stands in the journal. The function is not in it: one that was mended goes on with the same job.
+    fn text(&self) -> String {
+        if self.columns.is_empty() {
+            return "a function".to_owned();
+        }
+        format!("a function with the columns {}", serde_json::json!(self.columns))
+    }
+}
+
 /// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
@@ -163,6 +187,8 @@ pub struct JobOptions {
     pub public_only: bool,
     /// A check: every target becomes a row, and nothing is stored.
     pub rows: Option<RowsOptions>,
+    /// What is made of each reply before it is stored.
+    pub transform: Option<TransformOptions>,
     /// A second pass over what failed or was absent.
     pub retry_failed: bool,
     /// Of the jitter; none: from the clock.
@@ -209,6 +235,7 @@ impl JobOptions {
             allow_private: false,
             public_only: false,
             rows: None,
+            transform: None,
             retry_failed: false,
             seed: None,
             settle_before_rename: None,
@@ -234,6 +261,7 @@ impl JobOptions {
         if self.limit == 0 {
             return refuse("--limit must be at least 1");
         }
+        self.check_transform()?;
         if !self.columns.kept().is_empty()
             && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
         {
@@ -289,12 +317,38 @@ impl JobOptions {
         }
     }
 
+    /// What a transform needs.
+    fn check_transform(&self) -> Result<()> {
+        let Some(transform) = &self.transform else { return Ok(()) };
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        let has_columns = matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null);
+        if !transform.columns.is_empty() && !has_columns {
+            return refuse("--transform-columns needs --format parquet or jsonl");
+        }
+        if transform.batch == 0 {
+            return refuse("--transform-batch must be at least 1");
+        }
+        if transform.command.is_empty() {
+            return refuse("a transform needs the command of its processes");
+        }
+        Ok(())
+    }
+
+    /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored.
+    pub(super) fn properties(&self) -> Properties {
+        let properties = self.format.properties();
+        match self.transform {
+            Some(_) => Properties { keeps: Keeps::Facts, ..properties },
+            None => properties,
+        }
+    }
+
     /// What a check cannot do.
     fn check_rows(&self) -> Result<()> {
         if self.rows.is_none() {
             return Ok(());
         }
-        if self.format != Format::Null || self.retry_failed {
+        if self.format != Format::Null || self.retry_failed || self.transform.is_some() {
             return Err(Error::Usage("a check stores nothing and has no second pass".into()));
         }
         if matches!(self.source, SourceOptions::Server { .. }) {
@@ -468,7 +522,8 @@ impl JobOptions {
                 .chain(filters)
                 .chain(names.map(|names| ("names", names)))
                 .chain(columns)
-                .chain(self.rows.as_ref().map(|rows| ("results", rows.text()))),
+                .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
+                .chain(self.transform.as_ref().map(|transform| (TRANSFORM, transform.text()))),
         )
     }
 }

@@ -10,7 +10,8 @@ use super::job::{Report, Shared};
 use super::options::{JobOptions, Listing, SourceOptions};
 use super::recorder::{self, ToJournal};
 use super::threads::{join, spawn, waiting_runtime};
-use super::{listing, recovery, worker, writer};
+use super::transform::Transform;
+use super::{listing, recovery, transform, worker, writer};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
 use crate::limits;
@@ -202,12 +203,36 @@ impl Run {
 
     /// A worker's sink, and where it stages when bodies are kept.
     fn sink(&self, index: usize, setup: &SinkSetup) -> Result<SinkParts> {
-        let properties = setup.format.properties();
+        let properties = self.options.properties();
         let stage = Arc::new(Stage::open(&self.place.stage_path().join(index.to_string()))?);
         // What an earlier run left small is merged by the first worker.
         let small = if index == 0 { recovery::sealed_shards(&self.journal)? } else { Vec::new() };
         let sink = setup.open(index as u32, &stage, small)?;
         Ok((sink, properties, (properties.keeps >= Keeps::Bodies).then_some(stage)))
+    }
+
+    /// What a worker's writer gives replies to before it stores them.
+    fn transform(
+        &self,
+        index: usize,
+        control: &Arc<Control>,
+        stage: Option<&Arc<Stage>>,
+        server: Option<&worker::Server>,
+    ) -> Result<Option<Transform>> {
+        let (Some(options), Some(stage)) = (&self.options.transform, stage) else { return Ok(None) };
+        let columns = self.options.format.columns(&self.options.columns);
+        let list_columns = self.options.columns.kept().len() - options.columns.len();
+        Ok(Some(Transform::new(transform::Setup {
+            worker: index,
+            control: Arc::clone(control),
+            options: options.clone(),
+            list_columns,
+            max_size: self.options.max_size,
+            stage: Arc::clone(stage),
+            server: server.map(|server| (server.key.text().to_owned(), server.template.clone())),
+            stores_url: columns.has_url(),
+            stores_bodies: self.options.format.properties().keeps >= Keeps::Bodies,
+        })))
     }
 
     fn threads(
@@ -239,6 +264,7 @@ impl Run {
                 blocks: to_write,
                 empty,
                 gathered: Gathered::default(),
+                transform: self.transform(index, control, stage.as_ref(), server)?,
             });
             workers.push(worker::Setup {
                 index,

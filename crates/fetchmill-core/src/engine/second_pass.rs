@@ -1,20 +1,27 @@
 //! A second pass over what failed or was absent: `--retry-failed`.
 
+use super::recovery;
 use crate::entry::{Entry, Naming};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
 use crate::outcome::FailureKind;
-use crate::sink::failures::{FailureRow, FailureRows, cut_back};
+use crate::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 use crate::target::Waiting;
 
-/// Everything that failed or was absent waits for another attempt.
-pub(super) fn start(place: &Place, journal: &mut Journal, naming: Naming) -> Result<()> {
+/// Everything that failed or was absent waits for another attempt. What a transform has dropped stays skipped.
+pub(super) fn start(place: &Place, journal: &mut Journal, naming: Naming, is_durable: bool) -> Result<()> {
     let shards = journal.failures_shards()?;
     let folder = place.failures_path();
+    let mut kept = Vec::new();
     journal.start_pass(|each| {
+        let mut skipped = FailuresShard::new(&folder, recovery::shard_name("skipped", 0), is_durable);
         for shard in &shards {
             for row in FailureRows::open(&folder, shard)? {
                 let row = row?;
+                if row.is_skipped() {
+                    skipped.add_row(&row)?;
+                    continue;
+                }
                 let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
                 let kind = row.kind.as_deref().and_then(FailureKind::from_name);
                 each(Waiting {
@@ -27,9 +34,11 @@ pub(super) fn start(place: &Place, journal: &mut Journal, naming: Naming) -> Res
                 })?;
             }
         }
-        Ok(())
+        let end = skipped.checkpoint()?;
+        kept.extend(end.clone());
+        Ok(end)
     })?;
-    cut_back(&folder, &[])
+    cut_back(&folder, &kept)
 }
 
 /// A target as it stood in its page; `None` when the row is damaged.

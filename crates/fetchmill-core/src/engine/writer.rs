@@ -11,6 +11,7 @@ use tokio::sync::mpsc::Receiver;
 use super::control::{Control, Stop};
 use super::gathered::Gathered;
 use super::recorder::ToJournal;
+use super::transform::Transform;
 use crate::error::Result;
 use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::outcome::{Outcome, Receipt, ShardNumber};
@@ -31,6 +32,8 @@ pub(super) struct Writer {
     /// Blocks go back to the worker, which uses their memory again.
     pub(super) empty: tokio::sync::mpsc::UnboundedSender<Block>,
     pub(super) gathered: Gathered,
+    /// What fetched replies become before they are stored.
+    pub(super) transform: Option<Transform>,
 }
 
 /// What has gathered in a window.
@@ -45,25 +48,15 @@ impl Writer {
     /// Works until the worker has gone.
     pub(super) fn run(mut self) -> Result<()> {
         let mut window = Window::default();
+        if let Some(transform) = &mut self.transform {
+            // What is wrong with the function is told before it is needed.
+            transform.start()?;
+        }
         while let Some(mut block) = self.next_block(&mut window)? {
-            window.since.get_or_insert_with(Instant::now);
-            window.outcomes += block.entries().len();
-            window.bytes += block.entries().iter().map(|entry| entry.body.len()).sum::<u64>();
-            self.write(&block, &mut window)?;
-            if let Some(preflight) = &self.control.preflight
-                && let Err(error) = preflight.note(&block)
-            {
-                // What was fetched is made durable all the same.
-                self.control.fail(error);
-            }
+            self.transform_and_take(&block, &mut window)?;
             block.clear();
             // The worker may have ended: then nobody needs the memory.
             let _ = self.empty.send(block);
-            let is_full =
-                window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
-            if is_full || self.sink.is_full() {
-                self.commit(&mut window, false)?;
-            }
         }
         if self.control.stop() == Stop::Abort {
             return Ok(());
@@ -72,6 +65,35 @@ impl Writer {
             self.commit(&mut window, true)?;
         }
         Ok(())
+    }
+
+    /// A block on its way from the worker. What a transform did not come to at the end of a job is left out: it has no
+    /// outcome, and is fetched again by the next run.
+    fn transform_and_take(&mut self, block: &Block, window: &mut Window) -> Result<()> {
+        let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
+        transform.run(block, &mut |made| {
+            self.take(made, window)?;
+            // The function may take longer for a block than a window is.
+            let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
+            if is_over { self.commit(window, false) } else { Ok(()) }
+        })?;
+        self.transform = Some(transform);
+        Ok(())
+    }
+
+    fn take(&mut self, block: &Block, window: &mut Window) -> Result<()> {
+        window.since.get_or_insert_with(Instant::now);
+        window.outcomes += block.entries().len();
+        window.bytes += block.entries().iter().map(|entry| entry.body.len()).sum::<u64>();
+        self.write(block, window)?;
+        if let Some(preflight) = &self.control.preflight
+            && let Err(error) = preflight.note(block)
+        {
+            // What was fetched is made durable all the same.
+            self.control.fail(error);
+        }
+        let is_full = window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
+        if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
     /// The next block; commits when a window ends before it comes. `None`: there will be none.

@@ -8,6 +8,9 @@ use crate::error::{Error, Result};
 /// What stands for the format in the identity of a check: it has no objects, only rows.
 pub const CHECK: &str = "check";
 
+/// The part of a job's identity that says that a function transforms its objects.
+pub const TRANSFORM: &str = "transform";
+
 /// Refuses a check where objects, or lists of failures, are asked for.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     if identity.get("format").is_none_or(|format| format != CHECK) {
@@ -45,11 +48,13 @@ impl Identity {
     pub(super) fn must_equal(&self, stored: &str, dest: &Path) -> Result<()> {
         let stored = Self::from_json(stored);
         let differs = self.0.iter().find(|(part, value)| stored.get(*part) != Some(value));
-        match differs {
-            None if stored.len() == self.0.len() => Ok(()),
-            None => {
-                Err(Error::Journal(format!("the job in {} was made by another fetchmill", dest.display())))
-            }
+        let more = || stored.iter().find(|(part, _)| !self.0.contains_key(*part));
+        match differs.or_else(more) {
+            None => Ok(()),
+            Some((part, value)) if !self.0.contains_key(part) => Err(Error::Usage(format!(
+                "{} belongs to another job: its {part} is {value}, and here there is none; choose another destination",
+                dest.display()
+            ))),
             Some((part, value)) => Err(Error::Usage(format!(
                 "{} belongs to another job: its {part} is {}, not {value}; choose another destination",
                 dest.display(),

@@ -18,7 +18,7 @@ mod status;
 mod waiting;
 
 pub use books::{Books, for_each_pending};
-pub use identity::{CHECK, Identity, must_have_objects};
+pub use identity::{CHECK, Identity, TRANSFORM, must_have_objects};
 pub use place::Place;
 pub use progress::{Progress, Saved};
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
@@ -305,6 +305,7 @@ impl Journal {
         self.tally.fetched += receipt.tally.fetched;
         self.tally.absent += receipt.tally.absent;
         self.tally.failed += receipt.tally.failed;
+        self.tally.skipped += receipt.tally.skipped;
         self.tally.bytes += receipt.tally.bytes;
         self.check(schema::add_kinds(&self.db, &receipt.kinds))?;
         let worker = i64::from(receipt.worker);
@@ -316,11 +317,15 @@ impl Journal {
         };
         self.check(staged)?;
         if let Some(shard) = &receipt.failures {
-            let values = params![shard.path, shard.end as i64, i64::from(shard.crc32c)];
-            let done = self.db.execute("REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)", values);
-            self.check(done)?;
+            self.keep_failures(shard)?;
         }
         self.check(shards::apply(&self.db, receipt))
+    }
+
+    fn keep_failures(&self, shard: &ShardEnd) -> Result<()> {
+        let values = params![shard.path, shard.end as i64, i64::from(shard.crc32c)];
+        let done = self.db.execute("REPLACE INTO failures (path, end, crc32c) VALUES (?, ?, ?)", values);
+        self.check(done).map(drop)
     }
 
     /// Clears targets in their pages; those that are pending in none wait in the table. Returns how many were cleared.

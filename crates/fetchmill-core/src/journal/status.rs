@@ -113,19 +113,23 @@ pub fn read_failed_folders(place: &Place, after: Option<&[u8]>, max: usize) -> R
 
 impl Journal {
     /// Starts a second pass: what failed or was absent waits for another attempt, due at once, and is no longer
-    /// counted. `each_failure` calls its argument with every such target. One transaction, so a crash leaves either
-    /// pass. Returns how many targets and folders are tried again.
+    /// counted. `each_failure` calls its argument with every such target and returns the shard of those that were
+    /// skipped, which stay so. One transaction, so a crash leaves either pass. Returns how many targets and folders
+    /// are tried again.
     pub fn start_pass(
         &mut self,
-        each_failure: impl FnOnce(&mut dyn FnMut(Waiting) -> Result<()>) -> Result<()>,
+        each_failure: impl FnOnce(&mut dyn FnMut(Waiting) -> Result<()>) -> Result<Option<ShardEnd>>,
     ) -> Result<u64> {
         self.begin()?;
         let mut targets = 0;
-        each_failure(&mut |target| {
+        let skipped = each_failure(&mut |target| {
             targets += 1;
             self.insert_waiting(&target)
         })?;
         self.check(self.db.execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"))?;
+        if let Some(shard) = &skipped {
+            self.keep_failures(shard)?;
+        }
         let folders = self.retry_folders()?;
         if targets != self.tally.failed + self.tally.absent {
             return Err(crate::error::Error::Journal(format!(

@@ -11,7 +11,7 @@ use super::verify::Sampled;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
-use crate::journal::{Books, Place};
+use crate::journal::{Books, Place, TRANSFORM};
 use crate::kept::Columns;
 use crate::manifest::Row;
 use crate::name;
@@ -40,6 +40,12 @@ impl Asked {
         if books.part("format") == Format::Null.name() {
             return refuse(
                 "the format null keeps no objects to compare; verify without --sample and --against",
+            );
+        }
+        if !books.part(TRANSFORM).is_empty() {
+            return refuse(
+                "a function has transformed the objects of this job: they are not what the origin sends; verify \
+                 without --sample and --against",
             );
         }
         if !are_of_list(books) {

@@ -1,4 +1,5 @@
-//! Failures shards: a line of JSON for each target that failed or was absent, in zstd frames, a frame a window.
+//! Failures shards: a line of JSON for each target that failed or was absent, in zstd frames, a frame a window. A target
+//! that a transform has dropped has a line too: nothing else tells that it is settled.
 //!
 //! Appended and synced before the receipt that counts them; what is behind the receipt's end does not exist, and a
 //! resumed job cuts it off. Failures are data: no list of them grows in memory.
@@ -24,7 +25,10 @@ const FRAME_BYTES: usize = 256 * 1024;
 /// A line of a shard: name, URL and kept values are bounded by their page, JSON may need six bytes for one.
 const LINE_BYTES_MAX: u64 = 7 * crate::limits::PAGE_BYTES_MAX as u64;
 
-/// A target that failed or was absent.
+/// The outcome of a target that a transform has dropped.
+const SKIPPED: &str = "skipped";
+
+/// A target that failed, was absent, or was fetched and dropped.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct FailureRow {
     /// Which target.
@@ -41,7 +45,7 @@ pub struct FailureRow {
     /// in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url_hex: Option<String>,
-    /// `absent` or `failed`.
+    /// `absent`, `failed` or `skipped`.
     pub outcome: String,
     /// The failure kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +77,12 @@ impl FailureRow {
             name_hex,
             url,
             url_hex,
-            outcome: if outcome == Outcome::Absent { "absent" } else { "failed" }.to_owned(),
+            outcome: match outcome {
+                Outcome::Absent => "absent",
+                Outcome::Skipped => SKIPPED,
+                Outcome::Failed(_) | Outcome::Fetched => "failed",
+            }
+            .to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
                 _ => None,
@@ -84,6 +93,11 @@ impl FailureRow {
             kept_hex: target.kept.filter(|_| kept.is_none()).map(name::to_hex),
             kept,
         }
+    }
+
+    /// Whether a transform has dropped it: then it neither failed nor was absent.
+    pub fn is_skipped(&self) -> bool {
+        self.outcome == SKIPPED
     }
 
     /// The name's bytes; `None` when the row is damaged.
@@ -156,7 +170,7 @@ impl FailuresShard {
 
     /// Adds an entry of a block that was not fetched.
     pub fn add(&mut self, block: &Block, entry: &Entry) -> Result<()> {
-        self.line(&FailureRow::new(
+        self.add_row(&FailureRow::new(
             entry.sequence,
             entry.outcome,
             entry.status,
@@ -168,7 +182,7 @@ impl FailuresShard {
     /// Adds an object that a sink could not put in its place.
     pub fn add_refused(&mut self, refused: &Refused) -> Result<()> {
         let target = Described { url: refused.url.as_deref(), ..Described::named(&refused.name) };
-        self.line(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
+        self.add_row(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
     }
 
     /// Adds the row of a target of a check.
@@ -177,7 +191,8 @@ impl FailuresShard {
         self.end_line()
     }
 
-    fn line(&mut self, row: &FailureRow) -> Result<()> {
+    /// Adds a row as it stands in another shard.
+    pub fn add_row(&mut self, row: &FailureRow) -> Result<()> {
         serde_json::to_writer(&mut self.lines, row).map_err(|error| Error::Internal(error.to_string()))?;
         self.end_line()
     }

@@ -4,9 +4,11 @@
 //! one. Each create and each rename looks a name up in a folder's block, and a full block costs as much as the
 //! rename itself: with a window of 20,000 files in one folder an object takes a seventh more (docs/performance.md).
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -123,6 +125,13 @@ impl Stage {
         read().map_err(|error: std::io::Error| {
             Error::storage("read", self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
         })
+    }
+
+    /// Where a staged object is, whatever the working folder of who asks.
+    pub fn path_of(&self, sequence: Sequence) -> Result<PathBuf> {
+        let name = StagedName::of(sequence);
+        let path = self.path.join(OsStr::from_bytes(name.as_bytes()));
+        std::path::absolute(&path).map_err(|error| Error::storage("find", path, error))
     }
 
     /// Renames a staged object to its place.

@@ -31,6 +31,8 @@ pub struct Counted {
     pub absent: u64,
     /// See `absent`.
     pub failed: u64,
+    /// See `absent`: those that a transform has dropped. What a filter leaves out has no number.
+    pub skipped: u64,
     /// Targets without an outcome.
     pub pending: u64,
 }
@@ -106,7 +108,7 @@ impl<'l> Ledger<'l> {
         self.watch.find(finding);
     }
 
-    /// Targets that failed or were absent.
+    /// Targets that failed, were absent or were dropped.
     pub(super) fn read_failures(&mut self, place: &Place) {
         let folder = place.failures_path();
         for shard in &self.books.failures {
@@ -128,7 +130,11 @@ impl<'l> Ledger<'l> {
                     break;
                 };
                 if self.seen.set(row.sequence) == Some(true) {
-                    if row.outcome == "absent" { self.counted.absent += 1 } else { self.counted.failed += 1 }
+                    match row.outcome.as_str() {
+                        _ if row.is_skipped() => self.counted.skipped += 1,
+                        "absent" => self.counted.absent += 1,
+                        _ => self.counted.failed += 1,
+                    }
                 } else {
                     let name = row.name_bytes().unwrap_or_default();
                     let detail = format!("it is listed as {} and has another outcome as well", row.outcome);
@@ -183,7 +189,8 @@ impl<'l> Ledger<'l> {
     fn compare_tally(&self) {
         let Books { tally, next_sequence, failed_folders, .. } = self.books;
         let counted = &self.counted;
-        let listed = next_sequence.saturating_add(tally.skipped).saturating_add(*failed_folders);
+        let without_number = tally.skipped.saturating_sub(counted.skipped);
+        let listed = next_sequence.saturating_add(without_number).saturating_add(*failed_folders);
         let rows = [
             ("listed", tally.listed, listed),
             ("fetched", tally.fetched, counted.fetched),

@@ -1,0 +1,351 @@
+//! A user's function between an engine and a sink: fetched replies go to a process that runs it, and what it gives for
+//! each is stored instead.
+//!
+//! A writer has one such process, so no thread that fetches ever waits for the function. Replies go in batches: one that
+//! the process does not survive is given again one reply at a time, to a fresh process, and the reply that ends that one
+//! too is failed(transform). What has no receipt in the journal when a job is killed is fetched and transformed again.
+
+mod frame;
+mod process;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use self::frame::{Answer, Shown};
+use self::process::{Process, Silence};
+use super::control::Control;
+use super::options::TransformOptions;
+use crate::error::{Error, Result};
+use crate::http1::RequestTemplate;
+use crate::kept::{kept_values, write_kept};
+use crate::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
+use crate::object::Facts;
+use crate::outcome::{FailureKind, Outcome};
+use crate::sink::{Block, Body, Described, Entry, FetchedBody, Stage};
+
+/// What a transform needs of its job.
+pub(super) struct Setup {
+    pub(super) worker: usize,
+    pub(super) control: Arc<Control>,
+    pub(super) options: TransformOptions,
+    /// How many columns are kept of a list: the function's are behind them.
+    pub(super) list_columns: usize,
+    /// Bytes of a result.
+    pub(super) max_size: u64,
+    /// Where bodies lie that were too large for memory, and results that are.
+    pub(super) stage: Arc<Stage>,
+    /// Where a server that lists its objects has them: the origin, and the path of each.
+    pub(super) server: Option<(String, RequestTemplate)>,
+    /// Whether the sink has a column for URLs.
+    pub(super) stores_url: bool,
+    /// Whether the sink stores anything of an object.
+    pub(super) stores_bodies: bool,
+}
+
+/// See the module.
+pub(super) struct Transform {
+    setup: Setup,
+    process: Option<Process>,
+    request: Vec<u8>,
+    /// Of the last answer.
+    body: Vec<u8>,
+    columns: Vec<u8>,
+    made: Block,
+}
+
+/// How far a transform came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// To the end.
+    Done,
+    /// The job ends and waits no longer: what is not done will be fetched again.
+    Stopped,
+}
+
+/// How a batch ended.
+enum Attempt {
+    Over(Progress),
+    /// The process did, with so many replies answered; how, for people.
+    Died(usize, String),
+}
+
+impl Transform {
+    pub(super) fn new(setup: Setup) -> Self {
+        Transform {
+            setup,
+            process: None,
+            request: Vec::new(),
+            body: Vec::new(),
+            columns: Vec::new(),
+            made: Block::default(),
+        }
+    }
+
+    /// Starts the process and waits until it has the function. The thread must live as long as the transform: the
+    /// process ends with it.
+    pub(super) fn start(&mut self) -> Result<Progress> {
+        let mut last = String::new();
+        for _ in 0..TRANSFORM_STARTS_MAX {
+            let mut process = Process::spawn(&self.setup.options.command, &self.setup.control)?;
+            match process.prepare(&self.setup.options.setup)? {
+                Ok(()) => {
+                    self.process = Some(process);
+                    return Ok(Progress::Done);
+                }
+                Err(Silence::Stopped) => return Ok(Progress::Stopped),
+                Err(Silence::Died) => last = process.how_it_ended(),
+            }
+        }
+        Err(Error::Usage(format!(
+            "the transform cannot be started: {last} before it was ready, {TRANSFORM_STARTS_MAX} times"
+        )))
+    }
+
+    /// Makes what is to be stored of a block, and hands it on in parts: `store` may be called any number of times.
+    pub(super) fn run(
+        &mut self,
+        block: &Block,
+        store: &mut dyn FnMut(&Block) -> Result<()>,
+    ) -> Result<Progress> {
+        for entry in block.entries().iter().filter(|entry| entry.outcome != Outcome::Fetched) {
+            let Entry { sequence, outcome, status, attempts, .. } = *entry;
+            self.made.push_other(sequence, outcome, status, attempts, &block.described(entry));
+        }
+        let fetched: Vec<&Entry> = block.fetched(0).map(|(_, entry)| entry).collect();
+        let mut rest = fetched.as_slice();
+        while !rest.is_empty() {
+            let (batch, behind) = rest.split_at(self.batch_length(rest));
+            if self.batch(block, batch, store)? == Progress::Stopped {
+                self.made.clear();
+                return Ok(Progress::Stopped);
+            }
+            self.hand_on(store)?;
+            rest = behind;
+        }
+        self.hand_on(store)?;
+        Ok(Progress::Done)
+    }
+
+    fn hand_on(&mut self, store: &mut dyn FnMut(&Block) -> Result<()>) -> Result<()> {
+        if !self.made.is_empty() {
+            store(&self.made)?;
+            self.made.clear();
+        }
+        Ok(())
+    }
+
+    /// How many of these go to the function at once.
+    fn batch_length(&self, entries: &[&Entry]) -> usize {
+        let mut bytes = 0;
+        let fitting = entries.iter().take(self.setup.options.batch).take_while(|entry| {
+            let has_room = bytes < TRANSFORM_BATCH_BYTES;
+            bytes += entry.body.len();
+            has_room
+        });
+        fitting.count()
+    }
+
+    /// A batch, and when the process does not survive it what is left of it one by one.
+    fn batch(
+        &mut self,
+        block: &Block,
+        batch: &[&Entry],
+        store: &mut dyn FnMut(&Block) -> Result<()>,
+    ) -> Result<Progress> {
+        let (answered, how) = match self.attempt(block, batch, store)? {
+            Attempt::Over(progress) => return Ok(progress),
+            Attempt::Died(answered, how) => (answered, how),
+        };
+        if let [only] = batch {
+            self.fail(block, only, &how)?;
+            return Ok(Progress::Done);
+        }
+        for entry in &batch[answered..] {
+            match self.attempt(block, &[*entry], store)? {
+                Attempt::Over(Progress::Done) => {}
+                Attempt::Over(Progress::Stopped) => return Ok(Progress::Stopped),
+                Attempt::Died(0, how) => self.fail(block, entry, &how)?,
+                // It gave its answer before it ended.
+                Attempt::Died(..) => {}
+            }
+        }
+        Ok(Progress::Done)
+    }
+
+    fn attempt(
+        &mut self,
+        block: &Block,
+        batch: &[&Entry],
+        store: &mut dyn FnMut(&Block) -> Result<()>,
+    ) -> Result<Attempt> {
+        // One that ended while it had nothing to do is nobody's fault.
+        self.process.take_if(Process::has_ended);
+        if self.process.is_none() && self.start()? == Progress::Stopped {
+            return Ok(Attempt::Over(Progress::Stopped));
+        }
+        let Some(mut process) = self.process.take() else {
+            return Err(Error::Internal("a transform has no process".into()));
+        };
+        self.write_request(block, batch)?;
+        let mut answered = 0;
+        Ok(match self.exchange(&mut process, block, batch, &mut answered, store)? {
+            Ok(()) => {
+                self.process = Some(process);
+                Attempt::Over(Progress::Done)
+            }
+            Err(Silence::Stopped) => Attempt::Over(Progress::Stopped),
+            Err(Silence::Died) => Attempt::Died(answered, process.how_it_ended()),
+        })
+    }
+
+    /// Sends the request and takes the answers, each as it comes.
+    fn exchange(
+        &mut self,
+        process: &mut Process,
+        block: &Block,
+        batch: &[&Entry],
+        answered: &mut usize,
+        store: &mut dyn FnMut(&Block) -> Result<()>,
+    ) -> Result<std::result::Result<(), Silence>> {
+        if let Err(silence) = process.send(&self.request, batch.len()) {
+            return Ok(Err(silence));
+        }
+        for entry in batch {
+            let answer = match process.answer(&mut self.columns, &mut self.body, self.setup.max_size)? {
+                Ok(answer) => answer,
+                Err(silence) => return Ok(Err(silence)),
+            };
+            self.settle(block, entry, answer)?;
+            *answered += 1;
+            if self.made.is_full() {
+                self.hand_on(store)?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn write_request(&mut self, block: &Block, batch: &[&Entry]) -> Result<()> {
+        let mut request = frame::Request::new(&mut self.request);
+        for entry in batch {
+            let facts = block.facts(entry);
+            let path = match entry.body {
+                Body::Spilled(_) => Some(self.setup.stage.path_of(entry.sequence)?),
+                Body::Inside(_) | Body::Dropped(_) => None,
+            };
+            request.add(&Shown {
+                name: block.name(entry),
+                url: &self.setup.url(block.name(entry), &facts),
+                path: path.as_deref(),
+                body: block.body(entry),
+                facts,
+            });
+        }
+        request.finish()
+    }
+
+    /// What the function gave for a reply.
+    fn settle(&mut self, block: &Block, entry: &Entry, answer: Answer) -> Result<()> {
+        match answer {
+            Answer::Stored => self.store(block, entry),
+            Answer::Dropped => {
+                let target = Described::named(block.name(entry));
+                self.leave(entry, Outcome::Skipped, &target)
+            }
+            Answer::Failed => {
+                let detail = frame::one_line(&self.body);
+                self.fail(block, entry, &detail)
+            }
+        }
+    }
+
+    fn store(&mut self, block: &Block, entry: &Entry) -> Result<()> {
+        self.forget_staged(entry)?;
+        let length = self.body.len() as u64;
+        let body = if !self.setup.stores_bodies {
+            FetchedBody::Dropped(length)
+        } else if self.body.len() > BODY_MEMORY_BYTES_MAX {
+            self.setup.stage.write(entry.sequence, &self.body)?;
+            FetchedBody::Spilled(length)
+        } else {
+            FetchedBody::Bytes(&self.body)
+        };
+        let name = block.name(entry);
+        let facts = block.facts(entry);
+        let url = self.setup.url(name, &facts);
+        let kept = self.setup.kept(facts.kept, &self.columns);
+        let facts = Facts {
+            url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },
+            kept: kept.as_deref().or(facts.kept),
+            ..facts
+        };
+        self.made.push_fetched(entry.sequence, entry.attempts, name, body, &facts);
+        self.count(Outcome::Fetched, length, entry);
+        if self.body.capacity() > BODY_MEMORY_BYTES_MAX {
+            self.body = Vec::new();
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, block: &Block, entry: &Entry, detail: &str) -> Result<()> {
+        let facts = block.facts(entry);
+        let target = Described {
+            name: block.name(entry),
+            url: facts.url.filter(|_| !self.setup.is_of_server()),
+            kept: facts.kept,
+            detail: Some(detail.as_bytes()),
+        };
+        self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
+    }
+
+    /// A reply of which nothing is stored.
+    fn leave(&mut self, entry: &Entry, outcome: Outcome, target: &Described<'_>) -> Result<()> {
+        self.forget_staged(entry)?;
+        self.made.push_other(entry.sequence, outcome, entry.status, entry.attempts, target);
+        self.count(outcome, 0, entry);
+        Ok(())
+    }
+
+    fn count(&self, outcome: Outcome, bytes: u64, entry: &Entry) {
+        self.setup.control.counters[self.setup.worker].transform(outcome, bytes, entry.body.len());
+    }
+
+    fn forget_staged(&self, entry: &Entry) -> Result<()> {
+        match entry.body {
+            Body::Spilled(_) => self.setup.stage.remove(entry.sequence),
+            Body::Inside(_) | Body::Dropped(_) => Ok(()),
+        }
+    }
+}
+
+impl Setup {
+    fn is_of_server(&self) -> bool {
+        self.server.is_some()
+    }
+
+    /// Where a reply came from.
+    fn url<'u>(&self, name: &'u [u8], facts: &Facts<'u>) -> Cow<'u, [u8]> {
+        match (facts.url, &self.server) {
+            (Some(url), _) => Cow::Borrowed(url),
+            (None, None) => Cow::Borrowed(name),
+            (None, Some((origin, template))) => {
+                let mut url = origin.clone().into_bytes();
+                template.write_target(name, &mut url);
+                Cow::Owned(url)
+            }
+        }
+    }
+
+    /// The values of all columns: those of the list and behind them the function's; none when it fills none.
+    fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
+        if self.options.columns.is_empty() {
+            return None;
+        }
+        let mut kept = Vec::new();
+        let known = kept_values(of_list.unwrap_or_default()).chain(std::iter::repeat(None));
+        write_kept(known.take(self.list_columns), &mut kept);
+        let made =
+            frame::values(columns).map(Option::Some).chain(std::iter::repeat(None)).map(Option::flatten);
+        write_kept(made.take(self.options.columns.len()), &mut kept);
+        Some(kept)
+    }
+}
