@@ -40,7 +40,7 @@ def native_transform(transform: Function | str, columns: Sequence[str], batch: i
     return {
         # As multiprocessing starts its own, with the interpreter's own switches.
         "command": [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _PROGRAM, *sys.path],  # type: ignore[attr-defined]  # noqa: SLF001
-        "setup": pickle.dumps(setup).hex(),
+        "setup": list(pickle.dumps(setup)),
         "columns": list(columns),
         "batch": batch,
     }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fetchmill_core::engine::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions};
-use fetchmill_core::name::from_hex;
 use fetchmill_core::origin::OriginKey;
 use fetchmill_core::results::{ResultsFormat, Table};
 use fetchmill_core::sink::Format;
@@ -123,22 +122,16 @@ impl Rows {
 #[serde(deny_unknown_fields)]
 struct Transform {
     command: Vec<String>,
-    /// Bytes, in hexadecimal.
-    setup: String,
+    setup: Vec<u8>,
     columns: Vec<String>,
     batch: usize,
 }
 
 impl Transform {
-    fn into_core(self) -> PyResult<TransformOptions> {
-        let setup =
-            from_hex(&self.setup).ok_or_else(|| errors::usage("the setup of a transform is damaged"))?;
-        Ok(TransformOptions {
-            command: self.command.into_iter().map(OsString::from).collect(),
-            setup,
-            columns: self.columns,
-            batch: self.batch,
-        })
+    fn into_core(self) -> TransformOptions {
+        let Transform { command, setup, columns, batch } = self;
+        let command = command.into_iter().map(OsString::from).collect();
+        TransformOptions { command, setup, columns, batch }
     }
 }
 
@@ -240,7 +233,7 @@ impl Options {
             None => JobOptions::new(source, self.dest),
             Some(rows) => JobOptions::of_check(source, self.dest, rows.into_core()?),
         };
-        options.transform = self.transform.map(Transform::into_core).transpose()?;
+        options.transform = self.transform.map(Transform::into_core);
         (options.system_resolver, options.resolvers) = resolvers(&self.resolver)?;
         options.limit_per_host = self.limit_per_host;
         set(&mut options.allow_private, self.allow_private);

@@ -1,0 +1,560 @@
+"""A function between fetching and storing: what it gives is stored, what it drops or fails on is in the ledger."""
+
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+import transforms
+from conftest import format_options
+from fetchmill.options import Format
+from fetchmill.testing import Fault, Server, synthetic_body
+from raw_server import RawServer, reply
+from stored import FORMATS, find_wrong, read_objects
+
+Serve = Callable[..., Server]
+Run = Callable[..., Any]
+Function = Callable[[list[fetchmill.FetchedReply]], Any]
+
+COUNT = 600
+
+
+def names(count: int = COUNT) -> list[str]:
+    """Of synthetic objects."""
+    return [f"file-{number:012}" for number in range(count)]
+
+
+def bodies(count: int = COUNT, size: int = 100) -> dict[str, bytes]:
+    """What a server of synthetic objects gives."""
+    return {name: synthetic_body(name, size) for name in names(count)}
+
+
+def uppers(count: int = COUNT) -> dict[str, bytes]:
+    """What `transforms.upper` makes of them."""
+    return {name: body.upper() for name, body in bodies(count).items()}
+
+
+def assert_balanced(report: fetchmill.Report | fetchmill.Status, listed: int = COUNT) -> None:
+    """Every target has its outcome."""
+    assert report.listed == listed
+    assert report.listed == report.fetched + report.absent + report.failed + report.skipped
+
+
+def assert_proved(dest: Path) -> None:
+    """`verify` finds nothing."""
+    found = fetchmill.verify(dest)
+    assert found.ok, found
+
+
+def details(dest: Path) -> dict[str, str | None]:
+    """Names of failed targets, with what went wrong."""
+    return {failure.name: failure.detail for failure in fetchmill.failures(dest)}
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Those of the transform processes that told where they are which are still there; zombies are not."""
+    return [int(path.name) for path in folder.iterdir() if is_running(int(path.name))]
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+    """Waits for something that must come."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def pids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where transform processes tell that they are there."""
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    monkeypatch.setenv("TRANSFORM_TEST_PIDS", str(folder))
+    return folder
+
+
+@pytest.fixture
+def command_line(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """The environment of a command whose working folder has the functions."""
+    (tmp_path / "transforms.py").write_text(Path(transforms.__file__).read_text())
+    return environment
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Format) -> None:
+    """Under the reply's name, and `bytes` counts it."""
+    source = server(synthetic=COUNT)
+
+    report = fetchmill.get(source.url, dest, format=format, transform=transforms.twice_as_a_generator)
+
+    assert_balanced(report)
+    assert (report.fetched, report.bytes) == (COUNT, 200 * COUNT)
+    assert find_wrong(dest, format, {name: body * 2 for name, body in bodies().items()}) == []
+    assert_proved(dest)
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "null"])
+def test_what_the_function_drops_is_skipped(server: Serve, dest: Path, format: Format) -> None:
+    """It is no failure, and it stays dropped when the job is asked for again."""
+    source = server(synthetic=COUNT)
+    options: dict[str, Any] = {"format": format, "transform": transforms.odd_only}
+
+    report = fetchmill.get(source.url, dest, **options)
+    again = fetchmill.get(source.url, dest, **options)
+
+    assert_balanced(report)
+    assert (report.fetched, report.skipped, report.bytes) == (COUNT // 2, COUNT // 2, 100 * COUNT // 2)
+    assert (again.skipped, again.already_finished, source.stats()["get"]) == (COUNT // 2, True, COUNT)
+    assert list(fetchmill.failures(dest)) == []
+    if format != "null":
+        assert find_wrong(dest, format, {name: body for name, body in bodies().items() if int(name[-3:]) % 2}) == []
+    assert_proved(dest)
+
+
+def test_the_command_takes_the_function_from_a_module_of_the_working_folder(
+    server: Serve, dest: Path, run: Run, command_line: dict[str, str]
+) -> None:
+    """As `MODULE:FUNCTION`; what it prints is no data."""
+    source = server(synthetic=20)
+
+    ended = run("get", source.url, dest, "--transform", "transforms:prints", "--json", env=command_line)
+
+    assert (ended.code, find_wrong(dest, "files", uppers(20))) == (0, [])
+    assert all(json.loads(line) for line in ended.out.splitlines())
+    assert "said by the function" in ended.err
+
+
+def test_a_reply_tells_what_is_known_of_it(raw: Callable[..., RawServer], dest: Path) -> None:
+    """Also in a format that stores none of it."""
+    fields = ("Content-Type: text/plain", 'ETag: "e"', "Last-Modified: Wed, 21 Oct 2015 07:28:00 GMT")
+    site = raw({"/a%20b": reply(b"body", *fields)})
+
+    fetchmill.get([(f"{site.url}/a%20b", "key")], dest, transform=transforms.facts)
+
+    told = (dest / "key").read_text()
+    assert told == f'key {site.url}/a%20b 200 4 text/plain "e" 2015-10-21 07:28:00+00:00'
+
+
+def test_an_object_of_a_server_has_its_url(server: Serve, dest: Path) -> None:
+    """Its name is not one."""
+    source = server(synthetic=1)
+
+    fetchmill.get(source.url, dest, transform=transforms.facts)
+
+    assert (dest / names(1)[0]).read_text().split()[1] == f"{source.url}/get/{names(1)[0]}"
+
+
+@pytest.mark.parametrize("format", ["parquet", "jsonl"])
+def test_a_dict_becomes_columns(server: Serve, dest: Path, format: Format) -> None:
+    """Texts as they are, numbers and bools as JSON writes them; `body` is stored as the body."""
+    source = server(synthetic=20)
+    columns = ["text", "size", "share", "is_odd", "nothing"]
+
+    report = fetchmill.get(source.url, dest, format=format, transform=transforms.columns, transform_columns=columns)
+
+    assert_balanced(report, 20)
+    with fetchmill.open(dest) as objects:
+        for number, name in enumerate(names(20)):
+            found = objects.record(name)
+            expected = [f"é {name}", "100", "0.5", "true" if number % 2 else "false", None]
+            assert found.columns == dict(zip(columns, expected, strict=True))
+            assert found.body == (b"as text" if number % 2 else b"")
+            assert found.url == f"{source.url}/get/{name}"
+    assert_proved(dest)
+
+
+def test_columns_stand_behind_those_of_a_list(server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Both are there, and a target that fails keeps those of its list."""
+    source = server(synthetic=20, faults=[Fault("status", status=404, match=names(20)[3])])
+    rows = "".join(f"{source.url}/get/{name},{number}\n" for number, name in enumerate(names(20)))
+    (tmp_path / "list.csv").write_text(f"url,rank\n{rows}")
+
+    report = fetchmill.get(
+        tmp_path / "list.csv",
+        dest,
+        format="jsonl",
+        allow_private=True,
+        keep_columns=["rank"],
+        transform=transforms.columns,
+        transform_columns=["size", "text", "share", "is_odd", "nothing"],
+    )
+
+    assert (report.fetched, report.absent) == (19, 1)
+    with fetchmill.open(dest) as objects:
+        found = objects.record(f"{source.url}/get/{names(20)[5]}").columns
+    assert (found["rank"], found["size"], found["nothing"]) == ("5", "100", None)
+    (absent,) = fetchmill.failures(dest)
+    assert absent.columns["rank"] == "3"
+
+
+def test_a_batch_has_as_many_replies_as_it_may(server: Serve, dest: Path) -> None:
+    """And all of them get an answer."""
+    source = server(synthetic=COUNT)
+
+    fetchmill.get(source.url, dest, transform=transforms.sizes_of_batches, transform_batch=7, format="tar")
+
+    sizes = [int(body) for _, body in read_objects(dest, "tar")]
+    assert (len(sizes), max(sizes)) == (COUNT, 7)
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "null"])
+@pytest.mark.parametrize("function", [transforms.small, transforms.large])
+def test_bodies_of_any_size_go_in_and_out(server: Serve, dest: Path, format: Format, function: Function) -> None:
+    """Those above a mebibyte are in files meanwhile, of which none is left."""
+    size = 1_500_000
+    source = server(synthetic=6, size=size)
+
+    report = fetchmill.get(source.url, dest, format=format, transform=function)
+
+    made = dict(zip(names(6), function([_reply(name, body) for name, body in bodies(6, size).items()]), strict=True))
+    expected = {name: body for name, body in made.items() if body is not None}
+    assert_balanced(report, 6)
+    assert (report.fetched, report.bytes) == (len(expected), sum(map(len, expected.values())))
+    if format != "null":
+        assert find_wrong(dest, format, expected) == []
+    assert not (dest / ".fetchmill" / "stage").exists()
+    assert_proved(dest)
+
+
+def _reply(name: str, body: bytes) -> fetchmill.FetchedReply:
+    return fetchmill.FetchedReply(name, "", 200, body, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("function", "detail"),
+    [
+        (transforms.raises_for_seven, "LookupError: there is no seven"),
+        (transforms.dies_for_seven, "the process ended (signal 9)"),
+        (transforms.exits_for_seven, "the process ended (exit code 3)"),
+    ],
+)
+def test_a_reply_that_the_function_does_not_survive_fails_alone(
+    server: Serve, dest: Path, function: Function, detail: str
+) -> None:
+    """The others of its batch are given to it again; once it is mended, `retry_failed` has the rest."""
+    source = server(synthetic=COUNT)
+
+    report = fetchmill.get(source.url, dest, transform=function)
+
+    assert_balanced(report)
+    assert (report.fetched, report.failures) == (COUNT - 1, {"transform": 1})
+    assert details(dest) == {names()[7]: detail}
+    assert_proved(dest)
+    mended = fetchmill.get(source.url, dest, transform=transforms.upper, retry_failed=True)
+    assert (mended.fetched, mended.failed) == (COUNT, 0)
+    assert find_wrong(dest, "files", uppers()) == []
+
+
+def test_what_was_dropped_stays_so_in_a_second_pass(server: Serve, dest: Path) -> None:
+    """Only what failed or was absent is fetched again."""
+    first = names()[1]
+    source = server(synthetic=COUNT, faults=[Fault("status", status=404, match=first, times=1)])
+    options: dict[str, Any] = {"transform": transforms.odd_only, "format": "jsonl"}
+    fetchmill.get(source.url, dest, **options)
+
+    report = fetchmill.get(source.url, dest, retry_failed=True, **options)
+
+    assert_balanced(report)
+    assert (report.fetched, report.skipped, report.absent) == (COUNT // 2, COUNT // 2, 0)
+    assert source.stats()["get"] == COUNT + 1
+    assert_proved(dest)
+
+
+def test_what_is_no_result_fails_alone(server: Serve, dest: Path) -> None:
+    """With its reason; what is right is stored."""
+    source = server(synthetic=20)
+
+    report = fetchmill.get(source.url, dest, format="jsonl", transform=transforms.of_no_use, transform_columns=["size"])
+
+    told = details(dest)
+    assert (report.fetched, report.failed) == (12, 8)
+    assert told[names()[0]] == "TypeError: a result must be bytes, None or a dict, not int"
+    assert told[names()[3]] == "ValueError: transform_columns has no column 'other'"
+    assert told[names()[7]] == "TypeError: the column 'size' must be a text, a number, a bool or None, not list"
+    assert set(told) == {names()[number] for number in (0, 1, 3, 4, 5, 6, 7, 8)}
+
+
+def test_a_dict_needs_columns(server: Serve, dest: Path) -> None:
+    """A file has none."""
+    source = server(synthetic=3)
+
+    fetchmill.get(source.url, dest, transform=transforms.columns)
+
+    assert set(details(dest).values()) == {"TypeError: a dict needs transform_columns, and a format that has columns"}
+
+
+@pytest.mark.parametrize(
+    ("function", "detail"),
+    [
+        (transforms.too_few, "ValueError: it gave 0 results for 1 replies"),
+        (transforms.not_a_list, "TypeError: it gave bytes, not a list with a result for each reply"),
+    ],
+)
+def test_a_function_that_gives_no_result_for_each_is_told(
+    server: Serve, dest: Path, function: Function, detail: str
+) -> None:
+    """In the words of its mistake."""
+    fetchmill.get(server(synthetic=5).url, dest, transform=function)
+
+    assert set(details(dest).values()) == {detail}
+
+
+def test_a_result_above_the_largest_body_fails(server: Serve, dest: Path) -> None:
+    """The limit is that of bodies."""
+    source = server(synthetic=3)
+
+    fetchmill.get(source.url, dest, transform=transforms.twice_as_a_generator, max_size=150)
+
+    assert set(details(dest).values()) == {"its result has 200 bytes, --max-size allows 150"}
+
+
+def test_a_callable_keeps_its_state(server: Serve, dest: Path) -> None:
+    """It is pickled."""
+    fetchmill.get(server(synthetic=3).url, dest, transform=transforms.AsItIs(b"!"))
+
+    assert (dest / names(1)[0]).read_bytes() == bodies(1)[names(1)[0]] + b"!"
+
+
+def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: Path, tmp_path: Path) -> None:
+    """As with multiprocessing: the job starts below the guard."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import sys, fetchmill
+            def shout(replies):
+                return [reply.body.upper() for reply in replies]
+            if __name__ == "__main__":
+                fetchmill.get(sys.argv[1], sys.argv[2], transform=shout)
+            """
+        )
+    )
+
+    subprocess.run([sys.executable, script, server(synthetic=10).url, dest], check=True, timeout=60)
+
+    assert find_wrong(dest, "files", uppers(10)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("shout = lambda replies: []\nget(shout)", "define it at the top of a module"),
+        ("def shout(replies):\n    return []\nget(shout)", "cannot be loaded in a process of its own"),
+        ("get('nowhere:shout')", "ModuleNotFoundError"),
+        ("get('os:shout')", "has no attribute 'shout'"),
+        ("get('os:name')", "is no function"),
+    ],
+)
+def test_a_function_that_no_other_process_can_have_is_refused(
+    server: Serve, dest: Path, text: str, message: str
+) -> None:
+    """In one line. A program that is read from standard input has no module that another process could import."""
+    program = "import sys, fetchmill\n"
+    program += "def get(function):\n    fetchmill.get(sys.argv[1], sys.argv[2], transform=function)\n"
+    ended = subprocess.run(
+        [sys.executable, "-", server(synthetic=3).url, dest],
+        input=program + text,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith("fetchmill.errors.UsageError: ")
+    assert message in last
+
+
+def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve, dest: Path, tmp_path: Path) -> None:
+    """It would start jobs for ever."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, fetchmill\ndef shout(replies):\n    return []\n"
+        "fetchmill.get(sys.argv[1], sys.argv[2], transform=shout)\n"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, script, server(synthetic=3).url, dest], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert "__name__ == '__main__'" in ended.stderr.splitlines()[-1]
+
+
+def test_a_process_that_ends_before_it_is_ready_ends_the_job(server: Serve, dest: Path, run: Run) -> None:
+    """After three starts."""
+    (dest.parent / "dying.py").write_text(
+        "import multiprocessing, os\n"
+        "if multiprocessing.current_process().name == 'fetchmill-transform':\n    os._exit(4)\n"
+        "def function(replies):\n    return []\n"
+    )
+
+    ended = run("get", server(synthetic=3).url, dest, "--transform", "dying:function")
+
+    assert ended.code == 2
+    assert "the process ended (exit code 4) before it was ready, 3 times" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"transform": "no_place"}, "MODULE:FUNCTION"),
+        ({"transform": 17}, "must be a function"),
+        ({"transform": transforms.is_a_coroutine}, "plain function"),
+        ({"transform_columns": ["a"]}, "needs a transform"),
+        ({"transform": transforms.upper, "transform_columns": ["a"]}, "needs --format parquet or jsonl"),
+        ({"transform": transforms.upper, "transform_columns": ["body"], "format": "jsonl"}, "--transform-columns: "),
+        ({"transform": transforms.upper, "transform_columns": ["a", "a"], "format": "jsonl"}, "given twice"),
+        ({"transform": transforms.upper, "transform_batch": 0}, "transform_batch"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(dest: Path, options: dict[str, Any], message: str) -> None:
+    """Before anything is made."""
+    with pytest.raises(fetchmill.UsageError, match=message):
+        fetchmill.get("http://127.0.0.1:1", dest, **options)
+
+    assert not dest.exists()
+
+
+def test_with_and_without_a_transform_are_two_jobs(server: Serve, dest: Path, tmp_path: Path) -> None:
+    """So are two sets of columns; another function is the same job, mended."""
+    source = server(synthetic=20)
+    fetchmill.get(source.url, dest, transform=transforms.upper)
+    fetchmill.get(source.url, tmp_path / "plain")
+
+    with pytest.raises(fetchmill.UsageError, match="its transform is a function, and here there is none"):
+        fetchmill.get(source.url, dest)
+    with pytest.raises(fetchmill.UsageError, match="its transform is not set, not a function"):
+        fetchmill.get(source.url, tmp_path / "plain", transform=transforms.upper)
+    assert fetchmill.get(source.url, dest, transform=transforms.odd_only).already_finished
+
+
+def test_a_transformed_object_is_not_compared_with_its_origin(server: Serve, dest: Path) -> None:
+    """It differs on purpose."""
+    source = server(synthetic=5)
+    fetchmill.get(source.url, dest, transform=transforms.upper)
+
+    with pytest.raises(fetchmill.UsageError, match="transformed"):
+        fetchmill.verify(dest, sample=3)
+
+
+@pytest.mark.parametrize("format", ["files", "parquet", "jsonl"])
+def test_killed_and_resumed_each_object_is_stored_once(
+    server: Serve, dest: Path, run: Run, start: Run, pids: Path, command_line: dict[str, str], format: str
+) -> None:
+    """With what was dropped in the ledger, and no process left behind by the kill."""
+    count = 6000
+    source = server(synthetic=count)
+    environment = command_line | {"TRANSFORM_TEST_PIDS": str(pids)}
+    command = ("get", source.url, dest, *format_options(format), "--commit-window", "50ms", "--transform-batch", 40)
+    for share in (0.2, 0.6):
+        process = start(*command, "--transform", "transforms:slow", env=environment)
+        wait_until(lambda share=share: fetchmill_settled(dest) > share * count)  # type: ignore[misc]
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not processes_of(pids))
+
+    ended = run(*command, "--transform", "transforms:slow", env=environment)
+
+    status = fetchmill.status(dest)
+    assert (ended.code, processes_of(pids)) == (0, [])
+    assert_balanced(status, count)
+    assert (status.fetched, status.skipped) == (count // 3 * 2, count // 3)
+    kept = {name: body.upper() for number, (name, body) in enumerate(bodies(count).items()) if number % 3}
+    assert find_wrong(dest, format, kept) == []
+    assert_proved(dest)
+
+
+def fetchmill_settled(dest: Path) -> int:
+    """Targets with an outcome that is durable; 0 before there is a journal."""
+    try:
+        status = fetchmill.status(dest)
+    except fetchmill.FetchmillError:
+        return 0
+    return status.fetched + status.skipped
+
+
+def hanging(start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]) -> subprocess.Popen[str]:
+    """A job whose function hangs."""
+    environment = command_line | {"TRANSFORM_TEST_PIDS": str(pids)}
+    process: subprocess.Popen[str] = start(
+        "get", server(synthetic=50).url, dest, "--transform", "transforms:hangs", env=environment
+    )
+    wait_until(lambda: processes_of(pids))
+    return process
+
+
+def test_a_function_that_hangs_does_not_keep_a_stop_waiting(
+    start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
+) -> None:
+    """The drain is over after 3 s; the checkpoint is written, and what it had is fetched again."""
+    process = hanging(start, server, dest, pids, command_line)
+
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+
+    assert (process.returncode, processes_of(pids)) == (130, [])
+    assert "without a last checkpoint" not in said
+    assert fetchmill.status(dest).pending == 50
+
+
+def test_a_function_that_hangs_ends_with_its_job(
+    start: Run, server: Serve, dest: Path, pids: Path, command_line: dict[str, str]
+) -> None:
+    """Also when the job is killed and can tell nobody."""
+    process = hanging(start, server, dest, pids, command_line)
+
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    wait_until(lambda: not processes_of(pids))
+
+
+def test_an_interrupted_call_leaves_no_process(server: Serve, dest: Path, pids: Path) -> None:
+    """A KeyboardInterrupt in Python goes on when the drain is over."""
+    source = server(synthetic=50)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 1.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            fetchmill.get(source.url, dest, transform=transforms.hangs)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    wait_until(lambda: not processes_of(pids))
+    assert fetchmill.status(dest).pending == 50
+
+
+def test_an_endless_iterable_can_be_transformed(server: Serve, dest: Path) -> None:
+    """Lists and programs go the same way."""
+    source = server(synthetic=COUNT)
+
+    def urls() -> Iterator[tuple[str, str]]:
+        for name in names():
+            yield f"{source.url}/get/{name}", name
+
+    report = fetchmill.get(urls(), dest, format="parquet", transform=transforms.odd_only)
+
+    assert_balanced(report)
+    assert (report.fetched, report.skipped) == (COUNT // 2, COUNT // 2)
+    assert_proved(dest)
