@@ -453,6 +453,29 @@ def test_a_transformed_object_is_not_compared_with_its_origin(server: Serve, des
         fetchmill.verify(dest, sample=3)
 
 
+def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_path: Path) -> None:
+    """A repair plans it again; the columns of the function say nothing of the list."""
+    source = server(synthetic=20)
+    (tmp_path / "list.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(20)))
+    options: dict[str, Any] = {
+        "format": "jsonl",
+        "allow_private": True,
+        "transform": transforms.columns,
+        "transform_columns": ["text", "size", "share", "is_odd", "nothing"],
+    }
+    fetchmill.get(tmp_path / "list.txt", dest, **options)
+    (shard,) = dest.glob("*.jsonl")
+    shard.write_bytes(shard.read_bytes().replace(b"as text", b"at text", 1))
+
+    found = fetchmill.verify(dest, repair=True)
+    report = fetchmill.get(tmp_path / "list.txt", dest, **options)
+
+    assert (found.repaired, found.without_url) == (True, 0)
+    assert report.fetched == 20
+    assert source.stats()["get"] == 21
+    assert_proved(dest)
+
+
 @pytest.mark.parametrize("format", ["files", "parquet", "jsonl"])
 def test_killed_and_resumed_each_object_is_stored_once(
     server: Serve, dest: Path, run: Run, start: Run, pids: Path, command_line: dict[str, str], format: str

@@ -181,7 +181,7 @@ class GetOptions:
     transform: Function | str | None = _option(
         "function",
         None,
-        "Function to give replies to before they are stored, as MODULE:FUNCTION (docs/transform.md).",
+        "Function that makes of fetched replies what is stored, as MODULE:FUNCTION (docs/transform.md).",
     )
     transform_columns: Sequence[str] | None = _option(
         "texts", None, "Columns of parquet and jsonl that the function fills, with commas between them."

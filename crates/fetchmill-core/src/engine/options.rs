@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
-use crate::journal::{CHECK, Identity, Place, TRANSFORM};
+use crate::journal::{CHECK, Identity, Place, TRANSFORM, transform_text};
 use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
@@ -103,16 +103,6 @@ pub struct TransformOptions {
     pub columns: Vec<String>,
     /// Replies that the function is given at once.
     pub batch: usize,
-}
-
-impl TransformOptions {
-    /// As it stands in the journal. The function is not in it: one that was mended goes on with the same job.
-    fn text(&self) -> String {
-        if self.columns.is_empty() {
-            return "a function".to_owned();
-        }
-        format!("a function with the columns {}", serde_json::json!(self.columns))
-    }
 }
 
 /// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
@@ -523,7 +513,9 @@ impl JobOptions {
                 .chain(names.map(|names| ("names", names)))
                 .chain(columns)
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
-                .chain(self.transform.as_ref().map(|transform| (TRANSFORM, transform.text()))),
+                .chain(
+                    self.transform.as_ref().map(|transform| (TRANSFORM, transform_text(&transform.columns))),
+                ),
         )
     }
 }

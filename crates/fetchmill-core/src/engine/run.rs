@@ -218,11 +218,11 @@ impl Run {
         control: &Arc<Control>,
         stage: Option<&Arc<Stage>>,
         server: Option<&worker::Server>,
-    ) -> Result<Option<Transform>> {
-        let (Some(options), Some(stage)) = (&self.options.transform, stage) else { return Ok(None) };
+    ) -> Option<Transform> {
+        let (options, stage) = (self.options.transform.as_ref()?, stage?);
         let columns = self.options.format.columns(&self.options.columns);
         let list_columns = self.options.columns.kept().len() - options.columns.len();
-        Ok(Some(Transform::new(transform::Setup {
+        Some(Transform::new(transform::Setup {
             worker: index,
             control: Arc::clone(control),
             options: options.clone(),
@@ -232,7 +232,7 @@ impl Run {
             server: server.map(|server| (server.key.text().to_owned(), server.template.clone())),
             stores_url: columns.has_url(),
             stores_bodies: self.options.format.properties().keeps >= Keeps::Bodies,
-        })))
+        }))
     }
 
     fn threads(
@@ -264,7 +264,7 @@ impl Run {
                 blocks: to_write,
                 empty,
                 gathered: Gathered::default(),
-                transform: self.transform(index, control, stage.as_ref(), server)?,
+                transform: self.transform(index, control, stage.as_ref(), server),
             });
             workers.push(worker::Setup {
                 index,

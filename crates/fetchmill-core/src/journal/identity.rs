@@ -11,6 +11,22 @@ pub const CHECK: &str = "check";
 /// The part of a job's identity that says that a function transforms its objects.
 pub const TRANSFORM: &str = "transform";
 
+const TRANSFORM_COLUMNS: &str = "a function with the columns ";
+
+/// As it stands there. The function itself does not: one that was mended goes on with the same job.
+pub fn transform_text(columns: &[String]) -> String {
+    match columns {
+        [] => "a function".to_owned(),
+        columns => format!("{TRANSFORM_COLUMNS}{}", serde_json::json!(columns)),
+    }
+}
+
+/// The columns that it says a function may fill.
+pub fn transform_columns(text: &str) -> Vec<String> {
+    let names = text.strip_prefix(TRANSFORM_COLUMNS).and_then(|names| serde_json::from_str(names).ok());
+    names.unwrap_or_default()
+}
+
 /// Refuses a check where objects, or lists of failures, are asked for.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     if identity.get("format").is_none_or(|format| format != CHECK) {
@@ -61,5 +77,18 @@ impl Identity {
                 stored.get(part).map_or("not set", String::as_str)
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_columns_of_a_transform_come_back() {
+        for columns in [vec![], vec!["title".to_owned(), "two \"words\"".to_owned()]] {
+            assert_eq!(transform_columns(&transform_text(&columns)), columns);
+        }
+        assert_eq!(transform_columns(""), Vec::<String>::new());
     }
 }

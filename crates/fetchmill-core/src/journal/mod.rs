@@ -18,7 +18,7 @@ mod status;
 mod waiting;
 
 pub use books::{Books, for_each_pending};
-pub use identity::{CHECK, Identity, TRANSFORM, must_have_objects};
+pub use identity::{CHECK, Identity, TRANSFORM, must_have_objects, transform_columns, transform_text};
 pub use place::Place;
 pub use progress::{Progress, Saved};
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};

@@ -5,7 +5,7 @@
 //! not asked: what is wrong with it may be its URL.
 
 use crate::entry::{Naming, Traits};
-use crate::journal::Books;
+use crate::journal::{Books, TRANSFORM, transform_columns};
 use crate::kept::Columns;
 use crate::sink::Format;
 
@@ -24,7 +24,9 @@ pub(super) fn before_name(books: &Books) -> Option<&'static str> {
     if books.traits == Traits::default() {
         return None;
     }
-    let has_more = books.traits.key || !Columns::of_identity(&books.identity).kept().is_empty();
+    // What a function has filled is not of the list.
+    let made = transform_columns(books.part(TRANSFORM)).len();
+    let has_more = books.traits.key || Columns::of_identity(&books.identity).kept().len() > made;
     match naming_of_list(books) {
         _ if has_more => None,
         Naming::Path => books.traits.scheme(),

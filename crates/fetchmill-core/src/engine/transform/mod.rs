@@ -162,11 +162,10 @@ impl Transform {
         }
         for entry in &batch[answered..] {
             match self.attempt(block, &[*entry], store)? {
-                Attempt::Over(Progress::Done) => {}
                 Attempt::Over(Progress::Stopped) => return Ok(Progress::Stopped),
                 Attempt::Died(0, how) => self.fail(block, entry, &how)?,
-                // It gave its answer before it ended.
-                Attempt::Died(..) => {}
+                // Or it gave its answer before it ended.
+                Attempt::Over(Progress::Done) | Attempt::Died(..) => {}
             }
         }
         Ok(Progress::Done)
