@@ -59,7 +59,10 @@ def main() -> None:
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    setup: Setup = pickle.loads(_read_part(requests))  # noqa: S301 - of the process that started this one
+    pickled = _read_part(requests)
+    if not pickled:
+        return
+    setup: Setup = pickle.loads(pickled)  # noqa: S301 - of the process that started this one
     try:
         function = _load(setup)
     except BaseException as error:  # noqa: BLE001 - told where the job was started

@@ -115,11 +115,11 @@ impl Transform {
         let mut rest = fetched.as_slice();
         while !rest.is_empty() {
             let (batch, behind) = rest.split_at(self.batch_length(rest));
-            if self.batch(block, batch, store)? == Progress::Stopped {
-                self.made.clear();
-                return Ok(Progress::Stopped);
-            }
+            let progress = self.batch(block, batch, store)?;
             self.hand_on(store)?;
+            if progress == Progress::Stopped {
+                return Ok(progress);
+            }
             rest = behind;
         }
         self.hand_on(store)?;
@@ -177,6 +177,9 @@ impl Transform {
         batch: &[&Entry],
         store: &mut dyn FnMut(&Block) -> Result<()>,
     ) -> Result<Attempt> {
+        if self.setup.control.is_drained() {
+            return Ok(Attempt::Over(Progress::Stopped));
+        }
         // One that ended while it had nothing to do is nobody's fault.
         self.process.take_if(Process::has_ended);
         if self.process.is_none() && self.start()? == Progress::Stopped {
