@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Self, final
 
+from fetchmill.engines.answers import Answer
 from fetchmill.errors import ReplyError
 
 __version__: str
@@ -44,12 +45,93 @@ class Job:
     def abort(self) -> None:
         """Ends the job without a checkpoint, as if the process had been killed."""
 
+    def take_desk(self, seconds: float) -> Desk | None:
+        """The desk of an engine in this process, once; waits at most so many seconds for it.
+
+        None when it is not there yet, or was taken, or the job has ended without one.
+        """
+
+    def attach(self, worker: int, pid: int, turns: int, receipts: int) -> None:
+        """A worker's process has come up: the job takes its ends of two sockets, as `socket.detach()` gives them."""
+
+    def kept(self) -> list[str] | None:
+        """What the kept columns of a list are called; None for a server. A worker's process must know."""
+
+    def fail(self, message: str) -> None:
+        """Ends the job with this error, after a checkpoint."""
+
     def report(self) -> dict[str, Any]:
         """The ledger, after the end: the fields of `fetchmill.Report`.
 
         Raises:
             FetchmillError: what stopped the job, in the class of its exit code.
         """
+
+@final
+class Desk:
+    """Where a worker of an engine in Python gets targets and gives answers. One thread uses it.
+
+    Planning, what becomes of an answer, formats and durability are behind it. `Job.take_desk` gives the one of a job in
+    this process, `join` one in a worker's process.
+    """
+
+    @staticmethod
+    def join(options: str, worker: int, kept: list[str] | None, turns: int, receipts: int) -> Desk | None:
+        """In a worker's process: joins the job whose options these are, over its ends of two sockets.
+
+        None: the job has nothing to do any more.
+
+        Raises:
+            UsageError: the options are not those of an engine of processes.
+            StorageError: the sink cannot be opened.
+        """
+
+    def next_batch(self, max: int, seconds: float) -> list[Target] | None:
+        """At most `max` targets; waits at most so many seconds for one, and may give none.
+
+        Without the GIL. None: there will be no more, or the job is asked to stop.
+        """
+
+    def report(self, answers: list[Answer]) -> None:
+        """Takes answers: each target that was handed out is answered once. Waits while the sink is behind.
+
+        Raises:
+            UsageError: a target that is not being fetched, or a failure kind that does not exist.
+            StorageError: a large body could not be staged.
+        """
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the job is asked to stop: what is in flight may be finished."""
+
+    def fail(self, message: str) -> None:
+        """Ends the job with this error, after a checkpoint."""
+
+    def close(self) -> None:
+        """The end: what was answered is made durable, what was not stays pending. Once; again it does nothing."""
+
+@final
+class Target:
+    """A target that was handed out."""
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the job."""
+
+    @property
+    def name(self) -> str:
+        """What it is stored as; bytes that are not UTF-8 as surrogates."""
+
+    @property
+    def url(self) -> str:
+        """Where it is asked for."""
+
+    @property
+    def attempt(self) -> int:
+        """1 for the first attempt."""
+
+    def headers(self) -> list[tuple[str, str]]:
+        """The fields of its request besides Host; those that may be secrets only for their origin."""
 
 FAILURE_KINDS: tuple[str, ...]
 """The names of all failure kinds."""
@@ -556,6 +638,13 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
     Raises:
         UsageError: there is no job.
         JournalError: the journal cannot be read.
+    """
+
+def is_public(address: str) -> bool:
+    """Whether an address is one of the public internet: what is not known to be one is none.
+
+    Args:
+        address: as text, without brackets and scope.
     """
 
 def synthetic_body(name: str, size: int) -> bytes:

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use crate::target::Sequence;
 
 /// What became of a target.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Outcome {
     /// A complete 2xx.
     Fetched,
@@ -20,7 +22,7 @@ pub enum Outcome {
 macro_rules! failure_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
         /// Why an attempt failed: a closed list.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[repr(u8)]
         pub enum FailureKind { $($(#[doc = $doc])* $variant,)* }
 
@@ -125,6 +127,10 @@ failure_kinds! {
     Url = "url", Final;
     /// The name cannot be a file's.
     Name = "name", Final;
+    /// The program's own function raised an exception.
+    Function = "function", Transient;
+    /// The process that had it ended.
+    Worker = "worker", Transient;
     /// The file's place is taken.
     NameTaken = "name-taken", Final;
     /// A folder gave no listing.
@@ -164,7 +170,7 @@ impl FailureKind {
 }
 
 /// The counters of a job. `listed = fetched + absent + failed + skipped` once nothing is pending.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Targets that the source handed over.
     pub listed: u64,
@@ -203,7 +209,7 @@ impl Tally {
 }
 
 /// How many targets failed in which way.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KindCounts(BTreeMap<FailureKind, u64>);
 
 impl KindCounts {
@@ -224,7 +230,7 @@ impl KindCounts {
 }
 
 /// Sequence numbers as runs: first and length, ascending, apart from each other.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs(Vec<(Sequence, u64)>);
 
 impl Runs {
@@ -292,7 +298,7 @@ impl Runs {
 }
 
 /// Where a shard ends, durably.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEnd {
     /// Its file, relative to the job's state folder.
     pub path: String,
@@ -306,7 +312,7 @@ pub struct ShardEnd {
 pub type ShardNumber = u64;
 
 /// A shard that is being written, as far as it is durable; paths are relative to the folder of open shards.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenShard {
     /// The shard.
     pub data: ShardEnd,
@@ -315,7 +321,7 @@ pub struct OpenShard {
 }
 
 /// A shard that is complete and durable; paths as above until it is renamed to its number.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SealedShard {
     /// The shard.
     pub data: ShardEnd,
@@ -330,7 +336,7 @@ pub struct SealedShard {
 }
 
 /// A sink's proof of what is durable.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Receipt {
     /// Whose.
     pub worker: u32,

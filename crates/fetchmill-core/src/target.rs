@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// The order in which targets became durable in the journal; names a target inside one job only.
 pub type Sequence = u64;
 
@@ -111,7 +113,7 @@ impl Drop for Page {
 }
 
 /// A target that is tried again, apart from its page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiting {
     /// Which target.
     pub sequence: Sequence,

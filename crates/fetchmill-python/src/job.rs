@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fetchmill_core::engine::{self, Report, Snapshot};
+use fetchmill_core::error::Error;
 use fetchmill_core::outcome::{KindCounts, Tally};
 use fetchmill_core::results::Summary;
 use fetchmill_core::source::list::Items;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator};
 
+use crate::desk::{self, Desk};
 use crate::errors;
 use crate::given::{self, Given, Raised};
 use crate::options::Options;
@@ -47,6 +49,29 @@ impl Job {
 
     fn abort(&self) {
         self.running.abort();
+    }
+
+    /// The desk of an engine in this process; None when it is not there within so many seconds.
+    fn take_desk(&self, py: Python<'_>, seconds: f64) -> Option<Desk> {
+        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        py.detach(|| self.running.take_desk(patience)).map(Desk::new)
+    }
+
+    /// A worker's process has come up: the job takes these two sockets.
+    fn attach(&self, worker: usize, pid: u32, turns: i32, receipts: i32) -> PyResult<()> {
+        let (turns, receipts) = (desk::own_descriptor(turns)?, desk::own_descriptor(receipts)?);
+        self.running.attach(worker, pid, turns, receipts);
+        Ok(())
+    }
+
+    /// What the kept columns of a list are called.
+    fn kept(&self) -> Option<Vec<String>> {
+        self.running.kept().map(<[String]>::to_vec)
+    }
+
+    /// Ends the job with an error, after a checkpoint.
+    fn fail(&self, message: &str) {
+        self.running.fail(Error::Usage(message.to_owned()));
     }
 
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

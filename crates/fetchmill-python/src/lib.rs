@@ -1,6 +1,7 @@
 //! The Python binding: thin classes over the core and the server. Options come as one JSON object, counters go out
 //! as dicts, batches as lists. No call is made for an object, and the GIL is released wherever something waits.
 
+mod desk;
 mod diff;
 mod errors;
 mod export;
@@ -25,6 +26,8 @@ use pyo3::types::PyTuple;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<job::Job>()?;
+    module.add_class::<desk::Desk>()?;
+    module.add_class::<desk::Target>()?;
     module.add_class::<export::Export>()?;
     module.add_class::<ledger::Failures>()?;
     module.add_class::<list::ListTargets>()?;
@@ -44,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<world::World>()?;
     module
         .add("FAILURE_KINDS", PyTuple::new(module.py(), FailureKind::ALL.iter().map(|kind| kind.name()))?)?;
+    module.add_function(wrap_pyfunction!(desk::is_public, module)?)?;
     module.add_function(wrap_pyfunction!(diff::diff, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::status, module)?)?;
     module.add_function(wrap_pyfunction!(server::synthetic_body, module)?)

@@ -136,7 +136,7 @@ impl ObjectBatches {
 }
 
 /// A name as text; bytes that are no UTF-8 as Python keeps those of file names.
-fn name_of<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn name_of<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     if let Ok(name) = str::from_utf8(name) {
         Ok(PyString::new(py, name).into_any())
     } else {

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions};
+use fetchmill_core::engine::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
 use fetchmill_core::origin::OriginKey;
 use fetchmill_core::results::{ResultsFormat, Table};
 use fetchmill_core::sink::Format;
@@ -38,6 +38,11 @@ pub(crate) struct Options {
     #[serde(default)]
     exclude: Vec<String>,
     sample: Option<u64>,
+    /// Whether a function of the program makes something of what is no URL.
+    any_text: Option<bool>,
+    /// Who fetches: an engine in this process, or so many processes of one; the native one if neither is given.
+    desk: Option<bool>,
+    processes: Option<usize>,
     rate: Option<f64>,
     rate_per_host: Option<f64>,
     limit_per_host: Option<u32>,
@@ -207,6 +212,7 @@ impl Options {
             include: self.include.clone(),
             exclude: self.exclude.clone(),
             sample: self.sample,
+            any_text: self.any_text.unwrap_or_default(),
         })
     }
 
@@ -270,6 +276,11 @@ impl Options {
             }
         };
         options.state = self.state;
+        options.workers = match (self.processes, self.desk) {
+            (Some(count), _) => Workers::Processes(count),
+            (None, Some(true)) => Workers::Desk,
+            _ => Workers::Native,
+        };
         options.threads = self.threads;
         set(&mut options.limit, self.limit);
         set(&mut options.attempts, self.attempts);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::Notify;
 
 use super::counters::{self, Counters, Sum};
+use super::desk::{self, Outlet};
 use super::options::JobOptions;
 use super::preflight::Preflight;
 use super::recorder::ToJournal;
@@ -89,6 +90,8 @@ pub(super) struct Control {
     /// Waiting targets that the journal has not yet written.
     parking: AtomicUsize,
     failure: Mutex<Option<Error>>,
+    /// Of a desk, which might not come back.
+    outlet: Mutex<Option<Outlet>>,
     /// None: nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
@@ -138,6 +141,7 @@ impl Control {
             pace: options.rate.map(Pace::new),
             parking: AtomicUsize::new(0),
             failure: Mutex::new(None),
+            outlet: Mutex::new(None),
             preflight,
             is_listing_done: AtomicBool::new(false),
             // The workers' and the listing's.
@@ -297,6 +301,11 @@ impl Control {
         }
     }
 
+    /// A desk's way to its sink is taken away when the job is to end at once: the writer need not wait for the desk.
+    pub(super) fn close_at_abort(&self, outlet: Outlet) {
+        *lock(&self.outlet) = Some(outlet);
+    }
+
     /// Whether the job was asked to stop and nothing is waited for any more.
     pub(super) fn is_drained(&self) -> bool {
         let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
@@ -306,6 +315,11 @@ impl Control {
     pub(super) fn ask_to_stop(&self, stop: Stop) {
         self.stopped_at.fetch_min(self.clock.micros(), Ordering::Relaxed);
         self.stop.fetch_max(stop as u8, Ordering::Relaxed);
+        if stop == Stop::Abort
+            && let Some(outlet) = &*lock(&self.outlet)
+        {
+            desk::close(outlet);
+        }
         self.wake_all();
     }
 

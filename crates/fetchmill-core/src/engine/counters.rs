@@ -41,7 +41,7 @@ impl Default for Counters {
 pub(super) struct Delta {
     pub(super) tally: Tally,
     pub(super) attempts: u64,
-    kinds: Vec<FailureKind>,
+    pub(super) kinds: Vec<FailureKind>,
 }
 
 impl Delta {
@@ -99,6 +99,20 @@ impl Counters {
     pub(super) fn fail(&self, kind: FailureKind) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was counted is not durable and will not be.
+    pub(super) fn take_back(&self, outcome: Outcome, bytes: u64) {
+        self.bytes.fetch_sub(bytes as i64, Ordering::Relaxed);
+        match outcome {
+            Outcome::Fetched => _ = self.fetched.fetch_sub(1, Ordering::Relaxed),
+            Outcome::Absent => _ = self.absent.fetch_sub(1, Ordering::Relaxed),
+            Outcome::Skipped => _ = self.skipped.fetch_sub(1, Ordering::Relaxed),
+            Outcome::Failed(kind) => {
+                self.failed.fetch_sub(1, Ordering::Relaxed);
+                self.kinds[kind as usize].fetch_sub(1, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(super) fn set_in_flight(&self, in_flight: u64) {

@@ -1,5 +1,6 @@
 //! A job as the outside sees it: start, wait, stop, look, report.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -7,8 +8,10 @@ use std::time::Duration;
 
 use super::control::{Control, Stop};
 use super::descriptors::fit_descriptors;
+use super::desk::Desk;
 use super::listing::List;
-use super::options::JobOptions;
+use super::lobby::Lobby;
+use super::options::{JobOptions, Workers};
 use super::preflight::Preflight;
 use super::run::Run;
 use super::{recovery, second_pass};
@@ -24,6 +27,8 @@ use crate::transport::TlsRoots;
 #[derive(Debug)]
 pub struct Job {
     shared: Arc<Shared>,
+    lobby: Arc<Lobby>,
+    kept: Option<Vec<String>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -98,9 +103,7 @@ impl Job {
         if let Some(list) = &list {
             options.columns = Columns::of_list(list.columns())?;
         }
-        if let Some(transform) = &options.transform {
-            options.columns = options.columns.with_transformed(&transform.columns)?;
-        }
+        options.add_transformed_columns()?;
         options.check()?;
         let mut notices = Vec::new();
         fit_descriptors(&mut options, &mut notices)?;
@@ -126,7 +129,7 @@ impl Job {
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
         // waiting targets go into the table faster than any server can fail. A bound would stop a thread that fetches.
         let (to_journal, messages) = crossbeam_channel::unbounded();
-        let workers = options.threads.unwrap_or(1).min(options.limit as usize);
+        let workers = options.worker_count();
         let control = Control::new(&options, workers, preflight, to_journal);
         let shared = Arc::new(Shared {
             control,
@@ -136,7 +139,19 @@ impl Job {
             ended: Mutex::new(None),
             has_ended: Condvar::new(),
         });
-        let run = Run { options, list, place, journal, messages, notices, was_finished };
+        let processes = if let Workers::Processes(count) = options.workers { count } else { 0 };
+        let lobby = Arc::new(Lobby::new(processes));
+        let kept = list.as_ref().map(List::columns);
+        let run = Run {
+            options,
+            list,
+            place: Arc::new(place),
+            journal,
+            messages,
+            notices,
+            was_finished,
+            lobby: Arc::clone(&lobby),
+        };
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("fetchmill-job".into())
@@ -146,7 +161,7 @@ impl Job {
                 for_thread.has_ended.notify_all();
             })
             .map_err(|error| Error::storage("start a thread of", "this process", error))?;
-        Ok(Job { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Job { shared, lobby, kept, thread: Mutex::new(Some(thread)) })
     }
 
     /// Waits for the end; whether it has come.
@@ -169,6 +184,27 @@ impl Job {
     /// Ends without making anything durable; the same job can be resumed.
     pub fn abort(&self) {
         self.shared.control.ask_to_stop(Stop::Abort);
+    }
+
+    /// The desk of an engine in this process ([`super::Workers::Desk`]), once it is there; waits at most this long. None
+    /// when it is not there yet, was taken, or the job has nothing to do.
+    pub fn take_desk(&self, patience: Duration) -> Option<Desk> {
+        self.lobby.take_desk(patience)
+    }
+
+    /// A worker's process has come up ([`super::Workers::Processes`]): the job's ends of its two sockets.
+    pub fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
+        self.lobby.attach(worker, pid, turns, receipts);
+    }
+
+    /// What the kept columns are called, when the source is a list: a worker's process must know.
+    pub fn kept(&self) -> Option<&[String]> {
+        self.kept.as_deref()
+    }
+
+    /// Ends it with an error, after a checkpoint.
+    pub fn fail(&self, error: Error) {
+        self.shared.control.fail(error);
     }
 
     /// The report or error of a job that has ended; an error can be taken once.

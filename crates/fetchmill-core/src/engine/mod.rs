@@ -1,4 +1,5 @@
-//! The native engine: threads, connections, stop signal; it wires everything else.
+//! The native engine: threads, connections, stop signal; it wires everything else. For other engines it has a desk
+//! instead of threads that fetch, or a steward for each of their processes.
 //!
 //! Threads of a job: one for the job itself, one for the journal, one for the listing, and for each processor a
 //! worker that fetches with a writer beside it that has the sink. They meet once a batch (the planner's lock) and
@@ -7,10 +8,12 @@
 mod control;
 mod counters;
 mod descriptors;
+mod desk;
 mod export;
 mod gathered;
 mod job;
 mod listing;
+mod lobby;
 mod options;
 mod pacing;
 mod parking;
@@ -28,10 +31,11 @@ mod worker;
 mod writer;
 
 pub use counters::Sum;
+pub use desk::{Answer, AnswerFields, Desk, Handed, Joining, join_job};
 pub use export::{Export, ExportOptions};
 pub use job::{Job, Report, Snapshot};
 pub use listing::open_list;
-pub use options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions};
+pub use options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
 pub use stream::{
     Advance, Body, Call, Channel, Fetcher, Known, Record, Replies, ReplyRows, Requests, StreamOptions, Taken,
     Times, reply_schema,

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::desk::HostGate;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
@@ -13,6 +14,8 @@ use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
 use crate::pack::WarcOrigin;
+use crate::planner::hosts::HostRules;
+use crate::planner::origin::Millis;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::ROW_COLUMNS;
 use crate::sink::{Format, Keeps, Properties, SinkSetup};
@@ -57,6 +60,18 @@ pub enum SourceOptions {
         /// How its items become targets.
         options: ListOptions,
     },
+}
+
+/// Who fetches.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Workers {
+    /// Threads of this crate, with its own transport.
+    #[default]
+    Native,
+    /// An engine of the program in this process: it takes [`super::Job::take_desk`].
+    Desk,
+    /// So many processes of the program's engine ([`super::join_job`], [`super::Job::attach`]).
+    Processes(usize),
 }
 
 impl RowsOptions {
@@ -125,6 +140,8 @@ pub struct JobOptions {
     pub columns: Columns,
     /// Requests in flight.
     pub limit: u32,
+    /// Who fetches.
+    pub workers: Workers,
     /// Threads that fetch; none: one for each processor of the affinity mask.
     pub threads: Option<usize>,
     /// Time of a commit window.
@@ -199,6 +216,7 @@ impl JobOptions {
             seal_after: limits::SEAL_AFTER,
             columns: Columns::default(),
             limit: limits::LIMIT_DEFAULT,
+            workers: Workers::Native,
             threads: None,
             commit_window: limits::COMMIT_WINDOW,
             is_durable: true,
@@ -258,6 +276,7 @@ impl JobOptions {
             return refuse("--keep-columns needs --format parquet or jsonl");
         }
         self.check_rows()?;
+        self.check_workers()?;
         if self.threads == Some(0) {
             return refuse("--threads must be at least 1");
         }
@@ -324,6 +343,14 @@ impl JobOptions {
         Ok(())
     }
 
+    /// Adds what the transform may fill to what is kept of the list.
+    pub(super) fn add_transformed_columns(&mut self) -> Result<()> {
+        if let Some(transform) = &self.transform {
+            self.columns = std::mem::take(&mut self.columns).with_transformed(&transform.columns)?;
+        }
+        Ok(())
+    }
+
     /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored.
     pub(super) fn properties(&self) -> Properties {
         let properties = self.format.properties();
@@ -373,6 +400,49 @@ impl JobOptions {
             SourceOptions::Server { .. } | SourceOptions::Iterable { .. } => !self.public_only,
         };
         if is_trusted { Reach::Anywhere } else { Reach::PublicOnly }
+    }
+
+    /// Workers that have a sink each.
+    pub(super) fn worker_count(&self) -> usize {
+        match self.workers {
+            Workers::Native => self.threads.unwrap_or(1).min(self.limit as usize),
+            Workers::Desk => 1,
+            Workers::Processes(count) => count.max(1),
+        }
+    }
+
+    /// What holds for each host of a job over many.
+    pub(super) fn host_rules(&self, workers: usize) -> HostRules {
+        let rate = self.rate_per_host.unwrap_or(limits::HOST_RATE);
+        HostRules {
+            connections: self.limit_per_host.unwrap_or(limits::HOST_CONNECTIONS),
+            rate: (rate > 0.0).then_some(rate),
+            probes: self.attempts - 1,
+            dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
+            held_max: limits::HOSTS_HELD_MAX / workers,
+        }
+    }
+
+    /// For one of so many desks.
+    pub(super) fn host_gate(&self, desks: usize) -> HostGate {
+        let many = self.host_rules(desks);
+        let only = HostRules {
+            connections: self.limit_per_host.unwrap_or(0),
+            rate: self.rate_per_host.filter(|rate| *rate > 0.0),
+            ..many
+        };
+        HostGate::new(many, only, desks)
+    }
+
+    /// What an engine of the program cannot do.
+    fn check_workers(&self) -> Result<()> {
+        if self.workers == Workers::Native {
+            return Ok(());
+        }
+        if self.rows.is_some() || self.format == Format::Warc {
+            return Err(Error::Usage("checks and --format warc need --engine native".into()));
+        }
+        Ok(())
     }
 
     /// The proxy, and whom it is for.

@@ -8,9 +8,10 @@ use crossbeam_channel::Receiver;
 
 use super::control::Control;
 use super::listing::note_origins;
+use super::recovery::Estate;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, PendingPage};
-use crate::outcome::{Receipt, ShardNumber};
+use crate::outcome::{Receipt, Runs, ShardNumber};
 use crate::planner::waiting::Key;
 use crate::source::{Folder, ListedPage};
 use crate::target::{Page, Sequence, Waiting};
@@ -34,6 +35,8 @@ pub(super) enum ToJournal {
     Waiting(Vec<Waiting>),
     /// The planner has room for waiting targets.
     LoadWaiting { from: Key, max: usize },
+    /// A worker's process has died: what it left is brought into agreement. The answer is what that has settled.
+    Bury { worker: u32, pid: u32, reply: Sender<Runs> },
     /// The next folder to list.
     NextFolder(Sender<Option<Folder>>),
     /// A page of an earlier run with targets that are not settled.
@@ -52,10 +55,11 @@ pub(super) fn run(
     mut journal: Journal,
     messages: &Receiver<ToJournal>,
     control: &Control,
+    estate: &Estate,
 ) -> Result<Journal> {
     while let Ok(first) = messages.recv() {
         let mut afterwards = Afterwards::default();
-        if let Err(error) = transact(&mut journal, first, messages, control, &mut afterwards) {
+        if let Err(error) = transact(&mut journal, first, (messages, control, estate), &mut afterwards) {
             // Before those who wait for an answer are let go: all that they know is that none comes.
             control.fail(error);
             return Err(ended());
@@ -73,18 +77,17 @@ pub(super) fn ended() -> Error {
 fn transact(
     journal: &mut Journal,
     first: ToJournal,
-    messages: &Receiver<ToJournal>,
-    control: &Control,
+    (messages, control, estate): (&Receiver<ToJournal>, &Control, &Estate),
     afterwards: &mut Afterwards,
 ) -> Result<()> {
     let mut next = Some(first);
     for _ in 0..MESSAGES_MAX {
         let Some(message) = next.take() else { break };
-        handle(journal, message, control, afterwards)?;
+        handle(journal, message, (control, estate), afterwards)?;
         next = messages.try_recv().ok();
     }
     if let Some(message) = next {
-        handle(journal, message, control, afterwards)?;
+        handle(journal, message, (control, estate), afterwards)?;
     }
     journal.commit()
 }
@@ -106,7 +109,7 @@ fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<(
 fn handle(
     journal: &mut Journal,
     message: ToJournal,
-    control: &Control,
+    (control, estate): (&Control, &Estate),
     afterwards: &mut Afterwards,
 ) -> Result<()> {
     match message {
@@ -132,6 +135,7 @@ fn handle(
             control.planner().loaded_waiting(rows, complete);
             control.wake_all();
         }
+        ToJournal::Bury { worker, pid, reply } => answer(&reply, estate.bury(journal, worker, pid), control)?,
         ToJournal::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
         ToJournal::NextLivePage(from, reply) => answer(&reply, journal.next_live_page(from), control)?,
     }

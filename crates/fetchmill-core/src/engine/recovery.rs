@@ -3,6 +3,7 @@
 //! be interrupted at any moment and be done again.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::durable;
 use crate::entry::Naming;
@@ -12,8 +13,43 @@ use crate::manifest::{self, Manifest};
 use crate::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
-use crate::sink::failures::{FailuresShard, cut_back};
+use crate::sink::failures::{FailuresShard, cut_back, cut_back_of};
 use crate::sink::{Placed, Places, Refused, ShardSize, Shelf, SinkSetup, Stage, new_encoder};
+
+/// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
+pub(super) struct Estate {
+    pub(super) place: Arc<Place>,
+    pub(super) setup: SinkSetup,
+    pub(super) naming: Naming,
+}
+
+impl Estate {
+    /// What [`recover`] does, for one worker's dead process only: the others go on. Its files begin with its worker and
+    /// process. Gives the targets that this has settled.
+    pub(super) fn bury(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
+        journal.commit()?;
+        let of_pack = format!("{worker}-{pid}-");
+        let of_failures = format!("worker-{of_pack}");
+        cut_back_of(&self.place.failures_path(), &journal.failures_shards()?, &of_failures)?;
+        cut_back_of(&self.place.manifests_path(), &journal.manifests()?, &of_pack)?;
+        if let Some(shelf) = self.setup.shelf() {
+            publish_sealed(&shelf, journal)?;
+            for open in journal.open_shards()?.iter().filter(|open| open.data.path.starts_with(&of_pack)) {
+                seal_open(&shelf, journal, &self.setup, open)?;
+            }
+            shelf.clear_open(&of_pack)?;
+        }
+        let staged = journal.staged()?.into_iter().find(|(of, _)| *of == worker);
+        let settled = match &staged {
+            Some((_, staged)) => {
+                finish_window(&self.place, journal, (worker, staged), self.setup.is_durable, self.naming)?
+            }
+            None => Runs::default(),
+        };
+        remove_stage(&self.place.stage_path().join(worker.to_string()))?;
+        Ok(settled)
+    }
+}
 
 /// Brings the output and the journal into agreement.
 pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup, naming: Naming) -> Result<()> {
@@ -24,7 +60,7 @@ pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup, n
         for open in journal.open_shards()? {
             seal_open(&shelf, journal, setup, &open)?;
         }
-        shelf.clear_open()?;
+        shelf.clear_open("")?;
     }
     for (worker, staged) in journal.staged()? {
         finish_window(place, journal, (worker, &staged), setup.is_durable, naming)?;
@@ -137,7 +173,7 @@ fn finish_window(
     (worker, staged): (u32, &Runs),
     is_durable: bool,
     naming: Naming,
-) -> Result<()> {
+) -> Result<Runs> {
     let stage = Stage::open(&place.stage_path().join(worker.to_string()))?;
     let mut places = Places::open(&place.dest)?;
     let mut failures = FailuresShard::new(&place.failures_path(), shard_name("recovery", worker), is_durable);
@@ -175,16 +211,12 @@ fn finish_window(
         durable::sync_file_system(stage.folder())
             .map_err(|error| Error::storage("sync the file system of", stage.path(), error))?;
     }
-    let receipt = Receipt {
-        worker,
-        settled: Runs::from_unsorted(&mut settled),
-        tally,
-        kinds,
-        failures: end,
-        ..Receipt::default()
-    };
+    let settled = Runs::from_unsorted(&mut settled);
+    let receipt =
+        Receipt { worker, settled: settled.clone(), tally, kinds, failures: end, ..Receipt::default() };
     journal.settle(&receipt)?;
-    journal.commit()
+    journal.commit()?;
+    Ok(settled)
 }
 
 /// What is staged and in no journaled window is fetched again.

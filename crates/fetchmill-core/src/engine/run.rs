@@ -5,38 +5,33 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use super::control::{Control, Stop};
-use super::gathered::Gathered;
+use super::desk::{Desk, Rules, Steward, Suspects};
 use super::job::{Report, Shared};
-use super::options::{JobOptions, Listing, SourceOptions};
+use super::lobby::Lobby;
+use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder::{self, ToJournal};
 use super::threads::{join, spawn, waiting_runtime};
-use super::transform::Transform;
-use super::{listing, recovery, transform, worker, writer};
+use super::{listing, recovery, worker, writer};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
 use crate::limits;
 use crate::outcome::FailureKind;
-use crate::planner::hosts::HostRules;
-use crate::planner::origin::Millis;
 use crate::results;
-use crate::sink::failures::FailuresShard;
-use crate::sink::{Keeps, Properties, Sink, SinkSetup, Stage};
+use crate::sink::SinkSetup;
 use crate::source::list::Filters;
 use crate::transport::{NameSetup, Paces, PoolSettings, Resolver, TlsSetup};
-
-/// A sink, what it does, and where it stages.
-type SinkParts = (Box<dyn Sink>, Properties, Option<Arc<Stage>>);
 
 /// A job before its threads are there.
 pub(super) struct Run {
     pub(super) options: JobOptions,
     /// The list, when the source is one.
     pub(super) list: Option<listing::List>,
-    pub(super) place: Place,
+    pub(super) place: Arc<Place>,
     pub(super) journal: Journal,
     pub(super) messages: crossbeam_channel::Receiver<ToJournal>,
     pub(super) notices: Vec<String>,
     pub(super) was_finished: bool,
+    pub(super) lobby: Arc<Lobby>,
 }
 
 impl Run {
@@ -55,15 +50,16 @@ impl Run {
             Err(_) if control.stop() != Stop::No => return self.report(shared, false),
             server => server?,
         };
-        let (writers, workers) = self.threads(&control, server.as_ref(), &pool)?;
         let is_given = matches!(self.options.source, SourceOptions::Iterable { .. });
+        let threads = self.start_workers(&control, server.as_ref(), &pool)?;
         let from = self.listing_start(&control, server, pool)?;
+        let estate = self.estate()?;
         let journal = self.journal;
         let messages = self.messages;
         let recorder = {
             let control = Arc::clone(&control);
             spawn("fetchmill-journal", &Arc::clone(&control), move || {
-                recorder::run(journal, &messages, &control)
+                recorder::run(journal, &messages, &control, &estate)
             })?
         };
         let lister = {
@@ -73,13 +69,6 @@ impl Run {
                 Ok(())
             })?
         };
-        let mut threads = Vec::new();
-        for writer in writers {
-            threads.push(spawn("fetchmill-sink", &control, move || writer.run())?);
-        }
-        for setup in workers {
-            threads.push(spawn("fetchmill-fetch", &control, move || worker::run(setup))?);
-        }
         for thread in threads {
             join(thread, &control);
         }
@@ -88,6 +77,14 @@ impl Run {
         let journal = join(recorder, &control);
         let run = Finished { place: self.place, journal, options: self.options, notices: self.notices };
         run.finish(shared)
+    }
+
+    fn estate(&self) -> Result<recovery::Estate> {
+        Ok(recovery::Estate {
+            place: Arc::clone(&self.place),
+            setup: self.options.sink_setup(&self.place, 1)?,
+            naming: self.options.naming(),
+        })
     }
 
     fn report(&self, shared: &Shared, was_finished: bool) -> Result<Report> {
@@ -189,83 +186,45 @@ impl Run {
         })
     }
 
-    /// What holds for each host of a job over many.
-    fn host_rules(&self, workers: usize) -> HostRules {
-        let rate = self.options.rate_per_host.unwrap_or(limits::HOST_RATE);
-        HostRules {
-            connections: self.options.limit_per_host.unwrap_or(limits::HOST_CONNECTIONS),
-            rate: (rate > 0.0).then_some(rate),
-            probes: self.options.attempts - 1,
-            dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
-            held_max: limits::HOSTS_HELD_MAX / workers,
+    /// The worker's own writer, and the worker's way to it.
+    fn writer(
+        &self,
+        control: &Arc<Control>,
+        setup: &SinkSetup,
+        index: usize,
+    ) -> Result<(writer::Writer, writer::Inlet)> {
+        // What an earlier run left small is merged by the first worker.
+        let small = if index == 0 { recovery::sealed_shards(&self.journal)? } else { Vec::new() };
+        writer::open(&self.place, &self.options, control, setup, index, small)
+    }
+
+    /// The threads of the engine, which end with the job.
+    fn start_workers(
+        &mut self,
+        control: &Arc<Control>,
+        server: Option<&worker::Server>,
+        pool: &PoolSettings,
+    ) -> Result<Vec<JoinHandle<Option<()>>>> {
+        match self.options.workers {
+            Workers::Native => self.start_native(control, server, pool),
+            Workers::Desk => self.start_desk(control),
+            Workers::Processes(_) => self.start_stewards(control),
         }
     }
 
-    /// A worker's sink, and where it stages when bodies are kept.
-    fn sink(&self, index: usize, setup: &SinkSetup) -> Result<SinkParts> {
-        let properties = self.options.properties();
-        let stage = Arc::new(Stage::open(&self.place.stage_path().join(index.to_string()))?);
-        // What an earlier run left small is merged by the first worker.
-        let small = if index == 0 { recovery::sealed_shards(&self.journal)? } else { Vec::new() };
-        let sink = setup.open(index as u32, &stage, small)?;
-        Ok((sink, properties, (properties.keeps >= Keeps::Bodies).then_some(stage)))
-    }
-
-    /// What a worker's writer gives replies to before it stores them.
-    fn transform(
-        &self,
-        index: usize,
-        control: &Arc<Control>,
-        stage: Option<&Arc<Stage>>,
-        server: Option<&worker::Server>,
-    ) -> Option<Transform> {
-        let (options, stage) = (self.options.transform.as_ref()?, stage?);
-        let columns = self.options.format.columns(&self.options.columns);
-        let list_columns = self.options.columns.kept().len() - options.columns.len();
-        Some(Transform::new(transform::Setup {
-            worker: index,
-            control: Arc::clone(control),
-            options: options.clone(),
-            list_columns,
-            max_size: self.options.max_size,
-            stage: Arc::clone(stage),
-            server: server.map(|server| (server.key.text().to_owned(), server.template.clone())),
-            stores_url: columns.has_url(),
-            stores_bodies: self.options.format.properties().keeps >= Keeps::Bodies,
-        }))
-    }
-
-    fn threads(
+    fn start_native(
         &self,
         control: &Arc<Control>,
         server: Option<&worker::Server>,
         pool: &PoolSettings,
-    ) -> Result<(Vec<writer::Writer>, Vec<worker::Setup>)> {
+    ) -> Result<Vec<JoinHandle<Option<()>>>> {
         let count = control.workers();
         let limit = self.options.limit as usize;
-        let (mut writers, mut workers) = (Vec::new(), Vec::new());
         let setup = self.options.sink_setup(&self.place, count)?;
+        let (mut writers, mut workers) = (Vec::new(), Vec::new());
         for index in 0..count {
-            let (blocks, to_write) = tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / count).max(1));
-            let (empty, to_fill) = tokio::sync::mpsc::unbounded_channel();
-            let (sink, properties, stage) = self.sink(index, &setup)?;
-            writers.push(writer::Writer {
-                worker: index as u32,
-                control: Arc::clone(control),
-                sink,
-                failures: FailuresShard::new(
-                    &self.place.failures_path(),
-                    recovery::shard_name("worker", index as u32),
-                    self.options.is_durable,
-                ),
-                has_rows: self.options.rows.is_some(),
-                commit_window: self.options.commit_window,
-                runtime: waiting_runtime()?,
-                blocks: to_write,
-                empty,
-                gathered: Gathered::default(),
-                transform: self.transform(index, control, stage.as_ref(), server),
-            });
+            let (writer, inlet) = self.writer(control, &setup, index)?;
+            writers.push(writer);
             workers.push(worker::Setup {
                 index,
                 control: Arc::clone(control),
@@ -276,19 +235,50 @@ impl Run {
                     idle_max: limits::HOST_IDLE_CONNECTIONS.div_ceil(count),
                     ..pool.clone()
                 },
-                hosts: self.host_rules(count),
+                hosts: self.options.host_rules(count),
                 has_second_look: self.options.has_second_look(),
                 attempts_max: self.options.attempts,
                 redirects_max: self.options.redirects_max(),
                 allow_eof_bodies: self.options.allow_eof_bodies,
                 enough: self.options.rows.as_ref().map(|_| self.options.max_size),
-                properties,
-                stage,
-                blocks,
-                empty: to_fill,
+                properties: inlet.properties,
+                stage: inlet.stage,
+                blocks: inlet.blocks,
+                empty: inlet.empty,
             });
         }
-        Ok((writers, workers))
+        let mut threads = Vec::new();
+        for writer in writers {
+            threads.push(spawn("fetchmill-sink", control, move || writer.run())?);
+        }
+        for setup in workers {
+            threads.push(spawn("fetchmill-fetch", control, move || worker::run(setup))?);
+        }
+        Ok(threads)
+    }
+
+    /// One desk, for an engine in this process.
+    fn start_desk(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
+        let setup = self.options.sink_setup(&self.place, 1)?;
+        let (writer, inlet) = self.writer(control, &setup, 0)?;
+        let post = inlet.into_post();
+        control.close_at_abort(post.outlet());
+        let rules = Rules::new(&self.options, 1)?;
+        let desk = Desk::own(0, Arc::clone(control), rules, self.options.host_gate(1), post)?;
+        self.lobby.open(desk);
+        Ok(vec![spawn("fetchmill-sink", control, move || writer.run())?])
+    }
+
+    /// A steward for each process of the engine.
+    fn start_stewards(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
+        let suspects = Suspects::default();
+        let mut threads = Vec::new();
+        for (worker, attachments) in self.lobby.take_attachments().into_iter().enumerate() {
+            let (control, suspects) = (Arc::clone(control), Arc::clone(&suspects));
+            let steward = Steward { worker, control: Arc::clone(&control), attachments, suspects };
+            threads.push(spawn("fetchmill-steward", &control, move || steward.run())?);
+        }
+        Ok(threads)
     }
 }
 
@@ -306,7 +296,7 @@ fn join_lister(lister: JoinHandle<Option<()>>, control: &Control, is_given: bool
 
 /// A job whose threads have ended.
 struct Finished {
-    place: Place,
+    place: Arc<Place>,
     journal: Option<Journal>,
     options: JobOptions,
     notices: Vec<String>,

@@ -6,34 +6,90 @@ use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::Receiver;
+use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver};
 
 use super::control::{Control, Stop};
+use super::desk::Post;
 use super::gathered::Gathered;
+use super::options::JobOptions;
 use super::recorder::ToJournal;
-use super::transform::Transform;
+use super::recovery;
+use super::threads::waiting_runtime;
+use super::transform::{self, Transform};
 use crate::error::Result;
-use crate::limits::{COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
+use crate::journal::Place;
+use crate::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::outcome::{Outcome, Receipt, ShardNumber};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, Sink};
+use crate::sink::{Block, Keeps, Properties, ShardSize, Sink, SinkSetup, Stage};
 
 pub(super) struct Writer {
-    pub(super) worker: u32,
-    pub(super) control: Arc<Control>,
-    pub(super) sink: Box<dyn Sink>,
-    pub(super) failures: FailuresShard,
+    worker: u32,
+    control: Arc<Control>,
+    sink: Box<dyn Sink>,
+    failures: FailuresShard,
     /// Whether this is a check: every outcome is a row in the failures shard, and the sink gets none.
-    pub(super) has_rows: bool,
-    pub(super) commit_window: Duration,
+    has_rows: bool,
+    commit_window: Duration,
     /// Only to wait for a block or the end of a window.
-    pub(super) runtime: Runtime,
-    pub(super) blocks: Receiver<Block>,
+    runtime: Runtime,
+    blocks: Receiver<Block>,
     /// Blocks go back to the worker, which uses their memory again.
-    pub(super) empty: tokio::sync::mpsc::UnboundedSender<Block>,
-    pub(super) gathered: Gathered,
+    empty: tokio::sync::mpsc::UnboundedSender<Block>,
+    gathered: Gathered,
     /// What fetched replies become before they are stored.
-    pub(super) transform: Option<Transform>,
+    transform: Option<Transform>,
+}
+
+/// A worker's end of the way to its writer.
+pub(super) struct Inlet {
+    pub(super) properties: Properties,
+    /// Where bodies go that are too large for memory; none when bodies are not kept.
+    pub(super) stage: Option<Arc<Stage>>,
+    pub(super) blocks: Sender<Block>,
+    pub(super) empty: UnboundedReceiver<Block>,
+}
+
+impl Inlet {
+    /// For a worker whose transport is not ours.
+    pub(super) fn into_post(self) -> Post {
+        Post::new(self.properties, self.stage, self.blocks, self.empty)
+    }
+}
+
+/// The writer of a worker, with its sink, and the way to it. `small`: shards of earlier runs that it may merge.
+pub(super) fn open(
+    place: &Place,
+    options: &JobOptions,
+    control: &Arc<Control>,
+    setup: &SinkSetup,
+    worker: usize,
+    small: Vec<ShardSize>,
+) -> Result<(Writer, Inlet)> {
+    let (blocks, to_write) =
+        tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / control.workers()).max(1));
+    let (empty, to_fill) = tokio::sync::mpsc::unbounded_channel();
+    let properties = options.properties();
+    let stage = Arc::new(Stage::open(&place.stage_path().join(worker.to_string()))?);
+    let writer = Writer {
+        worker: worker as u32,
+        control: Arc::clone(control),
+        sink: setup.open(worker as u32, &stage, small)?,
+        failures: FailuresShard::new(
+            &place.failures_path(),
+            recovery::shard_name("worker", worker as u32),
+            options.is_durable,
+        ),
+        has_rows: options.rows.is_some(),
+        commit_window: options.commit_window,
+        runtime: waiting_runtime()?,
+        blocks: to_write,
+        empty,
+        gathered: Gathered::default(),
+        transform: transform::of_worker(options, control, worker, &stage)?,
+    };
+    let stage = (properties.keeps >= Keeps::Bodies).then_some(stage);
+    Ok((writer, Inlet { properties, stage, blocks, empty: to_fill }))
 }
 
 /// What has gathered in a window.

@@ -18,7 +18,7 @@ pub enum RetryAfter {
 
 impl RetryAfter {
     /// `None` for anything else. `date` is the value of the field `Date`.
-    pub(super) fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
+    pub fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
         if value.first()?.is_ascii_digit() {
             return number(value).map(RetryAfter::Seconds);
         }

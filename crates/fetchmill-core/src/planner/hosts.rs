@@ -183,9 +183,9 @@ impl Hosts {
 
     /// A target that is due since then is to find its host as it is now: what made the host seem dead before that does
     /// not count, and the target may ask whether it is back.
-    pub fn doubt(&mut self, id: HostId, due: Millis) {
+    pub fn doubt(&mut self, id: HostId, due: Millis, now: Millis) {
         if let Some(host) = self.known.get_mut(&id).filter(|host| host.is_dead && host.rested_at < due) {
-            host.not_before = host.not_before.min(due);
+            host.not_before = host.not_before.min(now);
         }
     }
 
@@ -449,14 +449,15 @@ mod tests {
         }
         let closed = Admission::Closed(FailureKind::Refused);
 
-        hosts.doubt(id(1), 1_000);
+        hosts.doubt(id(1), 1_000, 20_998);
         assert_eq!(hosts.admit(id(1), 20_998), closed);
-        hosts.doubt(id(1), 20_999);
+        // The clock of who asks may be a tick behind that of who set the time.
+        hosts.doubt(id(1), 21_003, 20_999);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Go);
         assert_eq!(hosts.admit(id(1), 20_999), Admission::Full);
         hosts.left(id(1), REFUSED, 21_000);
 
-        hosts.doubt(id(1), 20_999);
+        hosts.doubt(id(1), 20_999, 21_001);
         assert_eq!(hosts.admit(id(1), 21_001), closed);
     }
 

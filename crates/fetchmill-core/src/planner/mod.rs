@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits;
 use crate::target::{Batch, Page, Waiting};
 use origin::{Gate, Millis, Observed, Origin};
@@ -52,7 +54,7 @@ pub enum Next {
 }
 
 /// A target whose attempt failed and that is to be tried again.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Retry {
     /// The target; its not-before time is set by the planner.
     pub target: Waiting,
@@ -246,6 +248,12 @@ impl Planner {
             }
             Batch::Retries(targets) => targets.into_iter().for_each(|target| self.waiting.put_back(target)),
         }
+    }
+
+    /// So many targets that were reported as settled are not: their process died before that was durable. They are
+    /// outstanding again.
+    pub fn take_back(&mut self, targets: usize) {
+        self.outstanding += targets;
     }
 
     /// Takes note of what a worker has done. Returned are the targets that must go into the journal's table.

@@ -7,13 +7,15 @@
 //! After the rest one request at a time asks whether it is well; the first success ends that, a failure means a
 //! longer rest. So an outage costs a few requests, not an attempt of every target (docs/decisions/0002).
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits;
 
 /// Milliseconds on the job's clock: 1970 UTC at the start, monotonic from there.
 pub type Millis = u64;
 
 /// What workers saw of an origin since they last said so.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// Complete replies that are not a sign of trouble; 404 is none.
     pub successes: u32,

@@ -236,7 +236,12 @@ impl FailuresShard {
 
 /// Cuts shards back to where the journal says they end, and removes those that it does not know.
 pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
-    for shard in shards {
+    cut_back_of(folder, shards, "")
+}
+
+/// The same for those only whose names begin so: others may be written meanwhile.
+pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()> {
+    for shard in shards.iter().filter(|shard| shard.path.starts_with(start)) {
         let path = folder.join(&shard.path);
         match durable::cut(&path, shard.end) {
             Ok(true) => {}
@@ -254,7 +259,8 @@ pub fn cut_back(folder: &Path, shards: &[ShardEnd]) -> Result<()> {
     };
     for entry in entries.flatten() {
         let is_known = shards.iter().any(|shard| entry.file_name() == shard.path.as_str());
-        if !is_known {
+        let is_meant = entry.file_name().as_encoded_bytes().starts_with(start.as_bytes());
+        if !is_known && is_meant {
             std::fs::remove_file(entry.path())
                 .map_err(|error| Error::storage("remove", entry.path(), error))?;
         }

@@ -121,12 +121,14 @@ impl Shelf {
         if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
     }
 
-    /// Removes what is left in the folder of open shards: no receipt covers it.
-    pub fn clear_open(&self) -> Result<()> {
+    /// Removes what is left in the folder of open shards with names that begin so: no receipt covers it.
+    pub fn clear_open(&self, start: &str) -> Result<()> {
         let Ok(entries) = std::fs::read_dir(self.open_path()) else { return Ok(()) };
         for entry in entries.flatten() {
             let path = entry.path();
-            durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
+            if entry.file_name().as_encoded_bytes().starts_with(start.as_bytes()) {
+                durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
+            }
         }
         Ok(())
     }

@@ -14,14 +14,14 @@ use std::sync::Arc;
 use self::frame::{Answer, Shown};
 use self::process::{Process, Silence};
 use super::control::Control;
-use super::options::TransformOptions;
+use super::options::{JobOptions, TransformOptions};
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::kept::{kept_values, write_kept};
 use crate::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
 use crate::object::Facts;
 use crate::outcome::{FailureKind, Outcome};
-use crate::sink::{Block, Body, Described, Entry, FetchedBody, Stage};
+use crate::sink::{Block, Body, Described, Entry, FetchedBody, Keeps, Stage};
 
 /// What a transform needs of its job.
 pub(super) struct Setup {
@@ -67,6 +67,27 @@ enum Attempt {
     Over(Progress),
     /// The process did, with so many replies answered; how, for people.
     Died(usize, String),
+}
+
+/// What a worker's writer gives replies to before it stores them, if the job has something for that.
+pub(super) fn of_worker(
+    options: &JobOptions,
+    control: &Arc<Control>,
+    worker: usize,
+    stage: &Arc<Stage>,
+) -> Result<Option<Transform>> {
+    let Some(transform) = &options.transform else { return Ok(None) };
+    Ok(Some(Transform::new(Setup {
+        worker,
+        control: Arc::clone(control),
+        options: transform.clone(),
+        list_columns: options.columns.kept().len() - transform.columns.len(),
+        max_size: options.max_size,
+        stage: Arc::clone(stage),
+        server: options.server()?.map(|(key, template)| (key.text().to_owned(), template)),
+        stores_url: options.format.columns(&options.columns).has_url(),
+        stores_bodies: options.format.properties().keeps >= Keeps::Bodies,
+    })))
 }
 
 impl Transform {

@@ -5,46 +5,11 @@ use std::rc::Rc;
 use super::super::{pacing::keep_pace, redirect};
 use super::Worker;
 use super::queue::Target;
-use crate::entry::{Entry, Naming};
-use crate::name;
-use crate::object::Facts;
 use crate::origin::OriginKey;
-use crate::outcome::{FailureKind, Outcome};
-use crate::sink::Described;
+use crate::outcome::FailureKind;
 use crate::transport::{Asked, Lane, Origin, Watch};
 
 impl Worker {
-    /// What a target is stored as.
-    pub(super) fn name_of<'t>(&self, target: &'t Target) -> &'t [u8] {
-        if self.setup.naming == Naming::Whole { &target.entry } else { &target.name }
-    }
-
-    /// What is known of a fetched target, with what its list says and where it was found.
-    pub(super) fn facts_of<'t>(&self, target: &'t Target, facts: Facts<'t>) -> Facts<'t> {
-        if target.url.is_empty() {
-            return facts;
-        }
-        let url = Some(target.url.as_bytes()).filter(|url| *url != self.name_of(target));
-        Facts { url, kept: self.kept_of(target), ..facts }
-    }
-
-    /// The same of one that was not.
-    pub(super) fn described<'t>(&self, target: &'t Target, outcome: Outcome) -> Described<'t> {
-        let name = self.name_of(target);
-        if self.setup.naming == Naming::Whole {
-            return Described::named(name);
-        }
-        let entry = Entry::read(&target.entry);
-        let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
-        // The list's own, not where a redirect led: it is tried again from there.
-        let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
-        Described { name, url, kept: entry.kept.filter(|_| detail.is_none()), detail }
-    }
-
-    fn kept_of<'t>(&self, target: &'t Target) -> Option<&'t [u8]> {
-        if self.setup.naming == Naming::Whole { None } else { Entry::read(&target.entry).kept }
-    }
-
     /// The origin that has the target. The first time its name is checked and its URL is found.
     pub(super) fn locate(&self, target: &mut Target) -> Result<Rc<Origin>, FailureKind> {
         if !target.is_located {
@@ -67,22 +32,8 @@ impl Worker {
     }
 
     fn read_entry(&self, target: &mut Target) -> Result<(), FailureKind> {
-        if self.setup.naming != Naming::Whole {
-            let entry = Entry::read(&target.entry);
-            self.setup.naming.write_name(target.sequence, &target.entry, &mut target.name);
-            target.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
-            if target.url.is_empty() {
-                return Err(FailureKind::Url);
-            }
-        }
-        if self.setup.properties.names_are_paths {
-            let name = self.name_of(target);
-            let is_folder = self.setup.naming == Naming::Whole && name::is_folder(name);
-            if is_folder || name::to_path(name, &mut self.path.borrow_mut()).is_err() {
-                return Err(FailureKind::Name);
-            }
-        }
-        Ok(())
+        let names_are_paths = self.setup.properties.names_are_paths;
+        target.read_entry(self.setup.naming, names_are_paths, &mut self.path.borrow_mut())
     }
 
     /// The origin of a URL; that of the last one, usually.

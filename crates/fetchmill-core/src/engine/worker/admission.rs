@@ -200,7 +200,7 @@ impl Worker {
     /// A second look is to find a host as it is then.
     fn doubt_what_was_seen(&self, target: &Target) {
         if self.is_second_look(target) {
-            self.waiters.hosts.borrow_mut().doubt(target.host, target.throttled_since);
+            self.waiters.hosts.borrow_mut().doubt(target.host, target.throttled_since, self.clock.get());
         }
     }
 

@@ -177,7 +177,7 @@ impl Incoming {
 }
 
 /// Microseconds since 1970 UTC.
-pub(super) fn now() -> Micros {
+pub(in crate::engine) fn now() -> Micros {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     since.as_micros() as Micros
 }

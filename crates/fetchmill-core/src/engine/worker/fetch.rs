@@ -270,8 +270,9 @@ impl Worker {
             }
             Ok(Outcome::Fetched) => {
                 let keeps = self.setup.properties.keeps >= Keeps::Bodies;
+                let naming = self.setup.naming;
                 let (name, facts) = if keeps {
-                    (self.name_of(target), self.facts_of(target, body.facts(status)))
+                    (target.name(naming), target.facts(naming, body.facts(status)))
                 } else {
                     (&[][..], body.facts(status))
                 };
@@ -309,7 +310,7 @@ impl Worker {
         if self.has_rows() {
             self.push_row(target, outcome, attempts);
         } else {
-            let described = self.described(target, outcome);
+            let described = target.described(self.setup.naming, outcome);
             self.block.borrow_mut().push_other(target.sequence, outcome, status, attempts, &described);
         }
         let mut report = self.report.borrow_mut();

@@ -6,10 +6,10 @@
 
 mod address;
 mod admission;
-mod body;
+pub(super) mod body;
 mod fetch;
 mod opening;
-mod queue;
+pub(super) mod queue;
 mod row;
 
 use std::cell::{Cell, RefCell};

@@ -5,49 +5,53 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::row::Seen;
-use crate::outcome::FailureKind;
+use crate::entry::{Entry, Naming};
+use crate::name;
+use crate::object::Facts;
+use crate::outcome::{FailureKind, Outcome};
 use crate::planner::hosts::HostId;
 use crate::planner::origin::Millis;
+use crate::sink::Described;
 use crate::target::{Batch, Page, Sequence, Waiting};
 use crate::transport::Reach;
 
 /// The target of a task. Its memory is used for one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Target {
-    pub(super) sequence: Sequence,
+pub(in crate::engine) struct Target {
+    pub(in crate::engine) sequence: Sequence,
     /// As it stands in its page: a name, or what a list says of it.
-    pub(super) entry: Vec<u8>,
+    pub(in crate::engine) entry: Vec<u8>,
     /// What it is stored as.
-    pub(super) name: Vec<u8>,
+    pub(in crate::engine) name: Vec<u8>,
     /// Where it is asked for, when that does not follow from its name: a list's URL, or a redirect's.
-    pub(super) url: String,
+    pub(in crate::engine) url: String,
     /// Where it was before, as hashes: a redirect to one of these is a loop.
-    pub(super) visited: Vec<u64>,
+    pub(in crate::engine) visited: Vec<u64>,
     /// How far it may lead, as far as redirects say.
-    pub(super) reach: Reach,
+    pub(in crate::engine) reach: Reach,
     /// Its name and URL are known.
-    pub(super) is_located: bool,
+    pub(in crate::engine) is_located: bool,
     /// Attempts that counted before this one.
-    pub(super) attempts: u32,
+    pub(in crate::engine) attempts: u32,
     /// When it was first throttled. In a check, where every attempt counts: when its second look was due.
-    pub(super) throttled_since: Millis,
+    pub(in crate::engine) throttled_since: Millis,
     /// So often a connection that the server had closed was forgiven.
-    pub(super) forgiven: u32,
+    pub(in crate::engine) forgiven: u32,
     /// Why its last attempt failed, if there was one.
-    pub(super) last_kind: Option<FailureKind>,
+    pub(in crate::engine) last_kind: Option<FailureKind>,
     /// In a job over many hosts: the one that it is at.
-    pub(super) host: HostId,
+    pub(in crate::engine) host: HostId,
     /// It counts as in flight there.
-    pub(super) is_admitted: bool,
+    pub(in crate::engine) is_admitted: bool,
     /// When the worker took it, and when the address of its host was asked for: microseconds on the job's clock.
-    pub(super) taken_at: u64,
-    pub(super) asked_at: u64,
+    pub(in crate::engine) taken_at: u64,
+    pub(in crate::engine) asked_at: u64,
     /// That address, or those.
-    pub(super) found: Option<Arc<[IpAddr]>>,
+    pub(in crate::engine) found: Option<Arc<[IpAddr]>>,
     /// How long it waited for it, microseconds.
-    pub(super) looked_up_in: Option<u64>,
+    pub(in crate::engine) looked_up_in: Option<u64>,
     /// For the row of a check.
-    pub(super) seen: Seen,
+    pub(in crate::engine) seen: Seen,
 }
 
 impl Target {
@@ -56,6 +60,59 @@ impl Target {
         self.sequence = page.first + position as u64;
         self.start(page.names.get(position));
         (self.attempts, self.throttled_since, self.forgiven) = (0, 0, 0);
+    }
+
+    /// What it is stored as.
+    pub(in crate::engine) fn name(&self, naming: Naming) -> &[u8] {
+        if naming == Naming::Whole { &self.entry } else { &self.name }
+    }
+
+    /// What is known of it when it was fetched, with what its list says and where it was found.
+    pub(in crate::engine) fn facts<'t>(&'t self, naming: Naming, facts: Facts<'t>) -> Facts<'t> {
+        if self.url.is_empty() {
+            return facts;
+        }
+        let url = Some(self.url.as_bytes()).filter(|url| *url != self.name(naming));
+        let kept = if naming == Naming::Whole { None } else { Entry::read(&self.entry).kept };
+        Facts { url, kept, ..facts }
+    }
+
+    /// The same when it was not.
+    pub(in crate::engine) fn described(&self, naming: Naming, outcome: Outcome) -> Described<'_> {
+        let name = self.name(naming);
+        if naming == Naming::Whole {
+            return Described::named(name);
+        }
+        let entry = Entry::read(&self.entry);
+        let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
+        // The list's own, not where a redirect led: it is tried again from there.
+        let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
+        Described { name, url, kept: entry.kept.filter(|_| detail.is_none()), detail }
+    }
+
+    /// Finds its name and URL, and checks the name; `path` is memory that is used for one after the other.
+    pub(in crate::engine) fn read_entry(
+        &mut self,
+        naming: Naming,
+        names_are_paths: bool,
+        path: &mut Vec<u8>,
+    ) -> Result<(), FailureKind> {
+        if naming != Naming::Whole {
+            let entry = Entry::read(&self.entry);
+            naming.write_name(self.sequence, &self.entry, &mut self.name);
+            self.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
+            if self.url.is_empty() {
+                return Err(FailureKind::Url);
+            }
+        }
+        if names_are_paths {
+            let name = self.name(naming);
+            let is_folder = naming == Naming::Whole && name::is_folder(name);
+            if is_folder || name::to_path(name, path).is_err() {
+                return Err(FailureKind::Name);
+            }
+        }
+        Ok(())
     }
 
     fn start(&mut self, entry: &[u8]) {
@@ -73,7 +130,7 @@ impl Target {
 
 /// What is left of a batch.
 #[derive(Debug, Default)]
-pub(super) enum Queue {
+pub(in crate::engine) enum Queue {
     #[default]
     Empty,
     Page(Arc<Page>, Range<usize>),
@@ -82,7 +139,7 @@ pub(super) enum Queue {
 }
 
 impl Queue {
-    pub(super) fn set(&mut self, batch: Batch) {
+    pub(in crate::engine) fn set(&mut self, batch: Batch) {
         *self = match batch {
             Batch::Page(page, range) => Queue::Page(page, range),
             Batch::Picked(page, positions) => Queue::Picked(page, positions.into_iter()),
@@ -90,7 +147,7 @@ impl Queue {
         };
     }
 
-    pub(super) fn take(&mut self, target: &mut Target) -> bool {
+    pub(in crate::engine) fn take(&mut self, target: &mut Target) -> bool {
         match self {
             Queue::Page(page, range) => {
                 if let Some(position) = range.next() {
@@ -122,7 +179,7 @@ impl Queue {
         false
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::engine) fn len(&self) -> usize {
         match self {
             Queue::Empty => 0,
             Queue::Page(_, range) => range.len(),
@@ -131,12 +188,12 @@ impl Queue {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::engine) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// What was not started.
-    pub(super) fn give_back(&mut self) -> Option<Batch> {
+    pub(in crate::engine) fn give_back(&mut self) -> Option<Batch> {
         if self.is_empty() {
             return None;
         }

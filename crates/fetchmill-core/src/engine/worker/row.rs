@@ -17,7 +17,7 @@ use crate::transport::{Lane, Phases};
 
 /// What an attempt has shown so far, for a row. Its memory is used for one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(in crate::engine) struct Seen {
     /// When the attempt began; 0: it has not.
     started_at: Micros,
     /// Of the reply whose head came; 0: none has.

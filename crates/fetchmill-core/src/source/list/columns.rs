@@ -48,6 +48,8 @@ pub(super) struct Plan {
     /// Pieces of the URL; one column alone is the URL itself.
     url: Vec<UrlPiece>,
     url_column: usize,
+    /// See [`ListOptions::any_text`].
+    takes_text: bool,
     has_template: bool,
     key: Option<usize>,
     kept: Vec<usize>,
@@ -84,7 +86,15 @@ impl Plan {
             .iter()
             .find_map(|piece| if let UrlPiece::Column(column) = piece { Some(*column) } else { None })
             .unwrap_or(0);
-        let mut plan = Plan { wanted, url, url_column, has_template: options.template.is_some(), key, kept };
+        let mut plan = Plan {
+            wanted,
+            url,
+            url_column,
+            has_template: options.template.is_some(),
+            takes_text: options.any_text,
+            key,
+            kept,
+        };
         plan.drop_unused();
         Ok(plan)
     }
@@ -142,13 +152,8 @@ impl Plan {
                 return Err(format!("column {} is not UTF-8", self.wanted[*column].text()));
             }
         }
-        let described = |text: &str, reason: &str| match text {
-            "" => reason.to_owned(),
-            _ => format!("{reason}: {}", for_display(text.as_bytes())),
-        };
         if let [UrlPiece::Column(column)] = self.url[..] {
-            let text = self.value(values, column)?;
-            return normalise(text).map_err(|reason| described(text, reason));
+            return self.understood(self.value(values, column)?);
         }
         let mut text = String::new();
         for piece in &self.url {
@@ -163,8 +168,15 @@ impl Plan {
                 }
             }
         }
-        let url = normalise(&text).map(Cow::into_owned);
-        url.map(Cow::Owned).map_err(|reason| described(&text, reason))
+        self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
+    }
+
+    fn understood<'t>(&self, text: &'t str) -> std::result::Result<Cow<'t, str>, String> {
+        normalise(text).or_else(|reason| match text {
+            "" => Err(reason.to_owned()),
+            _ if self.takes_text => Ok(Cow::Borrowed(text)),
+            _ => Err(format!("{reason}: {}", for_display(text.as_bytes()))),
+        })
     }
 
     fn value<'v>(&self, values: &'v Values, column: usize) -> std::result::Result<&'v str, String> {

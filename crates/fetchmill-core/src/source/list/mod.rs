@@ -112,6 +112,8 @@ pub struct ListOptions {
     pub exclude: Vec<String>,
     /// How many targets are taken ([`Sample`]).
     pub sample: Option<u64>,
+    /// Whether what is no URL is a target all the same, as it stands: a function of the program makes something of it.
+    pub any_text: bool,
 }
 
 impl ListOptions {
@@ -122,7 +124,7 @@ impl ListOptions {
         };
         let many =
             |name: &str, values: &[String]| values.iter().map(|value| format!("{name}={value:?}")).collect();
-        let parts: [Vec<String>; 8] = [
+        let parts: [Vec<String>; 9] = [
             one("column", &self.column),
             one("template", &self.template),
             one("header", &self.header.map(|header| header.to_string())),
@@ -131,6 +133,7 @@ impl ListOptions {
             many("include", &self.include),
             many("exclude", &self.exclude),
             one("sample", &self.sample.map(|sample| sample.to_string())),
+            one("any-text", &self.any_text.then(|| "yes".to_owned())),
         ];
         parts.concat().join(" ")
     }
