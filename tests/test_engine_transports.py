@@ -1,0 +1,955 @@
+"""The transports of the engines in Python: one suite for both, against servers of every behaviour."""
+
+import asyncio
+import contextlib
+import pickle
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+import fetchmill._native
+from certificates import Certificates
+from concurrency import wait_for
+from fetchmill.engines.answers import Answer, Broken, Replied
+from fetchmill.engines.http import libraries
+from fetchmill.engines.http.awaiting import Aiohttp
+from fetchmill.engines.http.blocking import Requests
+from fetchmill.engines.transports import TransportOptions
+from fetchmill.errors import UsageError
+from fetchmill.testing import Fault, Server, synthetic_body
+from forward_proxy import ForwardProxy, read_head
+from nginx import Nginx, Site
+from raw_server import (
+    Behaviour,
+    Exchange,
+    RawServer,
+    bare_reply,
+    chunked_reply,
+    in_turn,
+    reply,
+    then_close,
+    then_flood,
+    then_reset,
+    then_stall,
+)
+
+FIELDS = (("User-Agent", "fetchmill/test"), ("Accept-Encoding", "identity"))
+CHUNKED = bare_reply("Transfer-Encoding: chunked")
+MAX_SIZE = 100_000
+# Far more than any deadline of these tests.
+PATIENCE = 8.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A target."""
+
+    url: str
+    fields: tuple[tuple[str, str], ...] = FIELDS
+    sequence: int = 7
+    name: str = "name"
+    attempt: int = 1
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Of its request."""
+        return list(self.fields)
+
+
+Ask = Callable[..., Answer]
+Open = Callable[..., Ask]
+
+
+@pytest.fixture(params=["requests", "aiohttp", "aiohttp-uvloop"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Open]:
+    """Starts transports, with `TransportOptions`: what it gives makes one attempt at a URL."""
+    with contextlib.ExitStack() as stack:
+        kind: str = request.param
+
+        def start(**options: Any) -> Ask:  # noqa: ANN401 - as the options are
+            chosen = TransportOptions(**{"max_size": MAX_SIZE, **options})
+            if kind == "requests":
+                return _blocking(chosen, stack)
+            return _awaiting(chosen, stack, uvloop.new_event_loop if kind == "aiohttp-uvloop" else None)
+
+        yield start
+
+
+def _blocking(options: TransportOptions, stack: contextlib.ExitStack) -> Ask:
+    transport = Requests(options)
+    state = transport.start()
+    stack.callback(transport.done, state)
+    return lambda url, *fields: transport.fetch(Asked(url, fields or FIELDS), state)
+
+
+def _awaiting(
+    options: TransportOptions, stack: contextlib.ExitStack, loop: Callable[[], asyncio.AbstractEventLoop] | None
+) -> Ask:
+    transport = Aiohttp(options)
+    runner = stack.enter_context(asyncio.Runner(loop_factory=loop))
+    state = runner.run(transport.start())
+    stack.callback(lambda: runner.run(transport.done(state)))
+    return lambda url, *fields: runner.run(_awaited(transport, Asked(url, fields or FIELDS), state))
+
+
+async def _awaited(transport: Aiohttp, target: Asked, state: Any) -> Answer:  # noqa: ANN401 - the transport's own
+    answer = await transport.fetch(target, state)
+    # What the loop does of itself when it goes on: connections that are given up are closed.
+    await asyncio.sleep(0.001)
+    return answer
+
+
+def kind_of(answer: Answer) -> str:
+    """Of a failure."""
+    assert isinstance(answer, Broken), answer
+    assert answer.sequence == Asked.sequence
+    return answer.kind
+
+
+def body_of(answer: Answer) -> bytes:
+    """Of a reply."""
+    assert isinstance(answer, Replied), answer
+    assert answer.sequence == Asked.sequence
+    return answer.body
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A server that answers everybody alike and keeps what it was asked."""
+
+    url: str
+    heads: list[bytes]
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    """One that runs."""
+    heads: list[bytes] = []
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    heads.append(read_head(connection)[0])
+                    connection.sendall(reply(b"x", "Connection: close"))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield Listener(f"http://127.0.0.1:{server.getsockname()[1]}", heads)
+        server.shutdown(socket.SHUT_RDWR)
+    thread.join(PATIENCE)
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/",
+        "/a/%2E%2E/b",
+        "/a/../b/./c",
+        "/%2e%2e//x//",
+        "//other.test/y",
+        "/a+b?x=%20&y=+&z",
+        "/%zz%C3%a4",
+        "/x?",
+        "/?q",
+        "/a?b?c=http://d.test/../e",
+        "/!$&'()*,;=:@~[]{}|^`\"<>\\",
+    ],
+)
+def test_a_url_is_asked_for_as_it_stands(opened: Open, raw: Callable[..., RawServer], target: str) -> None:
+    """Not one byte is quoted, folded or left out."""
+    server = raw({target: reply(b"as it stands")})
+
+    assert body_of(opened()(server.url + target)) == b"as it stands"
+    assert server.requests == [target]
+
+
+def test_a_url_without_a_path_asks_for_the_root(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """The request line must have one."""
+    server = raw({"/": reply(), "/?q": reply()})
+    ask = opened()
+
+    assert body_of(ask(server.url)) == body_of(ask(f"{server.url}?q")) == b""
+    assert server.requests == ["/", "/?q"]
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://a.test/", "http://", "http://u:p@a.test/", "http://a.test/ä", "http://a.test:99999/"]
+)
+def test_what_is_no_url_gets_no_request(opened: Open, url: str) -> None:
+    """A user and a password in it would be credentials for whoever it names."""
+    assert kind_of(opened()(url)) == "url"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["[:::]", "[1.2.3.4]", "a..test", ".test", "-", "%41", "a_b.test", "~", "x" * 300, "999.999.999.999", "xn--a"],
+)
+def test_no_host_is_too_odd(opened: Open, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever stands there, it is an answer."""
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "as told")
+
+    ask = opened()
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+    assert kind_of(ask(f"http://{host}/")) in {"url", "dns-not-found"}
+    assert kind_of(ask(f"https://{host}:81/?q")) in {"url", "dns-not-found"}
+
+
+def test_a_request_has_the_fields_of_its_target_and_no_others(opened: Open, listener: Listener) -> None:
+    """But for Host, and Connection if the library sends one."""
+    fields = (*FIELDS, ("X-Token", "one"), ("X-Token", "two"))
+
+    body_of(opened()(f"{listener.url}/a", *fields))
+    first, *lines = listener.heads[0].decode().split("\r\n")
+    sent = [tuple(line.split(": ", 1)) for line in lines]
+
+    assert first == "GET /a HTTP/1.1"
+    assert ("Host", listener.url.removeprefix("http://")) in sent
+    assert sorted(pair for pair in sent if pair[0] not in ("Host", "Connection")) == sorted(fields)
+
+
+def test_without_fields_nothing_is_added(opened: Open, listener: Listener) -> None:
+    """No library names itself."""
+    body_of(opened()(f"{listener.url}/a", ("X-Only", "this")))
+    names = [line.partition(b":")[0] for line in listener.heads[0].split(b"\r\n")[1:]]
+
+    assert sorted(set(names) - {b"Connection"}) == [b"Host", b"X-Only"]
+
+
+def test_the_environment_means_nothing(
+    opened: Open,
+    raw: Callable[..., RawServer],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """No proxy of it, no ~/.netrc."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login user password secret\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server = raw({"/a": reply(b"a")})
+
+    assert body_of(opened()(f"{server.url}/a")) == b"a"
+
+
+def test_one_connection_is_used_again(opened: Open, server: Callable[..., Server]) -> None:
+    """As long as the server keeps it open."""
+    running = server(synthetic=10)
+    ask = opened()
+
+    bodies = [body_of(ask(f"{running.url}/get/file-{number:012}")) for number in range(10)]
+
+    assert bodies == [synthetic_body(f"file-{number:012}", 100) for number in range(10)]
+    assert running.stats()["connections"] == 1
+
+
+def test_a_connection_that_the_server_had_closed_is_forgiven(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """The request is made again on a fresh one, at once."""
+    closing = in_turn(then_close(reply(b"first")), reply(b"second"))
+    server = raw({"/a": closing, "/b": in_turn(then_reset(b""), reply(b"b")), "/c": reply(b"c")})
+    ask = opened()
+
+    assert body_of(ask(f"{server.url}/a")) == b"first"
+    assert body_of(ask(f"{server.url}/a")) == b"second"
+    # Open as the request goes out, and then reset without an answer.
+    assert body_of(ask(f"{server.url}/b")) == b"b"
+    assert server.asked("/b") == ["/b", "/b"]
+
+
+def test_it_is_forgiven_once(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """A server that closes each connection is asked twice for a target, not for ever."""
+    server = raw({"/a": reply(b"a"), "/b": then_close(b"")})
+    ask = opened()
+
+    body_of(ask(f"{server.url}/a"))
+
+    assert kind_of(ask(f"{server.url}/b")) == "reset"
+    assert server.count("/b") == 2
+
+
+@pytest.mark.parametrize("behaviour", [then_close(b""), then_reset(b"")], ids=["closed", "reset"])
+def test_a_fresh_connection_that_breaks_is_a_failure(
+    opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour
+) -> None:
+    """Asked once: when to try again is not the transport's to say."""
+    server = raw({"/a": behaviour})
+
+    assert kind_of(opened()(f"{server.url}/a")) == "reset"
+    assert server.count("/a") == 1
+
+
+# Replies
+
+
+def test_a_body_comes_as_it_was_sent(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """Nothing is decoded, whatever the head calls it; the head's fields come with it."""
+    fields = (
+        "Content-Encoding: gzip",
+        "Content-Type: text/plain",
+        'ETag: "e"',
+        "Last-Modified: then",
+        "Retry-After: 3",
+    )
+    server = raw({"/a": reply(b"no gzip", *fields), "/b": reply(b"\0\xff" * 20_000)})
+    ask = opened()
+
+    assert ask(f"{server.url}/a") == Replied(7, 200, b"no gzip", True, "text/plain", '"e"', "then", "3")
+    assert ask(f"{server.url}/b") == Replied(7, 200, b"\0\xff" * 20_000)
+
+
+@pytest.mark.parametrize("kind", ["message/rfc822", "multipart/mixed", "multipart/mixed; boundary=x"])
+def test_a_head_is_no_mail(opened: Open, raw: Callable[..., RawServer], kind: str) -> None:
+    """Although http.client parses it as one."""
+    server = raw({"/a": reply(b"a", f"Content-Type: {kind}")})
+
+    assert opened()(f"{server.url}/a") == Replied(7, 200, b"a", content_type=kind)
+
+
+def test_a_redirect_is_an_answer(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """It is not followed, and where it leads is not even looked at."""
+    server = raw({"/a": reply(b"moved", "Location: http://[", status="302 Found"), "/b": reply(b"b")})
+    ask = opened()
+
+    assert ask(f"{server.url}/a") == Replied(7, 302, b"moved")
+    assert body_of(ask(f"{server.url}/b")) == b"b"
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "503 Busy", "599 Odd"])
+def test_a_status_is_no_failure_of_the_transport(opened: Open, raw: Callable[..., RawServer], status: str) -> None:
+    """What it means is decided elsewhere; a Retry-After is not obeyed here."""
+    server = raw({"/a": reply(b"why", "Retry-After: 60", status=status)})
+
+    answer = opened()(f"{server.url}/a")
+
+    assert isinstance(answer, Replied)
+    assert (answer.status, answer.body, answer.retry_after) == (int(status[:3]), b"why", "60")
+    assert server.count("/a") == 1
+
+
+def test_cookies_are_not_kept(opened: Open, listener: Listener, raw: Callable[..., RawServer]) -> None:
+    """A second request has no more fields than the first."""
+    server = raw({"/a": reply(b"", "Set-Cookie: a=b; Domain=127.0.0.1; Path=/")})
+    ask = opened()
+
+    body_of(ask(f"{server.url}/a"))
+    body_of(ask(f"{listener.url}/a"))
+
+    assert b"cookie" not in listener.heads[0].lower()
+
+
+@pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
+def test_a_status_without_a_body_needs_no_length(opened: Open, raw: Callable[..., RawServer], status: str) -> None:
+    """And the connection goes on behind it."""
+    server = raw({"/a": bare_reply(status=status), "/b": reply(b"b")})
+    ask = opened()
+
+    assert ask(f"{server.url}/a") == Replied(7, int(status[:3]), b"")
+    assert body_of(ask(f"{server.url}/b")) == b"b"
+    assert server.connections == 1
+
+
+def test_chunks_are_put_together(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """Whatever pieces they come in."""
+    text = chunked_reply(b"a", b"bc" * 1000, b"d")
+    server = raw({"/a": text, "/b": lambda exchange: exchange.trickle(text[:60], 0.002) or text[60:]})
+    ask = opened()
+
+    assert ask(f"{server.url}/a") == ask(f"{server.url}/b") == Replied(7, 200, b"a" + b"bc" * 1000 + b"d")
+
+
+def test_interim_replies_are_skipped(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """The next target's reply must not be this one's."""
+    interim = bare_reply(status="100 Continue") + bare_reply("Link: <a>", status="103 Early Hints")
+    server = raw({"/a": interim + reply(b"a"), "/b": reply(b"b")})
+    ask = opened()
+
+    assert [body_of(ask(f"{server.url}/{name}")) for name in "ab"] == [b"a", b"b"]
+
+
+def test_a_body_that_ends_with_the_connection_is_not_verified(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """Nobody knows whether it is whole."""
+    server = raw({"/a": then_close(bare_reply() + b"whole?")})
+
+    assert opened()(f"{server.url}/a") == Replied(7, 200, b"whole?", is_verified=False)
+
+
+@pytest.mark.parametrize("end", [then_close, then_reset])
+@pytest.mark.parametrize("text", [reply(b"abc", length=9), CHUNKED + b"9\r\nabc", CHUNKED + b"3\r\nabc\r\n0\r\n"])
+def test_a_short_body_is_truncated(
+    opened: Open, raw: Callable[..., RawServer], end: Callable[[bytes], Behaviour], text: bytes
+) -> None:
+    """Whichever way its length was told, and however the connection ended."""
+    server = raw({"/a": end(text)})
+
+    assert kind_of(opened()(f"{server.url}/a")) == "truncated"
+    assert server.count("/a") == 1
+
+
+@pytest.mark.parametrize("head", [reply(length=1 << 30), CHUNKED, bare_reply()])
+def test_a_body_that_is_too_large_is_not_read_on(opened: Open, raw: Callable[..., RawServer], head: bytes) -> None:
+    """A server that never ends does not keep it."""
+    gone = threading.Event()
+
+    def behave(exchange: Exchange) -> None:
+        try:
+            then_flood(head, b"1000\r\n" + b"x" * 0x1000 + b"\r\n")(exchange)  # type: ignore[operator]
+        finally:
+            gone.set()
+
+    server = raw({"/a": behave})
+
+    assert kind_of(opened()(f"{server.url}/a")) == "body-too-large"
+    assert gone.wait(PATIENCE)
+
+
+def test_a_body_of_the_largest_size_is_taken(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """The limit is part of what is allowed."""
+    server = raw({"/a": reply(b"x" * MAX_SIZE), "/b": chunked_reply(b"x" * MAX_SIZE)})
+    ask = opened()
+
+    assert len(body_of(ask(f"{server.url}/a"))) == len(body_of(ask(f"{server.url}/b"))) == MAX_SIZE
+
+
+@pytest.mark.parametrize(
+    "text", [b"SSH-2.0-OpenSSH\r\n", b"HTTQ/1.1 200 OK\r\n\r\n", b"HTTP/3.7 200 OK\r\n\r\n", b"\0" * 99 + b"\r\n"]
+)
+def test_what_is_no_http_is_told(opened: Open, raw: Callable[..., RawServer], text: bytes) -> None:
+    """Not as a broken connection, which would be tried again."""
+    server = raw({"/a": then_close(text)})
+
+    assert kind_of(opened()(f"{server.url}/a")) == "not-http"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        reply(b"abc", "Content-Length: 4"),
+        bare_reply("Content-Length: 3,3") + b"abc",
+        bare_reply("Content-Length: +3") + b"abc",
+        bare_reply("Content-Length: -3") + b"abc",
+        reply(b"abc", "Transfer-Encoding: chunked"),
+        bare_reply("Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+        bare_reply("Transfer-Encoding: gzip") + b"abc",
+        bare_reply("Transfer-Encoding: chunked", version="HTTP/1.0") + b"0\r\n\r\n",
+        reply(b"abc", "no field"),
+        b"HTTP/1.1 200 OK\r\n: value\r\nContent-Length: 3\r\n\r\nabc",
+        reply(b"abc", "Name : value"),
+        reply(b"abc", status="206 Partial Content"),
+        bare_reply("Upgrade: x", "Connection: upgrade", status="101 Switching Protocols"),
+        CHUNKED + b"zz\r\nabc\r\n0\r\n\r\n",
+        CHUNKED + b"-3\r\nabc\r\n0\r\n\r\n",
+    ],
+)
+def test_ambiguous_framing_is_refused(opened: Open, raw: Callable[..., RawServer], text: bytes) -> None:
+    """Where a body ends must be certain."""
+    server = raw({"/a": then_close(text)})
+
+    assert kind_of(opened()(f"{server.url}/a")) == "framing"
+
+
+def test_a_line_that_never_ends_is_a_head_too_large(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """It is not read on."""
+    server = raw({"/a": then_flood(b"HTTP/1.1 200 OK\r\nName: ", b"x")})
+
+    assert kind_of(opened()(f"{server.url}/a")) == "head-too-large"
+
+
+@pytest.mark.parametrize("flood", [b"name: value\r\n", b"HTTP/1.1 100 Continue\r\n\r\n"])
+def test_a_head_that_never_ends_is_refused(opened: Open, raw: Callable[..., RawServer], flood: bytes) -> None:
+    """Which kind it is depends on the library."""
+    server = raw({"/a": then_flood(b"HTTP/1.1 103 Early Hints\r\n", flood)})
+
+    assert kind_of(opened(head_timeout=2.0)(f"{server.url}/a")) in {
+        "head-too-large",
+        "framing",
+        "not-http",
+        "head-timeout",
+    }
+
+
+def test_a_server_with_faults_gets_its_answers_in_the_end(opened: Open, server: Callable[..., Server]) -> None:
+    """Each attempt says what it was; no attempt gets another's body."""
+    faults = [Fault("truncate", rate=0.2), Fault("reset", rate=0.2), Fault("status", status=503, rate=0.2)]
+    running = server(synthetic=200, faults=faults)
+    ask = opened()
+
+    answers = {name: ask(f"{running.url}/get/{name}") for name in (f"file-{number:012}" for number in range(200))}
+
+    assert {answer.kind for answer in answers.values() if isinstance(answer, Broken)} == {"truncated", "reset"}
+    assert {answer.status for answer in answers.values() if isinstance(answer, Replied)} == {200, 503}
+    for name, answer in answers.items():
+        if isinstance(answer, Replied) and answer.status == 200:
+            assert answer.body == synthetic_body(name, 100)
+
+
+# Time
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "kind"),
+    [
+        (then_stall(b""), "head-timeout"),
+        (then_stall(b"HTTP/1.1 200 OK\r\n"), "head-timeout"),
+        (lambda exchange: exchange.trickle(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 100, 0.1), "head-timeout"),
+        (then_stall(reply(b"abc", length=9)), "idle-timeout"),
+        (then_stall(CHUNKED + b"3\r\nab"), "idle-timeout"),
+        (lambda exchange: exchange.send(reply(length=999)) or exchange.trickle(b"x" * 999, 0.1), "total-timeout"),
+        (lambda exchange: exchange.send(CHUNKED) or exchange.trickle(b"1\r\nx\r\n" * 99, 0.1), "total-timeout"),
+    ],
+    ids=["silent", "half a head", "slow head", "half a body", "half a chunk", "slow body", "slow chunks"],
+)
+def test_every_phase_has_its_deadline(
+    opened: Open, raw: Callable[..., RawServer], behaviour: Behaviour, kind: str
+) -> None:
+    """A server that trickles bytes cannot stretch it."""
+    server = raw({"/a": behaviour})
+    # The deadline that is meant is short, the others are so long that they cannot come first.
+    ask = opened(**{kind.replace("-", "_"): 0.5})
+    began = time.monotonic()
+
+    assert kind_of(ask(f"{server.url}/a")) == kind
+    assert time.monotonic() - began < PATIENCE
+
+
+def test_a_large_body_has_a_second_more_for_each_64_kib(opened: Open, raw: Callable[..., RawServer]) -> None:
+    """Here 16 of them for each piece of what takes longer than the attempt's own time."""
+    piece = b"x" * (1 << 20)
+    server = raw({"/a": lambda exchange: exchange.send(reply(length=3 * len(piece)), *[piece] * 3, pause=0.6)})
+
+    assert body_of(opened(total_timeout=1.5, max_size=1 << 22)(f"{server.url}/a")) == piece * 3
+
+
+def test_no_connection_in_time(opened: Open) -> None:
+    """The backlog of the listener is full, so that its system answers nobody."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as full, contextlib.ExitStack() as stack:
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        url = f"http://127.0.0.1:{full.getsockname()[1]}/"
+
+        assert kind_of(opened(connect_timeout=0.8)(url)) == "connect-timeout"
+
+
+def test_no_handshake_in_time(opened: Open) -> None:
+    """The listener's system accepts, and nobody speaks."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"https://127.0.0.1:{silent.getsockname()[1]}/"
+
+        assert kind_of(opened(connect_timeout=0.8)(url)) == "tls-timeout"
+
+
+def test_nobody_listens(opened: Open) -> None:
+    """By address and by name."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    ask = opened()
+
+    assert kind_of(ask(f"http://127.0.0.1:{port}/")) == kind_of(ask(f"http://localhost:{port}/")) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(socket.EAI_NONAME, "dns-not-found"), (socket.EAI_NODATA, "dns-empty"), (socket.EAI_AGAIN, "dns")],
+)
+def test_a_name_that_cannot_be_looked_up(opened: Open, monkeypatch: pytest.MonkeyPatch, number: int, kind: str) -> None:
+    """As the system says why."""
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise socket.gaierror(number, "as told")
+
+    ask = opened()
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+
+    assert ask("http://name.test/") == Broken(7, kind, "as told")
+
+
+# TLS
+
+
+@pytest.mark.parametrize(
+    ("leaf", "kind"),
+    [
+        ("good", None),
+        ("expired", "tls-expired"),
+        ("too_early", "tls-expired"),
+        ("wrong_name", "tls-wrong-name"),
+        ("self_signed", "tls-self-signed"),
+        ("unknown_ca", "tls-unknown-ca"),
+    ],
+)
+def test_certificates_are_judged(
+    opened: Open,
+    certificates: Certificates,
+    nginx: Callable[..., Nginx],
+    served: Path,
+    leaf: str,
+    kind: str | None,
+) -> None:
+    """Against the file alone; the host that is named as insecure may show any."""
+    (served / "a").write_bytes(b"a")
+    site = nginx(site=Site(leaf=getattr(certificates, leaf)))
+    trusting = opened(ca_file=str(certificates.ca_file))
+    careless = opened(ca_file=str(certificates.ca_file), insecure_hosts=("localhost",))
+
+    answer = trusting(f"{site.url('site')}/a")
+
+    assert kind == (kind_of(answer) if isinstance(answer, Broken) else None)
+    assert body_of(careless(f"{site.url('site')}/a")) == b"a"
+    if kind is not None and leaf != "wrong_name":
+        assert kind_of(careless(f"{site.url('site', '127.0.0.1')}/a")) == kind
+
+
+def test_without_a_file_the_systems_authorities_are_believed(
+    opened: Open, certificates: Certificates, nginx: Callable[..., Nginx]
+) -> None:
+    """And not those of tests."""
+    site = nginx(site=Site(leaf=certificates.good))
+
+    assert kind_of(opened()(f"{site.url('site')}/a")) == "tls-unknown-ca"
+
+
+def test_connections_inside_tls_are_used_again(
+    opened: Open,
+    certificates: Certificates,
+    nginx: Callable[..., Nginx],
+    served: Path,
+) -> None:
+    """One handshake for all."""
+    (served / "a").write_bytes(b"a")
+    site = nginx(site=Site(leaf=certificates.good))
+    ask = opened(ca_file=str(certificates.ca_file))
+
+    assert [body_of(ask(f"{site.url('site')}/a")) for _ in range(5)] == [b"a"] * 5
+    assert len({seen.connection for seen in site.seen("site")}) == 1
+
+
+def test_a_server_without_tls_is_told(opened: Open, nginx: Callable[..., Nginx]) -> None:
+    """From one that breaks the handshake."""
+    site = nginx(site=Site())
+    with socket.create_server(("127.0.0.1", 0)) as closing:
+        thread = threading.Thread(target=accept_and_close, args=(closing,))
+        thread.start()
+        ask = opened()
+
+        assert kind_of(ask(f"https://localhost:{site.ports['site']}/")) == "tls"
+        assert kind_of(ask(f"https://127.0.0.1:{closing.getsockname()[1]}/")) == "reset"
+        thread.join(PATIENCE)
+
+
+def accept_and_close(listening: socket.socket) -> None:
+    """One connection."""
+    with listening.accept()[0]:
+        pass
+
+
+@pytest.mark.parametrize("text", [reply(b"abc", length=9), bare_reply() + b"abc"], ids=["told", "untold"])
+def test_an_end_that_tls_does_not_tell_is_none(
+    opened: Open, certificates: Certificates, text: bytes, request: pytest.FixtureRequest
+) -> None:
+    """Whoever is between could have cut the body there. What aiohttp does not notice is at least not verified."""
+    is_noticed = b"Length" in text or request.node.callspec.params["opened"] == "requests"
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates.good.chain, certificates.good.key)
+
+    def serve() -> None:
+        with context.wrap_socket(listening.accept()[0], server_side=True) as connection:
+            connection.recv(1 << 16)
+            connection.sendall(text)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        ask = opened(ca_file=str(certificates.ca_file))
+        answer = ask(f"https://localhost:{listening.getsockname()[1]}/")
+        thread.join(PATIENCE)
+
+    expected = Broken(7, "truncated") if is_noticed else Replied(7, 200, b"abc", is_verified=False)
+    assert answer._replace(detail=None) == expected if isinstance(answer, Broken) else answer == expected
+
+
+def test_a_file_that_has_no_certificates_is_no_targets_fault(opened: Open, tmp_path: Path) -> None:
+    """It stops the job."""
+    (tmp_path / "empty.pem").write_text("")
+
+    with pytest.raises(UsageError, match=r"empty\.pem"):
+        opened(ca_file=str(tmp_path / "empty.pem"))("https://127.0.0.1:9/")
+
+
+# Proxies
+
+
+def test_a_proxy_is_asked_in_absolute_form(
+    opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy]
+) -> None:
+    """With its password; what the target asks for is not changed either."""
+    server = raw({"/a//%2e": then_close(reply(b"a"))})
+    between = proxy("us er:pässword")
+    ask = opened(proxy=between.url("us%20er:p%C3%A4ssword"))
+
+    for _ in range(2):
+        assert body_of(ask(f"{server.url}/a//%2e?x=%20")) == b"a"
+    assert [(asked.method, asked.target) for asked in between.asked] == [("GET", f"{server.url}/a//%2e?x=%20")] * 2
+    assert server.requests == ["/a//%2e?x=%20"] * 2
+
+
+def test_an_https_origin_gets_a_tunnel(
+    opened: Open,
+    certificates: Certificates,
+    nginx: Callable[..., Nginx],
+    proxy: Callable[..., ForwardProxy],
+    served: Path,
+) -> None:
+    """Whose certificate is the origin's; the proxy's password does not go through it."""
+    (served / "a").write_bytes(b"a")
+    site = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=certificates.expired))
+    between = proxy("user:secret")
+    ask = opened(proxy=between.url(), ca_file=str(certificates.ca_file))
+
+    assert [body_of(ask(f"{site.url('good')}/a")) for _ in range(2)] == [b"a", b"a"]
+    assert kind_of(ask(f"{site.url('bad')}/a")) == "tls-expired"
+    assert [asked.method for asked in between.asked] == ["CONNECT", "CONNECT"]
+    assert {seen.proxy_authorization for seen in site.seen("good")} == {""}
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n", "proxy"),
+        (b"HTTP/1.1 429 Slow Down\r\nContent-Length: 0\r\n\r\n", "proxy"),
+        (b"HTTP/1.1 403 No\r\nContent-Length: 0\r\n\r\n", "proxy-refused"),
+        (b"HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n", "proxy-refused"),
+        (b"SSH-2.0-OpenSSH\r\n", "proxy-refused"),
+        (b"", "reset"),
+    ],
+)
+def test_a_proxy_that_makes_no_tunnel(opened: Open, answer: bytes, kind: str) -> None:
+    """Its fault or its will."""
+
+    def serve() -> None:
+        with closing.accept()[0] as connection:
+            read_head(connection)
+            connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as closing:
+        thread = threading.Thread(target=serve)
+        thread.start()
+
+        assert kind_of(opened(proxy=f"http://127.0.0.1:{closing.getsockname()[1]}")("https://a.test/")) == kind
+        thread.join(PATIENCE)
+
+
+def test_a_proxy_that_is_silent_is_too_slow(opened: Open) -> None:
+    """The tunnel is part of the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        ask = opened(proxy=f"http://127.0.0.1:{silent.getsockname()[1]}", connect_timeout=0.8, head_timeout=0.8)
+
+        assert kind_of(ask("https://a.test/")) == "connect-timeout"
+        assert kind_of(ask("http://a.test/")) == "head-timeout"
+
+
+@pytest.mark.parametrize("without", ["*", "127.0.0.1", "0.1", "localhost"])
+def test_some_hosts_are_reached_without_the_proxy(
+    opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy], without: str
+) -> None:
+    """A name stands for its subdomains."""
+    server = raw({"/a": reply(b"a")})
+    between = proxy()
+
+    assert body_of(opened(proxy=between.url(), no_proxy=(without,))(f"{server.url}/a")) == b"a"
+    assert len(between.asked) == (without == "localhost")
+
+
+# Reach
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that were judged; none is public but 127.0.0.2."""
+    seen: list[str] = []
+
+    def is_public(address: str) -> bool:
+        seen.append(address)
+        return address == "127.0.0.2"
+
+    monkeypatch.setattr(fetchmill._native, "is_public", is_public, raising=False)
+    return seen
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::1]", "2130706433", "0x7f.1", "127.1", "localhost", "[::ffff:127.0.0.1]"]
+)
+def test_an_address_that_is_not_public_gets_no_connection(opened: Open, judged: list[str], host: str) -> None:
+    """However it is written; nobody who listens there notices."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.05)
+        answer = opened(public_only=True)(f"http://{host}:{listening.getsockname()[1]}/")
+
+        assert kind_of(answer) == "private-address"
+        with pytest.raises(TimeoutError):
+            listening.accept()
+    assert judged
+
+
+def test_a_name_with_a_public_and_another_address_leads_nowhere(
+    opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be meant to be public when it is looked at and private when it is used."""
+    _look_up_as(monkeypatch, "127.0.0.2", "127.0.0.3")
+
+    assert kind_of(opened(public_only=True)("http://name.test/")) == "private-address"
+    assert judged == ["127.0.0.2", "127.0.0.3"]
+
+
+def test_a_connection_is_made_to_what_was_judged(
+    opened: Open, judged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is looked up once."""
+    looked_up = _look_up_as(monkeypatch, "127.0.0.2")
+    with socket.create_server(("127.0.0.2", 0)) as listening:
+
+        def serve() -> None:
+            with listening.accept()[0] as connection:
+                read_head(connection)
+                connection.sendall(reply(b"public", "Connection: close"))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        answer = opened(public_only=True)(f"http://name.test:{listening.getsockname()[1]}/")
+        thread.join(PATIENCE)
+
+    assert body_of(answer) == b"public"
+    assert judged == ["127.0.0.2"]
+    assert looked_up == ["name.test"]
+
+
+def test_the_proxy_itself_may_be_anywhere(
+    opened: Open, judged: list[str], proxy: Callable[..., ForwardProxy], raw: Callable[..., RawServer]
+) -> None:
+    """Names are its business; hosts that are written as addresses are judged all the same."""
+    server = raw({"/a": reply(b"a")})
+    between = proxy()
+    ask = opened(proxy=f"http://localhost:{between.port}", public_only=True)
+
+    assert body_of(ask(f"{server.url}/a".replace("127.0.0.1", "localhost"))) == b"a"
+    assert judged == []
+    assert kind_of(ask(f"{server.url}/a")) == "private-address"
+    assert len(between.asked) == 1
+
+
+def test_without_public_only_nothing_is_judged(opened: Open, judged: list[str], raw: Callable[..., RawServer]) -> None:
+    """Loopback is as good as any."""
+    server = raw({"/a": reply(b"a")})
+
+    assert body_of(opened()(f"{server.url}/a")) == b"a"
+    assert judged == []
+
+
+def _look_up_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """Gives `name.test` these addresses, and the names that are looked up from then on."""
+    looked_up: list[str] = []
+    look_up = socket.getaddrinfo
+
+    def give(host: Any, port: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as the function's
+        if options.get("flags", 0) & socket.AI_NUMERICHOST or host not in ("name.test", b"name.test"):
+            return look_up(host, port, *arguments, **options)
+        looked_up.append("name.test")
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (each, port)) for each in addresses]
+
+    monkeypatch.setattr(socket, "getaddrinfo", give)
+    return looked_up
+
+
+# Workers
+
+
+def test_a_transport_can_be_sent_to_a_process() -> None:
+    """Made in the parent, started in a child."""
+    options = TransportOptions(connections=3, proxy="http://a:b@127.0.0.1:9", no_proxy=("x",))
+
+    for made in (Requests(options), Aiohttp(options)):
+        assert type(pickle.loads(pickle.dumps(made))) is type(made)  # noqa: S301 - what was just written
+
+
+def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> None:
+    """As many as it may, on as many connections, and no more; no thread is left behind."""
+    running = server(synthetic=100, delay=(0.05, 0.05))
+    names = [f"file-{number:012}" for number in range(100)]
+    here = running.url.replace("127.0.0.1", "localhost")
+
+    async def fetch_all() -> list[Answer]:
+        transport = Aiohttp(TransportOptions(connections=10))
+        state = await transport.start()
+        answers = await asyncio.gather(*(transport.fetch(Asked(f"{here}/get/{name}"), state) for name in names))
+        await transport.done(state)
+        return list(answers)
+
+    bodies = [body_of(answer) for answer in asyncio.run(fetch_all())]
+
+    assert bodies == [synthetic_body(name, 100) for name in names]
+    assert running.stats()["connections"] == 10
+    assert wait_for(lambda: not any("lookup" in thread.name for thread in threading.enumerate()))
+
+
+def test_threads_share_a_transport(server: Callable[..., Server]) -> None:
+    """Each with a connection of its own."""
+    running = server(synthetic=100)
+    transport = Requests(TransportOptions())
+    names = [f"file-{number:012}" for number in range(100)]
+    bodies: dict[str, bytes] = {}
+
+    def work(own: list[str]) -> None:
+        state = transport.start()
+        for name in own:
+            bodies[name] = body_of(transport.fetch(Asked(f"{running.url}/get/{name}"), state))
+        transport.done(state)
+
+    threads = [threading.Thread(target=work, args=(names[first::4],)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+
+    assert bodies == {name: synthetic_body(name, 100) for name in names}
+    assert running.stats()["connections"] == 4
+
+
+@pytest.mark.parametrize(("library", "transport"), [("requests", Requests), ("aiohttp", Aiohttp)])
+def test_a_library_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, library: str, transport: Callable[[TransportOptions], object]
+) -> None:
+    """With what to do about it, in one line, before anything is started."""
+    monkeypatch.setitem(sys.modules, library, None)
+
+    with pytest.raises(UsageError) as told:
+        transport(TransportOptions())
+    assert library in str(told.value)
+    assert "pip install 'fetchmill[engines]'" in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+def test_a_library_that_is_broken_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it needs is what is missing."""
+    (tmp_path / "broken_library.py").write_text("import of_nobody\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ModuleNotFoundError, match="of_nobody"):
+        libraries.load("broken_library")
