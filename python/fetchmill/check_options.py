@@ -73,7 +73,7 @@ class CheckOptions:
         "Look once more, at the end, at what failed for a reason that may pass, and keep the better answer.",
     )
     redirects: int | None = shared("redirects", help="Redirects to follow one after the other; 5 if not given.")
-    limit: int | None = shared("limit", default=4000)
+    limit: int | None = shared("limit", default=4000, help="Requests in flight at most.")
     limit_per_host: int | None = shared("limit_per_host")
     rate: float | None = shared("rate")
     rate_per_host: float | None = shared("rate_per_host")

@@ -1,19 +1,24 @@
 """A job as one blocking call."""
 
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from os import PathLike
-from typing import Unpack
+from typing import Any, Unpack
 
 from fetchmill._native import Job
 from fetchmill.bridging import Target, close_iterator, from_async
+from fetchmill.errors import UsageError
 from fetchmill.options import GetKeywords, GetOptions
 from fetchmill.report import Report
-from fetchmill.waiting import run_to_end
+from fetchmill.waiting import Running, run_to_end
 
 
 def get(
     source: str | PathLike[str] | Iterable[Target] | AsyncIterable[Target],
     dest: str | PathLike[str],
+    *,
+    fetch: Callable[..., Any] | None = None,
+    on_start: Callable[[], Any] | None = None,
+    on_done: Callable[[Any], object] | None = None,
     **options: Unpack[GetKeywords],
 ) -> Report:
     """Fetches every object that a source lists into a destination; resumes what an earlier call began.
@@ -29,6 +34,14 @@ def get(
             To resume, it must give the same items in the same order: those that are done are skipped, and what differs
             stops the job.
         dest: the destination: a folder that is missing, empty or the same job's.
+        fetch: your own function instead of requests of ours, with an `engine` in Python: `fetch(target)` gives the
+            bytes of an object, or a reply (an object with `status` and `body`, or a Response of requests). A target has
+            `url`, `name`, `sequence`, `attempt` and `headers()`. For `asyncio` and `combo` it is a coroutine function;
+            for `processes` and `combo` a function of a module. What is no URL may be a target, too. An exception is a
+            failure of kind `function`, and tried again like others.
+        on_start: called once by each worker (a thread, a process, an event loop); what it gives is passed as
+            `fetch(target, it)`. It may be a coroutine function where `fetch` is one.
+        on_done: called once by each worker at its end, with what `on_start` gave (None without one).
         **options: the fields of `GetOptions`, which has their units and defaults.
 
     Returns:
@@ -39,7 +52,7 @@ def get(
         ListingError: the listing failed, is incomplete or never ends.
         TemporaryError: the origin gave no success for `give_up_after` seconds.
         SecurityError: the listing led to another origin, or the only server's certificate is not to be trusted.
-        Exception: whatever the iterable raises, after a checkpoint.
+        Exception: whatever the iterable, `on_start` or `on_done` raises, after a checkpoint.
         StorageError: the local storage failed.
         BusyError: another process runs this job.
         JournalError: the journal or the output contradict each other.
@@ -49,12 +62,33 @@ def get(
         >>> report.listed == report.fetched + report.absent + report.failed + report.skipped  # doctest: +SKIP
         True
     """
+    own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
-        checked = GetOptions(source=source, dest=dest, **options).to_json()
-        return Report.from_native(run_to_end(lambda: Job(checked)))
-    checked = GetOptions(source="an iterable", dest=dest, **options).to_json("iterable")
+        checked = GetOptions(source=source, dest=dest, **options)
+        return Report.from_native(run_to_end(_starter(checked, checked.to_json(), own, None)))
+    checked = GetOptions(source="an iterable", dest=dest, **options)
     iterator = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
     try:
-        return Report.from_native(run_to_end(lambda: Job(checked, iterator)))
+        return Report.from_native(run_to_end(_starter(checked, checked.to_json("iterable"), own, iterator)))
     finally:
         close_iterator(iterator)
+
+
+def _starter(
+    options: GetOptions,
+    native: str,
+    own: tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None],
+    iterator: Iterator[Target] | None,
+) -> Callable[[], Running]:
+    """What starts the job, and the engine beside it if that is one in Python."""
+    fetch, on_start, on_done = own
+    if fetch is None and (on_start or on_done):
+        raise UsageError("on_start and on_done are for a fetch of your own")
+    if options.engine == "native":
+        if fetch is not None:
+            raise UsageError("fetch needs an engine in Python: engine='threads', or 'asyncio' for a coroutine function")
+        return lambda: Job(native, iterator)
+    from fetchmill.engines.choosing import OwnFunction, choose
+
+    engine = choose(options, native, None if fetch is None else OwnFunction(fetch, on_start, on_done))
+    return lambda: engine.start(Job(engine.options, iterator))

@@ -22,8 +22,12 @@ Durability = Literal["power", "process"]
 ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 CsvHeader = Literal["auto", "yes", "no"]
 Names = Literal["source", "seq"]
+EngineName = Literal["native", "sync", "threads", "processes", "asyncio", "combo"]
 # Where targets come from: a server that lists them, a list in a file, or a program.
 SourceKind = Literal["server", "list", "iterable"]
+
+# Requests in flight unless somebody says so; the core has it too.
+LIMIT_DEFAULT = 64
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
 _LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
@@ -31,6 +35,8 @@ _LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "
 _PATHS = ("dest", "results")
 # What is made into fields of requests before the core sees it.
 _CREDENTIALS = ("headers", "auth", "bearer", "netrc")
+# What the core is told in another way, or not at all.
+_OF_PYTHON = ("engine",)
 
 
 def _option(kind: Kind, default: Any, help_text: str, choices: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
@@ -117,7 +123,18 @@ class GetOptions:
     )
     exclude: Sequence[str] | None = _option("patterns", None, "Leave out what matches; may be repeated.")
     sample: int | None = _option("count", None, "Fetch only so many targets of a list, chosen evenly at random.")
-    limit: int | None = _option("count", 64, "Requests in flight at most.")
+    engine: EngineName = _option(
+        "choice",
+        "native",
+        "What makes the requests: `native` is the fastest; the others are Python's ways, with requests (`sync`, "
+        "`threads`, `processes`) and aiohttp (`asyncio`, `combo`: processes x asyncio).",
+        get_args(EngineName),
+    )
+    limit: int | None = _option(
+        "count",
+        None,
+        f"Requests in flight at most; {LIMIT_DEFAULT} if not given, and with engine processes one for each processor.",
+    )
     rate: float | None = _option("number", None, "Requests a second at most, of the whole job.")
     rate_per_host: float | None = _option(
         "rate",
@@ -220,7 +237,7 @@ class GetOptions:
             UsageError: credentials that have no origin, or no entry in ~/.netrc; or a transform that other processes
                 cannot import.
         """
-        values = {name: value for name, value in vars(self).items() if name not in _CREDENTIALS}
+        values = {name: value for name, value in vars(self).items() if name not in (*_CREDENTIALS, *_OF_PYTHON)}
         origin = self.credentials_for or (origin_of(str(self.source)) if self.source_kind == "server" else None)
         if self.netrc and origin is None:
             raise UsageError("netrc needs credentials_for: a list may lead anywhere")
@@ -256,6 +273,7 @@ class GetKeywords(TypedDict, total=False):
     include: Sequence[str] | None
     exclude: Sequence[str] | None
     sample: int | None
+    engine: EngineName
     limit: int | None
     rate: float | None
     rate_per_host: float | None

@@ -16,6 +16,7 @@ from fetchmill.report import Report
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
+    from fetchmill.engines.running import EngineJob
 
 FINISHED_WITH_FAILURES = 3
 
@@ -35,6 +36,7 @@ Examples:
   fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
   fetchmill get urls.txt out/ --format parquet                a list of URLs
   fetchmill get top.csv out/ --column 2 --template 'https://www.{}' --format parquet --keep-columns 1
+  fetchmill get http://127.0.0.1:8080 out/ --engine threads --limit 50
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
 """
@@ -96,11 +98,17 @@ command = click.Command(
 )
 
 
-def _start(options: GetOptions, signals: Signals) -> "Job":
+def _start(options: GetOptions, signals: Signals) -> "Job | EngineJob":
     """The job, reachable for signals; one that came before is passed on."""
     from fetchmill._native import Job
 
-    job = Job(options.to_json())
+    if options.engine == "native":
+        job: Job | EngineJob = Job(options.to_json())
+    else:
+        from fetchmill.engines.choosing import choose
+
+        engine = choose(options, options.to_json(), None)
+        job = engine.start(Job(engine.options))
     signals.attach(job)
     return job
 
