@@ -193,6 +193,16 @@ def find_problems(dest: Path, expected: Expected, format: str = "files", state: 
     return problems
 
 
+def find_broken(dest: Path, expected: Expected) -> list[str]:
+    """What must not be after a checkpoint of `files`: something that is not whole, or staged, or not counted."""
+    problems = find_wrong(dest, expected) + find_unbalanced(dest)
+    problems += [f"{name} is left" for name in staged_files(dest)]
+    stored = sum(1 for path in dest.rglob("*") if path.is_file() and STATE not in path.parts)
+    if stored != read_ledger(dest).fetched:
+        problems.append(f"{stored} are stored, {read_ledger(dest).fetched} counted as fetched")
+    return problems
+
+
 def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
     """A copy in memory, so that looking changes nothing: opening a journal after a kill would tidy it up."""
     folder = state or dest / STATE

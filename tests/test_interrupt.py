@@ -22,7 +22,7 @@ import pytest
 
 from conftest import COMMAND
 from fetchmill.testing import Fault, Server, serve
-from independent import Expected, find_problems, find_unbalanced, find_wrong, read_ledger, staged_files, synthetic
+from independent import Expected, find_broken, find_problems, read_ledger, synthetic
 
 Serve = Callable[..., Server]
 
@@ -115,16 +115,6 @@ def is_fetching(source: Server) -> Callable[[], bool]:
 def is_listing(source: Server) -> Callable[[], bool]:
     """Whether the first page was asked for."""
     return lambda: source.stats()["list"] > 0
-
-
-def find_broken(dest: Path, expected: Expected) -> list[str]:
-    """What must not be after a checkpoint: something that is not whole, or staged, or not counted."""
-    problems = find_wrong(dest, expected) + find_unbalanced(dest)
-    problems += [f"{name} is left" for name in staged_files(dest)]
-    stored = sum(1 for path in dest.rglob("*") if path.is_file() and ".fetchmill" not in path.parts)
-    if stored != read_ledger(dest).fetched:
-        problems.append(f"{stored} are stored, {read_ledger(dest).fetched} counted as fetched")
-    return problems
 
 
 def find_not_resumed(source: Server, dest: Path, environment: dict[str, str], expected: Expected) -> list[str]:

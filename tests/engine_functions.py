@@ -1,0 +1,204 @@
+"""Functions that tests give to the engines as `fetch`: in a file of their own, so that worker processes can import it.
+
+Those whose names end in `soon` are coroutine functions that do the same.
+"""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import aiohttp
+import requests
+
+
+class Target(Protocol):
+    """What a function gets."""
+
+    @property
+    def sequence(self) -> int: ...  # noqa: D102 - see the class
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def url(self) -> str: ...  # noqa: D102
+    @property
+    def attempt(self) -> int: ...  # noqa: D102
+
+    def headers(self) -> list[tuple[str, str]]:
+        """Fields of its request."""
+
+
+class Reply(NamedTuple):
+    """What a function may give instead of bytes."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def body_of(name: str) -> bytes:
+    """What is to be stored under a name."""
+    return f"the body of {name}\n".encode()
+
+
+TOLD = {"content-type": "text/x-told", "ETag": '"told"', "Last-Modified": "Fri, 13 Feb 2015 12:34:56 GMT"}
+
+
+def give(target: Target) -> object:
+    """As the target's name says: a body, a reply, an error, an end of the process."""
+    match target.name.partition("-")[0]:
+        case "reply":
+            return Reply(200, TOLD, body_of(target.name))
+        case "status":
+            return Reply(int(target.name.partition("-")[2]), {}, b"not stored")
+        case "error":
+            raise LookupError(f"there is no {target.name}\nin two lines")
+        case "late":
+            if target.attempt < 3:
+                raise ConnectionError("not yet")
+        case "number":
+            return 5
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+    return body_of(target.name)
+
+
+async def give_soon(target: Target) -> object:
+    """The same."""
+    await asyncio.sleep(0)
+    return give(target)
+
+
+def tell_target(target: Target) -> bytes:
+    """What the target is."""
+    names = sorted(name.lower() for name, _value in target.headers())
+    return f"{target.sequence} {target.name} {target.url} {target.attempt} {names}".encode()
+
+
+async def tell_target_soon(target: Target) -> bytes:
+    """The same."""
+    return tell_target(target)
+
+
+def give_slowly(target: Target) -> bytes:
+    """After up to some hundredths of a second, always the same for a target."""
+    time.sleep(_pause(target))
+    return body_of(target.name)
+
+
+async def give_slowly_soon(target: Target) -> bytes:
+    """The same."""
+    await asyncio.sleep(_pause(target))
+    return body_of(target.name)
+
+
+def _pause(target: Target) -> float:
+    return (target.sequence % 7) * 0.002
+
+
+# --- what a worker opens -----------------------------------------------------------------------------------------
+
+
+def open_notes() -> Path:
+    """A file of this worker alone, in the folder that the environment names."""
+    notes = Path(os.environ["NOTES"], f"{os.getpid()}-{threading.get_native_id()}")
+    _note(notes, "start")
+    return notes
+
+
+async def open_notes_soon() -> Path:
+    """The same."""
+    return open_notes()
+
+
+def note(target: Target, notes: Path) -> bytes:
+    """A line in it for a target; the body is the name of the file."""
+    time.sleep(0.002)
+    _note(notes, target.name)
+    return notes.name.encode()
+
+
+async def note_soon(target: Target, notes: Path) -> bytes:
+    """The same."""
+    await asyncio.sleep(0.002)
+    _note(notes, target.name)
+    return notes.name.encode()
+
+
+def close_notes(notes: Path) -> None:
+    """The last line of the file."""
+    _note(notes, "end")
+
+
+async def close_notes_soon(notes: Path) -> None:
+    """The same."""
+    close_notes(notes)
+
+
+def _note(notes: Path, word: str) -> None:
+    with notes.open("a") as file:
+        file.write(f"{word}\n")
+
+
+def open_slowly() -> None:
+    """As a client of some services is made."""
+    time.sleep(0.05)
+
+
+def give_with_client(target: Target, _client: None) -> bytes:
+    """Takes a moment."""
+    time.sleep(0.01)
+    return body_of(target.name)
+
+
+def refuse_to_start() -> None:
+    """A start that fails."""
+    raise PermissionError("no client for you")
+
+
+async def refuse_to_start_soon() -> None:
+    """The same."""
+    refuse_to_start()
+
+
+# --- clients that people have ------------------------------------------------------------------------------------
+
+
+def get_with_requests(target: Target, session: requests.Session) -> requests.Response:
+    """The library's own reply."""
+    return session.get(target.url, headers=dict(target.headers()), timeout=10)
+
+
+def close_session(session: requests.Session) -> None:
+    """Its connections."""
+    session.close()
+
+
+async def open_aiohttp() -> aiohttp.ClientSession:
+    """In the loop in which it is used."""
+    return aiohttp.ClientSession()
+
+
+async def get_with_aiohttp(target: Target, session: aiohttp.ClientSession) -> object:
+    """Status, header fields and body."""
+    async with session.get(target.url, headers=dict(target.headers())) as reply:
+        return Reply(reply.status, reply.headers, await reply.read())
+
+
+async def close_aiohttp(session: aiohttp.ClientSession) -> None:
+    """Its connections."""
+    await session.close()
+
+
+def no_coroutine(_target: Any) -> bytes:  # noqa: ANN401 - it is never called
+    """For engines that want a coroutine function."""
+    raise AssertionError("nobody calls it")
+
+
+async def coroutine(_target: Any) -> bytes:  # noqa: ANN401
+    """For engines that want a plain one."""
+    raise AssertionError("nobody calls it")

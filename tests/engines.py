@@ -1,0 +1,152 @@
+"""The engines, and what tests of all of them share: how one is asked for, what it has in flight, its processes.
+
+`FETCHMILL_ENGINES` picks some of them, with commas in between: `FETCHMILL_ENGINES=native,sync`.
+"""
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from raw_server import Behaviour, Exchange, reply
+
+ALL = ("native", "sync", "threads", "processes", "asyncio", "combo")
+ENGINES = tuple((os.environ.get("FETCHMILL_ENGINES") or ",".join(ALL)).split(","))
+IN_PYTHON = tuple(engine for engine in ENGINES if engine != "native")
+# Those whose workers are processes.
+WITH_PROCESSES = tuple(engine for engine in ENGINES if engine in {"processes", "combo"})
+# Those that call a coroutine function where the others call a plain one.
+WITH_COROUTINES = ("asyncio", "combo")
+# How long a test waits for what comes at once on a quiet machine, in seconds.
+PATIENCE = 20.0
+
+
+def engine_options(engine: str) -> tuple[str, ...]:
+    """On the command line. `native` is what is used when none is named."""
+    return () if engine == "native" else ("--engine", engine)
+
+
+def engine_keywords(engine: str) -> dict[str, Any]:
+    """The same for `fetchmill.get`."""
+    return {} if engine == "native" else {"engine": engine}
+
+
+def limit_of(engine: str, limit: int = 8) -> int:
+    """How many requests a test lets an engine make at a time, when others may make so many.
+
+    Of `processes` each needs a process of its own, which takes a test longer to start.
+    """
+    return {"sync": 1, "processes": min(limit, 3)}.get(engine, limit)
+
+
+def limit_options(engine: str, limit: int = 8) -> tuple[str, ...]:
+    """The same on the command line."""
+    return ("--limit", str(limit_of(engine, limit)))
+
+
+def pace(engine: str, seconds: float) -> tuple[float, float]:
+    """The delay of replies with which an engine at its limit needs so many seconds for a target."""
+    return (0.0, 2 * seconds * limit_of(engine))
+
+
+class InFlight:
+    """Answers slowly, and counts the requests that are being answered.
+
+    Args:
+        seconds: how long each of them takes.
+    """
+
+    def __init__(self, seconds: float = 0.02) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._now = 0
+        self.most = 0
+
+    def answer(self, name: str) -> Behaviour:
+        """The reply for a name."""
+
+        def behave(_exchange: Exchange) -> bytes:
+            with self._lock:
+                self._now += 1
+                self.most = max(self.most, self._now)
+            time.sleep(self._seconds)
+            with self._lock:
+                self._now -= 1
+            return reply(name.encode())
+
+        return behave
+
+
+def wait_for(is_so: Callable[[], bool], pause: float = 0.002) -> bool:
+    """Whether something becomes so in good time."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_so() and time.monotonic() < deadline:
+        time.sleep(pause)
+    return is_so()
+
+
+# --- processes ---------------------------------------------------------------------------------------------------
+
+
+def children(pid: int) -> set[int]:
+    """The processes that a process has started and that have not ended."""
+    found: set[int] = set()
+    for task in _entries(f"/proc/{pid}/task"):
+        found |= {int(child) for child in _text(f"/proc/{pid}/task/{task}/children").split()}
+    return {child for child in found if _is_alive(child)}
+
+
+def worker_processes(pid: int) -> set[int]:
+    """The same without the one in which the standard library keeps count of shared memory."""
+    return {child for child in children(pid) if "resource_tracker" not in _text(f"/proc/{child}/cmdline")}
+
+
+def group_members(group: int) -> set[int]:
+    """The processes of a process group that have not ended."""
+    return {pid for pid in _processes() if _status(pid)[2:3] == [str(group)] and _is_alive(pid)}
+
+
+def kill_group(group: int) -> None:
+    """SIGKILL for all of a process group; it may have ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def group_ends(group: int) -> bool:
+    """Whether nothing of a process group is left in good time; what is left is killed."""
+    if wait_for(lambda: not group_members(group), pause=0.02):
+        return True
+    kill_group(group)
+    return False
+
+
+def _processes() -> Iterator[int]:
+    return (int(entry) for entry in _entries("/proc") if entry.isdigit())
+
+
+def _is_alive(pid: int) -> bool:
+    """One that has ended and that nobody has asked about counts as ended."""
+    return _status(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def _status(pid: int) -> list[str]:
+    """State, parent and process group; nothing of one that is gone. Its name may have any letters."""
+    return _text(f"/proc/{pid}/stat").rpartition(")")[2].split()[:3]
+
+
+def _entries(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -1,0 +1,340 @@
+"""`fetch=`: your own function in every engine that is Python, what it may give, and what becomes of what it raises.
+
+The functions are in engine_functions.py, where worker processes find them. `FETCHMILL_ENGINES` picks engines.
+"""
+
+import inspect
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+import engine_functions
+import fetchmill
+from engine_functions import body_of
+from engines import IN_PYTHON, WITH_COROUTINES, WITH_PROCESSES, limit_of, wait_for, worker_processes
+from fetchmill.testing import Server
+from foreign import read_objects as read_with
+from independent import Expected, find_problems, synthetic, synthetic_name
+from stored import read_objects
+
+Serve = Callable[..., Server]
+
+# Nobody is asked at this port.
+NOWHERE = "http://127.0.0.1:1"
+OK = [f"ok-{number}" for number in range(20)]
+
+of_engines = pytest.mark.parametrize("engine", IN_PYTHON)
+of_engines_with_processes = pytest.mark.parametrize("engine", WITH_PROCESSES)
+of_blocking_engines = pytest.mark.parametrize("engine", [each for each in IN_PYTHON if each not in WITH_COROUTINES])
+of_awaiting_engines = pytest.mark.parametrize("engine", [each for each in IN_PYTHON if each in WITH_COROUTINES])
+
+
+def function(engine: str, name: str) -> Any:  # noqa: ANN401 - a function of some kind
+    """The one of this name, as the engine wants it: plain, or a coroutine function."""
+    return getattr(engine_functions, f"{name}_soon" if engine in WITH_COROUTINES else name)
+
+
+def targets(*names: str) -> list[tuple[str, str]]:
+    """URLs and names."""
+    return [(f"{NOWHERE}/{number}?of={name}", name) for number, name in enumerate(names)]
+
+
+def get(engine: str, source: Any, dest: Path, **options: Any) -> fetchmill.Report:  # noqa: ANN401 - of fetchmill.get
+    """A job whose failures do not wait long."""
+    settings: dict[str, Any] = {"engine": engine, "attempts": 2, **options}
+    return fetchmill.get(source, dest, **settings)
+
+
+def failures(dest: Path) -> dict[str, fetchmill.Failure]:
+    """By name."""
+    return {failure.name: failure for failure in fetchmill.failures(dest)}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_stays() -> Iterator[None]:
+    """No thread and no process of an engine is there after a job."""
+    threads, processes = threading.active_count(), worker_processes(os.getpid())
+    yield
+    assert wait_for(lambda: threading.active_count() <= threads)
+    assert wait_for(lambda: worker_processes(os.getpid()) <= processes)
+
+
+# --- what it is given and what it gives --------------------------------------------------------------------------
+
+
+@of_engines
+@pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
+def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -> None:
+    """In every format, each once; no request is made."""
+    dest = memory_path / "out"
+
+    report = get(engine, targets(*OK), dest, fetch=function(engine, "give"), format=format)
+
+    assert (report.fetched, report.finished) == (len(OK), True)
+    assert find_problems(dest, Expected({name: body_of(name) for name in OK}), format) == []
+
+
+@of_engines
+def test_it_is_given_the_target(dest: Path, engine: str) -> None:
+    """Its number, name, URL and attempt, and the fields that its request would carry."""
+    source = targets("b", "a")
+
+    get(engine, source, dest, fetch=function(engine, "tell_target"), format="jsonl")
+
+    found = {name: body.decode().split(" ", 4) for name, body in read_objects(dest, "jsonl")}
+    assert {name: tuple(told[:4]) for name, told in found.items()} == {
+        "b": ("0", "b", f"{NOWHERE}/0?of=b", "1"),
+        "a": ("1", "a", f"{NOWHERE}/1?of=a", "1"),
+    }
+    assert all("'user-agent'" in told[4] and "'accept-encoding'" in told[4] for told in found.values())
+
+
+@of_engines
+def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) -> None:
+    """The listing is the engine's, objects are the function's."""
+    source = server(synthetic=50)
+
+    report = get(engine, source.url, dest, fetch=function(engine, "give"))
+
+    names = [synthetic_name(index) for index in range(50)]
+    assert report.fetched == 50
+    assert dict(read_objects(dest, "files")) == {name: body_of(name) for name in names}
+    assert source.stats()["get"] == 0
+
+
+@of_engines
+def test_a_reply_counts_as_one_from_a_server(dest: Path, engine: str) -> None:
+    """Status, fields and body: stored with what it tells, absent, failed at once, or tried again."""
+    names = ["reply", "status-404", "status-302", "status-403", "status-500"]
+
+    report = get(engine, targets(*names), dest, fetch=function(engine, "give"), format="jsonl")
+
+    found = failures(dest)
+    assert (report.fetched, report.absent, report.failed) == (1, 1, 3)
+    assert {name: (each.kind, each.status, each.attempts) for name, each in found.items()} == {
+        "status-404": ("absent", 404, 1),
+        "status-302": ("redirect", 302, 1),
+        "status-403": ("status", 403, 1),
+        "status-500": ("server-error", 500, 2),
+    }
+    (stored,) = read_with(dest, "jsonl", "json")
+    assert (stored.name, stored.body, stored.status) == (b"reply", body_of("reply"), 200)
+    assert (stored.content_type, stored.etag) == ("text/x-told", '"told"')
+    assert stored.last_modified == datetime(2015, 2, 13, 12, 34, 56, tzinfo=UTC)
+
+
+@of_blocking_engines
+def test_a_reply_of_requests_is_a_reply(server: Serve, dest: Path, engine: str) -> None:
+    """With a session a worker, as people have it."""
+    source = server(synthetic=40)
+
+    report = get(
+        engine,
+        source.url,
+        dest,
+        fetch=engine_functions.get_with_requests,
+        on_start=requests.Session,
+        on_done=engine_functions.close_session,
+    )
+
+    assert report.fetched == 40
+    assert find_problems(dest, synthetic(40)) == []
+    assert source.stats()["get"] == 40
+
+
+@of_awaiting_engines
+def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: str) -> None:
+    """Opened and closed in the loop in which it is used; replies are given with it."""
+    source = server(synthetic=40)
+
+    report = get(
+        engine,
+        source.url,
+        dest,
+        fetch=engine_functions.get_with_aiohttp,
+        on_start=engine_functions.open_aiohttp,
+        on_done=engine_functions.close_aiohttp,
+    )
+
+    assert report.fetched == 40
+    assert find_problems(dest, synthetic(40)) == []
+    assert source.stats()["get"] == 40
+
+
+# --- what goes wrong in it ---------------------------------------------------------------------------------------
+
+
+@of_engines
+def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> None:
+    """failed(function) after the attempts, with type and text in one line; the others do not notice."""
+    report = get(engine, targets("error-1", *OK, "error-2"), dest, fetch=function(engine, "give"))
+
+    found = failures(dest)
+    assert (report.fetched, report.failures) == (len(OK), {"function": 2})
+    assert {name: (each.kind, each.status, each.attempts) for name, each in found.items()} == {
+        "error-1": ("function", None, 2),
+        "error-2": ("function", None, 2),
+    }
+    assert all(each.detail.startswith("LookupError") and name in each.detail for name, each in found.items())
+    assert all("\n" not in each.detail for each in found.values())
+    assert dict(read_objects(dest, "files")) == {name: body_of(name) for name in OK}
+
+
+@of_engines
+def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
+    """By the policy that is everyone's; the target tells which attempt it is."""
+    report = get(engine, targets("late", *OK), dest, fetch=function(engine, "give"), attempts=3)
+
+    assert (report.fetched, report.failed, report.attempts) == (len(OK) + 1, 0, len(OK) + 3)
+    assert (dest / "late").read_bytes() == body_of("late")
+
+
+@of_engines
+def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str) -> None:
+    """failed(function), and its type is told."""
+    report = get(engine, targets("number", *OK), dest, fetch=function(engine, "give"))
+
+    assert (report.fetched, report.failures) == (len(OK), {"function": 1})
+    assert "int" in failures(dest)["number"].detail
+
+
+@of_engines_with_processes
+def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, engine: str) -> None:
+    """failed(worker) after its attempts; what was under way beside it is fetched."""
+    names = [*OK[:10], "kill-1", *OK[10:]]
+
+    report = get(engine, targets(*names), dest, fetch=function(engine, "give"), attempts=3)
+
+    assert (report.fetched, report.failures) == (len(OK), {"worker": 1})
+    assert find_problems(dest, Expected({name: body_of(name) for name in OK}, frozenset({"kill-1"}))) == []
+    assert {name: (each.kind, each.attempts) for name, each in failures(dest).items()} == {"kill-1": ("worker", 3)}
+
+
+# --- workers -----------------------------------------------------------------------------------------------------
+
+
+@of_engines
+def test_a_worker_starts_and_ends_once(
+    dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """What on_start gave is passed with each target, and to on_done, in the worker in which it was made."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.setenv("NOTES", str(notes))
+    names = [f"n{number}" for number in range(100)]
+
+    report = get(
+        engine,
+        targets(*names),
+        dest,
+        fetch=function(engine, "note"),
+        on_start=function(engine, "open_notes"),
+        on_done=function(engine, "close_notes"),
+        limit=limit_of(engine),
+    )
+
+    lines = {path.name: path.read_text().split() for path in notes.iterdir()}
+    assert report.fetched == 100
+    assert all((each[0], each[-1], len(set(each))) == ("start", "end", len(each)) for each in lines.values())
+    assert 1 <= len(lines) <= (1 if engine == "asyncio" else limit_of(engine))
+    assert sorted(name for each in lines.values() for name in each[1:-1]) == sorted(names)
+    assert all(name in lines[body.decode()] for name, body in read_objects(dest, "files"))
+    processes = {name.partition("-")[0] for name in lines}
+    assert (processes == {str(os.getpid())}) == (engine not in WITH_PROCESSES)
+
+
+@of_engines
+def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
+    """With what it raised; it is no failure of a target, and the job can go on."""
+    options = {"fetch": function(engine, "note"), "on_start": function(engine, "refuse_to_start")}
+
+    with pytest.raises(PermissionError, match="no client for you"):
+        get(engine, targets(*OK), dest, **options)
+
+    report = get(engine, targets(*OK), dest, fetch=function(engine, "give"))
+    assert (report.fetched, report.failed) == (len(OK), 0)
+
+
+@pytest.mark.parametrize("engine", [engine for engine in IN_PYTHON if engine == "threads"])
+def test_workers_start_when_they_are_needed(tmp_path: Path, engine: str) -> None:
+    """A hundred targets, 50 ms a start: at limit 100 at most twice the time of limit 10."""
+    names = [f"n{number}" for number in range(100)]
+    seconds: dict[int, float] = {}
+
+    for attempt in range(3):
+        for limit in (10, 100):
+            began = time.monotonic()
+            get(
+                engine,
+                targets(*names),
+                tmp_path / f"out-{attempt}-{limit}",
+                fetch=engine_functions.give_with_client,
+                on_start=engine_functions.open_slowly,
+                format="null",
+                limit=limit,
+            )
+            seconds[limit] = min(seconds.get(limit, 1e9), time.monotonic() - began)
+        if seconds[100] <= 2 * seconds[10]:
+            break
+
+    assert seconds[100] <= 2 * seconds[10], seconds
+
+
+# --- what cannot be used -----------------------------------------------------------------------------------------
+
+
+def assert_refused(engine: str, dest: Path, *words: str, **options: Any) -> None:  # noqa: ANN401 - of fetchmill.get
+    """One line with these words, and nothing was made."""
+    with pytest.raises(fetchmill.UsageError) as caught:
+        get(engine, targets("a"), dest, **options)
+
+    assert "\n" not in str(caught.value)
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+    assert not dest.exists()
+
+
+@of_engines
+def test_the_wrong_kind_of_function_is_refused(dest: Path, engine: str) -> None:
+    """A coroutine function where requests block, a plain one in a loop, and what is no function."""
+    wrong = engine_functions.no_coroutine if engine in WITH_COROUTINES else engine_functions.coroutine
+
+    assert inspect.iscoroutinefunction(wrong) == (engine not in WITH_COROUTINES)
+    assert_refused(engine, dest, "fetch", "coroutine", engine, fetch=wrong)
+    assert_refused(engine, dest, "fetch", fetch="give")
+
+
+@of_engines_with_processes
+def test_a_function_that_no_process_can_have_is_refused(dest: Path, engine: str) -> None:
+    """One that cannot be pickled: made in a function; for on_start and on_done the same."""
+
+    async def inner(target: Any) -> bytes:  # noqa: ANN401
+        return body_of(target.name)
+
+    def start() -> None:
+        return None
+
+    unpicklable: Any = inner if engine in WITH_COROUTINES else lambda target: body_of(target.name)
+    fit = function(engine, "give")
+
+    assert_refused(engine, dest, "fetch", fetch=unpicklable)
+    assert_refused(engine, dest, "on_start", fetch=fit, on_start=start)
+    assert_refused(engine, dest, "on_done", fetch=fit, on_done=start)
+
+
+@pytest.mark.skipif(not IN_PYTHON, reason="needs the option engine")
+def test_native_has_no_place_for_a_function(dest: Path) -> None:
+    """Its requests are made where there is no Python."""
+    assert_refused("native", dest, "fetch", "engine", fetch=engine_functions.give)
+
+
+@of_engines
+def test_starts_and_ends_are_for_a_function(dest: Path, engine: str) -> None:
+    """Without one there is nobody to whom their worth would be given."""
+    assert_refused(engine, dest, "on_start", "fetch", on_start=engine_functions.open_slowly)
