@@ -5,9 +5,12 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, NoReturn, Self
+from urllib.parse import quote
 
 # Completed requests are counted in steps of so long, so that a steady state can be told from start and end.
 STEP_SECONDS = 0.25
@@ -29,6 +32,8 @@ class Task:
             The class is a status, `timeout` or `connection-error`, as the published text has it.
         timeout: seconds for a connection, and for each wait for bytes; None: the library's own.
         ca_file: certificates to trust.
+        hosts: path of a file with names that no name server of this machine knows, an address and a name in each line;
+            other names then do not exist. None: names are the system's.
     """
 
     scenario: str
@@ -41,6 +46,7 @@ class Task:
     answers: str | None = None
     timeout: float | None = None
     ca_file: str | None = None
+    hosts: str | None = None
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -51,6 +57,17 @@ class Task:
         """For the command line of a contender's process."""
         return json.dumps(asdict(self))
 
+    def each_url(self) -> Iterator[str]:
+        """The URLs, read from their file as they are asked for."""
+        with Path(self.urls).open(encoding="utf-8") as lines:
+            for line in islice(lines, self.count):
+                yield line.rstrip("\n")
+
+    def store(self, name: str, body: bytes) -> None:
+        """Makes an object a file, where that is asked for; its name is quoted, so that no name leads elsewhere."""
+        if self.folder is not None:
+            Path(self.folder, quote(name, safe="")).write_bytes(body)
+
 
 @dataclass
 class Tally:
@@ -59,7 +76,7 @@ class Tally:
     Args:
         task: what it does.
         done: completed requests, failed ones included.
-        failed: those without a complete 2xx.
+        failed: those without a complete 2xx; of sites, those that gave no status.
         error: why the way itself came to an end, if it did.
     """
 
@@ -90,7 +107,12 @@ class Tally:
                 self._answers = Path(self.task.answers).open("w", encoding="utf-8")  # noqa: SIM115 - until the process ends
             self._answers.write(f"{url}\t{found}\n")
 
-    def finish(self) -> None:
+    def add_site(self, url: str, found: str) -> None:
+        """Counts a site, and notes what it answered."""
+        self.answer(url, found)
+        self.add(failed=0 if found.isdigit() else 1)
+
+    def finish(self) -> NoReturn:
         """Says on standard output what was done, and ends the process at once: a way in trouble does not end itself."""
         with self._lock:
             if self._answers is not None:
@@ -100,3 +122,8 @@ class Tally:
             sys.stdout.write(json.dumps({**result, "error": self.error}) + "\n")
             sys.stdout.flush()
             os._exit(0)
+
+
+def is_good(status: int) -> bool:
+    """Whether it is a 2xx."""
+    return status // 100 == 2  # noqa: PLR2004 - the hundreds of a status

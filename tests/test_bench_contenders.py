@@ -1,0 +1,394 @@
+"""The published ways, each as a process against a real server: what they do, how they count, how they end."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bare_client import ask
+from fetchmill.bench import names
+from fetchmill.bench.published import PUBLISHED
+from fetchmill.bench.task import Task
+from fetchmill.testing import Fault, Server, synthetic_body, world
+from raw_server import RawServer, bare_reply, page, reply
+
+Serve = Callable[..., Server]
+Raw = Callable[[Mapping[str, Any]], RawServer]
+
+BY_LISTING = ("a_sync", "a_threads", "a_processes_by_page", "a_asyncio", "a_combined")
+BY_URLS = (
+    "cd_sync",
+    "semaphore_gather",
+    "polling_as_completed",
+    "callback_as_completed",
+    "task_pool",
+    "pypeln_each",
+)
+BY_SITES = ("e_sync", "e_pool", "e_threads", "e_gather")
+# They may not have ended by themselves before.
+FOREVER = 60.0
+# How long a test waits for what comes in a few on a quiet machine, in seconds.
+PATIENCE = 50.0
+COUNT = 250
+PAGE = 100
+LIMIT = 7
+
+
+@dataclass(frozen=True)
+class Contended:
+    """What a contender said, and its process group."""
+
+    done: int
+    failed: int
+    seconds: float
+    steps: list[int]
+    error: str | None
+    group: int
+
+
+@pytest.fixture
+def contend(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..., Contended]]:
+    """Runs a contender to its end: `contend("a_sync", url=server.url, count=10)`."""
+    groups: list[int] = []
+
+    def run(name: str, **given: Any) -> Contended:  # noqa: ANN401 - a task's values
+        values: dict[str, Any] = {"scenario": "billion", "url": "", "urls": "", "limit": LIMIT, "seconds": FOREVER}
+        command = [sys.executable, "-m", "fetchmill.bench.contend", name, Task(**values | given).to_json()]
+        with subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            groups.append(process.pid)
+            out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, err) == (0, "")
+        return Contended(**json.loads(out), group=process.pid)
+
+    yield run
+    for group in filter(runs, groups):
+        os.killpg(group, signal.SIGKILL)
+
+
+def url_of(source: Server, index: int) -> str:
+    """Of a synthetic object."""
+    return f"{source.url}/get/file-{index:012}"
+
+
+def written(folder: Path, lines: Iterator[str] | list[str]) -> str:
+    """A file of lines."""
+    path = folder / "lines.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return str(path)
+
+
+def runs(group: int) -> bool:
+    """Whether a process of a group is still there, one that only waits to be seen off not counted."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, of = stat.read_text().rpartition(")")[2].split()[:3]
+        except OSError:  # it has just gone
+            continue
+        if int(of) == group and state != "Z":
+            return True
+    return False
+
+
+def runs_on(found: Contended) -> bool:
+    """Whether a child of a contender is still there after a while."""
+    deadline = time.monotonic() + PATIENCE
+    while runs(found.group) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return runs(found.group)
+
+
+# Ways that list
+
+
+@pytest.mark.parametrize("name", BY_LISTING)
+def test_every_object_is_listed_and_stored_once(
+    contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
+) -> None:
+    """Page after page, until there are as many as were asked for."""
+    source = server(synthetic=1000, page_size=PAGE)
+    folder = tmp_path / "files"
+    folder.mkdir()
+
+    found = contend(name, url=source.url, count=COUNT, folder=str(folder))
+
+    assert (found.done, found.failed, found.error) == (COUNT, 0, None)
+    assert sum(found.steps) == COUNT
+    objects = [f"file-{index:012}" for index in range(COUNT)]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        name: synthetic_body(name, 100) for name in objects
+    }
+    assert source.stats()["get"] == COUNT
+    assert source.stats()["list"] == 3
+
+
+@pytest.mark.parametrize("name", BY_LISTING)
+def test_a_listing_that_ends_earlier_ends_the_way(contend: Callable[..., Contended], server: Serve, name: str) -> None:
+    """Nothing is stored where no folder is given."""
+    source = server(synthetic=150, page_size=PAGE)
+
+    found = contend(name, url=source.url, count=COUNT)
+
+    assert (found.done, found.failed, found.error) == (150, 0, None)
+
+
+@pytest.mark.parametrize("name", BY_LISTING)
+def test_objects_that_do_not_come_are_counted(contend: Callable[..., Contended], server: Serve, name: str) -> None:
+    """They are done, too, and no file."""
+    faults = [Fault("status", status=500, match="file-00000000000*"), Fault("truncate", match="file-00000000001*")]
+    source = server(synthetic=50, faults=faults)
+
+    found = contend(name, url=source.url, count=50)
+
+    assert (found.done, found.failed, found.error) == (50, 20, None)
+
+
+@pytest.mark.parametrize("name", BY_LISTING)
+def test_no_name_leads_out_of_the_folder(
+    contend: Callable[..., Contended], raw: Raw, tmp_path: Path, name: str
+) -> None:
+    """Nor does a redirect lead anywhere."""
+    wicked = ["../out", "..", "a/b", "moved", "good"]
+    moved = bare_reply("Location: /get/good", "Content-Length: 0", status="302 Found")
+    behind = {f"/{part}": reply(b"x") for part in ("out", "get/../out", "get/..", "", "get/a/b", "get/good")}
+    source = raw({"/list": page(wicked), "/get/moved": moved, **behind})
+    folder = tmp_path / "around" / "files"
+    folder.mkdir(parents=True)
+
+    found = contend(name, url=source.url, count=len(wicked), folder=str(folder))
+
+    assert (found.done, found.failed, found.error) == (5, 2, None)
+    assert [path.name for path in folder.parent.iterdir()] == ["files"]
+    assert sorted(path.name for path in folder.iterdir()) == ["..%2Fout", "a%2Fb", "good"]
+    assert len(source.asked("/get/good")) == 1
+
+
+@pytest.mark.parametrize("name", BY_LISTING)
+def test_a_listing_that_fails_is_told(contend: Callable[..., Contended], server: Serve, name: str) -> None:
+    """As the error that ended the way, with what was done before."""
+    source = server(synthetic=1000, page_size=PAGE, faults=[Fault("status", status=500, on="list", times=1)])
+
+    found = contend(name, url=source.url, count=COUNT, seconds=5.0)
+
+    assert found.done == 0
+    assert found.error is not None
+    assert "500" in found.error
+    assert not runs_on(found)
+
+
+def test_without_a_session_every_request_has_its_connection(contend: Callable[..., Contended], server: Serve) -> None:
+    """Which is what the text's first way teaches; with one, each process has a connection."""
+    source = server(synthetic=50)
+    contend("a_sync", url=source.url, count=50)
+    without = source.stats()["connections"]
+    contend("a_processes_by_page", url=source.url, count=50)
+
+    assert without == 51
+    assert source.stats()["connections"] - without <= 1 + len(os.sched_getaffinity(0))
+
+
+# Ways that start from URLs
+
+
+@pytest.mark.parametrize("name", BY_URLS)
+def test_every_url_is_asked_for_once(
+    contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
+) -> None:
+    """Of those in the file, as many as there are to be."""
+    source = server(synthetic=1000)
+    urls = written(tmp_path, [url_of(source, index) for index in range(COUNT + 10)])
+
+    found = contend(name, scenario="slow", urls=urls, count=COUNT)
+
+    assert (found.done, found.failed, found.error) == (COUNT, 0, None)
+    assert sum(found.steps) == COUNT
+    assert source.stats()["get"] == COUNT
+    if name != "cd_sync":
+        assert source.stats()["connections"] <= LIMIT
+
+
+@pytest.mark.parametrize("name", BY_URLS)
+def test_urls_that_do_not_come_are_counted(
+    contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
+) -> None:
+    """They end nothing."""
+    source = server(synthetic=30, faults=[Fault("reset", match="file-00000000000*")])
+    urls = written(tmp_path, [url_of(source, index) for index in range(40)])
+
+    found = contend(name, scenario="slow", urls=urls, count=40)
+
+    assert (found.done, found.failed, found.error) == (40, 20, None)
+
+
+# Ways that ask sites
+
+
+@dataclass(frozen=True)
+class Sites:
+    """A small world as a contender is told of it, and the right classes."""
+
+    task: dict[str, Any]
+    classes: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sites]:
+    """Good hosts and some that are not, in files."""
+    expected = {
+        "good": "200",
+        "notfound": "404",
+        "redirecting": "302",
+        "big": "200",
+        "nxdomain": "connection-error",
+        "refusing": "connection-error",
+        "resetting": "connection-error",
+        "expired": "connection-error",
+        "unknownca": "connection-error",
+        "dead": "timeout",
+        "stalling": "timeout",
+        "stalledtls": "timeout",
+    }
+    folder = tmp_path_factory.mktemp("world")
+    with world(timeout=1.0) as running:
+        classes = {}
+        hosts = []
+        for number in range(2):
+            for behaviour, found in expected.items():
+                host = f"{behaviour}-{number:06}.test"
+                classes[f"https://{host}:{running.https_port}/"] = found
+                hosts += [f"{address} {host}\n" for address in ask(running.dns, host).addresses]
+        (folder / "hosts").write_text("".join(hosts))
+        (folder / "ca.pem").write_text(running.ca_pem)
+        files = {"hosts": str(folder / "hosts"), "ca_file": str(folder / "ca.pem"), "urls": written(folder, [*classes])}
+        yield Sites({"scenario": "sites", "timeout": 1.0, "count": len(classes), **files}, classes)
+
+
+@pytest.mark.parametrize("name", BY_SITES)
+def test_every_site_has_its_class(contend: Callable[..., Contended], small: Sites, tmp_path: Path, name: str) -> None:
+    """A status, `timeout` or `connection-error`; what gave no status has failed."""
+    answers = tmp_path / "answers"
+
+    found = contend(name, **small.task, answers=str(answers))
+
+    failed = sum(not each.isdigit() for each in small.classes.values())
+    assert (found.done, found.failed, found.error) == (len(small.classes), failed, None)
+    lines = [line.split("\t") for line in answers.read_text().splitlines()]
+    assert len(lines) == len(small.classes)
+    assert dict(lines) == small.classes
+
+
+def test_names_are_those_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In any case, with several addresses; others do not exist, and no name server is asked."""
+    path = tmp_path / "hosts"
+    path.write_text("127.0.0.2 One.test\n127.0.0.3 one.test\n::1 one.test\n")
+    monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
+    names.answer_from(str(path))
+
+    def addresses(name: str, family: int = 0) -> list[Any]:
+        return [each[4][0] for each in socket.getaddrinfo(name, 80, family, socket.SOCK_STREAM)]
+
+    assert addresses("ONE.test.") == ["127.0.0.2", "127.0.0.3", "::1"]
+    assert addresses("one.test", socket.AF_INET) == ["127.0.0.2", "127.0.0.3"]
+    assert addresses("127.0.0.9") == ["127.0.0.9"]
+    for unknown in ("localhost", "two.test"):
+        with pytest.raises(socket.gaierror) as caught:
+            socket.getaddrinfo(unknown, 80)
+        assert caught.value.errno == socket.EAI_NONAME
+
+
+# How they end
+
+
+@pytest.mark.parametrize("name", [*BY_LISTING, *BY_URLS])
+def test_a_deadline_ends_a_way_with_what_it_has_done(
+    contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str
+) -> None:
+    """No child outlives it."""
+    waits = Fault("stall", after_bytes=0, seconds=FOREVER, match="file-00000000004*")
+    source = server(synthetic=100, faults=[waits])
+    urls = written(tmp_path, [url_of(source, index) for index in range(100)])
+
+    found = contend(name, url=source.url, urls=urls, count=100, seconds=2.0)
+
+    assert 0 < found.done < 100
+    assert sum(found.steps) == found.done
+    assert found.error is None
+    assert found.seconds < PATIENCE
+    assert not runs_on(found)
+
+
+@pytest.mark.parametrize("name", BY_SITES)
+def test_a_deadline_ends_the_asking_of_sites(
+    contend: Callable[..., Contended], raw: Raw, tmp_path: Path, name: str
+) -> None:
+    """What was answered before is known, also of a pool that has not come to its end."""
+    source = raw({"/good": reply(b"x"), "/silent": lambda exchange: exchange.stall()})
+    answers = tmp_path / "answers"
+    urls = written(tmp_path, [f"{source.url}/good"] * 10 + [f"{source.url}/silent"] * 10)
+
+    found = contend(name, scenario="sites", urls=urls, count=20, seconds=2.0, answers=str(answers))
+
+    assert (found.done, found.failed, found.error) == (10, 0, None)
+    assert answers.read_text() == f"{source.url}/good\t200\n" * 10
+    assert not runs_on(found)
+
+
+def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended], tmp_path: Path) -> None:
+    """In its line, not as a traceback."""
+    (tmp_path / "pypeln.py").write_text("raise ImportError('no such library')")
+
+    found = contend("pypeln_each", urls=written(tmp_path, []), count=0)
+
+    assert (found.done, found.error) == (0, "ImportError: no such library")
+
+
+def test_a_proxy_of_the_person_s_is_not_in_the_way(
+    contend: Callable[..., Contended], server: Serve, environment: dict[str, str]
+) -> None:
+    """It would be measured instead."""
+    environment |= {"http_proxy": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
+
+    found = contend("a_sync", url=server(synthetic=5).url, count=5)
+
+    assert (found.done, found.failed, found.error) == (5, 0, None)
+
+
+# What was published
+
+
+def test_every_contender_stands_for_a_row() -> None:
+    """And every row's contender is there, built as its docstring says."""
+    named = {row.contender for row in PUBLISHED if row.contender is not None}
+
+    assert named == {*BY_LISTING, *BY_URLS, *BY_SITES}
+    for name in named:
+        way = import_module(f"fetchmill.bench.contenders.{name}")
+        assert callable(way.run)
+        tables = {row.table for row in PUBLISHED if row.contender == name}
+        assert tables <= set((way.__doc__ or "").partition(",")[0].replace(" and ", " ").split())
+
+
+def test_every_table_is_there_with_its_figures() -> None:
+    """Rows are told apart, and JSON can hold them."""
+    counts = {letter: sum(row.table == letter for row in PUBLISHED) for letter in "ABCDE"}
+
+    assert counts == {"A": 6, "B": 6, "C": 4, "D": 5, "E": 4}
+    assert len({(row.title, row.way, row.counts) for row in PUBLISHED}) == len(PUBLISHED)
+    assert all(row.figures and json.loads(json.dumps(row.figures)) == row.figures for row in PUBLISHED)
