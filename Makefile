@@ -10,8 +10,8 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
-.PHONY: help env build test lint format layers servers test-rust test-python wheel demo help-texts clean crash-matrix
-.PHONY: check-sites contract-million memory memory-lists lookup stdlib-tests bounded bounded-million
+.PHONY: help env build test lint format layers servers browser test-rust test-python wheel demo help-texts clean crash-matrix
+.PHONY: check-sites contract-million engine-kills memory memory-lists lookup stdlib-tests bounded bounded-million
 .PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
@@ -28,7 +28,7 @@ env: .venv/.stamp ## Check the machine and make .venv
 build: env ## Build the package and install it into .venv
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 
-test: build servers stdlib-tests lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
+test: build servers browser stdlib-tests lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
 
 lint: build ## Lints, formats and types, of both languages
 	$(BIN)/ruff check
@@ -49,6 +49,9 @@ layers: build ## Check that imports point down
 servers: ## Install nginx, wrk, h2load, strace and tar if they are missing
 	@scripts/install-servers
 
+browser: ## Install Chromium if it is missing: it opens the report of the bench
+	@scripts/install-browser
+
 stdlib-tests: env ## Unpack the standard library's own tests into build/ if the interpreter came without them
 	@scripts/install-stdlib-tests $(BIN)/python
 
@@ -60,6 +63,9 @@ test-python: build
 
 crash-matrix: build servers ## 700 kills at seeded moments (FETCHMILL_SEED repeats them)
 	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/test_crash.py
+
+engine-kills: build servers ## The contract of the engines with 100 kills each instead of 10 (FETCHMILL_SEED repeats them)
+	FETCHMILL_ENGINE_KILLS=100 $(BIN)/python -m pytest tests/test_engine_endings.py
 
 contract-million: build servers ## The contract of the sinks with a million objects instead of 20,000
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py

@@ -1,0 +1,68 @@
+"""A logarithmic axis: where a value is, and at which values it is labelled."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+# An axis spans at least this factor: of a single value, or of several alike, a line shall not fill the plot with noise.
+_SPAN_MIN = 5.0
+_TICKS_MAX = 7
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A logarithmic axis.
+
+    Args:
+        low: the value at its start, above 0.
+        high: the value at its end, above `low`.
+        start: where its start is, in units of the picture.
+        end: where its end is; before `start` for an axis that points up.
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    @classmethod
+    def around(cls, values: Iterable[float], start: float, end: float) -> "Scale":
+        """One on which all values have their place and some room beside it."""
+        found = list(values)
+        low, high = min(found) * 0.8, max(found) * 1.25
+        missing = math.sqrt(max(1.0, _SPAN_MIN / (high / low)))
+        return cls(low / missing, high * missing, start, end)
+
+    @classmethod
+    def of_bars(cls, values: Iterable[float], start: float, end: float) -> "Scale":
+        """One that starts at a power of ten below all values: on such an axis bars have no zero to start from."""
+        found = list(values)
+        low = 10.0 ** math.floor(math.log10(min(found) * 0.8))
+        return cls(low, max(*found, low * _SPAN_MIN), start, end)
+
+    def at(self, value: float) -> float:
+        """Where a value is."""
+        share = math.log(value / self.low) / math.log(self.high / self.low)
+        return round(self.start + share * (self.end - self.start), 1)
+
+    def ticks(self) -> list[float]:
+        """Values to label: 1, 2 and 5 of each power of ten; the powers or only some, where that is too many."""
+        powers = [
+            10.0**power for power in range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        ]
+        fine = self._inside(factor * power for power in powers for factor in (1, 2, 5))
+        if len(fine) <= _TICKS_MAX:
+            return fine
+        coarse = self._inside(powers)
+        return coarse[:: math.ceil(len(coarse) / _TICKS_MAX)]
+
+    def ticks_at(self, values: Sequence[float], apart: float) -> list[float]:
+        """Those of these values that can be labelled, so many units of the picture apart; the last always."""
+        kept: list[float] = []
+        for value in sorted(set(values), reverse=True):
+            if not kept or abs(self.at(kept[-1]) - self.at(value)) >= apart:
+                kept.append(value)
+        return kept[::-1]
+
+    def _inside(self, values: Iterable[float]) -> list[float]:
+        return [value for value in values if self.low * 0.999 <= value <= self.high * 1.001]
