@@ -14,7 +14,7 @@ from fetchmill.check_options import CheckOptions
 from fetchmill.cli.main import command as group
 from fetchmill.options import GetOptions
 
-COMMANDS = ("", "cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
+COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"dry_run", "allow_absent", "as_json", "quiet"}

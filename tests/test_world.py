@@ -576,7 +576,9 @@ def test_worlds_live_side_by_side_and_end() -> None:
             one.stop()
             one.stop()
 
-            assert open_connection.recv(1) == b""
+            # Which of the two it sees depends on what was under way.
+            with contextlib.suppress(ConnectionResetError):
+                assert open_connection.recv(1) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.77.1.1", one.http_port), 2)
     assert one.stats()["behaviours"]["good"]["requests"] == 4

@@ -11,7 +11,7 @@ from fetchmill.cli.streams import flush_or_silence, open_missing, say, write_eve
 from fetchmill.errors import FetchmillError, InternalError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
-_COMMANDS = ("cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
+_COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -1,0 +1,83 @@
+"""From runs to results: medians and spreads over repeats, what a billion would take, and the ratio to the best."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_BILLION = 1e9
+_SECONDS_A_DAY = 86_400
+_MICRO = 1e6
+# What tells one result from another: runs that have all of it in common are repeats.
+_SAME = ("scenario", "contender", "way", "row", "requests", "limit", "sites")
+
+Row = Mapping[str, Any]
+
+
+def results_of(runs: Iterable[Row], *, by_requests: bool) -> list[dict[str, Any]]:
+    """The results, in the order of their first runs.
+
+    Args:
+        runs: the runs, as the document has them.
+        by_requests: whether ways are compared with the same number of requests only, as the published texts do; else
+            with all of their scenario.
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for run in runs:
+        groups.setdefault(tuple(run[name] for name in _SAME), []).append(run)
+    results = [_result(group) for group in groups.values()]
+    for result in results:
+        rivals = (other for other in results if _compares(result, other, by_requests=by_requests))
+        result["ratio_to_best"] = _ratio(result, rivals)
+    return results
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """The median, the least and the most."""
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def _result(runs: Sequence[Row]) -> dict[str, Any]:
+    """Runs that failed count only when there is no other."""
+    good = [run for run in runs if run["status"] != "failed" and run["done"] > 0]
+    shown = good[0] if good else runs[0]
+    rates = spread([run["requests_per_second"] for run in good] or [0.0])
+    rate = rates["median"]
+    steady = [run["steady_per_second"] for run in good if run["steady_per_second"] is not None]
+    cpu = [_MICRO * run["cpu_seconds"] / run["done"] for run in good]
+    return {
+        **{name: runs[0][name] for name in _SAME},
+        "repeats": len(runs),
+        "status": _status(runs),
+        "reason": next((run["reason"] for run in runs if run["reason"]), None),
+        "requests_per_second": rates,
+        "steady_per_second": statistics.median(steady) if steady else None,
+        "seconds_a_request": 1 / rate if rate else None,
+        "days_for_a_billion": _BILLION / rate / _SECONDS_A_DAY if rate else None,
+        "cpu_us_a_request": statistics.median(cpu) if cpu else None,
+        "peak_mib": spread([run["peak_mib"] for run in good] or [0.0]),
+        "failures": sum(run["failures"] for run in runs),
+        "differs": shown["differs"],
+    }
+
+
+def _status(runs: Sequence[Row]) -> str:
+    """The worst of them: a way that fails now and then is not one that works."""
+    found = {run["status"] for run in runs}
+    return next(status for status in ("failed", "stopped", "ok") if status in found)
+
+
+def _compares(one: Row, other: Row, *, by_requests: bool) -> bool:
+    names = ("scenario", "sites", *(("requests",) if by_requests else ()))
+    return all(one[name] == other[name] for name in names)
+
+
+def _ratio(result: Row, rivals: Iterable[Row]) -> float | None:
+    """How many times as long as the best a way takes for a request, 1 for the best; None of one that did nothing."""
+    rate, best = _rate(result), max(map(_rate, rivals))
+    return best / rate if rate else None
+
+
+def _rate(result: Row) -> float:
+    """The steady rate where there is one."""
+    rate: float = result["steady_per_second"] or result["requests_per_second"]["median"]
+    return rate

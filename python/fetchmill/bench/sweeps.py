@@ -1,0 +1,63 @@
+"""What the published texts measured: their counts, and their numbers of requests in flight."""
+
+from collections.abc import Iterator
+
+from fetchmill.bench.cases import Case, chosen
+from fetchmill.bench.contestants import Contestant
+from fetchmill.bench.options import BenchOptions
+from fetchmill.bench.scenarios import SCENARIOS, Scenario, ceiling
+
+# A: its rate is extrapolated there too, so it need not come to its end.
+_OBJECTS = 100_000
+_OBJECTS_FULL = 1_000_000
+_OBJECTS_SECONDS = 20.0
+_LIMITS = (1, 10, 50, 100, 1000)
+_LIMITS_SECONDS = 5.0
+# C and D at limit 1000, and what one after the other can be expected to do of it.
+_DELAYED = (10, 100, 10_000, 100_000)
+_DELAYED_FULL = 1_000_000
+_DELAYED_ALONE = (10, 100)
+# Twice what Little's law says, and time to make all tasks.
+_SLACK, _SLACK_SECONDS = 2.0, 30.0
+# E: one after the other takes three seconds for each dead site.
+_SITES_SECONDS = 120.0
+_SITES_SECONDS_FULL = 900.0
+
+
+def published_cases(options: BenchOptions) -> Iterator[Case]:
+    """The counts and limits of the texts, in the order of their tables; of one scenario if one was named."""
+    sweeps = {"billion": _objects, "slow": _delayed, "sites": _sites}
+    for name, sweep in sweeps.items():
+        if options.scenario in (None, name):
+            scenario = SCENARIOS[name]
+            for contestant in chosen(options, scenario):
+                if contestant.kind != "own" and name not in contestant.scenarios:
+                    continue
+                yield from sweep(scenario, contestant, full=options.full)
+
+
+def _objects(scenario: Scenario, contestant: Contestant, *, full: bool) -> Iterator[Case]:
+    """Table A; then the same at several limits, briefly. Each object becomes a file, as there."""
+    count = _OBJECTS_FULL if full else _OBJECTS
+    limits = contestant.limits or (scenario.limit,)
+    for limit in limits:
+        yield Case(scenario, contestant, count, limit, _OBJECTS_SECONDS, "files")
+    if contestant.fixed is None:
+        for limit in _LIMITS:
+            if limit not in limits:
+                yield Case(scenario, contestant, count, limit, _LIMITS_SECONDS, "files")
+
+
+def _delayed(scenario: Scenario, contestant: Contestant, *, full: bool) -> Iterator[Case]:
+    """Tables C and D."""
+    is_alone = contestant.fixed is not None
+    for count in _DELAYED_ALONE if is_alone else (*_DELAYED, *((_DELAYED_FULL,) if full else ())):
+        limit = contestant.fixed or scenario.limit
+        seconds = _SLACK * count / ceiling(limit) + _SLACK_SECONDS
+        yield Case(scenario, contestant, count, limit, seconds, "null")
+
+
+def _sites(scenario: Scenario, contestant: Contestant, *, full: bool) -> Iterator[Case]:
+    """Table E."""
+    for count in scenario.counts:
+        yield Case(scenario, contestant, count, scenario.limit, _SITES_SECONDS_FULL if full else _SITES_SECONDS, "null")
