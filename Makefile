@@ -12,7 +12,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .NOTPARALLEL:
 .PHONY: help env build test lint format layers servers browser test-rust test-python wheel demo help-texts clean crash-matrix
 .PHONY: check-sites contract-million engine-kills memory memory-lists lookup stdlib-tests bounded bounded-million
-.PHONY: bench bench-quick bench-report hundred-million billion fuzz fuzz-long
+.PHONY: ways bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -78,6 +78,11 @@ bounded: build ## The processor time of bounded concurrency beside a loop that p
 
 bounded-million: build ## The memory of bounded concurrency over a million awaitables (two minutes)
 	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/test_bounded_memory.py --timeout 600
+
+ways: build ## Every published way to fetch, side by side, into docs/ways-to-fetch.md (an hour; SECONDS_EACH=10 bounds each run)
+	@mkdir -p build
+	$(BIN)/fetchmill bench --published $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) --json > build/ways.json
+	$(BIN)/python -m benches.ways build/ways.json
 
 memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them)
 	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)
