@@ -42,7 +42,9 @@ is stopped by SIGINT, and counts with what the server was asked for.
 @click.command("bench", help=_HELP, epilog=_EPILOG, short_help="Compare ways to make requests on this machine.")
 @click.argument("scenario", metavar="[SCENARIO]", required=False)
 @click.option("--contender", multiple=True, metavar="COMMAND", help="Your own program; may be repeated.")
-@click.option("--only", type=COLUMNS, help="Contenders by name, with commas between them (--list).  [default: all]")
+@click.option(
+    "--only", type=COLUMNS, metavar="NAMES", help="Contenders, with commas between them (--list).  [default: all]"
+)
 @click.option("--count", type=COUNT, help="Objects, or sites, that are asked for.")
 @click.option("--limit", type=COUNT, help="Requests in flight, of the ways that have such a number.")
 @click.option("--seconds", type=SECONDS, help="Time of a contender at most.  [default: 5 s, slow 15 s, sites 20 s]")
