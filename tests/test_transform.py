@@ -15,7 +15,7 @@ import pytest
 import fetchmill
 import transforms
 from conftest import format_options
-from fetchmill.options import Format
+from fetchmill.options import EngineName, Format
 from fetchmill.testing import Fault, Server, synthetic_body
 from raw_server import RawServer, reply
 from stored import FORMATS, find_wrong, read_objects
@@ -106,6 +106,19 @@ def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Fo
     assert_balanced(report)
     assert (report.fetched, report.bytes) == (COUNT, 200 * COUNT)
     assert find_wrong(dest, format, {name: body * 2 for name, body in bodies().items()}) == []
+    assert_proved(dest)
+
+
+@pytest.mark.parametrize("format", ["files", "jsonl"])
+@pytest.mark.parametrize("engine", ["threads", "processes", "asyncio", "combo"])
+def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
+    """Beside each sink, also where that is in a worker's process."""
+    source = server(synthetic=100)
+
+    report = fetchmill.get(source.url, dest, engine=engine, format=format, transform=transforms.odd_only)
+
+    assert_balanced(report, 100)
+    assert (report.fetched, report.skipped) == (50, 50)
     assert_proved(dest)
 
 
