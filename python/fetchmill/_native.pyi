@@ -104,9 +104,6 @@ class Desk:
     def is_stopping(self) -> bool:
         """Whether the job is asked to stop: what is in flight may be finished."""
 
-    def fail(self, message: str) -> None:
-        """Ends the job with this error, after a checkpoint."""
-
     def close(self) -> None:
         """The end: what was answered is made durable, what was not stays pending. Once; again it does nothing."""
 

@@ -88,9 +88,9 @@ class CheckOptions:
     )
     ca_file: str | os.PathLike[str] | None = shared("ca_file")
     insecure_host: Sequence[str] | None = shared("insecure_host")
-    http2: bool = shared("http2")
+    http2: bool = shared("http2", help="Use HTTP/2 where a server of https offers it.")
     proxy: str | None = shared("proxy")
-    threads: int | None = shared("threads")
+    threads: int | None = shared("threads", help="Threads that fetch; one for each processor if not given.")
     commit_window: float = shared("commit_window")
     durability: Durability = shared("durability")
     state: str | os.PathLike[str] | None = shared(

@@ -173,11 +173,13 @@ class GetOptions:
     public_only: bool = _option(
         "flag", False, "Let no target lead to a private address, also those of servers and programs."
     )
-    http2: bool = _option("flag", True, "Use HTTP/2 where a server of https offers it.")
+    http2: bool = _option("flag", True, "Use HTTP/2 where a server of https offers it; engine native only.")
     proxy: str | None = _option(
         "text", None, "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; `env` takes it from the environment."
     )
-    threads: int | None = _option("count", None, "Threads that fetch; one for each processor if not given.")
+    threads: int | None = _option(
+        "count", None, "Threads that fetch, with engine combo processes; one for each processor if not given."
+    )
     commit_window: float = _option(
         "seconds", 1.0, "Time between commits: what a crash costs at most, in fetched targets."
     )

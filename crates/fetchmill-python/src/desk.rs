@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fetchmill_core::engine::{self, Answer, AnswerFields, Handed, Joining, join_job};
-use fetchmill_core::error::Error;
 use fetchmill_core::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -107,12 +106,6 @@ impl Desk {
     #[getter]
     fn is_stopping(&self) -> bool {
         lock(&self.0).as_ref().is_none_or(engine::Desk::is_stopping)
-    }
-
-    fn fail(&self, message: &str) {
-        if let Some(desk) = &*lock(&self.0) {
-            desk.fail(Error::Usage(message.to_owned()));
-        }
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {

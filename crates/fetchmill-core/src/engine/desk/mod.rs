@@ -270,11 +270,6 @@ impl Desk {
         self.control.stop() != Stop::No
     }
 
-    /// Ends the job with an error.
-    pub fn fail(&self, error: Error) {
-        self.control.fail(error);
-    }
-
     /// The last block and the last turn. Targets that are not answered stay pending. In a process of its own it waits
     /// until everything is durable.
     pub fn close(mut self) -> Result<()> {
