@@ -1,11 +1,12 @@
 //! Scripted faults: which request is hit by which action.
 //!
 //! Whether a rule hits a name is decided by a hash of the seed, the rule's position and the name, so two runs with
-//! the same seed see the same faults whatever the order of their requests. How a fault is carried out is the
-//! business of `scripted`; nothing here does I/O.
+//! the same seed see the same faults whatever the order of their requests; only `above` looks at the clock. How a fault
+//! is carried out is the business of `scripted`; nothing here does I/O.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::error::Error;
 use crate::hash;
@@ -55,6 +56,9 @@ impl Faults {
     fn is_hit(&self, position: usize, rule: &Compiled, name: &str) -> bool {
         let hash = hash::of_bytes(hash::mix(self.seed.wrapping_add(position as u64 + 1)), name.as_bytes());
         if hash::unit(hash) >= rule.rate {
+            return false;
+        }
+        if rule.above.as_ref().is_some_and(|bucket| bucket.take(Instant::now())) {
             return false;
         }
         let Some(times) = rule.times else { return true };
@@ -155,6 +159,18 @@ mod tests {
         assert!(hits.young.len() + hits.old.len() <= REMEMBERED_MAX);
         assert!(!hits.hit(1_999_999, 1));
         assert!(hits.hit(0, 1));
+    }
+
+    #[test]
+    fn what_is_above_a_rate_is_hit() {
+        let json = r#"[{"action": "status", "status": 503, "above": 1000}, {"action": "close"}]"#;
+        let faults = faults(json, 0).expect("valid");
+        let actions: Vec<_> =
+            (0..10_000).map(|_| faults.pick(On::Get, "a").map(|fault| fault.action)).collect();
+
+        // A hundred at once, and then the next rule for as many as come in the time that this takes.
+        assert!(actions[..100].iter().all(|action| *action == Some(Action::Close)));
+        assert!(actions.contains(&Some(Action::Status { status: 503, retry_after: None })));
     }
 
     #[test]

@@ -19,8 +19,9 @@
 //! - `content` is the trait, `synthetic` and `folder` are two contents
 //! - `shared` is what all threads know, `call` a request that is understood; `worker` turns it into a reply
 //! - `connection` moves bytes; `scripted` is the slow way of a reply, `source` its body in pieces
-//! - `server` has the threads
-//! - [`world`] is apart from all of these: a thousand hosts with their name server, for jobs over many hosts
+//! - `threads` accept connections and serve them; `server` is the whole
+//! - [`world`] is apart from all of these: a thousand hosts with their name server, for jobs over many hosts; [`s3`] is a
+//!   store that speaks S3
 //!
 //! # Example
 //! ```
@@ -30,6 +31,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod bucket;
 mod call;
 mod connection;
 mod content;
@@ -42,12 +44,14 @@ mod options;
 mod reply;
 mod request;
 mod rules;
+pub mod s3;
 mod scripted;
 mod server;
 mod shared;
 mod source;
 mod stats;
 mod synthetic;
+mod threads;
 mod worker;
 pub mod world;
 

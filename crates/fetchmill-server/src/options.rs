@@ -96,6 +96,8 @@ pub struct Rule {
     pub status: Option<u16>,
     /// For `status`: seconds of `Retry-After`, or a range of them.
     pub retry_after: Option<RetryAfter>,
+    /// For `status`: only requests above so many a second are hit, whatever their names.
+    pub above: Option<f64>,
     /// For `reset`, `truncate`, `stall` and `trickle`: bytes of the reply, its head included, that are sent before.
     pub after_bytes: Option<u64>,
     /// For `wrong-length`: added to the announced length.

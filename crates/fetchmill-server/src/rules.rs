@@ -1,13 +1,14 @@
 //! From the rules of the options to rules that were checked: each action has exactly its parameters.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::bucket::Bucket;
 use crate::error::Error;
 use crate::options::{ActionName, On, RetryAfter, Rule, refuse, seconds};
 
 /// The names of all actions, as in the options, by their position in [`ActionName`].
 pub(crate) const ACTIONS: [(&str, &[&str]); 11] = [
-    ("status", &["status", "retry_after"]),
+    ("status", &["status", "retry_after", "above"]),
     ("reset", &["after_bytes"]),
     ("truncate", &["after_bytes"]),
     ("wrong-length", &["delta"]),
@@ -72,6 +73,7 @@ pub(crate) struct Compiled {
     pattern: Option<Pattern>,
     pub(crate) rate: f64,
     pub(crate) times: Option<u32>,
+    pub(crate) above: Option<Bucket>,
 }
 
 #[derive(Debug)]
@@ -108,7 +110,16 @@ pub(crate) fn compile(rule: &Rule) -> Result<Compiled, Error> {
         pattern: rule.pattern.as_deref().map(pattern).transpose()?,
         rate: rule.rate,
         times: rule.times,
+        above: rule.above.map(above).transpose()?,
     })
+}
+
+fn above(per_second: f64) -> Result<Bucket, Error> {
+    if per_second > 0.0 && per_second.is_finite() {
+        Ok(Bucket::new(per_second, Instant::now()))
+    } else {
+        refuse(format!("above must be more than 0, not {per_second}"))
+    }
 }
 
 fn pattern(text: &str) -> Result<Pattern, Error> {
@@ -124,6 +135,7 @@ fn action(rule: &Rule) -> Result<Action, Error> {
     for (parameter, given) in [
         ("status", rule.status.is_some()),
         ("retry_after", rule.retry_after.is_some()),
+        ("above", rule.above.is_some()),
         ("after_bytes", rule.after_bytes.is_some()),
         ("delta", rule.delta.is_some()),
         ("seconds", rule.seconds.is_some()),
@@ -198,6 +210,8 @@ mod tests {
             (r#"{"action": "status", "status": 99}"#, "status must be 200 to 599, not 99"),
             (r#"{"action": "stall"}"#, "stall needs seconds"),
             (r#"{"action": "stall", "seconds": -1}"#, "seconds must be 0 to 86400 seconds, not -1"),
+            (r#"{"action": "status", "status": 503, "above": 0}"#, "above must be more than 0, not 0"),
+            (r#"{"action": "close", "above": 9}"#, "close takes no above"),
             (r#"{"action": "close", "delta": 1}"#, "close takes no delta"),
             (r#"{"action": "close", "rate": 2}"#, "rate must be 0 to 1, not 2"),
             (r#"{"action": "wrong-length", "delta": 0}"#, "delta must not be 0"),

@@ -90,7 +90,7 @@ pub fn synthetic_body(name: &str, size: usize) -> Vec<u8> {
 }
 
 /// The name of the object with this index, which must be below [`SYNTHETIC_COUNT_MAX`].
-fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
+pub(crate) fn synthetic_name(index: u64) -> [u8; NAME_LENGTH] {
     let mut name = [b'0'; NAME_LENGTH];
     name[..PREFIX.len()].copy_from_slice(PREFIX);
     let mut rest = index;
@@ -112,7 +112,8 @@ fn increment(name: &mut [u8; NAME_LENGTH]) {
     }
 }
 
-fn index_of(name: &str) -> Option<u64> {
+/// The index in a name.
+pub(crate) fn index_of(name: &str) -> Option<u64> {
     let digits: &[u8; DIGITS] = name.as_bytes().strip_prefix(PREFIX)?.try_into().ok()?;
     let mut index = 0;
     let mut all_digits = true;
@@ -125,7 +126,7 @@ fn index_of(name: &str) -> Option<u64> {
 }
 
 /// Appends a part of the endless text that starts every body of this name.
-fn append_body(name: &str, part: Range<u64>, out: &mut Vec<u8>) {
+pub(crate) fn append_body(name: &str, part: Range<u64>, out: &mut Vec<u8>) {
     let name = name.as_bytes();
     let seed = hash::of_bytes(0, name);
     let first_line = name.len() as u64 + 1;

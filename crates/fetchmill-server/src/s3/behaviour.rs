@@ -1,0 +1,213 @@
+//! How a store behaves at the moment: its clock, who may sign, and what goes wrong. A change makes a new one; what is
+//! counted down goes on where the change does not name it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use super::options::{BehaviourOptions, CredentialOptions};
+use crate::error::Error;
+use crate::options::refuse;
+
+/// Requests above the rate that are taken at once: a twentieth of a second's.
+const BURST: f64 = 0.05;
+
+/// A pair of keys that may sign.
+#[derive(Debug, Clone)]
+pub(crate) struct Credential {
+    pub(crate) access_key: String,
+    pub(crate) secret_key: String,
+    pub(crate) token: Option<String>,
+    expires: Option<Instant>,
+}
+
+impl Credential {
+    pub(crate) fn new(options: CredentialOptions) -> Result<Self, Error> {
+        let expires = match options.expires_in {
+            None => None,
+            Some(seconds) => match Duration::try_from_secs_f64(seconds) {
+                Ok(time) => Instant::now().checked_add(time),
+                Err(_) => return refuse(format!("expires_in must be seconds from 0, not {seconds}")),
+            },
+        };
+        let CredentialOptions { access_key, secret_key, token, .. } = options;
+        Ok(Credential { access_key, secret_key, token, expires })
+    }
+
+    pub(crate) fn is_expired(&self) -> bool {
+        self.expires.is_some_and(|expires| Instant::now() >= expires)
+    }
+}
+
+/// What counts down or up while requests come.
+#[derive(Debug, Clone, Default)]
+struct Progress {
+    rate: Arc<Mutex<Option<Rate>>>,
+    failures_left: Arc<AtomicU64>,
+    drops_left: Arc<AtomicU64>,
+    errors_given: Arc<Mutex<HashMap<String, u32>>>,
+}
+
+/// How a store behaves at the moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Behaviour {
+    pub(crate) options: BehaviourOptions,
+    values: Map<String, Value>,
+    pub(crate) credentials: Vec<Credential>,
+    /// What a GET gives in the place of the object that is listed.
+    pub(crate) changed: HashMap<String, Bytes>,
+    progress: Progress,
+}
+
+impl Behaviour {
+    /// This one with some values of its options changed.
+    pub(crate) fn with(&self, change: &Map<String, Value>) -> Result<Behaviour, Error> {
+        let mut values = self.values.clone();
+        values.extend(change.clone());
+        let options: BehaviourOptions = serde_json::from_value(Value::Object(values.clone()))
+            .map_err(|error| Error::Option(format!("the behaviour: {error}")))?;
+        options.check()?;
+        let mut progress = self.progress.clone();
+        for name in change.keys() {
+            match name.as_str() {
+                "slow_down_above" => {
+                    progress.rate = Arc::new(Mutex::new(options.slow_down_above.map(Rate::new)));
+                }
+                "fail_uploads" => progress.failures_left = Arc::new(AtomicU64::new(options.fail_uploads)),
+                "drop_uploads" => progress.drops_left = Arc::new(AtomicU64::new(options.drop_uploads)),
+                "errors_with_200" => progress.errors_given = Arc::default(),
+                _ => {}
+            }
+        }
+        Ok(Behaviour {
+            options,
+            values,
+            credentials: self.credentials.clone(),
+            changed: self.changed.clone(),
+            progress,
+        })
+    }
+
+    /// Adds a pair of keys, or replaces the one with its access key.
+    pub(crate) fn add_credential(&mut self, credential: Credential) {
+        self.credentials.retain(|other| other.access_key != credential.access_key);
+        self.credentials.push(credential);
+    }
+
+    /// Whether a request comes too soon after others.
+    pub(crate) fn is_too_fast(&self) -> bool {
+        if self.options.slow_down_above.is_none() {
+            return false;
+        }
+        let mut rate = self.progress.rate.lock().unwrap_or_else(PoisonError::into_inner);
+        rate.as_mut().is_some_and(|rate| !rate.take(Instant::now()))
+    }
+
+    /// Whether this upload is one of those that fail.
+    pub(crate) fn fails_upload(&self) -> bool {
+        take_one(&self.progress.failures_left)
+    }
+
+    /// Whether this upload is one of those that are dropped.
+    pub(crate) fn drops_upload(&self) -> bool {
+        take_one(&self.progress.drops_left)
+    }
+
+    /// The error that a good reply for this key has in it.
+    pub(crate) fn error_with_200(&self, key: &str) -> Option<&str> {
+        let error = self.options.errors_with_200.get(key)?;
+        if let Some(times) = error.times {
+            let mut given = self.progress.errors_given.lock().unwrap_or_else(PoisonError::into_inner);
+            let given = given.entry(key.to_owned()).or_default();
+            if *given >= times {
+                return None;
+            }
+            *given += 1;
+        }
+        Some(&error.code)
+    }
+}
+
+fn take_one(left: &AtomicU64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+/// A bucket of tokens that fills with time.
+#[derive(Debug)]
+struct Rate {
+    per_second: f64,
+    tokens: f64,
+    last: Instant,
+}
+
+impl Rate {
+    fn new(rate: f64) -> Self {
+        Rate { per_second: rate, tokens: (rate * BURST).max(1.0), last: Instant::now() }
+    }
+
+    fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.last).as_secs_f64();
+        self.last = self.last.max(now);
+        self.tokens = (self.tokens + passed * self.per_second).min((self.per_second * BURST).max(1.0));
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(behaviour: &Behaviour, json: &str) -> Behaviour {
+        behaviour.with(&serde_json::from_str(json).expect("JSON")).expect("valid")
+    }
+
+    #[test]
+    fn a_rate_takes_its_burst_and_then_what_time_brings() {
+        let mut rate = Rate::new(100.0);
+        let start = rate.last;
+        let taken = |rate: &mut Rate, at| (0..100).filter(|_| rate.take(start + at)).count();
+
+        assert_eq!(taken(&mut rate, Duration::ZERO), 5);
+        assert_eq!(taken(&mut rate, Duration::from_millis(35)), 3);
+        assert_eq!(taken(&mut rate, Duration::from_secs(9)), 5);
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let behaviour = changed(&Behaviour::default(), r#"{"fail_uploads": 2, "list_latency": 0.5}"#);
+        assert!(behaviour.fails_upload());
+
+        let behaviour = changed(&behaviour, r#"{"repeat_token": true}"#);
+
+        assert!(behaviour.options.repeat_token);
+        assert!((behaviour.options.list_latency - 0.5).abs() < 1e-9);
+        assert!(behaviour.fails_upload());
+        assert!(!behaviour.fails_upload());
+        assert!(changed(&behaviour, r#"{"fail_uploads": 1}"#).fails_upload());
+    }
+
+    #[test]
+    fn an_error_is_given_so_many_times() {
+        let json = r#"{"errors_with_200": {"a": {"code": "X", "times": 2}, "b": {"code": "Y"}}}"#;
+        let behaviour = changed(&Behaviour::default(), json);
+
+        assert_eq!([0; 3].map(|_| behaviour.error_with_200("a")), [Some("X"), Some("X"), None]);
+        assert_eq!([0; 3].map(|_| behaviour.error_with_200("b")), [Some("Y"); 3]);
+    }
+
+    #[test]
+    fn wrong_values_are_refused() {
+        for json in [r#"{"max_skew": -1}"#, r#"{"slow_down_above": 0}"#, r#"{"unknown": 1}"#] {
+            let change = serde_json::from_str(json).expect("JSON");
+            assert!(Behaviour::default().with(&change).is_err(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! One connection: reads what has come, answers every complete request in it, writes all replies at once.
+//!
+//! A request with a body, or that has to wait, is taken apart from the others: its head is kept until it is answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::failure::Failure;
+use super::head::{self, Head};
+use super::worker::{Arrival, Worker};
+use crate::request::Refused;
+
+const READ_BYTES: usize = 8 * 1024;
+/// Replies are written when they have become this long, although more requests are there.
+const WRITE_BYTES: usize = 256 * 1024;
+/// The buffers of a connection shrink to this after a turn that needed more.
+const BUFFER_BYTES_MAX: usize = 1024 * 1024;
+/// The largest body.
+const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// A client that is told of its mistake gets this long to read it.
+const LINGER: Duration = Duration::from_millis(500);
+
+/// How a connection goes on.
+enum Next {
+    Continue,
+    Close,
+}
+
+/// What became of the requests in the input.
+enum Taken {
+    /// They are answered.
+    All,
+    /// The connection ends with the last reply.
+    Last,
+    /// The head of this length is of a request that needs more time; those before it are answered.
+    Slow(usize, Arrival),
+}
+
+struct Connection {
+    stream: TcpStream,
+    worker: Arc<Worker>,
+    input: Vec<u8>,
+    output: Vec<u8>,
+}
+
+/// Serves a connection to its end. Errors of the connection are its end, and nobody's business.
+pub(crate) async fn serve(stream: TcpStream, worker: Arc<Worker>) {
+    worker.counters().connections.add(1);
+    let input = Vec::with_capacity(READ_BYTES);
+    let mut connection = Connection { stream, worker, input, output: Vec::new() };
+    while let Ok(Next::Continue) = connection.turn().await {}
+}
+
+impl Connection {
+    async fn turn(&mut self) -> std::io::Result<Next> {
+        if self.stream.read_buf(&mut self.input).await? == 0 {
+            return Ok(Next::Close);
+        }
+        loop {
+            let (used, taken) = self.take();
+            self.flush().await?;
+            self.input.drain(..used);
+            match taken {
+                Taken::All => break,
+                Taken::Last => {
+                    self.linger().await?;
+                    return Ok(Next::Close);
+                }
+                Taken::Slow(length, arrival) => {
+                    // Boxed: an idle connection should not hold the room that this needs.
+                    if let Next::Close = Box::pin(self.slowly(length, arrival)).await? {
+                        return Ok(Next::Close);
+                    }
+                }
+            }
+        }
+        self.input.shrink_to(BUFFER_BYTES_MAX);
+        Ok(Next::Continue)
+    }
+
+    /// Answers what can be answered at once. Gives how much of the input is done with.
+    fn take(&mut self) -> (usize, Taken) {
+        let mut used = 0;
+        while used < self.input.len() && self.output.len() < WRITE_BYTES {
+            match head::parse(&self.input[used..]) {
+                Ok(None) => break,
+                Ok(Some((head, length))) => {
+                    let arrival = self.worker.arrive(&head);
+                    if head.length > 0 || head.expects || !arrival.delay.is_zero() {
+                        return (used, Taken::Slow(length, arrival));
+                    }
+                    self.worker.answer(&head, &Bytes::new(), arrival.now, &mut self.output);
+                    used += length;
+                    if !head.keep_alive {
+                        return (used, Taken::Last);
+                    }
+                }
+                Err(refused) => {
+                    let failure = match refused {
+                        Refused::Malformed => Failure::new(
+                            400,
+                            "BadRequest",
+                            "An error occurred when parsing the HTTP request.",
+                        ),
+                        Refused::TooLarge => Failure::new(
+                            400,
+                            "RequestHeaderSectionTooLarge",
+                            "Your request header section is too large.",
+                        ),
+                    };
+                    self.worker.refuse(&failure, &mut self.output);
+                    return (used, Taken::Last);
+                }
+            }
+        }
+        (used, Taken::All)
+    }
+
+    /// Waits, reads the body, answers.
+    async fn slowly(&mut self, length: usize, arrival: Arrival) -> std::io::Result<Next> {
+        let kept: Vec<u8> = self.input.drain(..length).collect();
+        // It was parsed before.
+        let Ok(Some((head, _))) = head::parse(&kept) else { return Ok(Next::Close) };
+        if head.length > BODY_BYTES_MAX {
+            let failure = Failure::too_large("Your proposed upload exceeds the maximum allowed size");
+            self.worker.refuse(&failure, &mut self.output);
+            self.flush().await?;
+            self.linger().await?;
+            return Ok(Next::Close);
+        }
+        if head.expects {
+            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+        }
+        if arrival.drops {
+            self.read_body(head.length.div_ceil(2)).await?;
+            self.worker.counters().dropped.add(1);
+            // Nothing can be done about an error: the connection ends either way.
+            let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+            return Ok(Next::Close);
+        }
+        let body = self.read_body(head.length).await?;
+        if !arrival.delay.is_zero() {
+            tokio::time::sleep(arrival.delay).await;
+        }
+        self.reply_to(&head, &body, arrival).await
+    }
+
+    async fn reply_to(&mut self, head: &Head<'_>, body: &Bytes, arrival: Arrival) -> std::io::Result<Next> {
+        self.worker.answer(head, body, arrival.now, &mut self.output);
+        self.flush().await?;
+        Ok(if head.keep_alive { Next::Continue } else { Next::Close })
+    }
+
+    /// Takes so many bytes, of which some may have come already.
+    async fn read_body(&mut self, length: u64) -> std::io::Result<Bytes> {
+        let length = length as usize;
+        let mut body = Vec::with_capacity(length);
+        body.extend(self.input.drain(..length.min(self.input.len())));
+        let missing = (length - body.len()) as u64;
+        if (&mut self.stream).take(missing).read_to_end(&mut body).await? < missing as usize {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(body.into())
+    }
+
+    /// Writes the replies.
+    async fn flush(&mut self) -> std::io::Result<()> {
+        if !self.output.is_empty() {
+            self.stream.write_all(&self.output).await?;
+            self.worker.counters().bytes_sent.add(self.output.len() as u64);
+            self.output.clear();
+            self.output.shrink_to(BUFFER_BYTES_MAX);
+        }
+        Ok(())
+    }
+
+    /// Ends the sending and reads on for a while. A socket that is closed with unread input resets the connection,
+    /// and the client might never see the reply.
+    async fn linger(&mut self) -> std::io::Result<()> {
+        self.stream.shutdown().await?;
+        let mut sink = vec![0; 4096];
+        let drain = async { while matches!(self.stream.read(&mut sink).await, Ok(1..)) {} };
+        // Running out of time is one of the two expected ends.
+        let _ = tokio::time::timeout(LINGER, drain).await;
+        Ok(())
+    }
+}

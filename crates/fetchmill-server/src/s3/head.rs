@@ -1,0 +1,148 @@
+//! From bytes to the head of a request, with all its fields: a signature covers any of them.
+
+use memchr::memchr;
+
+use crate::request::{HEAD_BYTES_MAX, Refused};
+
+/// Clients of S3 send some ten fields, and one more for each thing that they want to know.
+const FIELDS_MAX: usize = 64;
+
+/// A head, borrowed from the input.
+#[derive(Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: &'a [u8],
+    /// The path, still encoded.
+    pub(crate) path: &'a [u8],
+    /// What is behind the first `?`.
+    pub(crate) query: &'a [u8],
+    fields: [(&'a [u8], &'a [u8]); FIELDS_MAX],
+    count: usize,
+    pub(crate) keep_alive: bool,
+    /// Bytes of its body.
+    pub(crate) length: u64,
+    /// The client waits for leave to send the body.
+    pub(crate) expects: bool,
+}
+
+impl<'a> Head<'a> {
+    /// All fields, in their order.
+    pub(crate) fn fields(&self) -> &[(&'a [u8], &'a [u8])] {
+        &self.fields[..self.count]
+    }
+
+    /// The value of a field, whose name is given in small letters.
+    pub(crate) fn field(&self, name: &str) -> Option<&'a [u8]> {
+        let is_it = |(other, _): &&(&[u8], &[u8])| other.eq_ignore_ascii_case(name.as_bytes());
+        self.fields().iter().find(is_it).map(|(_, value)| *value)
+    }
+}
+
+/// Reads the first head of the input; `None` while it is not complete. Gives its length too.
+pub(crate) fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Refused> {
+    let mut position = 0;
+    let Some(first) = line(input, &mut position)? else { return incomplete(input) };
+    let mut head = request_line(first)?;
+    loop {
+        let Some(field) = line(input, &mut position)? else { return incomplete(input) };
+        if field.is_empty() {
+            break;
+        }
+        let colon = memchr(b':', field).filter(|colon| *colon > 0).ok_or(Refused::Malformed)?;
+        let (name, value) = (&field[..colon], field[colon + 1..].trim_ascii());
+        if name.iter().any(u8::is_ascii_whitespace) {
+            return Err(Refused::Malformed);
+        }
+        if head.count == FIELDS_MAX {
+            return Err(Refused::TooLarge);
+        }
+        head.fields[head.count] = (name, value);
+        head.count += 1;
+        understand(name, value, &mut head)?;
+    }
+    Ok(Some((head, position)))
+}
+
+fn incomplete(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Refused> {
+    if input.len() > HEAD_BYTES_MAX { Err(Refused::TooLarge) } else { Ok(None) }
+}
+
+/// The line at a position, without its end; the position moves behind it.
+fn line<'a>(input: &'a [u8], position: &mut usize) -> Result<Option<&'a [u8]>, Refused> {
+    let rest = &input[*position..];
+    let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
+    *position += end + 1;
+    rest[..end].strip_suffix(b"\r").map(Some).ok_or(Refused::Malformed)
+}
+
+fn request_line(line: &[u8]) -> Result<Head<'_>, Refused> {
+    let rest = line.strip_suffix(b" HTTP/1.1").ok_or(Refused::Malformed)?;
+    let space = memchr(b' ', rest).ok_or(Refused::Malformed)?;
+    let (method, target) = (&rest[..space], &rest[space + 1..]);
+    if method.is_empty() || target.first() != Some(&b'/') || !target.iter().all(u8::is_ascii_graphic) {
+        return Err(Refused::Malformed);
+    }
+    let (path, query) = match memchr(b'?', target) {
+        Some(mark) => (&target[..mark], &target[mark + 1..]),
+        None => (target, &[][..]),
+    };
+    let fields = [(&[][..], &[][..]); FIELDS_MAX];
+    Ok(Head { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
+}
+
+/// Takes from a field what the connection has to know.
+fn understand(name: &[u8], value: &[u8], head: &mut Head<'_>) -> Result<(), Refused> {
+    if name.eq_ignore_ascii_case(b"content-length") {
+        let text = std::str::from_utf8(value).map_err(|_| Refused::Malformed)?;
+        head.length = text.parse().map_err(|_| Refused::Malformed)?;
+    } else if name.eq_ignore_ascii_case(b"connection") {
+        head.keep_alive = !value.eq_ignore_ascii_case(b"close");
+    } else if name.eq_ignore_ascii_case(b"expect") {
+        head.expects = value.eq_ignore_ascii_case(b"100-continue");
+    } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+        // Of bodies in chunks S3 wants to know the length as well; no client of it sends them.
+        return Err(Refused::Malformed);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_read() {
+        let input =
+            b"PUT /a/b?c=d HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello";
+
+        let (head, length) = parse(input).expect("well-formed").expect("whole");
+
+        assert_eq!((head.method, head.path, head.query), (&b"PUT"[..], &b"/a/b"[..], &b"c=d"[..]));
+        assert_eq!((head.length, head.expects, head.keep_alive), (5, true, true));
+        assert_eq!(head.field("host"), Some(&b"x"[..]));
+        assert_eq!(&input[length..], b"hello");
+    }
+
+    #[test]
+    fn every_prefix_is_incomplete() {
+        let input = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        for length in 0..input.len() {
+            assert!(parse(&input[..length]).expect("no mistake yet").is_none(), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn malformed_heads_are_refused() {
+        for head in [
+            "GET / HTTP/1.0\r\n\r\n",
+            "GET http://x/ HTTP/1.1\r\n\r\n",
+            "GET /a b HTTP/1.1\r\n\r\n",
+            "GET / HTTP/1.1\n\n",
+            "GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            "GET / HTTP/1.1\r\na : b\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+            "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        ] {
+            assert_eq!(parse(head.as_bytes()).expect_err("refused"), Refused::Malformed, "{head:?}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! A replay of the S3 protocol for tests and measurements: buckets in memory, signatures checked as Amazon checks
+//! them, and everything that goes wrong with stores, on demand. Plain http on 127.0.0.1.
+//!
+//! Operations: `ListObjectsV2`, get, head, put, delete, uploads in parts, the location of a bucket. Signature Version 4
+//! in the `Authorization` field, no signed URLs, no bodies in signed chunks (501). Buckets by path or by host.
+//!
+//! # Layout, from the bottom up
+//! - `failure` is what is answered when something is not done; `clock`, `uri`, `xml` write and read texts; `head` reads requests,
+//!   `reply` writes replies; `options`, `stats`
+//! - `sign` knows what a signature must be, `behaviour` what the store does at the moment, `gate` who is let in
+//! - `store` has the objects, `uploads` the parts of those that are not complete
+//! - `operation` names what is asked; `listing`, `object`, `parts` do it; `worker` wires them
+//! - `connection` moves bytes
+//!
+//! # Example
+//! ```
+//! let store = fetchmill_server::s3::S3::start(&fetchmill_server::s3::S3Options::default())?;
+//! println!("http://{}/bucket?list-type=2", store.address());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod behaviour;
+mod clock;
+mod connection;
+mod failure;
+mod gate;
+mod head;
+mod listing;
+mod object;
+mod operation;
+mod options;
+mod parts;
+mod reply;
+mod sign;
+mod stats;
+mod store;
+mod uploads;
+mod uri;
+mod worker;
+mod xml;
+
+pub use options::{BehaviourOptions, BucketOptions, CredentialOptions, ErrorWith200, S3Options};
+pub use stats::S3Stats;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::threads::{self, Threads};
+use behaviour::Credential;
+use store::{Bucket, Object};
+use worker::{Shared, Worker};
+
+const HOST: &str = "127.0.0.1";
+
+/// A running store. It ends when it is stopped or dropped.
+pub struct S3 {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    /// Dropping it ends them.
+    _threads: Threads,
+}
+
+impl std::fmt::Debug for S3 {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("S3").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl S3 {
+    /// Starts a store without buckets and credentials.
+    pub fn start(options: &S3Options) -> Result<S3, Error> {
+        options.check()?;
+        let (listener, address) = threads::listen(HOST, options.port)?;
+        let (region, suffix) = (options.region.clone(), options.virtual_host_suffix.clone());
+        let shared = Arc::new(Shared::new(region, suffix, address.to_string(), options.threads));
+        let serve = |position| {
+            let worker = Arc::new(Worker::new(Arc::clone(&shared), position));
+            move |stream| connection::serve(stream, Arc::clone(&worker))
+        };
+        let threads = Threads::start("fetchmill-s3", options.threads, listener, serve)?;
+        Ok(S3 { address, shared, _threads: threads })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Adds a bucket, or replaces the one of its name.
+    pub fn add_bucket(&self, options: BucketOptions) -> Result<(), Error> {
+        options.check()?;
+        self.shared.store.add_bucket(Bucket::new(options));
+        Ok(())
+    }
+
+    /// Puts an object into a bucket. `modified`: milliseconds since 1970; now without it.
+    pub fn put(&self, bucket: &str, key: &str, body: Bytes, modified: Option<i64>) -> Result<(), Error> {
+        let offset = self.shared.behaviour().options.clock_offset;
+        let modified = modified.unwrap_or_else(|| clock::now(offset));
+        let object = Object { etag: store::etag_text(&body), body, modified };
+        let store = &self.shared.store;
+        let refused = |failure: failure::Failure| Error::Option(format!("{key:?}: {}", failure.message));
+        store.put(&*self.bucket(bucket)?, key, object, false).map_err(refused)
+    }
+
+    /// All objects of a bucket that were put, in the order of their keys.
+    pub fn objects(&self, bucket: &str) -> Result<Vec<(String, Bytes)>, Error> {
+        Ok(self.bucket(bucket)?.objects())
+    }
+
+    fn bucket(&self, name: &str) -> Result<Arc<Bucket>, Error> {
+        self.shared.store.bucket(name).ok_or_else(|| Error::Option(format!("there is no bucket {name:?}")))
+    }
+
+    /// Adds a pair of keys that may sign, or replaces the one with its access key.
+    pub fn set_credentials(&self, options: CredentialOptions) -> Result<(), Error> {
+        let credential = Credential::new(options)?;
+        self.shared.change(|behaviour| {
+            let mut behaviour = behaviour.clone();
+            behaviour.add_credential(credential);
+            Ok(behaviour)
+        })
+    }
+
+    /// Changes some values of [`BehaviourOptions`]; what is not named stays, also what is counted down.
+    pub fn change(&self, values: &serde_json::Map<String, serde_json::Value>) -> Result<(), Error> {
+        self.shared.change(|behaviour| behaviour.with(values))
+    }
+
+    /// From now on a GET gives these bytes in the place of the objects that are listed.
+    pub fn set_changed(&self, changed: HashMap<String, Bytes>) -> Result<(), Error> {
+        self.shared.change(|behaviour| {
+            let mut behaviour = behaviour.clone();
+            behaviour.changed = changed;
+            Ok(behaviour)
+        })
+    }
+
+    /// What it has done since its start, or since this was set back.
+    pub fn stats(&self) -> S3Stats {
+        self.shared.stats()
+    }
+
+    /// Sets what it has done back to nothing.
+    pub fn reset_stats(&self) {
+        self.shared.reset_stats();
+    }
+
+    /// Closes all connections and waits for the threads to end.
+    pub fn stop(self) {
+        drop(self);
+    }
+}

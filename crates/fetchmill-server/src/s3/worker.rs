@@ -1,0 +1,307 @@
+//! What one thread of a store knows, and how it answers a request: from a head and a body to a reply's bytes, without
+//! I/O on the connection.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::behaviour::Behaviour;
+use super::clock;
+use super::failure::Failure;
+use super::gate::Asking;
+use super::head::Head;
+use super::listing;
+use super::object::Place;
+use super::operation::Operation;
+use super::parts;
+use super::reply::{Date, Reply};
+use super::stats::{Counters, S3Stats};
+use super::store::{Bucket, Store};
+use super::uri::{self, Query};
+use super::xml;
+use crate::hash;
+
+/// What all threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) store: Store,
+    behaviour: RwLock<Arc<Behaviour>>,
+    pub(crate) region: String,
+    pub(crate) suffix: Option<String>,
+    /// Host and port, as errors name them.
+    pub(crate) endpoint: String,
+    counters: Vec<Counters>,
+    /// What was counted before the counters were set back.
+    before: Mutex<S3Stats>,
+}
+
+impl Shared {
+    pub(crate) fn new(region: String, suffix: Option<String>, endpoint: String, threads: usize) -> Self {
+        Shared {
+            store: Store::default(),
+            behaviour: RwLock::default(),
+            region,
+            suffix,
+            endpoint,
+            counters: (0..threads).map(|_| Counters::default()).collect(),
+            before: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn behaviour(&self) -> Arc<Behaviour> {
+        Arc::clone(&self.behaviour.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts another behaviour into the place of the present one.
+    pub(crate) fn change<E>(&self, make: impl FnOnce(&Behaviour) -> Result<Behaviour, E>) -> Result<(), E> {
+        let mut behaviour = self.behaviour.write().unwrap_or_else(PoisonError::into_inner);
+        *behaviour = Arc::new(make(&behaviour)?);
+        Ok(())
+    }
+
+    pub(crate) fn stats(&self) -> S3Stats {
+        S3Stats::sum(self.counters.iter()).since(&self.before.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn reset_stats(&self) {
+        *self.before.lock().unwrap_or_else(PoisonError::into_inner) = S3Stats::sum(self.counters.iter());
+    }
+
+    /// Bucket and key of a path that is decoded.
+    fn place<'a>(&self, head: &Head<'_>, path: &'a [u8]) -> (Cow<'a, [u8]>, &'a [u8]) {
+        let path = path.get(1..).unwrap_or_default();
+        if let Some(bucket) = self.bucket_of_host(head) {
+            return (Cow::Owned(bucket.into_bytes()), path);
+        }
+        match path.iter().position(|byte| *byte == b'/') {
+            Some(slash) => (Cow::Borrowed(&path[..slash]), &path[slash + 1..]),
+            None => (Cow::Borrowed(path), &[]),
+        }
+    }
+
+    fn bucket_of_host(&self, head: &Head<'_>) -> Option<String> {
+        let host = std::str::from_utf8(head.field("host")?).ok()?;
+        match &self.suffix {
+            None => self.store.bucket_of_host(host),
+            Some(suffix) => {
+                let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+                Some(name.strip_suffix(suffix.as_str())?.strip_suffix('.')?.to_owned())
+            }
+        }
+    }
+}
+
+/// What a request has to go through before it is answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arrival {
+    /// Milliseconds since 1970 when it came.
+    pub(crate) now: i64,
+    pub(crate) delay: Duration,
+    /// Its connection is reset in the middle of its body.
+    pub(crate) drops: bool,
+}
+
+/// One thread's view.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    position: usize,
+    replies: AtomicU64,
+}
+
+/// Buffers that one request after the other uses.
+#[derive(Default)]
+struct Scratch {
+    path: Vec<u8>,
+    body: Vec<u8>,
+    date: Date,
+    modified: Date,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Worker {
+    pub(crate) fn new(shared: Arc<Shared>, position: usize) -> Self {
+        Worker { shared, position, replies: AtomicU64::new((position as u64) << 48) }
+    }
+
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.counters[self.position]
+    }
+
+    /// Notes when a request has come, and what is in its way.
+    pub(crate) fn arrive(&self, head: &Head<'_>) -> Arrival {
+        let behaviour = self.shared.behaviour();
+        let options = &behaviour.options;
+        let is_list = head.method == b"GET" && memchr::memmem::find(head.query, b"list-type=2").is_some();
+        let delay = if is_list { options.list_latency } else { options.get_latency };
+        Arrival {
+            now: clock::now(options.clock_offset),
+            // Options are checked: it is a number of seconds.
+            delay: Duration::try_from_secs_f64(delay).unwrap_or_default(),
+            drops: head.method == b"PUT" && head.length > 0 && behaviour.drops_upload(),
+        }
+    }
+
+    /// Appends the reply to a request.
+    pub(crate) fn answer(&self, head: &Head<'_>, body: &Bytes, now: i64, out: &mut Vec<u8>) {
+        let counters = self.counters();
+        counters.requests.add(1);
+        SCRATCH.with_borrow_mut(|scratch| {
+            let Scratch { path, body: buffer, date, modified } = scratch;
+            let mut reply =
+                self.reply((head.method == b"HEAD", head.keep_alive), date.at(now), modified, out);
+            let start = reply.out.len();
+            if let Err(failure) = self.carry_out(head, body, now, path, buffer, &mut reply) {
+                self.count(&failure);
+                reply.out.truncate(start);
+                reply.failure(&failure);
+            }
+        });
+    }
+
+    /// Appends the reply to what is no request of S3. The connection ends with it.
+    pub(crate) fn refuse(&self, failure: &Failure, out: &mut Vec<u8>) {
+        let date = clock::http(clock::now(self.shared.behaviour().options.clock_offset));
+        self.reply((false, false), &date, &mut Date::default(), out).failure(failure);
+    }
+
+    fn reply<'a>(
+        &self,
+        (head_only, keep_alive): (bool, bool),
+        date: &'a str,
+        modified: &'a mut Date,
+        out: &'a mut Vec<u8>,
+    ) -> Reply<'a> {
+        let id = hash::mix(self.replies.fetch_add(1, Ordering::Relaxed));
+        Reply { out, date, modified, id, head_only, keep_alive }
+    }
+
+    fn carry_out(
+        &self,
+        head: &Head<'_>,
+        body: &Bytes,
+        now: i64,
+        path: &mut Vec<u8>,
+        buffer: &mut Vec<u8>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        let shared = &*self.shared;
+        let behaviour = shared.behaviour();
+        path.clear();
+        let invalid = || Failure::new(400, "InvalidURI", "Couldn't parse the specified URI.");
+        if !uri::decode(head.path, false, path) {
+            return Err(invalid());
+        }
+        let query = Query::parse(head.query).ok_or_else(invalid)?;
+        let (name, key) = shared.place(head, path);
+        let name = std::str::from_utf8(&name).map_err(|_| invalid())?;
+        let key = std::str::from_utf8(key).map_err(|_| invalid())?;
+        let operation = Operation::of(head, !key.is_empty(), &query)?;
+        self.count_operation(operation);
+        if behaviour.is_too_fast() {
+            return Err(Failure::slow_down());
+        }
+        let bucket = shared.store.bucket(name);
+        let bucket = bucket.as_deref();
+        let asking = Asking {
+            behaviour: &behaviour,
+            head,
+            path,
+            query: &query,
+            body,
+            now,
+            reads: operation.reads(),
+            name,
+            bucket,
+            region: &shared.region,
+            endpoint: &shared.endpoint,
+        };
+        asking.check()?;
+        let bucket = bucket.ok_or_else(|| Failure::no_such_bucket(name))?;
+        if behaviour.options.deny.contains(key)
+            || (operation == Operation::List && behaviour.options.deny_lists)
+        {
+            return Err(Failure::access_denied());
+        }
+        let place = Place { store: &shared.store, behaviour: &behaviour, bucket, key, now };
+        self.operate(operation, &place, (head, &query, body), buffer, reply)
+    }
+
+    fn operate(
+        &self,
+        operation: Operation,
+        place: &Place<'_>,
+        (head, query, body): (&Head<'_>, &Query, &Bytes),
+        buffer: &mut Vec<u8>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        let (counters, bucket) = (self.counters(), place.bucket);
+        match operation {
+            Operation::List => listing::page(bucket, place.behaviour, query, reply)?,
+            Operation::ListUploads => parts::list_uploads(place.store, bucket, query, reply),
+            Operation::ListParts => place.list_parts(query, reply)?,
+            Operation::Location => location(bucket, reply),
+            Operation::Get => counters.fetched.add(u64::from(place.get(head, buffer, reply)?)),
+            Operation::Head => {
+                place.get(head, buffer, reply)?;
+            }
+            Operation::HeadBucket => {
+                reply.status(200);
+                reply.field("x-amz-bucket-region", bucket.region.as_bytes());
+                reply.empty(200);
+            }
+            Operation::Put => place.put(head, body, reply)?,
+            Operation::PutPart => place.put_part(query, body, reply)?,
+            Operation::Create => place.create(reply)?,
+            Operation::Complete => {
+                counters.completed.add(u64::from(place.complete(head, query, body, reply)?));
+            }
+            Operation::Abort => place.abort(query, reply)?,
+            Operation::Delete => place.delete(reply)?,
+        }
+        Ok(())
+    }
+
+    fn count_operation(&self, operation: Operation) {
+        let counters = self.counters();
+        match operation {
+            Operation::List => counters.lists.add(1),
+            Operation::Get => counters.gets.add(1),
+            Operation::Head | Operation::HeadBucket => counters.heads.add(1),
+            Operation::Put => counters.puts.add(1),
+            Operation::PutPart => counters.parts.add(1),
+            Operation::Delete => counters.deletes.add(1),
+            _ => {}
+        }
+    }
+
+    fn count(&self, failure: &Failure) {
+        let counters = self.counters();
+        match (failure.status, &*failure.code) {
+            (503, _) => counters.refused.add(1),
+            (_, "RequestTimeTooSkewed") => counters.skewed.add(1),
+            (_, "ExpiredToken") => counters.expired.add(1),
+            (403, _) | (_, "InvalidToken") => counters.denied.add(1),
+            (404, _) => counters.not_found.add(1),
+            (301, _) => counters.redirected.add(1),
+            _ => {}
+        }
+    }
+}
+
+/// Where a bucket is, as `?location` asks; it is empty for the oldest region.
+fn location(bucket: &Bucket, reply: &mut Reply<'_>) {
+    let mut out = Vec::new();
+    xml::root("LocationConstraint", &mut out);
+    if bucket.region != "us-east-1" {
+        out.extend_from_slice(bucket.region.as_bytes());
+    }
+    xml::close("LocationConstraint", &mut out);
+    reply.document(&out);
+}
