@@ -7,6 +7,8 @@
 //! - [`kept`]: what a list says of its targets besides their URLs
 //! - [`entry`]: an entry of a list as bytes, and how its object is called
 //! - [`object`]: a fetched object as packs store it; [`pack`]: how it becomes a record of a shard
+//! - [`listed`]: a key of a bucket's listing as bytes
+//! - [`s3`]: where buckets are, signatures, what listings and error documents say; no I/O, no clock
 //! - [`row`]: what one site answered, of a check; [`results`]: the file of all rows, and how two compare
 //! - [`manifest`]: the sidecar of a shard that names every object in it
 //!
@@ -23,6 +25,7 @@ pub mod http1;
 pub mod journal;
 pub mod kept;
 pub mod limits;
+pub mod listed;
 pub mod manifest;
 pub mod name;
 pub mod object;
@@ -33,6 +36,7 @@ pub mod planner;
 pub mod reader;
 pub mod results;
 pub mod row;
+pub mod s3;
 pub mod sink;
 pub mod source;
 pub mod target;

@@ -16,6 +16,14 @@ pub const PAGE_BYTES_MAX: usize = 16 * MIB;
 pub const WINDOW_TARGETS_MAX: usize = 256 * 1024;
 /// ... or their names take this much. One page may go over it: 16 + 16 = the 32 MiB of the budget.
 pub const WINDOW_NAME_BYTES_MAX: usize = 16 * MIB;
+/// A listing that can be divided is, while fewer targets than this are listed and not handed out: some batches for each
+/// worker.
+pub const HUNGRY_TARGETS: usize = 32 * 1024;
+/// Ranges of a bucket's keys that are listed at the same time. Each has a page of at most 1,000 keys in memory: 16 x
+/// 2 MiB at the worst, of the part for pages.
+pub const S3_LISTERS_MAX: usize = 16;
+/// Keys of a page: what stores give at most.
+pub const S3_PAGE_KEYS: u32 = 1000;
 /// Targets in a batch: what a worker should finish in a second, within these.
 pub const BATCH_TARGETS_MAX: usize = 4096;
 /// Entries of one folder in a page: a folder is cut as it is read, so that its size costs no memory.
@@ -51,6 +59,8 @@ pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
 pub const MARKER_BYTES_MAX: usize = 64 * 1024;
 /// So many targets of a list that all lead to one origin: it is taken for the job's only one.
 pub const LIST_OF_ONE_ORIGIN: u64 = 4096;
+/// Nesting of elements in a bucket's page or a store's error document: a key of a page stands at 3.
+pub const XML_DEPTH_MAX: usize = 16;
 /// Attempts at the first page. Later pages are tried until the origin is given up.
 pub const FIRST_PAGE_ATTEMPTS_MAX: u32 = 5;
 
@@ -138,6 +148,15 @@ pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);
 pub const SHARD_BYTES: u64 = 1024 * MIB as u64;
 /// The same for Parquet, whose shards are durable only as a whole.
 pub const PARQUET_SHARD_BYTES: u64 = 128 * MIB as u64;
+/// Shards of a worker that wait for their upload when the destination is a bucket: it begins no other one meanwhile.
+pub const SHARDS_WAITING_MAX: usize = 2;
+/// A shard that is larger is uploaded in parts of this size, which is also what is read of one at once.
+pub const UPLOAD_PART_BYTES: usize = 8 * MIB;
+/// Parts in flight: each is in memory twice, in its buffer and behind what the socket has taken, and the request is
+/// written into one that they share: 8 MiB x (2 x 2 + 1) = 40 MiB.
+pub const UPLOAD_PARTS_IN_FLIGHT: usize = 2;
+/// A store takes 10,000 parts of an object: 80 GiB. A shard may be larger than its size by its last window.
+pub const UPLOAD_SHARD_BYTES_MAX: u64 = 64 * 1024 * MIB as u64;
 /// A Parquet shard is sealed after this long: what a crash costs at most. `--seal-after` says otherwise.
 pub const SEAL_AFTER: Duration = Duration::from_secs(15);
 /// What is appended to a shard at once; one record more may be in it.
@@ -191,6 +210,12 @@ pub const RETRY_COST_THROTTLE: u32 = 5;
 /// What a success puts back: with the costs above, an origin of which up to half the replies fail keeps its tokens
 /// (docs/decisions/0002).
 pub const RETRY_REFUND: u32 = 14;
+/// Refusals and nothing else for this long are an outage, if they are as many as take all tokens.
+pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
+/// Requests a second that an origin gets at least, however much it refuses.
+pub const PACE_MIN: f64 = 1.0;
+/// What comes at once after a quiet time when an origin has a pace: a few turns of a timer, so that it is not refused.
+pub const PACE_BURST: Duration = Duration::from_millis(20);
 /// An origin out of tokens rests this long, twice as long each time, ...
 pub const REST_BASE: Duration = Duration::from_secs(5);
 /// ... up to this,
@@ -361,6 +386,10 @@ pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
 /// Rows of targets that failed, with all they have, that a check tells at its end: a row has at most 64 KiB of
 /// URL and 64 KiB of each of 20 redirects, 27 MiB when all are as long as they can be.
 pub const CHECK_FAILED_SHOWN: usize = 20;
+/// Lines of a list that is written out and given to the program, at once, ...
+pub const PARCEL_BYTES: usize = 64 * 1024;
+/// ... and how often before it takes one: with one more in the making 5 x (64 + 256 KiB), the longest line, 1.6 MiB.
+pub const PARCELS_QUEUED_MAX: usize = 4;
 /// Rows of results that are made into a batch of columns, ...
 pub const RESULTS_BATCH_ROWS: usize = 4096;
 /// ... or their bytes: one row more may be in it.
@@ -370,6 +399,29 @@ pub const RESULTS_BATCH_BYTES: usize = MIB;
 pub const DIFF_ROWS_HELD_MAX: usize = 8 << 20;
 /// Answers that differ, status and kind together: a number of 16 bits stands for each, 64 bytes of text at most.
 pub const DIFF_ANSWERS_MAX: usize = 16 * 1024;
+
+// --- credentials of a store ----------------------------------------------------------------------------------
+
+/// A file of profiles, a token, an answer with credentials, what a command writes: each is far below it.
+pub const CREDENTIALS_BYTES_MAX: usize = MIB;
+/// From the question for credentials to the whole answer, connecting included.
+pub const CREDENTIALS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Tries to get credentials before it has failed; the wait between them doubles from `CREDENTIALS_WAIT`.
+pub const CREDENTIALS_TRIES: u32 = 3;
+/// See `CREDENTIALS_TRIES`.
+pub const CREDENTIALS_WAIT: Duration = Duration::from_millis(200);
+/// A machine without a metadata service is known by its silence: the first question has this long, and one try.
+pub const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
+/// A `credential_process`: it may ask somebody for a password.
+pub const CREDENTIAL_PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
+/// Profiles whose roles are assumed one with the credentials of the next.
+pub const PROFILES_CHAINED_MAX: usize = 8;
+/// Credentials are replaced so long before they expire, or when a quarter of their life is left.
+pub const CREDENTIALS_AHEAD: Duration = Duration::from_secs(300);
+/// Between two tries to replace them: the first wait, which doubles, ...
+pub const CREDENTIALS_RETRY_MIN: Duration = Duration::from_secs(1);
+/// ... and the last. Who asks again within it hears what came of the last try.
+pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 
 // --- streams -------------------------------------------------------------------------------------------------
 

@@ -77,6 +77,11 @@ pub fn encode(name: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Appends a name as a value in a query: all but unreserved characters is percent-encoded, `/` too.
+pub(crate) fn encode_whole(name: &[u8], out: &mut Vec<u8>) {
+    escape(name, &UNRESERVED, out);
+}
+
 /// Whether a name is that of a folder. Among the names of a listing it is a mistake; the name of a URL may well be.
 pub fn is_folder(name: &[u8]) -> bool {
     name.ends_with(b"/")
@@ -308,6 +313,8 @@ fn has_dot_segment(name: &[u8]) -> bool {
     })
 }
 
+/// Unreserved characters (RFC 3986, 2.3).
+const UNRESERVED: [bool; 256] = table(b"-._~");
 /// Unreserved characters and `/`.
 const SENT_AS_IS: [bool; 256] = table(b"-._~/");
 /// Printable ASCII other than `%`; a segment with anything else is looked at character by character.

@@ -26,6 +26,18 @@ pub(crate) fn utc(seconds: Seconds) -> String {
     text
 }
 
+/// Seconds since 1970 as `20261120T210800Z`, the basic form of ISO 8601, that signatures have.
+pub(crate) fn basic_date(seconds: Seconds) -> [u8; 16] {
+    let date = date(seconds);
+    let mut text = *b"yyyymmddThhmmssZ";
+    for (to, from) in
+        [(0..4, 0..4), (4..6, 5..7), (6..8, 8..10), (9..11, 11..13), (11..13, 14..16), (13..15, 17..19)]
+    {
+        text[to].copy_from_slice(&date[from]);
+    }
+    text
+}
+
 /// Appends what [`utc`] gives.
 pub(crate) fn write_utc(seconds: Seconds, out: &mut Vec<u8>) {
     out.extend_from_slice(&date(seconds));
@@ -46,6 +58,17 @@ pub(crate) fn write_utc_micros(micros: Micros, out: &mut Vec<u8>) {
 pub(crate) fn parse_utc(text: &[u8]) -> Option<Seconds> {
     let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
     parse_date(date)
+}
+
+/// As [`parse_utc`], for a date that may have a fraction of a second, which is left out.
+pub(crate) fn parse_utc_to_the_second(text: &[u8]) -> Option<Seconds> {
+    let (date, rest) = text.split_at_checked(DATE_BYTES)?;
+    let is_end = match rest {
+        b"Z" => true,
+        [b'.', fraction @ .., b'Z'] => fraction.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    parse_date(date).filter(|_| is_end)
 }
 
 /// The reverse of [`write_utc_micros`]; `None` for what it would not write.
@@ -167,6 +190,11 @@ mod tests {
     }
 
     #[test]
+    fn the_basic_form_has_no_marks() {
+        assert_eq!(&basic_date(1_795_209_059), b"20261120T211059Z");
+    }
+
+    #[test]
     fn a_year_has_four_digits() {
         assert_eq!(utc(u64::MAX), "9999-12-31T23:59:59Z");
         assert_eq!(utc_micros(u64::MAX), "9999-12-31T23:59:59.999999Z");
@@ -195,6 +223,22 @@ mod tests {
         }
         for text in ["2026-11-20T21:08:00Z", "2026-11-20T21:08:00.5Z", "2026-11-20T21:08:00.+00000Z"] {
             assert_eq!(parse_utc_micros(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fraction_of_a_second_is_left_out() {
+        for text in ["2026-11-20T21:08:00Z", "2026-11-20T21:08:00.000Z", "2026-11-20T21:08:00.999999999Z"] {
+            assert_eq!(parse_utc_to_the_second(text.as_bytes()), Some(1_795_208_880), "{text}");
+        }
+        for text in [
+            "",
+            "2026-11-20T21:08:00",
+            "2026-11-20T21:08:00.5",
+            "2026-11-20T21:08:00.x5Z",
+            "2026-11-20T21:08:00+00:00",
+        ] {
+            assert_eq!(parse_utc_to_the_second(text.as_bytes()), None, "{text}");
         }
     }
 

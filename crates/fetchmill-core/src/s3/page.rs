@@ -1,0 +1,498 @@
+//! A page of ListObjectsV2, and what it says of each key.
+//!
+//! It is read strictly: what is taken for a page is complete, its keys ascend, and each has its name once. Elements that
+//! are not known are passed over. Stores that obey `encoding-type=url` (AWS, moto) say so in the page; the others
+//! (versitygw) write keys as text of XML, which cannot hold all control characters.
+//!
+//! # Cost
+//! One pass; the copies of a key are that of its text and that of its bytes.
+
+use quick_xml::Reader;
+use quick_xml::events::{BytesRef, Event};
+
+use super::ListedKey;
+use crate::limits::{MARKER_BYTES_MAX, XML_DEPTH_MAX};
+use crate::name;
+use crate::source::BadPage;
+use crate::time_text::parse_utc_to_the_second;
+
+/// What a page says besides its keys.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct PageEnd {
+    /// How many keys were given.
+    pub keys: u64,
+    /// The greatest of them.
+    pub last_key: Option<Vec<u8>>,
+    /// Whether more keys follow. A page that does not say it has more if it gives a token.
+    pub is_truncated: bool,
+    /// What stands for the place behind this page.
+    pub token: Option<String>,
+}
+
+/// Gives the keys of a page to `each`, in ascending order. Those before a mistake were given when it is found.
+pub fn read_page(body: &[u8], each: &mut dyn FnMut(ListedKey<'_>)) -> Result<PageEnd, BadPage> {
+    let text = std::str::from_utf8(body).map_err(|_| bad("it gives a page that is not UTF-8"))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut page = Page::new(is_url_encoded(text), each);
+    let mut reader = Reader::from_str(text);
+    loop {
+        match reader.read_event().map_err(|error| bad(&format!("it gives a page that is no XML: {error}")))? {
+            Event::Start(start) => page.open(start.local_name().as_ref())?,
+            Event::End(_) => page.close()?,
+            Event::Empty(start) => {
+                page.open(start.local_name().as_ref())?;
+                page.close()?;
+            }
+            Event::Text(text) => page.add(&text)?,
+            Event::CData(text) => page.add(&text)?,
+            Event::GeneralRef(reference) => page.add_reference(&reference)?,
+            Event::DocType(_) => return Err(bad("it gives a page with a document type")),
+            Event::Eof => return page.finish(),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+        }
+    }
+}
+
+/// Whether keys are percent-encoded. Some stores say it behind the keys, so it is looked for before them; no text has
+/// it, because `<` and `>` are escaped there.
+fn is_url_encoded(text: &str) -> bool {
+    const ELEMENT: &[u8] = b"EncodingType>";
+    memchr::memmem::find_iter(text.as_bytes(), ELEMENT)
+        .any(|at| text[at + ELEMENT.len()..].trim_start().starts_with("url<"))
+}
+
+/// An element whose text is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Field {
+    Key,
+    Size,
+    ETag,
+    Modified,
+    IsTruncated,
+    Token,
+}
+
+/// A key of which not everything is known yet.
+#[derive(Debug, Default)]
+struct Current {
+    key: Vec<u8>,
+    etag: Vec<u8>,
+    size: Option<u64>,
+    modified: u64,
+    /// One bit for each [`Field`].
+    known: u8,
+}
+
+struct Page<'e> {
+    is_url_encoded: bool,
+    each: &'e mut dyn FnMut(ListedKey<'_>),
+    depth: usize,
+    is_ended: bool,
+    in_key: bool,
+    field: Option<Field>,
+    text: String,
+    current: Current,
+    is_truncated: Option<bool>,
+    end: PageEnd,
+}
+
+impl<'e> Page<'e> {
+    fn new(is_url_encoded: bool, each: &'e mut dyn FnMut(ListedKey<'_>)) -> Self {
+        Page {
+            is_url_encoded,
+            each,
+            depth: 0,
+            is_ended: false,
+            in_key: false,
+            field: None,
+            text: String::new(),
+            current: Current::default(),
+            is_truncated: None,
+            end: PageEnd::default(),
+        }
+    }
+
+    fn open(&mut self, element: &str) -> Result<(), BadPage> {
+        self.depth += 1;
+        if self.depth > XML_DEPTH_MAX {
+            return Err(bad("it gives a page that is nested too deep"));
+        }
+        if self.field.is_some() {
+            return Err(bad("it gives a page with elements where a value belongs"));
+        }
+        match (self.depth, element) {
+            (1, "ListBucketResult") if !self.is_ended => {}
+            (1, _) => {
+                let shown = name::for_display(element.as_bytes());
+                return Err(bad(&format!("it gives no page of keys, but an element {shown}")));
+            }
+            (2, "Contents") => {
+                self.in_key = true;
+                self.current.known = 0;
+            }
+            (2, "IsTruncated") => self.field = Some(Field::IsTruncated),
+            (2, "NextContinuationToken") => self.field = Some(Field::Token),
+            (3, element) if self.in_key => self.field = field_of_key(element),
+            _ => {}
+        }
+        self.text.clear();
+        Ok(())
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), BadPage> {
+        if self.field.is_some() {
+            self.text.push_str(text);
+        } else if self.depth == 0 && !text.trim_ascii().is_empty() {
+            return Err(bad("it gives a page with text around it"));
+        }
+        Ok(())
+    }
+
+    /// Of the entities only the five that XML has: others would have to be declared.
+    fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), BadPage> {
+        let bad_reference = || bad("it gives a page with an unknown entity");
+        if let Some(character) = reference.resolve_char_ref().map_err(|_| bad_reference())? {
+            return self.add(character.encode_utf8(&mut [0; 4]));
+        }
+        let text = quick_xml::escape::resolve_xml_entity(reference).ok_or_else(bad_reference)?;
+        self.add(text)
+    }
+
+    fn close(&mut self) -> Result<(), BadPage> {
+        if let Some(field) = self.field.take() {
+            self.take(field)?;
+        } else if self.depth == 2 && self.in_key {
+            self.in_key = false;
+            self.give()?;
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.is_ended = self.depth == 0;
+        Ok(())
+    }
+
+    fn take(&mut self, field: Field) -> Result<(), BadPage> {
+        let value = self.text.trim_ascii();
+        match field {
+            Field::IsTruncated => {
+                let is_truncated = value.parse().map_err(|_| {
+                    bad(&format!("IsTruncated of a page is {}", name::for_display(value.as_bytes())))
+                })?;
+                let other = self.is_truncated.replace(is_truncated);
+                return if other.is_some() { Err(twice("IsTruncated")) } else { Ok(()) };
+            }
+            Field::Token if value.len() > MARKER_BYTES_MAX => {
+                return Err(bad(&format!("its token is longer than {MARKER_BYTES_MAX} bytes")));
+            }
+            Field::Token if value.is_empty() => return Ok(()),
+            Field::Token => {
+                let other = self.end.token.replace(value.to_owned());
+                return if other.is_some() { Err(twice("NextContinuationToken")) } else { Ok(()) };
+            }
+            Field::Key | Field::Size | Field::ETag | Field::Modified => {}
+        }
+        let bit = 1 << field as u8;
+        if self.current.known & bit != 0 {
+            return Err(twice(&format!("{field:?}")));
+        }
+        self.current.known |= bit;
+        self.current.take(field, &self.text, self.is_url_encoded)
+    }
+
+    /// At the end of a key's element.
+    fn give(&mut self) -> Result<(), BadPage> {
+        let Current { key, etag, size, modified, known } = &mut self.current;
+        let is_known = |field: Field| *known & (1 << field as u8) != 0;
+        if !is_known(Field::Key) || key.is_empty() {
+            return Err(bad("it gives a page with an object that has no key"));
+        }
+        if let Some(last) = self.end.last_key.as_ref().filter(|last| *last >= key) {
+            let [last, key] = [last, key].map(|key| name::for_display(key));
+            return Err(bad(&format!("the keys of its page do not ascend: {key} comes behind {last}")));
+        }
+        let etag = if is_known(Field::ETag) { etag.as_slice() } else { b"" };
+        let size = size.filter(|_| is_known(Field::Size));
+        let modified = if is_known(Field::Modified) { *modified } else { 0 };
+        (self.each)(ListedKey { key, size, etag, modified });
+        self.end.keys += 1;
+        std::mem::swap(self.end.last_key.get_or_insert_default(), key);
+        Ok(())
+    }
+
+    fn finish(self) -> Result<PageEnd, BadPage> {
+        if !self.is_ended {
+            return Err(bad("it gives a page that is cut short"));
+        }
+        let is_truncated = self.is_truncated.unwrap_or(self.end.token.is_some());
+        Ok(PageEnd { is_truncated, ..self.end })
+    }
+}
+
+impl Current {
+    fn take(&mut self, field: Field, text: &str, is_url_encoded: bool) -> Result<(), BadPage> {
+        let value = text.trim_ascii();
+        match field {
+            Field::Key => {
+                self.key.clear();
+                if is_url_encoded {
+                    return decode_url(text.as_bytes(), &mut self.key).ok_or_else(|| {
+                        let shown = name::for_display(text.as_bytes());
+                        bad(&format!("it says that keys are url-encoded, and {shown} is not"))
+                    });
+                }
+                self.key.extend_from_slice(text.as_bytes());
+            }
+            Field::Size => self.size = Some(size(value)?),
+            Field::ETag => {
+                self.etag.clear();
+                let inside = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+                self.etag.extend_from_slice(inside.unwrap_or(value).as_bytes());
+            }
+            Field::Modified => self.modified = parse_utc_to_the_second(value.as_bytes()).unwrap_or(0),
+            Field::IsTruncated | Field::Token => {}
+        }
+        Ok(())
+    }
+}
+
+fn field_of_key(element: &str) -> Option<Field> {
+    match element {
+        "Key" => Some(Field::Key),
+        "Size" => Some(Field::Size),
+        "ETag" => Some(Field::ETag),
+        "LastModified" => Some(Field::Modified),
+        _ => None,
+    }
+}
+
+fn size(value: &str) -> Result<u64, BadPage> {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let size = if is_number { value.parse().ok() } else { None };
+    size.ok_or_else(|| bad(&format!("the size of a key is {}", name::for_display(value.as_bytes()))))
+}
+
+/// Appends what a form's encoding stands for: `+` is a space, as in AWS and botocore. Stores that write spaces as `%20`
+/// write `+` as `%2B`. `None` for a `%` without its two digits.
+fn decode_url(text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let mut rest = text;
+    while let Some(at) = memchr::memchr2(b'%', b'+', rest) {
+        out.extend_from_slice(&rest[..at]);
+        if rest[at] == b'+' {
+            out.push(b' ');
+            rest = &rest[at + 1..];
+        } else {
+            let &[high, low] = rest.get(at + 1..at + 3)? else { return None };
+            out.push(digit(high)? << 4 | digit(low)?);
+            rest = &rest[at + 3..];
+        }
+    }
+    out.extend_from_slice(rest);
+    Some(())
+}
+
+fn twice(what: &str) -> BadPage {
+    bad(&format!("it gives a page with {what} twice"))
+}
+
+fn bad(why: &str) -> BadPage {
+    BadPage(why.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Listed = (String, Option<u64>, String, u64);
+
+    fn read(body: &[u8]) -> Result<(Vec<Listed>, PageEnd), String> {
+        let mut keys = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let end = read_page(body, &mut |listed| {
+            keys.push((text(listed.key), listed.size, text(listed.etag), listed.modified));
+        });
+        end.map(|end| (keys, end)).map_err(|error| error.0)
+    }
+
+    /// As AWS writes it.
+    fn page(inner: &str) -> String {
+        format!(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+             {inner}</ListBucketResult>"
+        )
+    }
+
+    fn names(body: &str) -> Vec<String> {
+        read(body.as_bytes()).unwrap().0.into_iter().map(|key| key.0).collect()
+    }
+
+    #[test]
+    fn a_page_gives_keys_and_where_it_ends() {
+        let body = page(
+            "<Name>b</Name><Prefix></Prefix><KeyCount>2</KeyCount><MaxKeys>2</MaxKeys><EncodingType>url</EncodingType>\
+             <IsTruncated>true</IsTruncated><NextContinuationToken>1a/b+c=</NextContinuationToken>\
+             <Contents><Key>a+b/%C3%A9%2B</Key><LastModified>2026-11-20T21:08:00.000Z</LastModified>\
+             <ETag>&quot;900150983cd24fb0d6963f7d28e17f72&quot;</ETag><Size>3</Size><Owner><ID>x</ID></Owner>\
+             <StorageClass>STANDARD</StorageClass></Contents>\
+             <Contents><Key>b</Key><LastModified>soon</LastModified><ETag>\"e-2\"</ETag><Size> 18446744073709551615 </Size>\
+             </Contents><CommonPrefixes><Prefix>c/</Prefix></CommonPrefixes>",
+        );
+
+        let (keys, end) = read(body.as_bytes()).unwrap();
+
+        let first =
+            ("a b/\u{e9}+".to_owned(), Some(3), "900150983cd24fb0d6963f7d28e17f72".to_owned(), 1_795_208_880);
+        assert_eq!(keys, [first, ("b".to_owned(), Some(u64::MAX), "e-2".to_owned(), 0)]);
+        let token = Some("1a/b+c=".to_owned());
+        assert_eq!(end, PageEnd { keys: 2, last_key: Some(b"b".to_vec()), is_truncated: true, token });
+    }
+
+    #[test]
+    fn an_empty_page_is_one() {
+        for body in
+            [page("<IsTruncated>false</IsTruncated>"), page(""), "\u{feff} <ListBucketResult/> ".into()]
+        {
+            assert_eq!(read(body.as_bytes()).unwrap(), (vec![], PageEnd::default()), "{body}");
+        }
+    }
+
+    #[test]
+    fn keys_are_decoded_only_where_the_page_says_so() {
+        let contents = "<Contents><Key> a%20+&lt;&amp;&#10;&#x1;<![CDATA[<]]>\u{e9} </Key></Contents>";
+
+        assert_eq!(names(&page(contents)), [" a%20+<&\n\u{1}<\u{e9} "]);
+        assert_eq!(
+            names(&page(&format!("{contents}<EncodingType></EncodingType>"))),
+            [" a%20+<&\n\u{1}<\u{e9} "]
+        );
+        // Behind the keys, as some stores write it.
+        assert_eq!(
+            names(&page(&format!("{contents}<EncodingType>url</EncodingType>"))),
+            [" a  <&\n\u{1}<\u{e9} "]
+        );
+    }
+
+    #[test]
+    fn a_prefix_of_a_name_space_is_passed_over() {
+        let body = "<s3:ListBucketResult xmlns:s3='x'><s3:Contents><s3:Key>a%2f</s3:Key></s3:Contents>\
+                    <s3:EncodingType>url</s3:EncodingType></s3:ListBucketResult>";
+
+        assert_eq!(names(body), ["a/"]);
+    }
+
+    #[test]
+    fn what_an_object_lacks_is_not_taken_from_the_one_before() {
+        let body = page(
+            "<Contents><Key>a</Key><Size>1</Size><ETag>e</ETag><LastModified>2026-11-20T21:08:00Z</LastModified></Contents>\
+             <Contents><Key>b</Key></Contents>",
+        );
+
+        assert_eq!(read(body.as_bytes()).unwrap().0[1], ("b".to_owned(), None, String::new(), 0));
+    }
+
+    #[test]
+    fn a_page_without_is_truncated_has_more_if_it_has_a_token() {
+        let end = |inner: &str| read(page(inner).as_bytes()).unwrap().1;
+
+        assert!(end("<NextContinuationToken>t</NextContinuationToken>").is_truncated);
+        assert!(!end("<NextContinuationToken/>").is_truncated);
+        assert!(
+            !end("<NextContinuationToken>t</NextContinuationToken><IsTruncated>false</IsTruncated>")
+                .is_truncated
+        );
+    }
+
+    #[test]
+    fn what_is_no_page_is_refused() {
+        let deep = format!("{}{}", "<a>".repeat(100), "</a>".repeat(100));
+        let keys = |keys: &[&str]| {
+            keys.iter()
+                .fold(String::new(), |body, key| body + &format!("<Contents><Key>{key}</Key></Contents>"))
+        };
+        for (body, why) in [
+            (String::new(), "cut short"),
+            ("no page".into(), "text around"),
+            ("<Error><Code>SlowDown</Code></Error>".into(), "no page of keys, but an element Error"),
+            ("<html><body></html>".into(), "element html"),
+            ("{\"keys\": []}".into(), "text around"),
+            (page("").replace("</ListBucketResult>", ""), "cut short"),
+            (page("<Contents><Key>a"), "no XML"),
+            (page("") + "<ListBucketResult/>", "element ListBucketResult"),
+            (page("") + "more", "text around"),
+            (page(&keys(&["a", "a"])), "do not ascend: a comes behind a"),
+            (page(&keys(&["b", "a\u{1b}"])), "do not ascend: a\\u{1b} comes behind b"),
+            (page(&keys(&[""])), "no key"),
+            (page("<Contents><Size>1</Size></Contents>"), "no key"),
+            (page("<Contents><Key>a</Key><Key>b</Key></Contents>"), "Key twice"),
+            (page("<Contents><Key>a</Key><Size>1</Size><Size>1</Size></Contents>"), "Size twice"),
+            (page("<IsTruncated>true</IsTruncated><IsTruncated>false</IsTruncated>"), "IsTruncated twice"),
+            (page("<Contents><Key>a<b/></Key></Contents>"), "where a value belongs"),
+            (page("<Contents><Key>a</Key><Size>-1</Size></Contents>"), "size of a key is -1"),
+            (page("<Contents><Key>a</Key><Size></Size></Contents>"), "size of a key is "),
+            (page("<Contents><Key>a</Key><Size>99999999999999999999</Size></Contents>"), "size of a key"),
+            (page("<IsTruncated>maybe</IsTruncated>"), "IsTruncated of a page is maybe"),
+            (page("<EncodingType>url</EncodingType><Contents><Key>a%2</Key></Contents>"), "a%2 is not"),
+            (page("<EncodingType>url</EncodingType><Contents><Key>%zz</Key></Contents>"), "%zz is not"),
+            (page("<Contents><Key>&bomb;</Key></Contents>"), "entity"),
+            (format!("<!DOCTYPE x [<!ENTITY b 'b'>]>{}", page("")), "document type"),
+            (page(&deep), "too deep"),
+            (
+                page(&format!("<NextContinuationToken>{}</NextContinuationToken>", "t".repeat(70_000))),
+                "token",
+            ),
+        ] {
+            let found = read(body.as_bytes()).unwrap_err();
+            assert!(found.contains(why), "{body:.200}: {found}");
+        }
+        assert!(read(b"<ListBucketResult>\xff</ListBucketResult>").unwrap_err().contains("UTF-8"));
+    }
+
+    #[test]
+    fn no_cut_of_a_page_is_a_page() {
+        let body =
+            page("<EncodingType>url</EncodingType><Contents><Key>a&amp;%20</Key><Size>1</Size></Contents>");
+
+        assert!(read(body.as_bytes()).is_ok());
+        for end in 0..body.len() {
+            assert!(read(&body.as_bytes()[..end]).is_err(), "{}", &body[..end]);
+        }
+    }
+
+    /// What a store does with a key that it url-encodes.
+    fn encoded(key: &str, space: &str) -> String {
+        key.bytes().fold(String::new(), |mut out, byte| {
+            match byte {
+                b' ' => out.push_str(space),
+                b'/' | b'-' | b'_' | b'.' | b'*' => out.push(char::from(byte)),
+                _ if byte.is_ascii_alphanumeric() => out.push(char::from(byte)),
+                _ => write!(out, "%{byte:02X}").unwrap(),
+            }
+            out
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_keys_come_back(mut keys in prop::collection::btree_set(".{1,20}", 0..20), space in prop_oneof![Just("+"), Just("%20")]) {
+            let mut url = "<EncodingType>url</EncodingType>".to_owned();
+            let mut plain = String::new();
+            keys.retain(|key| !key.contains(['\0']));
+            for key in &keys {
+                write!(url, "<Contents><Key>{}</Key></Contents>", encoded(key, space)).unwrap();
+                write!(plain, "<Contents><Key>{}</Key></Contents>", quick_xml::escape::escape(key)).unwrap();
+            }
+
+            let keys: Vec<_> = keys.into_iter().collect();
+            prop_assert_eq!(names(&page(&url)), keys.as_slice());
+            prop_assert_eq!(names(&page(&plain)), keys);
+        }
+
+        #[test]
+        fn any_bytes_are_a_page_or_none(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read_page(&body, &mut |_| ());
+        }
+    }
+}
