@@ -5,11 +5,13 @@
 //! [`Traits`].
 //!
 //! Most entries are a URL and nothing else, and these are the URL's bytes. What has more is told apart by a NUL, that
-//! no normalised URL has: URL, NUL, key, kept values. Whatever the bytes, they can be read: a journal may be damaged.
+//! no normalised URL has: URL, NUL, key, kept values, and what a manifest says of the object. Whatever the bytes, they
+//! can be read: a journal may be damaged.
 
 use std::io::Write;
 
 use crate::kept::{kept_values, write_kept};
+use crate::listed::ListedKey;
 
 /// What tells a URL from what stands behind it.
 const MORE: u8 = 0;
@@ -25,28 +27,54 @@ pub struct Entry<'a> {
     pub key: Option<&'a [u8]>,
     /// The kept columns ([`crate::kept::write_kept`]). Of a line without URL: the reason, as text.
     pub kept: Option<&'a [u8]>,
+    /// What its object is to be like.
+    pub expected: Expected<'a>,
+}
+
+/// What a manifest says of an object before it is fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Expected<'a> {
+    /// Bytes of its body.
+    pub size: Option<u64>,
+    /// Its ETag, without quotes.
+    pub etag: Option<&'a [u8]>,
+}
+
+impl Expected<'_> {
+    /// Whether nothing is said.
+    pub fn is_empty(&self) -> bool {
+        *self == Expected::default()
+    }
 }
 
 impl<'a> Entry<'a> {
     /// Appends it. The URL must be a normalised one: it has no NUL.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.url);
-        if self.key.is_none() && self.kept.is_none() {
+        let values = [self.key, self.kept];
+        if self.expected.is_empty() {
+            if values != [None, None] {
+                out.push(MORE);
+                write_kept(values.into_iter(), out);
+            }
             return;
         }
+        let size = self.expected.size.map(|size| size.to_string());
+        let expected = [size.as_deref().map(str::as_bytes), self.expected.etag];
         out.push(MORE);
-        write_kept([self.key, self.kept].into_iter(), out);
+        write_kept(values.into_iter().chain(expected), out);
     }
 
     /// The reverse of [`Entry::write`]. What it would not write is read as well: as far as it makes sense.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(end) = memchr::memchr(MORE, bytes) else {
-            return Entry { url: bytes, key: None, kept: None };
+            return Entry { url: bytes, ..Entry::default() };
         };
         let mut values = kept_values(&bytes[end + 1..]);
-        let key = values.next().flatten();
-        let kept = values.next().flatten();
-        Entry { url: &bytes[..end], key, kept }
+        let mut next = || values.next().flatten();
+        let (key, kept, size, etag) = (next(), next(), next(), next());
+        let size = size.and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
+        Entry { url: &bytes[..end], key, kept, expected: Expected { size, etag } }
     }
 
     /// Why it is no URL, for a line that is none.
@@ -60,6 +88,8 @@ impl<'a> Entry<'a> {
 pub enum Naming {
     /// The target's bytes are its name: the list/get API, a server's folders.
     Whole,
+    /// A listed key ([`crate::s3::ListedKey`]): the key is the name.
+    Listed,
     /// An entry's key, or else its URL.
     Url,
     /// An entry's key, or else `host/path?query`, for files. Http and https of one host give the same: the second
@@ -72,8 +102,10 @@ pub enum Naming {
 impl Naming {
     /// The name of a target. A line without URL is called by its number, whatever the naming: nothing is stored of it.
     pub fn name_of<'a>(self, sequence: u64, entry: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
-        if self == Naming::Whole {
-            return entry;
+        match self {
+            Naming::Whole => return entry,
+            Naming::Listed => return ListedKey::read(entry).key,
+            Naming::Url | Naming::Path | Naming::Number => {}
         }
         let read = Entry::read(entry);
         match (self, read.key) {
@@ -90,6 +122,11 @@ impl Naming {
         }
     }
 
+    /// Whether targets stand with their URLs: those of a list.
+    pub fn has_url(self) -> bool {
+        !matches!(self, Naming::Whole | Naming::Listed)
+    }
+
     /// The same in memory of its own.
     pub fn write_name(self, sequence: u64, entry: &[u8], out: &mut Vec<u8>) {
         let mut number = Vec::new();
@@ -100,23 +137,26 @@ impl Naming {
 
     /// The URL of a list's target.
     pub fn url_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
-        (self != Naming::Whole).then(|| Entry::read(entry).url.into())
+        self.has_url().then(|| Entry::read(entry).url.into())
     }
 }
 
 /// What some entry of a list has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each says of an entry whether there is one")]
 pub struct Traits {
     /// A URL with `http:`.
     pub http: bool,
     /// One with `https:`.
     pub https: bool,
+    /// One with `s3:`.
+    pub s3: bool,
     /// A key.
     pub key: bool,
 }
 
 impl Traits {
-    const WORDS: [&'static str; 3] = ["http", "https", "key"];
+    const WORDS: [&'static str; 4] = ["http", "https", "s3", "key"];
 
     /// With what an entry has. A line without URL has none of it.
     #[must_use]
@@ -125,28 +165,30 @@ impl Traits {
         Traits {
             http: self.http || url.starts_with(b"http:"),
             https: self.https || url.starts_with(b"https:"),
+            s3: self.s3 || url.starts_with(b"s3:"),
             key: self.key || (key.is_some() && !url.is_empty()),
         }
     }
 
     /// For the journal.
     pub fn to_text(self) -> String {
-        let has = [self.http, self.https, self.key];
+        let has = [self.http, self.https, self.s3, self.key];
         let words = Self::WORDS.into_iter().zip(has).filter_map(|(word, has)| has.then_some(word));
         words.collect::<Vec<_>>().join(" ")
     }
 
     /// The reverse of [`Traits::to_text`].
     pub fn from_text(text: &str) -> Self {
-        let [http, https, key] = Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
-        Traits { http, https, key }
+        let [http, https, s3, key] = Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
+        Traits { http, https, s3, key }
     }
 
     /// The only scheme, with what stands behind it.
     pub fn scheme(self) -> Option<&'static str> {
-        match (self.http, self.https) {
-            (true, false) => Some("http://"),
-            (false, true) => Some("https://"),
+        match (self.http, self.https, self.s3) {
+            (true, false, false) => Some("http://"),
+            (false, true, false) => Some("https://"),
+            (false, false, true) => Some("s3://"),
             _ => None,
         }
     }
@@ -185,6 +227,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_expected_costs_nothing_where_nothing_is() {
+        let keyed = Entry { key: Some(b"k"), ..of("http://a/") };
+
+        // As journals of earlier versions have it.
+        assert_eq!(written(keyed), b"http://a/\0\x02k\0");
+        let expected = Expected { size: Some(12), etag: Some(b"e") };
+        assert_eq!(written(Entry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");
+    }
+
+    #[test]
     fn kept_values_come_back_in_their_order() {
         let values = [Some(&b"a"[..]), None, Some(b""), Some(&[7; 300])];
         let mut kept = Vec::new();
@@ -208,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_line_without_url_is_called_by_its_number() {
-        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host") };
+        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..Entry::default() };
 
         for naming in [Naming::Url, Naming::Path, Naming::Number] {
             assert_eq!(name_of(naming, bad), "line 17");
@@ -226,7 +278,7 @@ mod tests {
 
     #[test]
     fn traits_are_those_of_all_entries_with_a_url() {
-        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host") };
+        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..Entry::default() };
         let keyed = Entry { key: Some(b"k"), ..of("https://a/") };
         let plain = Traits::default().and(&written(of("http://a/"))).and(&written(bad));
 
@@ -234,7 +286,9 @@ mod tests {
 
         assert_eq!((plain.to_text().as_str(), plain.scheme()), ("http", Some("http://")));
         assert_eq!((all.to_text().as_str(), all.scheme()), ("http https key", None));
-        for traits in [Traits::default(), plain, all] {
+        let s3 = Traits::default().and(&written(of("s3://b/k")));
+        assert_eq!((s3.scheme(), s3.and(&written(of("http://a/"))).scheme()), (Some("s3://"), None));
+        for traits in [Traits::default(), plain, all, s3] {
             assert_eq!(Traits::from_text(&traits.to_text()), traits);
         }
     }
@@ -246,17 +300,19 @@ mod tests {
         assert_eq!(Naming::Number.name_of(1_234_567_890, b"http://a/", &mut out), b"1234567/1234567890");
     }
 
-    type Parts = (Vec<u8>, Option<Vec<u8>>, Option<Vec<u8>>);
+    type Bytes = Option<Vec<u8>>;
+    type Parts = (Vec<u8>, Bytes, Bytes, Option<u64>, Bytes);
 
     fn any_parts() -> impl Strategy<Value = Parts> {
         let bytes = || prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
-        (prop::collection::vec(1..=255_u8, 0..40), bytes(), bytes())
+        (prop::collection::vec(1..=255_u8, 0..40), bytes(), bytes(), any::<Option<u64>>(), bytes())
     }
 
     proptest! {
         #[test]
-        fn any_entry_comes_back((url, key, kept) in any_parts()) {
-            let entry = Entry { url: &url, key: key.as_deref(), kept: kept.as_deref() };
+        fn any_entry_comes_back((url, key, kept, size, etag) in any_parts()) {
+            let expected = Expected { size, etag: etag.as_deref() };
+            let entry = Entry { url: &url, key: key.as_deref(), kept: kept.as_deref(), expected };
 
             let bytes = written(entry);
             prop_assert_eq!(Entry::read(&bytes), entry);

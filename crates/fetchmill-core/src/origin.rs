@@ -1,5 +1,7 @@
 //! Origins: scheme, host and port. Limits and credentials belong to one.
 
+use std::rc::Rc;
+
 use crate::error::{Error, Result};
 use crate::http1::{OPEN_FIELDS, check_field};
 
@@ -63,6 +65,21 @@ impl OriginKey {
             None => authority.rsplit_once(':').map_or(authority, |(host, _)| host),
         }
     }
+}
+
+/// What is added to each request of one origin at the moment when it is sent: a signature. A thread has its own.
+pub trait Authorize: std::fmt::Debug {
+    /// Appends header lines, each with its line end. `target` is path and query as they are sent.
+    fn write_fields(&self, method: &str, target: &[u8], body: &[u8], out: &mut Vec<u8>);
+}
+
+/// Knows to which origins requests are signed.
+pub trait Authority: std::fmt::Debug + Send + Sync {
+    /// Who signs requests to an origin; none for one that gets no credentials.
+    fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>>;
+
+    /// Whether the user has named an origin himself: then it may be on a private address, also when a list leads there.
+    fn is_named(&self, key: &OriginKey) -> bool;
 }
 
 /// The fields that a user adds to requests. They belong to one origin: a list, a redirect or a listing must not choose

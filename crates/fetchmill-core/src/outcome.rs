@@ -75,6 +75,8 @@ failure_kinds! {
     Proxy = "proxy", Transient;
     /// The proxy refuses the way to the origin, or what it answers is no HTTP.
     ProxyRefused = "proxy-refused", Final;
+    /// There are no credentials for the store: those that are configured cannot be had.
+    Credentials = "credentials", Transient;
     /// No TLS in time.
     TlsTimeout = "tls-timeout", Transient;
     /// No TLS: the handshake failed, for none of the reasons below.
@@ -113,6 +115,8 @@ failure_kinds! {
     BodyTooLarge = "body-too-large", Final;
     /// The body has no length: whether it is whole cannot be known.
     UnverifiedLength = "unverified-length", Final;
+    /// What came has another size or `ETag` than the listing said: the object was replaced meanwhile.
+    Changed = "changed", Final;
     /// A 3xx that is not followed.
     Redirect = "redirect", Final;
     /// More redirects one after the other than `--redirects` allows.
@@ -221,6 +225,11 @@ impl KindCounts {
     /// Counts what another one has counted.
     pub fn add_all(&mut self, other: &KindCounts) {
         other.iter().for_each(|(kind, count)| self.add(kind, count));
+    }
+
+    /// How many failed so.
+    pub fn count(&self, kind: FailureKind) -> u64 {
+        self.0.get(&kind).copied().unwrap_or_default()
     }
 
     /// The kinds that occurred.

@@ -63,6 +63,7 @@ fn setup(place: &Place, format: Format) -> SinkSetup {
         columns: format.columns(&columns()),
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),
         settle_before_rename: None,
+        depot: None,
     }
 }
 

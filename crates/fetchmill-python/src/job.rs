@@ -9,7 +9,7 @@ use fetchmill_core::outcome::{KindCounts, Tally};
 use fetchmill_core::results::Summary;
 use fetchmill_core::source::list::Items;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator};
+use pyo3::types::{PyBytes, PyDict, PyIterator};
 
 use crate::desk::{self, Desk};
 use crate::errors;
@@ -62,6 +62,13 @@ impl Job {
         let (turns, receipts) = (desk::own_descriptor(turns)?, desk::own_descriptor(receipts)?);
         self.running.attach(worker, pid, turns, receipts);
         Ok(())
+    }
+
+    /// The next rows of a list that is given to the program, as lines of JSON: empty when there are none within so many
+    /// seconds; None behind the last.
+    fn take_rows<'py>(&self, py: Python<'py>, seconds: f64) -> Option<Bound<'py, PyBytes>> {
+        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        py.detach(|| self.running.take_rows(patience)).map(|rows| PyBytes::new(py, &rows))
     }
 
     /// What the kept columns of a list are called.

@@ -11,6 +11,7 @@ mod ledger;
 mod list;
 mod objects;
 mod options;
+mod s3;
 mod served;
 mod server;
 mod stream;
@@ -45,6 +46,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Timings>()?;
     module.add_class::<verify::Verify>()?;
     module.add_class::<world::World>()?;
+    module.add_class::<s3::S3>()?;
     module
         .add("FAILURE_KINDS", PyTuple::new(module.py(), FailureKind::ALL.iter().map(|kind| kind.name()))?)?;
     module.add_function(wrap_pyfunction!(desk::is_public, module)?)?;

@@ -5,9 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
+use fetchmill_core::engine::{
+    JobOptions, Listing, RowsOptions, S3Options, SourceOptions, TransformOptions, Workers,
+};
 use fetchmill_core::origin::OriginKey;
 use fetchmill_core::results::{ResultsFormat, Table};
+use fetchmill_core::row::RowKind;
+use fetchmill_core::s3::{Addressing, Endpoint, KeyBounds, Upload, parse_source};
 use fetchmill_core::sink::Format;
 use fetchmill_core::source::list::{ListFormat, ListOptions};
 use fetchmill_core::source::{ApiNames, OriginUrl};
@@ -46,6 +50,16 @@ pub(crate) struct Options {
     rate: Option<f64>,
     rate_per_host: Option<f64>,
     limit_per_host: Option<u32>,
+    endpoint_url: Option<String>,
+    region: Option<String>,
+    profile: Option<String>,
+    no_sign_request: Option<bool>,
+    addressing_style: Option<String>,
+    size_from: Option<u64>,
+    size_to: Option<u64>,
+    /// Seconds since 1970 UTC.
+    modified_from: Option<u64>,
+    modified_to: Option<u64>,
     #[serde(default)]
     resolver: Vec<String>,
     allow_private: Option<bool>,
@@ -91,13 +105,28 @@ pub(crate) struct Options {
     give_up_after: Option<f64>,
 }
 
-/// What makes a job a check.
+/// What makes a job a check, or a list that is written out.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rows {
+    #[serde(default)]
+    kind: Kind,
     results: Option<PathBuf>,
     format: Option<String>,
+    #[serde(default)]
     second_look: bool,
+    /// Whether the program takes the rows.
+    #[serde(default)]
+    is_given: bool,
+}
+
+/// What rows are about.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    #[default]
+    Answers,
+    Targets,
 }
 
 impl Rows {
@@ -118,7 +147,12 @@ impl Rows {
                 ))
             })?,
         };
-        Ok(RowsOptions { results: self.results, format, second_look: self.second_look })
+        let kind = match self.kind {
+            Kind::Answers => RowKind::Answers,
+            Kind::Targets => RowKind::Targets,
+        };
+        let Rows { results, second_look, is_given, .. } = self;
+        Ok(RowsOptions { kind, is_given, results, format, second_look })
     }
 }
 
@@ -145,6 +179,7 @@ impl Transform {
 #[serde(rename_all = "lowercase")]
 enum SourceKind {
     Server,
+    S3,
     List,
     Iterable,
 }
@@ -179,6 +214,7 @@ impl Options {
                 let url = OriginUrl::parse(&self.source).map_err(|error| errors::of(&error))?;
                 SourceOptions::Server { url, listing: self.listing()? }
             }
+            SourceKind::S3 => self.bucket().map_err(|error| errors::of(&error))?,
             SourceKind::List => SourceOptions::List {
                 path: (self.source != "-").then(|| PathBuf::from(&self.source)),
                 format: self.list_format()?,
@@ -186,6 +222,17 @@ impl Options {
             },
             SourceKind::Iterable => SourceOptions::Iterable { options: self.list_options()? },
         })
+    }
+
+    fn bucket(&self) -> fetchmill_core::error::Result<SourceOptions> {
+        let (bucket, prefix) = parse_source(&self.source)?;
+        let bounds = KeyBounds {
+            size_from: self.size_from,
+            size_to: self.size_to,
+            modified_from: self.modified_from,
+            modified_to: self.modified_to,
+        };
+        Ok(SourceOptions::S3 { bucket, prefix, bounds })
     }
 
     fn list_format(&self) -> PyResult<Option<ListFormat>> {
@@ -237,11 +284,21 @@ impl Options {
         let source = self.source()?;
         let mut options = match self.rows {
             None => JobOptions::new(source, self.dest),
-            Some(rows) => JobOptions::of_check(source, self.dest, rows.into_core()?),
+            Some(rows) => match rows.into_core()? {
+                rows if rows.kind == RowKind::Targets => JobOptions::of_list(source, self.dest, rows),
+                rows => JobOptions::of_check(source, self.dest, rows),
+            },
         };
+        options.upload = Upload::of(&options.dest).map_err(|error| errors::of(&error))?;
         options.transform = self.transform.map(Transform::into_core);
         (options.system_resolver, options.resolvers) = resolvers(&self.resolver)?;
         options.limit_per_host = self.limit_per_host;
+        options.s3 = s3_options(
+            self.endpoint_url.as_deref(),
+            (self.region, self.profile),
+            self.no_sign_request,
+            self.addressing_style.as_deref(),
+        )?;
         set(&mut options.allow_private, self.allow_private);
         set(&mut options.public_only, self.public_only);
         options.include = self.include;
@@ -301,6 +358,22 @@ impl Options {
             std::env::var(BREAK_ORDER).ok().and_then(|text| text.parse().ok()).map(Duration::from_millis);
         Ok(options)
     }
+}
+
+/// How stores of S3 are reached.
+pub(crate) fn s3_options(
+    endpoint_url: Option<&str>,
+    (region, profile): (Option<String>, Option<String>),
+    no_sign_request: Option<bool>,
+    addressing_style: Option<&str>,
+) -> PyResult<S3Options> {
+    let url = endpoint_url.map(OriginUrl::parse).transpose().map_err(|error| errors::of(&error))?;
+    let style = addressing_style.unwrap_or("auto");
+    let addressing = Addressing::from_name(style).ok_or_else(|| {
+        errors::usage(&format!("addressing_style must be auto, path or virtual, not {style}"))
+    })?;
+    let endpoint = Endpoint { url, addressing };
+    Ok(S3Options { endpoint, region, profile, no_sign_request: no_sign_request.unwrap_or_default() })
 }
 
 /// The port of DNS.

@@ -1,7 +1,7 @@
 //! What the threads of a job share: the plan behind its lock, the signals, and the first error.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Notify;
@@ -11,6 +11,7 @@ use super::desk::{self, Outlet};
 use super::options::JobOptions;
 use super::preflight::Preflight;
 use super::recorder::ToJournal;
+use super::s3::Access;
 use crate::error::Error;
 use crate::limits;
 use crate::origin::OriginKey;
@@ -79,14 +80,20 @@ pub(super) struct Control {
     resting_until: AtomicU64,
     /// The origin has sent a reply that nobody asked for: looked at after each reply.
     is_suspicious: AtomicBool,
-    /// The server that lists its objects itself.
-    server: Option<OriginKey>,
+    /// The server that lists its objects itself. Where a bucket is shows when it was talked to.
+    server: OnceLock<OriginKey>,
+    /// What is known of stores of S3, if the job has anything to do with them.
+    store: Arc<Access>,
+    /// What a user should know at the end.
+    notices: Mutex<Vec<String>>,
     /// A list that leads to more than one origin: what fails at one says nothing of the job.
     has_many_origins: AtomicBool,
     /// The origin of a list's first target.
     first_origin: Mutex<Option<Vec<u8>>>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
+    /// That of the only origin, while it throttles: set at each turn, looked at before each request, so no lock.
+    pub(super) origin_pace: Pace,
     /// Waiting targets that the journal has not yet written.
     parking: AtomicUsize,
     failure: Mutex<Option<Error>>,
@@ -121,7 +128,7 @@ impl Control {
             seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
         let mut planner = Planner::new(planner, clock.now());
-        if options.rows.is_some() {
+        if options.rows.is_some() && !options.lists_only() {
             // What a host says in a check says nothing of the job, be it the only one.
             planner.route_by_host(clock.now());
         }
@@ -135,10 +142,14 @@ impl Control {
             stopped_at: AtomicU64::new(u64::MAX),
             resting_until: AtomicU64::new(0),
             is_suspicious: AtomicBool::new(false),
-            server: options.server_key(),
+            server: OnceLock::new(),
+            store: Access::new(options.s3.clone()),
+            notices: Mutex::default(),
+            // Of targets that are only listed it does not matter.
             has_many_origins: AtomicBool::new(options.rows.is_some()),
             first_origin: Mutex::new(None),
             pace: options.rate.map(Pace::new),
+            origin_pace: Pace::unset(limits::PACE_BURST),
             parking: AtomicUsize::new(0),
             failure: Mutex::new(None),
             outlet: Mutex::new(None),
@@ -202,6 +213,7 @@ impl Control {
             let next = if max > 0 { planner.next_batch(worker, max, now) } else { planner.outlook() };
             self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
             self.is_suspicious.store(planner.is_suspicious(), Ordering::Relaxed);
+            self.origin_pace.set(planner.rate());
             let is_freed = was_held_back && !planner.is_held_back(now) || planner.take_divided();
             (to_journal, planner.wants_waiting(), next, planner.is_given_up(now), is_freed)
         };
@@ -234,7 +246,7 @@ impl Control {
 
     /// Whether this origin is all that the job has: it lists its objects, or a list that is long enough names no other.
     pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
-        if let Some(server) = &self.server {
+        if let Some(server) = self.server.get() {
             return server == key;
         }
         let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
@@ -244,7 +256,28 @@ impl Control {
 
     /// Whether a server lists the targets.
     pub(super) fn has_server(&self) -> bool {
-        self.server.is_some()
+        self.server.get().is_some()
+    }
+
+    /// The only origin of the job is this.
+    pub(super) fn set_server(&self, key: OriginKey) {
+        // Set once, before there are threads that look.
+        let _ = self.server.set(key);
+    }
+
+    /// What is known of stores of S3.
+    pub(super) fn store(&self) -> &Arc<Access> {
+        &self.store
+    }
+
+    /// Something that a user should know at the end.
+    pub(super) fn notice(&self, text: String) {
+        lock(&self.notices).push(text);
+    }
+
+    /// All of these.
+    pub(super) fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.notices))
     }
 
     pub(super) fn first_origin(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
@@ -253,8 +286,10 @@ impl Control {
 
     pub(super) fn find_many_origins(&self) {
         self.has_many_origins.store(true, Ordering::Relaxed);
-        self.planner().route_by_host(self.clock.now());
+        let mut planner = self.planner();
+        planner.route_by_host(self.clock.now());
         self.resting_until.store(0, Ordering::Relaxed);
+        self.origin_pace.set(None);
     }
 
     pub(super) fn has_many_origins(&self) -> bool {

@@ -17,7 +17,7 @@ use super::job::{Report, Snapshot};
 use super::recovery;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::journal::{Books, Identity, Journal, Place, TRANSFORM, must_have_objects};
+use crate::journal::{Books, Identity, Journal, Place, TRANSFORM, must_be_here, must_have_objects};
 use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::name;
@@ -105,6 +105,7 @@ impl ExportOptions {
             columns: self.columns(books),
             origin: Some(warc_origin(&books.identity)?),
             settle_before_rename: None,
+            depot: None,
         })
     }
 }
@@ -235,6 +236,7 @@ impl Shared {
 
 fn refuse_unfit(from: &Place, books: &Books) -> Result<()> {
     must_have_objects(&books.identity, &from.dest)?;
+    must_be_here(&books.identity)?;
     let dest = from.dest.display();
     if books.part("format") == Format::Null.name() {
         return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));

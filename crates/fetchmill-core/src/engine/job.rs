@@ -6,6 +6,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+
 use super::control::{Control, Stop};
 use super::descriptors::fit_descriptors;
 use super::desk::Desk;
@@ -18,6 +20,7 @@ use super::{recovery, second_pass};
 use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::kept::Columns;
+use crate::limits;
 use crate::outcome::{KindCounts, Tally};
 use crate::results::{Summary, refuse_unfit};
 use crate::source::list::Items;
@@ -29,6 +32,7 @@ pub struct Job {
     shared: Arc<Shared>,
     lobby: Arc<Lobby>,
     kept: Option<Vec<String>>,
+    parcels: Option<Receiver<Vec<u8>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -99,6 +103,7 @@ impl Job {
             // What is wrong with it is told before anything is made.
             TlsRoots::load(&options.tls)?;
         }
+        options.s3.resolve()?;
         let mut list = List::open(&options.source, given)?;
         if let Some(list) = &list {
             options.columns = Columns::of_list(list.columns())?;
@@ -142,6 +147,9 @@ impl Job {
         let processes = if let Workers::Processes(count) = options.workers { count } else { 0 };
         let lobby = Arc::new(Lobby::new(processes));
         let kept = list.as_ref().map(List::columns);
+        let is_given = options.rows.as_ref().is_some_and(|rows| rows.is_given);
+        let (to_program, parcels) =
+            is_given.then(|| crossbeam_channel::bounded(limits::PARCELS_QUEUED_MAX)).unzip();
         let run = Run {
             options,
             list,
@@ -151,6 +159,8 @@ impl Job {
             notices,
             was_finished,
             lobby: Arc::clone(&lobby),
+            depot: None,
+            parcels: to_program,
         };
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
@@ -161,7 +171,7 @@ impl Job {
                 for_thread.has_ended.notify_all();
             })
             .map_err(|error| Error::storage("start a thread of", "this process", error))?;
-        Ok(Job { shared, lobby, kept, thread: Mutex::new(Some(thread)) })
+        Ok(Job { shared, lobby, kept, parcels, thread: Mutex::new(Some(thread)) })
     }
 
     /// Waits for the end; whether it has come.
@@ -195,6 +205,16 @@ impl Job {
     /// A worker's process has come up ([`super::Workers::Processes`]): the job's ends of its two sockets.
     pub fn attach(&self, worker: usize, pid: u32, turns: OwnedFd, receipts: OwnedFd) {
         self.lobby.attach(worker, pid, turns, receipts);
+    }
+
+    /// The next rows of a list that is written out to the program ([`super::RowsOptions::is_given`]), as lines of JSON;
+    /// waits at most this long, and then gives none. `None` behind the last.
+    pub fn take_rows(&self, patience: Duration) -> Option<Vec<u8>> {
+        match self.parcels.as_ref()?.recv_timeout(patience) {
+            Ok(parcel) => Some(parcel),
+            Err(RecvTimeoutError::Timeout) => Some(Vec::new()),
+            Err(RecvTimeoutError::Disconnected) => None,
+        }
     }
 
     /// What the kept columns are called, when the source is a list: a worker's process must know.

@@ -22,6 +22,8 @@ mod recorder;
 mod recovery;
 mod redirect;
 mod run;
+mod s3;
+mod scribe;
 mod second_pass;
 mod stream;
 mod threads;
@@ -36,6 +38,7 @@ pub use export::{Export, ExportOptions};
 pub use job::{Job, Report, Snapshot};
 pub use listing::open_list;
 pub use options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
+pub use s3::S3Options;
 pub use stream::{
     Advance, Body, Call, Channel, Fetcher, Known, Record, Replies, ReplyRows, Requests, StreamOptions, Taken,
     Times, reply_schema,

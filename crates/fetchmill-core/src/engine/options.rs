@@ -3,13 +3,15 @@
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::desk::HostGate;
+use super::s3::{Access, S3Options, SignedOrigins};
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
-use crate::journal::{CHECK, Identity, Place, TRANSFORM, transform_text};
+use crate::journal::{CHECK, DESTINATION, Identity, KEYS, LIST, Place, TRANSFORM, transform_text};
 use crate::kept::{COLUMNS_PART, Columns};
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
@@ -17,11 +19,14 @@ use crate::pack::WarcOrigin;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
 use crate::results::{self, ResultsFormat, refuse_foreign};
-use crate::row::ROW_COLUMNS;
+use crate::row::RowKind;
+use crate::s3::{BucketName, KeyBounds, Upload};
 use crate::sink::{Format, Keeps, Properties, SinkSetup};
 use crate::source::list::{ListFormat, ListOptions};
 use crate::source::{ApiNames, OriginUrl};
-use crate::transport::{Proxy, ProxySetup, Reach, Timeouts, TlsOptions};
+use crate::transport::{
+    NameSetup, Paces, PoolSettings, Proxy, ProxySetup, Reach, Timeouts, TlsOptions, TlsSetup,
+};
 
 /// Redirects of a list's targets unless `--redirects` says otherwise: what it takes from `http://host` to
 /// `https://www.host/path`, and some more.
@@ -45,6 +50,15 @@ pub enum SourceOptions {
         url: OriginUrl,
         /// How it lists.
         listing: Listing,
+    },
+    /// A bucket of S3 or a compatible store.
+    S3 {
+        /// Which bucket.
+        bucket: BucketName,
+        /// What its keys begin with, as it is written behind the bucket.
+        prefix: String,
+        /// What the listing must say of them.
+        bounds: KeyBounds,
     },
     /// A list of URLs in a file, or on standard input.
     List {
@@ -89,6 +103,7 @@ impl SourceOptions {
     pub fn text(&self) -> String {
         match self {
             SourceOptions::Server { url, .. } => url.text(),
+            SourceOptions::S3 { bucket, prefix, .. } => format!("s3://{}/{prefix}", bucket.text()),
             SourceOptions::List { path: Some(path), .. } => file_name(path),
             SourceOptions::List { path: None, .. } => "standard input".to_owned(),
             SourceOptions::Iterable { .. } => "an iterable".to_owned(),
@@ -96,9 +111,13 @@ impl SourceOptions {
     }
 }
 
-/// What a check does with its rows.
+/// What a check, or a list that is written out, does with its rows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RowsOptions {
+    /// What they are about.
+    pub kind: RowKind,
+    /// Whether they are given to the program that starts the job ([`super::Job::take_rows`]), and not kept.
+    pub is_given: bool,
     /// The file that they go into; none: they are only counted.
     pub results: Option<PathBuf>,
     /// How it is written.
@@ -128,6 +147,8 @@ pub struct JobOptions {
     pub source: SourceOptions,
     /// Where objects go.
     pub dest: PathBuf,
+    /// The bucket that they go to; none: the destination is a folder.
+    pub upload: Option<Upload>,
     /// Where the journal is, when not in the destination.
     pub state: Option<PathBuf>,
     /// How objects are stored.
@@ -192,7 +213,9 @@ pub struct JobOptions {
     pub allow_private: bool,
     /// Whether no target may lead to an address that is not public.
     pub public_only: bool,
-    /// A check: every target becomes a row, and nothing is stored.
+    /// How buckets are reached.
+    pub s3: S3Options,
+    /// Every target becomes a row, and nothing is stored: a check, or a list that is written out.
     pub rows: Option<RowsOptions>,
     /// What is made of each reply before it is stored.
     pub transform: Option<TransformOptions>,
@@ -210,6 +233,7 @@ impl JobOptions {
         JobOptions {
             source,
             dest,
+            upload: None,
             state: None,
             format: Format::Files,
             shard_size: None,
@@ -242,6 +266,7 @@ impl JobOptions {
             system_resolver: false,
             allow_private: false,
             public_only: false,
+            s3: S3Options::default(),
             rows: None,
             transform: None,
             retry_failed: false,
@@ -263,6 +288,11 @@ impl JobOptions {
         }
     }
 
+    /// A list that is written out, with its defaults: nobody is asked but who lists.
+    pub fn of_list(source: SourceOptions, dest: PathBuf, rows: RowsOptions) -> Self {
+        JobOptions { format: Format::Null, rows: Some(rows), ..JobOptions::new(source, dest) }
+    }
+
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
@@ -276,6 +306,7 @@ impl JobOptions {
             return refuse("--keep-columns needs --format parquet or jsonl");
         }
         self.check_rows()?;
+        self.check_upload()?;
         self.check_workers()?;
         if self.threads == Some(0) {
             return refuse("--threads must be at least 1");
@@ -360,26 +391,35 @@ impl JobOptions {
         }
     }
 
-    /// What a check cannot do.
+    /// What a job of rows cannot do.
     fn check_rows(&self) -> Result<()> {
-        if self.rows.is_none() {
-            return Ok(());
-        }
+        let Some(rows) = &self.rows else { return Ok(()) };
         if self.format != Format::Null || self.retry_failed || self.transform.is_some() {
-            return Err(Error::Usage("a check stores nothing and has no second pass".into()));
+            return Err(Error::Usage("a check, or a list, stores nothing and has no second pass".into()));
         }
-        if matches!(self.source, SourceOptions::Server { .. }) {
+        if rows.kind == RowKind::Answers && self.lists_itself() {
             let url = self.source.text();
             return Err(Error::Usage(format!(
                 "{url} is no list: give a file with URLs, or - for standard input"
             )));
         }
-        match self.columns.kept().iter().find(|name| ROW_COLUMNS.iter().any(|(own, _)| own == name)) {
+        let is_own = |name: &&String| rows.kind.columns().iter().any(|(own, _)| own == name);
+        match self.columns.kept().iter().find(is_own) {
             Some(name) => Err(Error::Usage(format!(
                 "--keep-columns: results have a column {name:?} of their own; rename that of the list, or leave it out"
             ))),
             None => Ok(()),
         }
+    }
+
+    /// Whether targets are only listed, and not asked for.
+    pub(super) fn lists_only(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.kind == RowKind::Targets)
+    }
+
+    /// Whether targets come from who has them, not from a list of somebody else.
+    pub(super) fn lists_itself(&self) -> bool {
+        matches!(self.source, SourceOptions::Server { .. } | SourceOptions::S3 { .. })
     }
 
     /// See [`RowsOptions::second_look`].
@@ -389,7 +429,7 @@ impl JobOptions {
 
     /// See [`JobOptions::redirects`].
     pub(super) fn redirects_max(&self) -> u32 {
-        let default = if matches!(self.source, SourceOptions::Server { .. }) { 0 } else { REDIRECTS_OF_LIST };
+        let default = if self.lists_itself() { 0 } else { REDIRECTS_OF_LIST };
         self.redirects.unwrap_or(default)
     }
 
@@ -397,7 +437,9 @@ impl JobOptions {
     pub(super) fn reach(&self) -> Reach {
         let is_trusted = match self.source {
             SourceOptions::List { .. } => self.allow_private,
-            SourceOptions::Server { .. } | SourceOptions::Iterable { .. } => !self.public_only,
+            SourceOptions::Server { .. } | SourceOptions::S3 { .. } | SourceOptions::Iterable { .. } => {
+                !self.public_only
+            }
         };
         if is_trusted { Reach::Anywhere } else { Reach::PublicOnly }
     }
@@ -405,6 +447,7 @@ impl JobOptions {
     /// Workers that have a sink each.
     pub(super) fn worker_count(&self) -> usize {
         match self.workers {
+            _ if self.lists_only() => 1,
             Workers::Native => self.threads.unwrap_or(1).min(self.limit as usize),
             Workers::Desk => 1,
             Workers::Processes(count) => count.max(1),
@@ -434,6 +477,25 @@ impl JobOptions {
         HostGate::new(many, only, desks)
     }
 
+    /// What cannot go into a bucket.
+    fn check_upload(&self) -> Result<()> {
+        let Some(upload) = &self.upload else { return Ok(()) };
+        let refuse = |message: String| Err(Error::Usage(message));
+        if self.format.extension().is_none() {
+            return refuse(format!(
+                "{} is a bucket: it takes shards, so choose --format parquet, tar, warc or jsonl",
+                upload.text()
+            ));
+        }
+        if matches!(self.workers, Workers::Processes(_)) {
+            return refuse("engines with processes cannot write into a bucket; use --engine native".into());
+        }
+        if self.shard_size.is_some_and(|bytes| bytes > limits::UPLOAD_SHARD_BYTES_MAX) {
+            return refuse("--shard-size must be at most 64 GiB for a bucket".into());
+        }
+        Ok(())
+    }
+
     /// What an engine of the program cannot do.
     fn check_workers(&self) -> Result<()> {
         if self.workers == Workers::Native {
@@ -450,6 +512,25 @@ impl JobOptions {
         self.proxy.clone().map(|proxy| ProxySetup { proxy, without: self.no_proxy.clone() })
     }
 
+    /// What all connections have in common.
+    pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
+        Ok(PoolSettings {
+            tls: Arc::new(TlsSetup::new(self.tls.clone())),
+            names: NameSetup::new(self.system_resolver, &self.resolvers, self.threads.unwrap_or(1)),
+            idle_max: 0,
+            proxy: self.proxy_setup().map(Arc::new),
+            timeouts: self.timeouts,
+            // What is not read of a body in a check may be as long as it likes.
+            max_body: if self.rows.is_some() { u64::MAX } else { self.max_size },
+            connections: 0,
+            fields: self.fields()?,
+            authority: Some(Arc::new(SignedOrigins(Arc::clone(store)))),
+            paces: self.rate_per_host.filter(|rate| *rate > 0.0).map(Paces::new).map(Arc::new),
+            reach: self.reach(),
+            times_phases: self.rows.is_some(),
+        })
+    }
+
     /// What requests say, and to whom.
     pub(super) fn fields(&self) -> Result<OriginFields> {
         OriginFields::new(self.credentials_for.clone().or_else(|| self.server_key()), self.headers.clone())
@@ -459,6 +540,7 @@ impl JobOptions {
     pub(super) fn server_key(&self) -> Option<OriginKey> {
         match &self.source {
             SourceOptions::Server { url, .. } => OriginKey::of_url(&url.text()).map(|(key, _)| key),
+            SourceOptions::S3 { bucket, .. } => self.s3.place(bucket).ok().map(|place| place.key),
             SourceOptions::List { .. } | SourceOptions::Iterable { .. } => None,
         }
     }
@@ -467,6 +549,7 @@ impl JobOptions {
     pub fn naming(&self) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server { .. }, _) => Naming::Whole,
+            (SourceOptions::S3 { .. }, _) => Naming::Listed,
             _ if self.names_by_number => Naming::Number,
             (_, Format::Files) => Naming::Path,
             _ => Naming::Url,
@@ -475,15 +558,23 @@ impl JobOptions {
 
     /// The only origin of a job whose server lists its objects, and how a target is asked for there.
     pub(super) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
-        let SourceOptions::Server { url, listing } = &self.source else { return Ok(None) };
-        let (before, behind) = match listing {
-            Listing::Api(names) => names.around_name()?,
-            Listing::Autoindex => ("/", ""),
+        let (key, prefix, behind) = match &self.source {
+            SourceOptions::Server { url, listing } => {
+                let (before, behind) = match listing {
+                    Listing::Api(names) => names.around_name()?,
+                    Listing::Autoindex => ("/", ""),
+                };
+                let Some((key, _)) = OriginKey::of_url(&url.text()) else {
+                    return Err(Error::Internal(format!("{} has no origin", url.text())));
+                };
+                (key, format!("{}{before}", url.path()), behind)
+            }
+            SourceOptions::S3 { bucket, .. } => {
+                let place = self.s3.place(bucket)?;
+                (place.key, place.prefix, "")
+            }
+            SourceOptions::List { .. } | SourceOptions::Iterable { .. } => return Ok(None),
         };
-        let Some((key, _)) = OriginKey::of_url(&url.text()) else {
-            return Err(Error::Internal(format!("{} has no origin", url.text())));
-        };
-        let prefix = format!("{}{before}", url.path());
         let fields = self.fields()?;
         let fields = fields.of(&key);
         let setup = self.proxy_setup().filter(|setup| setup.is_for(key.host()) && !key.is_tls());
@@ -520,12 +611,16 @@ impl JobOptions {
             columns: self.format.columns(&self.columns),
             origin: Some(self.warc_origin()?),
             settle_before_rename: self.settle_before_rename,
+            depot: None,
         })
     }
 
     /// Where the job lives.
     pub(super) fn prepare_place(&self) -> Result<Place> {
         let state = self.state.as_deref();
+        if let Some(upload) = &self.upload {
+            return Place::prepare_bucket(upload, state);
+        }
         match &self.rows {
             Some(rows) => {
                 if let Some(results) = &rows.results {
@@ -537,11 +632,12 @@ impl JobOptions {
         }
     }
 
-    /// Where the rows of a check go, when that is a file.
+    /// Where the rows go, when that is a file.
     pub(super) fn results(&self) -> Option<results::Target<'_>> {
         let rows = self.rows.as_ref()?;
         Some(results::Target {
             path: rows.results.as_deref()?,
+            rows: rows.kind,
             format: rows.format,
             kept: self.columns.kept(),
             is_durable: self.is_durable,
@@ -563,25 +659,37 @@ impl JobOptions {
                 None,
             ),
             SourceOptions::Server { listing: Listing::Autoindex, .. } => ("autoindex".to_owned(), None),
+            SourceOptions::S3 { .. } => (KEYS.to_owned(), None),
             SourceOptions::List { options, .. } | SourceOptions::Iterable { options } => {
                 (format!("list {}", options.text()), self.names_by_number.then(|| "seq".to_owned()))
             }
         };
-        let format = if self.rows.is_some() { CHECK } else { self.format.name() };
+        let format = match self.rows.as_ref().map(|rows| rows.kind) {
+            Some(RowKind::Answers) => CHECK,
+            Some(RowKind::Targets) => LIST,
+            None => self.format.name(),
+        };
         let parts = [("source", self.source.text()), ("listing", listing), ("format", format.to_owned())];
         let kept =
             if self.rows.is_some() { self.columns.clone() } else { self.format.columns(&self.columns) };
         let columns = kept.to_text();
         let columns = columns.map(|columns| (COLUMNS_PART, columns));
         let is_filtered = !self.include.is_empty() || !self.exclude.is_empty();
-        let filters = (is_filtered && matches!(self.source, SourceOptions::Server { .. }))
+        let filters = (is_filtered && self.lists_itself())
             .then(|| ("filters", format!("include {:?} exclude {:?}", self.include, self.exclude)));
+        let (endpoint, bounds) = match &self.source {
+            SourceOptions::S3 { bounds, .. } => (self.s3.endpoint.url.as_ref(), bounds.text()),
+            _ => (None, None),
+        };
         Identity::new(
             parts
                 .into_iter()
                 .chain(filters)
+                .chain(endpoint.map(|url| ("endpoint", url.text())))
+                .chain(bounds.map(|bounds| ("bounds", bounds)))
                 .chain(names.map(|names| ("names", names)))
                 .chain(columns)
+                .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(
                     self.transform.as_ref().map(|transform| (TRANSFORM, transform_text(&transform.columns))),

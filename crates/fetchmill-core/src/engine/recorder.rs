@@ -10,7 +10,7 @@ use super::control::Control;
 use super::listing::note_origins;
 use super::recovery::Estate;
 use crate::error::{Error, Result};
-use crate::journal::{Journal, PendingPage};
+use crate::journal::{Journal, PendingPage, Upload};
 use crate::outcome::{Receipt, Runs, ShardNumber};
 use crate::planner::waiting::Key;
 use crate::source::{Folder, ListedPage};
@@ -26,11 +26,15 @@ pub(super) enum ToJournal {
     Page(ListedPage),
     /// A folder that gives no listing.
     FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
+    /// What is behind a key in a range of keys becomes a range of its own.
+    SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
     EndListing,
     /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
     /// shard that was sealed.
     Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),
+    /// How far the upload of a shard is; the sender is told when that is in the journal.
+    Upload(ShardNumber, Upload, SyncSender<Option<ShardNumber>>),
     /// Targets that wait longer than a commit window.
     Waiting(Vec<Waiting>),
     /// The planner has room for waiting targets.
@@ -117,6 +121,7 @@ fn handle(
         ToJournal::FailFolder { path, status, attempts, detail } => {
             journal.fail_folder(&path, status, attempts, &detail)?;
         }
+        ToJournal::SplitRange { range, at, behind } => journal.split_range(range, &at, behind)?,
         ToJournal::EndListing => {
             journal.begin()?;
             journal.end_listing()?;
@@ -124,6 +129,10 @@ fn handle(
         ToJournal::Receipt(receipt, sender) => {
             let number = journal.settle(&receipt)?;
             afterwards.acknowledge.push((sender, number));
+        }
+        ToJournal::Upload(number, upload, sender) => {
+            journal.note_upload(number, upload)?;
+            afterwards.acknowledge.push((sender, None));
         }
         ToJournal::Waiting(targets) => {
             journal.add_waiting(&targets)?;

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use crate::durable;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Place, Shard};
+use crate::journal::{Journal, Place, Shard, Upload};
 use crate::manifest::{self, Manifest};
 use crate::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
 use crate::sink::failures::{FailuresShard, cut_back, cut_back_of};
-use crate::sink::{Placed, Places, Refused, ShardSize, Shelf, SinkSetup, Stage, new_encoder};
+use crate::sink::{Depot, Format, Placed, Places, Refused, ShardSize, Shelf, SinkSetup, Stage, new_encoder};
 
 /// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
 pub(super) struct Estate {
@@ -71,7 +71,9 @@ pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup, n
 /// The renames that follow a sealing transaction, and the removal of what it replaced.
 fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
     let shards = journal.shards()?;
-    for shard in shards.iter().filter(|shard| !shard.is_replaced) {
+    let uploads = journal.uploads()?;
+    let is_uploaded = |number: &ShardNumber| uploads.get(number) == Some(&Upload::Done);
+    for shard in shards.iter().filter(|shard| !shard.is_replaced && !is_uploaded(&shard.number)) {
         let SealedShard { data, manifest, .. } = &shard.sealed;
         let path = shelf.shard_path(shard.number);
         if !path.exists() || !shelf.manifest_path(shard.number).exists() {
@@ -95,6 +97,10 @@ fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
     let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
     let replaced: Vec<ShardNumber> = replaced.collect();
     shelf.remove(&replaced)?;
+    // The files of all others are removed already: the last one's removal may have been cut off.
+    let is_left = |number| shelf.shard_path(number).exists() || shelf.manifest_path(number).exists();
+    let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));
+    shelf.remove(&uploaded.collect::<Vec<_>>())?;
     if !replaced.is_empty() {
         journal.forget_replaced()?;
         journal.commit()?;
@@ -102,14 +108,29 @@ fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
     Ok(())
 }
 
-/// Sealed shards, for a sink that merges small ones.
+/// Sealed shards, for a sink that merges small ones: those that no store knows of.
 pub(super) fn sealed_shards(journal: &Journal) -> Result<Vec<ShardSize>> {
-    let size = |shard: Shard| ShardSize {
-        number: shard.number,
-        bytes: shard.sealed.data.end,
-        rows: shard.sealed.objects,
+    let uploads = journal.uploads()?;
+    let shards = journal.shards()?.into_iter().filter(|shard| !uploads.contains_key(&shard.number));
+    Ok(shards.map(|shard| size(&shard)).collect())
+}
+
+fn size(shard: &Shard) -> ShardSize {
+    ShardSize { number: shard.number, bytes: shard.sealed.data.end, rows: shard.sealed.objects }
+}
+
+/// The shards that are still to be uploaded, and what is to be known of them.
+pub(super) fn depot(journal: &Journal, setup: &SinkSetup, workers: usize) -> Result<Depot> {
+    let uploads = journal.uploads()?;
+    let full = setup.full_shard();
+    let is_final = |shard: &Shard| {
+        let is_begun = uploads.contains_key(&shard.number);
+        is_begun || setup.format != Format::Parquet || !full.makes_small(size(shard))
     };
-    Ok(journal.shards()?.into_iter().map(size).collect())
+    let shards = journal.shards()?;
+    let is_left = |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&Upload::Done);
+    let left = shards.iter().filter(is_left);
+    Ok(Depot::new(left.map(|shard| (shard.number, is_final(shard))), workers))
 }
 
 /// An open shard ends with its last receipt; what was written behind that is fetched again.

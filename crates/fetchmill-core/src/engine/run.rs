@@ -4,22 +4,26 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use crossbeam_channel::Sender;
+
 use super::control::{Control, Stop};
 use super::desk::{Desk, Rules, Steward, Suspects};
 use super::job::{Report, Shared};
 use super::lobby::Lobby;
 use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder::{self, ToJournal};
+use super::s3::{Client, Uploader, contact};
 use super::threads::{join, spawn, waiting_runtime};
-use super::{listing, recovery, worker, writer};
+use super::{listing, recovery, scribe, worker, writer};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::results;
-use crate::sink::SinkSetup;
+use crate::s3::Selection;
+use crate::sink::{Depot, SinkSetup};
 use crate::source::list::Filters;
-use crate::transport::{NameSetup, Paces, PoolSettings, Resolver, TlsSetup};
+use crate::transport::{PoolSettings, Resolver};
 
 /// A job before its threads are there.
 pub(super) struct Run {
@@ -32,6 +36,10 @@ pub(super) struct Run {
     pub(super) notices: Vec<String>,
     pub(super) was_finished: bool,
     pub(super) lobby: Arc<Lobby>,
+    /// Where shards wait for their upload; none before that is prepared, or when the destination is a folder.
+    pub(super) depot: Option<Arc<Depot>>,
+    /// Where rows go that are given to the program.
+    pub(super) parcels: Option<Sender<Vec<u8>>>,
 }
 
 impl Run {
@@ -45,10 +53,21 @@ impl Run {
             control.planner().resume_waiting();
         }
         let is_listed = self.journal.get("listed_at")?.is_some();
-        let pool = self.pool()?;
+        let pool = self.options.pool_settings(control.store())?;
+        control.store().prepare(pool.clone(), 0);
+        if let Err(error) = self.open_store(&control, &pool) {
+            if control.stop() != Stop::No {
+                return self.report(shared, false);
+            }
+            return Err(error);
+        }
         let server = match self.server(&control, is_listed) {
             Err(_) if control.stop() != Stop::No => return self.report(shared, false),
             server => server?,
+        };
+        let upload = match self.prepare_upload(&control, &pool) {
+            Err(_) if control.stop() != Stop::No => return self.report(shared, false),
+            upload => upload?,
         };
         let is_given = matches!(self.options.source, SourceOptions::Iterable { .. });
         let threads = self.start_workers(&control, server.as_ref(), &pool)?;
@@ -69,14 +88,49 @@ impl Run {
                 Ok(())
             })?
         };
+        let uploading = upload.map(|upload| upload.start(&control)).transpose()?;
         for thread in threads {
             join(thread, &control);
         }
         join_lister(lister, &control, is_given);
+        if let Some(uploading) = uploading {
+            self.depot.iter().for_each(|depot| depot.complete());
+            join(uploading, &control);
+        }
         control.end_journal();
         let journal = join(recorder, &control);
         let run = Finished { place: self.place, journal, options: self.options, notices: self.notices };
         run.finish(shared)
+    }
+
+    /// Who uploads shards, when the destination is a bucket: below its prefix there is nothing but this job's.
+    fn prepare_upload(&mut self, control: &Arc<Control>, pool: &PoolSettings) -> Result<Option<Uploader>> {
+        let Some(upload) = self.options.upload.clone() else { return Ok(None) };
+        let setup = self.options.sink_setup(&self.place, control.workers())?;
+        let Some(shelf) = setup.shelf() else { return Ok(None) };
+        let depot = Arc::new(recovery::depot(&self.journal, &setup, control.workers())?);
+        let uploader = Uploader {
+            access: Arc::clone(control.store()),
+            pool: pool.clone(),
+            upload,
+            shelf,
+            depot: Arc::clone(&depot),
+            begun: self.journal.uploads()?.into_keys().collect(),
+            give_up_after: self.options.give_up_after,
+        };
+        uploader.access.load(&|| control.stop() != Stop::No)?;
+        if !self.journal.is_destination_claimed()? {
+            uploader.claim(control)?;
+            self.journal.claim_destination()?;
+        }
+        self.depot = Some(depot);
+        Ok(Some(uploader))
+    }
+
+    /// What the sinks of so many workers have in common.
+    fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
+        let setup = self.options.sink_setup(&self.place, workers)?;
+        Ok(SinkSetup { depot: self.depot.clone(), ..setup })
     }
 
     fn estate(&self) -> Result<recovery::Estate> {
@@ -91,12 +145,32 @@ impl Run {
         let mut notices = self.notices.clone();
         if let Some(target) = self.options.results().filter(|target| was_finished && !target.path.exists()) {
             notices.push(format!(
-                "{} is not there any more; remove {} to check again",
+                "{} is not there any more; remove {} to write it again",
                 target.path.display(),
                 self.place.state.display()
             ));
         }
         report(shared, &self.journal, notices, was_finished)
+    }
+
+    /// Says hello to the bucket of the job: where it is, is in the options from then on.
+    fn open_store(&mut self, control: &Arc<Control>, pool: &PoolSettings) -> Result<()> {
+        let SourceOptions::S3 { bucket, prefix, .. } = &self.options.source else { return Ok(()) };
+        let store = control.store();
+        store.load(&|| control.stop() != Stop::No)?;
+        let (clock, over) = (Arc::clone(control), Arc::clone(control));
+        let client = Client::new(
+            Arc::clone(store),
+            pool.clone(),
+            1,
+            move || clock.clock.now(),
+            move || over.stop() != Stop::No,
+        );
+        let runtime = waiting_runtime()?;
+        runtime.block_on(contact(&client, bucket, prefix.as_bytes()))?;
+        let place = store.place(bucket)?;
+        self.options.s3.region = Some(place.region);
+        Ok(())
     }
 
     /// Where the listing goes on.
@@ -107,6 +181,20 @@ impl Run {
         pool: PoolSettings,
     ) -> Result<listing::From> {
         let is_listed = self.journal.get("listed_at")?.is_some();
+        if let SourceOptions::S3 { bucket, prefix, bounds } = &self.options.source {
+            if is_listed {
+                return Ok(listing::From::Nowhere);
+            }
+            let filters = Filters::new(&self.options.include, &self.options.exclude)?;
+            return Ok(listing::From::Bucket(Box::new(listing::s3::Setup {
+                control: Arc::clone(control),
+                pool,
+                bucket: bucket.clone(),
+                prefix: prefix.clone(),
+                selection: Selection { filters, bounds: *bounds },
+                ranges: self.journal.start_ranges()?,
+            })));
+        }
         let SourceOptions::Server { url, listing } = &self.options.source else {
             return match self.list.take() {
                 Some(list) if !is_listed => Ok(listing::From::List(Box::new(list))),
@@ -138,6 +226,12 @@ impl Run {
     /// The only origin of the job, with its addresses, when there is one.
     fn server(&self, control: &Control, is_listed: bool) -> Result<Option<worker::Server>> {
         let Some((key, template)) = self.options.server()? else { return Ok(None) };
+        control.set_server(key.clone());
+        let is_of_store = matches!(self.options.source, SourceOptions::S3 { .. });
+        if is_of_store {
+            // It has many addresses, which change: they are looked up while the job runs.
+            return Ok(Some(worker::Server { key, template, addresses: None }));
+        }
         if self.options.proxy_setup().is_some_and(|setup| setup.is_for(key.host())) {
             // The proxy looks it up.
             return Ok(Some(worker::Server { key, template, addresses: None }));
@@ -164,28 +258,6 @@ impl Run {
         Ok(Some(worker::Server { key, template, addresses: Some(addresses) }))
     }
 
-    /// What all connections have in common.
-    fn pool(&self) -> Result<PoolSettings> {
-        Ok(PoolSettings {
-            tls: Arc::new(TlsSetup::new(self.options.tls.clone())),
-            names: NameSetup::new(
-                self.options.system_resolver,
-                &self.options.resolvers,
-                self.options.threads.unwrap_or(1),
-            ),
-            idle_max: 0,
-            proxy: self.options.proxy_setup().map(Arc::new),
-            timeouts: self.options.timeouts,
-            // What is not read of a body in a check may be as long as it likes.
-            max_body: if self.options.rows.is_some() { u64::MAX } else { self.options.max_size },
-            connections: 0,
-            fields: self.options.fields()?,
-            paces: self.options.rate_per_host.filter(|rate| *rate > 0.0).map(Paces::new).map(Arc::new),
-            reach: self.options.reach(),
-            times_phases: self.options.rows.is_some(),
-        })
-    }
-
     /// The worker's own writer, and the worker's way to it.
     fn writer(
         &self,
@@ -206,6 +278,7 @@ impl Run {
         pool: &PoolSettings,
     ) -> Result<Vec<JoinHandle<Option<()>>>> {
         match self.options.workers {
+            _ if self.options.lists_only() => self.start_scribe(control),
             Workers::Native => self.start_native(control, server, pool),
             Workers::Desk => self.start_desk(control),
             Workers::Processes(_) => self.start_stewards(control),
@@ -220,7 +293,7 @@ impl Run {
     ) -> Result<Vec<JoinHandle<Option<()>>>> {
         let count = control.workers();
         let limit = self.options.limit as usize;
-        let setup = self.options.sink_setup(&self.place, count)?;
+        let setup = self.sink_setup(count)?;
         let (mut writers, mut workers) = (Vec::new(), Vec::new());
         for index in 0..count {
             let (writer, inlet) = self.writer(control, &setup, index)?;
@@ -257,9 +330,21 @@ impl Run {
         Ok(threads)
     }
 
+    /// One thread that makes rows of what is listed.
+    fn start_scribe(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
+        let setup = self.options.sink_setup(&self.place, 1)?;
+        let (writer, inlet) = self.writer(control, &setup, 0)?;
+        let home = scribe::Home::of(&self.options)?;
+        let setup = scribe::Setup { control: Arc::clone(control), home, inlet, parcels: self.parcels.take() };
+        Ok(vec![
+            spawn("fetchmill-sink", control, move || writer.run())?,
+            spawn("fetchmill-rows", control, move || scribe::run(setup))?,
+        ])
+    }
+
     /// One desk, for an engine in this process.
     fn start_desk(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
-        let setup = self.options.sink_setup(&self.place, 1)?;
+        let setup = self.sink_setup(1)?;
         let (writer, inlet) = self.writer(control, &setup, 0)?;
         let post = inlet.into_post();
         control.close_at_abort(post.outlet());
@@ -303,24 +388,30 @@ struct Finished {
 }
 
 impl Finished {
-    /// Every target has an outcome: the last transaction, before which a check writes its results. Asked to stop, it
+    /// Every target has an outcome: the last transaction, before which a job of rows writes its results. Asked to stop, it
     /// leaves that to the next run.
     fn conclude(&self, journal: &mut Journal, control: &Control) -> Result<()> {
-        let has_rows = self.options.rows.is_some();
-        if has_rows {
+        let kept_rows = self.options.rows.as_ref().filter(|rows| !rows.is_given);
+        if let Some(rows) = kept_rows {
             let goes_on = || control.stop() == Stop::No;
-            if results::conclude(&self.place, journal, self.options.results(), &goes_on)?.is_none() {
+            let results = self.options.results();
+            if results::conclude(&self.place, journal, rows.kind, results, &goes_on)?.is_none() {
                 return Ok(());
             }
+        }
+        if self.options.upload.is_some() {
+            journal.must_be_uploaded()?;
         }
         journal.begin()?;
         journal.finish()?;
         journal.commit()?;
-        if has_rows { results::remove_shards(&self.place) } else { Ok(()) }
+        if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
     }
 
     fn finish(mut self, shared: &Shared) -> Result<Report> {
         let control = &shared.control;
+        control.store().close();
+        self.notices.extend(control.take_notices());
         let failure = control.take_failure();
         let Some(mut journal) = self.journal.take() else {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));

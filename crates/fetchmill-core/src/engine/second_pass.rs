@@ -4,6 +4,7 @@ use super::recovery;
 use crate::entry::{Entry, Naming};
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
+use crate::listed::ListedKey;
 use crate::outcome::FailureKind;
 use crate::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 use crate::target::Waiting;
@@ -48,15 +49,21 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
         return Some(name);
     }
     let mut entry = Vec::new();
+    if naming == Naming::Listed {
+        // What the listing said of it is not kept: it is taken as it is now.
+        ListedKey::named(&name).write(&mut entry);
+        return Some(entry);
+    }
     if row.kind.as_deref() == Some(FailureKind::Url.name()) {
         let reason = row.detail.as_deref().unwrap_or_default();
-        Entry { url: b"", key: Some(&name), kept: Some(reason.as_bytes()) }.write(&mut entry);
+        Entry { key: Some(&name), kept: Some(reason.as_bytes()), ..Entry::default() }.write(&mut entry);
         return Some(entry);
     }
     let url = row.url_bytes().unwrap_or_else(|| name.clone());
     let mut without_key = Vec::new();
     naming.write_name(row.sequence, &url, &mut without_key);
     let key = (naming != Naming::Number && without_key != name).then_some(name.as_slice());
-    Entry { url: &url, key, kept: row.kept_bytes().as_deref() }.write(&mut entry);
+    // What a manifest expects stands in its page, which is gone.
+    Entry { url: &url, key, kept: row.kept_bytes().as_deref(), ..Entry::default() }.write(&mut entry);
     Some(entry)
 }

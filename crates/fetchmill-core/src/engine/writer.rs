@@ -28,8 +28,10 @@ pub(super) struct Writer {
     control: Arc<Control>,
     sink: Box<dyn Sink>,
     failures: FailuresShard,
-    /// Whether this is a check: every outcome is a row in the failures shard, and the sink gets none.
+    /// Whether every outcome is a row, and the sink gets none.
     has_rows: bool,
+    /// Whether rows are kept, in the failures shard.
+    keeps_rows: bool,
     commit_window: Duration,
     /// Only to wait for a block or the end of a window.
     runtime: Runtime,
@@ -81,6 +83,7 @@ pub(super) fn open(
             options.is_durable,
         ),
         has_rows: options.rows.is_some(),
+        keeps_rows: options.rows.as_ref().is_some_and(|rows| !rows.is_given),
         commit_window: options.commit_window,
         runtime: waiting_runtime()?,
         blocks: to_write,
@@ -196,7 +199,9 @@ impl Writer {
 
     fn write_rows(&mut self, block: &Block) -> Result<()> {
         for entry in block.entries() {
-            self.failures.add_line(block.line(entry))?;
+            if self.keeps_rows {
+                self.failures.add_line(block.line(entry))?;
+            }
             self.gathered.add_row(entry.sequence, entry.outcome, entry.body.len());
         }
         Ok(())

@@ -236,7 +236,6 @@ impl<'a> Fields<'a> {
             // A body that is not expected there would be read as the next head.
             100..=199 if bodied => return Err(Malformed::framing("an interim reply with a body")),
             100..=199 => return Ok(Message::Interim),
-            206 => return Err(Malformed::framing("206 was not asked for")),
             200..=599 => {}
             _ => return Err(Malformed::framing("the status is not within 100 to 599")),
         }

@@ -90,6 +90,8 @@ pub struct ReplyReader {
     line_start: usize,
     /// It answers `HEAD`: there is no body, whatever its fields say.
     is_bodiless: bool,
+    /// A part of the object was asked for.
+    may_be_partial: bool,
 }
 
 #[derive(Debug)]
@@ -117,6 +119,7 @@ impl ReplyReader {
             scanned: 0,
             line_start: 0,
             is_bodiless: false,
+            may_be_partial: false,
         }
     }
 
@@ -129,6 +132,12 @@ impl ReplyReader {
     /// Forgets the last reply: the next input starts another.
     pub fn start(&mut self) {
         *self = ReplyReader { of_frames: self.of_frames, ..ReplyReader::new(self.max_body) };
+    }
+
+    /// The same for a reply to a request with `Range`: it may be a part of the object (206).
+    pub fn start_partial(&mut self) {
+        self.start();
+        self.may_be_partial = true;
     }
 
     /// The same for a reply to `HEAD`, whose fields tell of a body that does not come.
@@ -260,6 +269,9 @@ impl ReplyReader {
                 if self.interim_count > INTERIM_REPLIES_MAX {
                     return Err(Malformed::new(FailureKind::HeadTooLarge, "too many interim replies"));
                 }
+            }
+            Message::Final(head) if head.status == 206 && !self.may_be_partial => {
+                return Err(Malformed::framing("206 was not asked for"));
             }
             Message::Final(head) => {
                 let head = if self.of_frames { head.of_frames() } else { head };

@@ -7,6 +7,11 @@ use crate::error::{Error, Result};
 
 /// What stands for the format in the identity of a check: it has no objects, only rows.
 pub const CHECK: &str = "check";
+/// The same in that of a list that is written out.
+pub const LIST: &str = "list";
+
+/// What stands for the listing in the identity of a job whose source is a bucket.
+pub const KEYS: &str = "keys";
 
 /// The part of a job's identity that says that a function transforms its objects.
 pub const TRANSFORM: &str = "transform";
@@ -27,14 +32,25 @@ pub fn transform_columns(text: &str) -> Vec<String> {
     names.unwrap_or_default()
 }
 
-/// Refuses a check where objects, or lists of failures, are asked for.
+/// Refuses a job of rows where objects, or lists of failures, are asked for.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
-    if identity.get("format").is_none_or(|format| format != CHECK) {
-        return Ok(());
+    match identity.get("format").map(String::as_str) {
+        Some(kind @ (CHECK | LIST)) => Err(Error::Usage(format!(
+            "{} is a {kind}: it has a row for each target in its results, and no objects",
+            dest.display()
+        ))),
+        _ => Ok(()),
     }
+}
+
+/// The part of an identity that names the bucket which shards go to.
+pub const DESTINATION: &str = "destination";
+
+/// A job whose shards went to a bucket has none here: what reads objects refuses it.
+pub fn must_be_here(identity: &BTreeMap<String, String>) -> Result<()> {
+    let Some(destination) = identity.get(DESTINATION) else { return Ok(()) };
     Err(Error::Usage(format!(
-        "{} is a check: it has a row for each target in its results, and no objects",
-        dest.display()
+        "the objects of this job are in {destination}: fetch its shards first, and read those (docs/s3.md)"
     )))
 }
 

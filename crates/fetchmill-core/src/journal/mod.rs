@@ -11,18 +11,25 @@ mod identity;
 mod live;
 mod place;
 mod progress;
+mod ranges;
 mod repair;
 mod schema;
 mod shards;
 mod status;
+mod uploads;
 mod waiting;
 
 pub use books::{Books, for_each_pending};
-pub use identity::{CHECK, Identity, TRANSFORM, must_have_objects, transform_columns, transform_text};
+pub use identity::{
+    CHECK, DESTINATION, Identity, KEYS, LIST, TRANSFORM, must_be_here, must_have_objects, transform_columns,
+    transform_text,
+};
 pub use place::Place;
 pub use progress::{Progress, Saved};
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use status::{FailedFolder, Status, read_failed_folders, read_shards, read_status};
+
+pub use uploads::Upload;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -265,6 +272,10 @@ impl Journal {
             Cursor::Folder { path, found, refused, read, digest, is_last } => {
                 self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
                 self.refuse_folders(refused)
+            }
+            Cursor::Keys { range, after, is_last } => {
+                let is_complete = self.check(ranges::keep(&self.db, *range, after, *is_last))?;
+                if is_complete { self.end_listing() } else { Ok(()) }
             }
             Cursor::List { position, is_last } => {
                 self.set(LIST_POSITION, &position.to_text())?;

@@ -10,6 +10,7 @@ use rustix::fs::FlockOperation;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::name::STATE_FOLDER;
+use crate::s3::Upload;
 
 /// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
 const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
@@ -68,6 +69,22 @@ impl Place {
         Ok(place)
     }
 
+    /// The same for a job whose shards go to a bucket: they wait in a folder of what it knows, which is in the working
+    /// folder, or in `state`.
+    pub fn prepare_bucket(upload: &Upload, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
+        let dest = Upload::shards_folder(&state);
+        if !state.join("job.sqlite").exists() {
+            refuse_foreign(&dest)?;
+        }
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        make_folder(&dest.join(STATE_FOLDER), 0o700)?;
+        let mut place = Place { dest, state, is_one_file: false, lock: None };
+        place.lock = Some(take_lock(&place)?);
+        Ok(place)
+    }
+
     /// Whether a job that writes this file has a journal already.
     pub fn has_journal(file: &Path, state: Option<&Path>) -> bool {
         state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
@@ -85,6 +102,9 @@ impl Place {
 
     /// A job that is there, to look at.
     pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        if let Some(upload) = Upload::of(dest)? {
+            return Self::find_bucket(&upload, state);
+        }
         let state = state_folder(dest, state);
         if state.join("job.sqlite").exists() {
             let is_one_file = !dest.is_dir();
@@ -95,6 +115,19 @@ impl Place {
                 "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
             )))
         }
+    }
+
+    fn find_bucket(upload: &Upload, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
+        if state.join("job.sqlite").exists() {
+            return Ok(Place { dest: Upload::shards_folder(&state), state, is_one_file: false, lock: None });
+        }
+        Err(Error::Usage(format!(
+            "there is no job in {} that writes to {}; run this in the folder where the job was started, or name the \
+             folder of its journal with --state DIR",
+            state.display(),
+            upload.text()
+        )))
     }
 
     /// A job that is there and that no process works on: none can start while this lives.

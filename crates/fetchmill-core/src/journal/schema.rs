@@ -25,6 +25,7 @@ CREATE INDEX IF NOT EXISTS deepest_folders ON folders (depth, path);
 CREATE TABLE IF NOT EXISTS failed_folders (
     path BLOB PRIMARY KEY, depth INTEGER NOT NULL, read INTEGER NOT NULL, digest INTEGER NOT NULL,
     status INTEGER, attempts INTEGER NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS key_ranges (id INTEGER PRIMARY KEY, after BLOB NOT NULL, until BLOB);
 CREATE TABLE IF NOT EXISTS waiting (
     sequence INTEGER PRIMARY KEY, name BLOB NOT NULL, attempts INTEGER NOT NULL, kind TEXT NOT NULL,
     not_before INTEGER NOT NULL, throttled_since INTEGER NOT NULL);
@@ -40,6 +41,7 @@ CREATE TABLE IF NOT EXISTS shards (
     number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, end INTEGER NOT NULL, crc32c INTEGER NOT NULL,
     manifest TEXT NOT NULL, manifest_end INTEGER NOT NULL, manifest_crc32c INTEGER NOT NULL,
     objects INTEGER NOT NULL, bytes INTEGER NOT NULL, replaced_by INTEGER);
+CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT);
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 

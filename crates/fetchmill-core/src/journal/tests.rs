@@ -351,6 +351,39 @@ fn a_shard_with_nothing_left_is_replaced_by_none() {
 }
 
 #[test]
+fn a_job_is_not_finished_before_every_shard_is_uploaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    journal.add_page(&page(&["a", "b"], None, None)).unwrap();
+    for sequence in [0, 1] {
+        let end = ShardEnd { path: format!("{sequence}"), end: 1, crc32c: 1 };
+        let sealed = crate::outcome::SealedShard {
+            data: end.clone(),
+            manifest: end,
+            objects: 1,
+            bytes: 0,
+            replaces: Vec::new(),
+        };
+        journal.settle(&Receipt { sealed: Some(sealed), ..receipt(&[sequence]) }).unwrap();
+    }
+    journal.note_upload(0, Upload::Begun).unwrap();
+    journal.note_upload(0, Upload::Done).unwrap();
+    journal.note_upload(1, Upload::Begun).unwrap();
+    journal.commit().unwrap();
+    assert!(!journal.is_destination_claimed().unwrap());
+    journal.claim_destination().unwrap();
+    drop(journal);
+    let mut journal = open(folder.path());
+
+    assert!(journal.is_destination_claimed().unwrap());
+    let uploads: Vec<_> = journal.uploads().unwrap().into_iter().collect();
+    assert_eq!(uploads, [(0, Upload::Done), (1, Upload::Begun)]);
+    assert_eq!(journal.must_be_uploaded().unwrap_err().exit_code(), 1);
+    journal.note_upload(1, Upload::Done).unwrap();
+    journal.must_be_uploaded().unwrap();
+}
+
+#[test]
 fn a_list_has_its_position_and_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());

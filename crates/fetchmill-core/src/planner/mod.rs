@@ -4,6 +4,7 @@
 //! announced (listed, not yet in the journal) -> ready -> outstanding (with a worker) -> settled, or waiting and
 //! then outstanding again.
 
+pub mod congestion;
 pub mod hosts;
 pub mod origin;
 pub mod pace;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+use crate::outcome::FailureClass;
 use crate::target::{Batch, Page, Waiting};
 use origin::{Gate, Millis, Observed, Origin};
 use retry::Jitter;
@@ -156,6 +158,11 @@ impl Planner {
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
 
+    /// Whether what is listed and not fetched is little: more of a listing at a time would help.
+    pub fn is_hungry(&self) -> bool {
+        !self.listing_done && self.announced + self.ready_targets() < limits::HUNGRY_TARGETS
+    }
+
     fn ready_targets(&self) -> usize {
         self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
@@ -264,7 +271,7 @@ impl Planner {
         for Retry { mut target, retry_after, not_before } in report.retries {
             let delay = match not_before {
                 Some(not_before) => not_before.saturating_sub(now),
-                None => retry::delay(target.kind, target.attempts, retry_after, self.jitter.draw()),
+                None => retry::delay(target.kind, self.patience(&target), retry_after, self.jitter.draw()),
             };
             target.not_before = now + delay;
             if delay > self.options.commit_window || self.waiting.is_full() {
@@ -273,6 +280,18 @@ impl Planner {
             self.waiting.add(target);
         }
         to_journal
+    }
+
+    /// Attempts for which a target's wait grows. With a pace those that were refused do not come back as a storm,
+    /// whatever their attempts were.
+    fn patience(&self, target: &Waiting) -> u32 {
+        let is_paced = self.rate().is_some() && target.kind.class() == FailureClass::Throttle;
+        if is_paced { 0 } else { target.attempts }
+    }
+
+    /// Requests a second that the only origin of the job gets, while it throttles.
+    pub fn rate(&self) -> Option<f64> {
+        self.origin.rate().filter(|_| self.routes.is_none())
     }
 
     /// The listing's own requests tell something of the origin as well.
@@ -470,6 +489,40 @@ mod tests {
         planner.report(Report { settled: 1, observed, ..Report::default() }, 5_001);
         let Next::Batch(batch) = planner.next_batch(0, 10, 5_001) else { panic!() };
         assert_eq!(batch.len(), 10);
+    }
+
+    #[test]
+    fn with_a_pace_a_refused_target_is_due_soon_whatever_its_attempts() {
+        let mut planner = planner(1);
+        add(&mut planner, &page(0, 1000));
+        planner.end_listing();
+        let Next::Batch(batch) = planner.next_batch(0, 1000, 0) else { panic!() };
+        planner.observe(Observed { successes: 100, throttled: 50, ..Observed::default() }, 0);
+        planner.observe(Observed { successes: 100, throttled: 50, ..Observed::default() }, 200);
+        assert!(planner.rate().is_some());
+
+        let mut refused: Vec<_> =
+            (0..batch.len() as u64).map(|sequence| retry(sequence, FailureKind::Throttled, None)).collect();
+        for retry in &mut refused {
+            retry.target.attempts = 4;
+        }
+        let to_journal = planner.report(Report { retries: refused, ..Report::default() }, 200);
+
+        assert!(to_journal.is_empty());
+        let Next::Batch(due) = planner.next_batch(0, 1000, 1200) else { panic!() };
+        assert_eq!(due.len(), 1000);
+    }
+
+    #[test]
+    fn a_job_over_many_hosts_has_no_pace_of_one() {
+        let mut planner = planner(1);
+        planner.observe(Observed { successes: 100, ..Observed::default() }, 0);
+        planner.observe(Observed { throttled: 50, ..Observed::default() }, 200);
+        assert!(planner.rate().is_some());
+
+        planner.route_by_host(200);
+
+        assert_eq!(planner.rate(), None);
     }
 
     #[test]

@@ -6,9 +6,12 @@
 //! A failure takes tokens and a success gives some back. An origin without tokens rests: nothing is sent to it.
 //! After the rest one request at a time asks whether it is well; the first success ends that, a failure means a
 //! longer rest. So an outage costs a few requests, not an attempt of every target (docs/decisions/0002).
+//!
+//! Refusals of an origin that gives something meanwhile are no outage: they set its pace ([`super::congestion`]).
 
 use serde::{Deserialize, Serialize};
 
+use super::congestion::Congestion;
 use crate::limits;
 
 /// Milliseconds on the job's clock: 1970 UTC at the start, monotonic from there.
@@ -48,6 +51,37 @@ pub struct Origin {
     last_success: Millis,
     give_up_after: Millis,
     is_suspicious: bool,
+    congestion: Congestion,
+    refusals: Refusals,
+}
+
+/// Throttling replies that asked for no rest, since the last success.
+#[derive(Debug, Clone, Copy, Default)]
+struct Refusals {
+    count: u32,
+    since: Millis,
+}
+
+impl Refusals {
+    fn note(&mut self, seen: Observed, now: Millis) {
+        if seen.successes > 0 {
+            *self = Refusals::default();
+        } else if seen.throttled > 0 {
+            if self.count == 0 {
+                self.since = now;
+            }
+            self.count = self.count.saturating_add(seen.throttled);
+        }
+    }
+
+    /// Whether they are an outage: as many as take all tokens and nothing else for a while, or nothing else for long.
+    fn are_outage(&self, now: Millis) -> bool {
+        let millis = now.saturating_sub(self.since);
+        let takes_all = self.count.saturating_mul(limits::RETRY_COST_THROTTLE) >= limits::RETRY_TOKENS_MAX;
+        let is_long = millis >= limits::REST_BASE.as_millis() as Millis;
+        let is_a_while = millis >= limits::REFUSED_ONLY.as_millis() as Millis;
+        self.count > 0 && (is_long || is_a_while && takes_all)
+    }
 }
 
 impl Origin {
@@ -61,7 +95,14 @@ impl Origin {
             last_success: now,
             give_up_after,
             is_suspicious: false,
+            congestion: Congestion::default(),
+            refusals: Refusals::default(),
         }
+    }
+
+    /// Requests a second that it gets, while it throttles.
+    pub fn rate(&self) -> Option<f64> {
+        self.congestion.rate()
     }
 
     /// Whether requests may go out.
@@ -87,14 +128,22 @@ impl Origin {
             self.last_success = now;
             self.rests = 0;
         }
+        // Who asks for a rest of so many seconds gets it, however much was given before.
+        let asked = if seen.retry_after > 0 { seen.throttled } else { 0 };
         let refund = seen.successes.saturating_mul(limits::RETRY_REFUND);
         let cost = seen
             .transient
             .saturating_mul(limits::RETRY_COST_TRANSIENT)
-            .saturating_add(seen.throttled.saturating_mul(limits::RETRY_COST_THROTTLE));
+            .saturating_add(asked.saturating_mul(limits::RETRY_COST_THROTTLE));
         self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
-        if cost > 0 && self.tokens == 0 && now >= self.not_before {
+        self.refusals.note(seen, now);
+        let has_failed = seen.transient > 0 || seen.throttled > 0;
+        let is_probe = self.rests > 0;
+        let is_out = is_probe || self.tokens == 0 && cost > 0 || self.refusals.are_outage(now);
+        if has_failed && is_out && now >= self.not_before {
             self.rest(seen.retry_after, now);
+        } else {
+            self.congestion.observe(seen.successes, seen.throttled, now);
         }
     }
 
@@ -104,6 +153,8 @@ impl Origin {
         let rest = base.saturating_mul(1 << self.rests.min(16)).min(cap).max(retry_after);
         self.not_before = now + rest;
         self.rests += 1;
+        self.refusals = Refusals::default();
+        self.congestion.forget(self.not_before);
     }
 
     /// Whether it had no success for so long that the job ends.
@@ -184,6 +235,48 @@ mod tests {
         origin.observe(Observed { throttled: 100, retry_after: 30_000, ..Observed::default() }, 0);
 
         assert_eq!(origin.gate(0), Gate::Resting(30_000));
+    }
+
+    #[test]
+    fn refusals_beside_successes_set_a_pace_and_no_rest() {
+        let mut origin = Origin::new(64, 900_000, 0);
+
+        for now in (0..2000).step_by(50) {
+            origin.observe(Observed { successes: 1, throttled: 200, ..Observed::default() }, now);
+            assert_eq!(origin.gate(now), Gate::Open(64));
+        }
+
+        assert!(origin.rate().is_some_and(|rate| rate < 500.0), "{:?}", origin.rate());
+    }
+
+    #[test]
+    fn refusals_and_nothing_else_are_an_outage_after_a_second() {
+        let mut origin = Origin::new(64, 900_000, 0);
+        let refusals = Observed { throttled: 50, ..Observed::default() };
+
+        for now in [0, 500, 999] {
+            origin.observe(refusals, now);
+            assert_eq!(origin.gate(now), Gate::Open(64));
+        }
+        origin.observe(refusals, 1000);
+
+        assert_eq!(origin.gate(1000), Gate::Resting(6_000));
+        origin.observe(Observed { throttled: 1, ..Observed::default() }, 6_000);
+        assert_eq!(origin.gate(6_000), Gate::Resting(16_000));
+    }
+
+    #[test]
+    fn a_few_refusals_for_long_are_an_outage_as_well() {
+        let mut origin = Origin::new(64, 900_000, 0);
+        let refusal = Observed { throttled: 1, ..Observed::default() };
+
+        for now in (0..5000).step_by(1000) {
+            origin.observe(refusal, now);
+            assert_eq!(origin.gate(now), Gate::Open(64));
+        }
+        origin.observe(refusal, 5000);
+
+        assert_eq!(origin.gate(5000), Gate::Resting(10_000));
     }
 
     #[test]

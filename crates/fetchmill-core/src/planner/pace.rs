@@ -1,34 +1,55 @@
-//! A rate of requests: the generic cell rate algorithm (ITU-T I.371), one number that all threads share.
+//! A rate of requests: the generic cell rate algorithm (ITU-T I.371), two numbers that all threads share.
 //!
 //! Clock-free: time is an argument, microseconds on any clock that all callers share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Requests that may come at once after a quiet time, as time: a tenth of a second's worth.
-const BURST_MICROS: u64 = 100_000;
+use std::time::Duration;
 
 /// At most so many requests a second, evenly.
 #[derive(Debug)]
 pub struct Pace {
-    /// Between two requests, in nanoseconds.
-    interval: u64,
+    /// Between two requests, in nanoseconds; 0: there is no rate.
+    interval: AtomicU64,
     /// When the next request is due, in nanoseconds.
     due: AtomicU64,
+    /// Requests that may come at once after a quiet time, as time in nanoseconds.
+    burst: u64,
 }
 
 impl Pace {
-    /// Of so many requests a second; any number above 0.
+    /// Of so many requests a second; any number above 0. After a quiet time a tenth of a second's worth comes at once.
     pub fn new(per_second: f64) -> Self {
-        let interval = (1e9 / per_second).clamp(1.0, 1e15) as u64;
-        Pace { interval, due: AtomicU64::new(0) }
+        let pace = Self::unset(Duration::from_millis(100));
+        pace.set(Some(per_second));
+        pace
+    }
+
+    /// Without a rate; `burst` is what comes at once after a quiet time.
+    pub fn unset(burst: Duration) -> Self {
+        Pace { interval: AtomicU64::new(0), due: AtomicU64::new(0), burst: burst.as_nanos() as u64 }
+    }
+
+    /// From now on so many requests a second, or as many as come. Places that are taken stay where they are.
+    pub fn set(&self, per_second: Option<f64>) {
+        let interval = per_second.map_or(0, |per_second| (1e9 / per_second).clamp(1.0, 1e15) as u64);
+        self.interval.store(interval, Ordering::Relaxed);
+    }
+
+    /// Whether there is a rate.
+    pub fn is_set(&self) -> bool {
+        self.interval.load(Ordering::Relaxed) > 0
     }
 
     /// Takes the next place and tells how long to wait for it, in microseconds.
     pub fn reserve(&self, now: u64) -> u64 {
+        let interval = self.interval.load(Ordering::Relaxed);
+        if interval == 0 {
+            return 0;
+        }
         let now = now.saturating_mul(1000);
-        let earliest = now.saturating_sub(BURST_MICROS * 1000);
+        let earliest = now.saturating_sub(self.burst);
         let place = |due: u64| due.max(earliest);
-        let next = |due: u64| Some(place(due).saturating_add(self.interval));
+        let next = |due: u64| Some(place(due).saturating_add(interval));
         let due = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).unwrap_or_default();
         place(due).saturating_sub(now) / 1000
     }
@@ -58,5 +79,20 @@ mod tests {
         assert_eq!(pace.reserve(5_000_000), 0);
         assert_eq!(pace.reserve(5_000_000), 1_900_000);
         assert_eq!(pace.reserve(5_000_000), 3_900_000);
+    }
+
+    #[test]
+    fn a_rate_may_come_change_and_go() {
+        let pace = Pace::unset(Duration::ZERO);
+        assert_eq!([pace.reserve(1_000_000), pace.reserve(1_000_000)], [0, 0]);
+
+        pace.set(Some(100.0));
+        assert!(pace.is_set());
+        assert_eq!([pace.reserve(1_000_000), pace.reserve(1_000_000)], [0, 10_000]);
+        pace.set(Some(1000.0));
+        assert_eq!([pace.reserve(1_000_000), pace.reserve(1_000_000)], [20_000, 21_000]);
+        pace.set(None);
+
+        assert_eq!(pace.reserve(1_000_000), 0);
     }
 }

@@ -5,9 +5,12 @@
 //! not asked: what is wrong with it may be its URL.
 
 use crate::entry::{Naming, Traits};
-use crate::journal::{Books, TRANSFORM, transform_columns};
+use crate::journal::{Books, KEYS, TRANSFORM, transform_columns};
 use crate::kept::Columns;
 use crate::sink::Format;
+
+/// A listed key of which nothing is known but itself: what stands before it ([`crate::listed`]).
+const NOTHING_KNOWN: &str = "\0";
 
 /// Whether the targets came from a list, also when they were exported since.
 pub(crate) fn are_of_list(books: &Books) -> bool {
@@ -17,6 +20,9 @@ pub(crate) fn are_of_list(books: &Books) -> bool {
 /// What stands before a name in its entry. `None` when nothing tells the entry.
 pub(super) fn before_name(books: &Books) -> Option<&'static str> {
     // What was exported is read again by its number.
+    if books.part("listing") == KEYS && !is_export(books) {
+        return Some(NOTHING_KNOWN);
+    }
     if !are_of_list(books) || is_export(books) {
         return Some("");
     }
@@ -31,7 +37,7 @@ pub(super) fn before_name(books: &Books) -> Option<&'static str> {
         _ if has_more => None,
         Naming::Path => books.traits.scheme(),
         Naming::Url => Some(""),
-        Naming::Number | Naming::Whole => None,
+        Naming::Number | Naming::Whole | Naming::Listed => None,
     }
 }
 

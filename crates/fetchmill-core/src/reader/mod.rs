@@ -39,7 +39,7 @@ use shards::Shards;
 use tree::Tree;
 
 use crate::error::{Error, Result};
-use crate::journal::{Place, must_have_objects, read_sealed_shards, read_status};
+use crate::journal::{Place, must_be_here, must_have_objects, read_sealed_shards, read_status};
 use crate::kept::Columns;
 use crate::object::StoredObject;
 use crate::sink::{Format, Shelf};
@@ -100,6 +100,7 @@ impl Destination {
         let place = Place::find(dest, state)?;
         let status = read_status(&place)?;
         must_have_objects(&status.identity, dest)?;
+        must_be_here(&status.identity)?;
         let name = status.identity.get("format").map_or("", String::as_str);
         let shown = dest.display();
         let format = Format::from_name(name).ok_or_else(|| {

@@ -11,13 +11,14 @@ use super::verify::Sampled;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
-use crate::journal::{Books, Place, TRANSFORM};
+use crate::journal::{Books, KEYS, Place, TRANSFORM};
 use crate::kept::Columns;
 use crate::manifest::Row;
 use crate::name;
 use crate::object::StoredObject;
 use crate::pack::WarcOrigin;
 use crate::reader::{ReadError, ShardReader};
+use crate::s3::{BucketName, BucketPlace, Endpoint, REGION_DEFAULT};
 use crate::sink::{Format, Shelf};
 use crate::source::{ApiNames, OriginUrl};
 
@@ -46,6 +47,12 @@ impl Asked {
             return refuse(
                 "a function has transformed the objects of this job: they are not what the origin sends; verify \
                  without --sample and --against",
+            );
+        }
+        if books.part("listing") == KEYS {
+            return refuse(
+                "objects of a bucket cannot be asked for again yet: verify without --sample and --against, or fetch \
+                 it into another destination",
             );
         }
         if !are_of_list(books) {
@@ -132,12 +139,27 @@ impl Requests {
 
 /// For records of requests, by the identity of the job that made them.
 pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
+    if let Some(place) = bucket_place(identity) {
+        let template = RequestTemplate::new(place.key.authority(), &place.prefix, "", &[])?;
+        return Ok(WarcOrigin { template, uri_start: place.key.text().to_owned(), names_are_urls: false });
+    }
     let requests =
         if Columns::of_identity(identity).has_url() { None } else { Requests::new(identity, None).ok() };
     // What came from a list, or from an export of one, has no origin but its own.
     let Some(Requests { authority, before, behind, .. }) = requests else { return WarcOrigin::of_list(&[]) };
     let template = RequestTemplate::new(&authority, &before, &behind, &[])?;
     Ok(WarcOrigin { template, uri_start: format!("http://{authority}"), names_are_urls: false })
+}
+
+/// Where the objects of a bucket came from, in the region that buckets have which say nothing else: the journal does not
+/// keep another.
+fn bucket_place(identity: &BTreeMap<String, String>) -> Option<BucketPlace> {
+    let source = identity.get("source")?;
+    let (bucket, _) =
+        source.strip_prefix(EXPORT_OF).unwrap_or(source).strip_prefix("s3://")?.split_once('/')?;
+    let url = identity.get("endpoint").map(|url| OriginUrl::parse(url)).transpose().ok()?;
+    let endpoint = Endpoint { url, ..Endpoint::default() };
+    BucketPlace::of(&endpoint, &BucketName::parse(bucket).ok()?, REGION_DEFAULT).ok()
 }
 
 /// Reads drawn objects.

@@ -10,15 +10,14 @@ use arrow_array::builder::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::row::{Holds, ROW_COLUMNS, Row, Value};
+use crate::row::{ColumnTypes, Holds, Record, Value};
 
 /// What a row takes besides its texts, about.
 const ROW_BYTES: usize = 128;
 
 /// The columns, with those that a list has kept.
-pub(super) fn schema(kept: &[String]) -> SchemaRef {
-    let own =
-        ROW_COLUMNS.into_iter().map(|(name, holds)| Field::new(name, data_type(holds), is_nullable(holds)));
+pub(super) fn schema(own: ColumnTypes, kept: &[String]) -> SchemaRef {
+    let own = own.iter().map(|(name, holds)| Field::new(*name, data_type(*holds), is_nullable(*holds)));
     let kept = kept.iter().map(|name| Field::new(name, DataType::Utf8, true));
     Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
 }
@@ -117,19 +116,19 @@ pub(super) struct Builders {
 }
 
 impl Builders {
-    pub(super) fn new(kept: usize) -> Self {
+    pub(super) fn new(own: ColumnTypes, kept: usize) -> Self {
         Builders {
-            own: ROW_COLUMNS.into_iter().map(|(_, holds)| Builder::new(holds)).collect(),
+            own: own.iter().map(|(_, holds)| Builder::new(*holds)).collect(),
             kept: (0..kept).map(|_| Builder::new(Holds::Text)).collect(),
             rows: 0,
             bytes: 0,
         }
     }
 
-    pub(super) fn push(&mut self, row: &Row<'_>) {
+    pub(super) fn push(&mut self, row: Record<'_>) {
         self.rows += 1;
         self.bytes += ROW_BYTES;
-        for (builder, value) in self.own.iter_mut().zip(row.values()) {
+        for (builder, value) in self.own.iter_mut().zip(row.values.iter().copied()) {
             self.bytes += match value {
                 Value::Text(text) => text.len(),
                 Value::Texts(texts) => texts.iter().map(|text| text.len()).sum(),
@@ -138,7 +137,7 @@ impl Builders {
             builder.push(value);
         }
         for (column, builder) in self.kept.iter_mut().enumerate() {
-            let value = row.kept.get(column).and_then(Option::as_deref);
+            let value = row.kept_value(column);
             self.bytes += value.map_or(0, str::len);
             builder.push(value.map_or(Value::Null, Value::Text));
         }

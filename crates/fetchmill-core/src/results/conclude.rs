@@ -1,4 +1,4 @@
-//! The end of a check: out of the shards that hold its rows, the file of its results and its summary.
+//! The end of a job of rows: out of the shards that hold them, the file of its results and its summary.
 //!
 //! The file is written under a name of its own beside the final one and synced, then the journal says that it is
 //! complete, then it is renamed without replacing anything, then the job is finished. A run that is killed on the way
@@ -13,7 +13,8 @@ use super::{ResultsFormat, Summary};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{Journal, Place};
-use crate::row::Row;
+use crate::outcome::FailureKind;
+use crate::row::{ListedRow, Record, Row, RowKind};
 use crate::sink::failures::{ShardLines, cut_back};
 
 /// The fact of a job that has the name of the file that is written.
@@ -30,6 +31,8 @@ const STRETCH_ROWS: u64 = 4096;
 pub struct Target<'t> {
     /// The file.
     pub path: &'t Path,
+    /// What they are about.
+    pub rows: RowKind,
     /// How it is written.
     pub format: ResultsFormat,
     /// The columns that the list has kept.
@@ -66,7 +69,7 @@ pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
 
 fn foreign(path: &Path) -> Error {
     Error::Usage(format!(
-        "{} exists and is not a result of this check; move it away, or choose another name",
+        "{} exists and was not written by this job; move it away, or choose another name",
         path.display()
     ))
 }
@@ -81,11 +84,12 @@ pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
 pub fn conclude(
     place: &Place,
     journal: &mut Journal,
+    rows: RowKind,
     target: Option<Target<'_>>,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Summary>> {
     let summary = match target {
-        None => gather(place, journal, None, goes_on)?,
+        None => gather(place, journal, rows, &mut |_| Ok(()), goes_on)?,
         Some(target) => write_file(place, journal, target, goes_on)?,
     };
     if let Some(summary) = &summary {
@@ -142,8 +146,10 @@ fn write_rows(
     let opened = durable::open_folder(folder_of(path)).map_err(|error| fail(error.into()))?;
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let file = durable::create_new(opened.as_fd(), name).map_err(|error| fail(error.into()))?;
-    let mut file = ResultsFile::begin(file, target.format, target.kept).map_err(fail)?;
-    let summary = gather(place, journal, Some(&mut |row| file.push(row).map_err(fail)), goes_on)?;
+    let columns = target.rows.columns();
+    let mut file = ResultsFile::begin(file, target.format, columns, target.kept).map_err(fail)?;
+    let mut each = |row: Record<'_>| file.push(row).map_err(fail);
+    let summary = gather(place, journal, target.rows, &mut each, goes_on)?;
     if summary.is_some() {
         let file = file.finish().map_err(fail)?;
         if target.is_durable {
@@ -154,13 +160,14 @@ fn write_rows(
 }
 
 /// What is done with each row.
-type EachRow<'e> = &'e mut dyn FnMut(&Row<'_>) -> Result<()>;
+type EachRow<'e> = &'e mut dyn FnMut(Record<'_>) -> Result<()>;
 
 /// Reads all rows, in the order in which the workers had them.
 fn gather(
     place: &Place,
     journal: &Journal,
-    mut each: Option<EachRow<'_>>,
+    rows: RowKind,
+    each: EachRow<'_>,
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Summary>> {
     let mut summary = Summary::default();
@@ -170,20 +177,18 @@ fn gather(
         }
         let mut lines = ShardLines::open(&place.failures_path(), &shard)?;
         while let Some(line) = lines.next_line()? {
-            let Some(row) = Row::read_line(line) else {
+            let Some(taken) = take(rows, line, &mut summary, each) else {
                 return Err(damaged(&place.failures_path().join(&shard.path), &"a line is no row"));
             };
-            summary.add(&row);
-            if let Some(each) = &mut each {
-                each(&row)?;
-            }
+            taken?;
             if summary.rows.is_multiple_of(STRETCH_ROWS) && !goes_on() {
                 return Ok(None);
             }
         }
     }
     let tally = journal.tally();
-    let settled = tally.settled() - tally.skipped;
+    // A folder that gave no listing counts as failed, and is no target.
+    let settled = tally.settled() - tally.skipped - journal.kinds()?.count(FailureKind::Listing);
     if summary.rows != settled {
         let reason = format!("it holds {} rows, and {settled} targets have an outcome", summary.rows);
         return Err(damaged(&place.failures_path(), &reason));
@@ -191,8 +196,24 @@ fn gather(
     Ok(Some(summary))
 }
 
+/// Counts a row and hands it on; none when the line is no row.
+fn take(rows: RowKind, line: &[u8], summary: &mut Summary, each: EachRow<'_>) -> Option<Result<()>> {
+    Some(match rows {
+        RowKind::Answers => {
+            let row = Row::read_line(line)?;
+            summary.add(&row);
+            each(Record { values: &row.values(), kept: &row.kept })
+        }
+        RowKind::Targets => {
+            let row = ListedRow::read_line(line)?;
+            summary.rows += 1;
+            each(Record { values: &row.values(), kept: &row.kept })
+        }
+    })
+}
+
 fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> Error {
-    Error::Journal(format!("{} is damaged ({reason}): check again into another file", path.display()))
+    Error::Journal(format!("{} is damaged ({reason}): run it again into another file", path.display()))
 }
 
 /// Renames a complete file; one that was renamed before is not there any more.

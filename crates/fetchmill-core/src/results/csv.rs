@@ -3,13 +3,13 @@
 
 use std::io::{self, Write};
 
-use crate::row::{ROW_COLUMNS, Row, Value};
+use crate::row::{ColumnTypes, Record, Value};
 use crate::time_text::write_utc_micros;
 
 /// Writes the names of the columns.
-pub(super) fn write_header(kept: &[String], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write_header(own: ColumnTypes, kept: &[String], out: &mut impl Write) -> io::Result<()> {
     let mut line = Vec::new();
-    for name in ROW_COLUMNS.iter().map(|(name, _)| *name).chain(kept.iter().map(String::as_str)) {
+    for name in own.iter().map(|(name, _)| *name).chain(kept.iter().map(String::as_str)) {
         separate(&mut line);
         write_text(name, &mut line);
     }
@@ -18,16 +18,16 @@ pub(super) fn write_header(kept: &[String], out: &mut impl Write) -> io::Result<
 }
 
 /// Appends a row; `kept` is how many columns a list has kept.
-pub(super) fn write_row(row: &Row<'_>, kept: usize, line: &mut Vec<u8>) {
-    for (column, value) in row.values().into_iter().enumerate() {
+pub(super) fn write_row(row: Record<'_>, kept: usize, line: &mut Vec<u8>) {
+    for (column, value) in row.values.iter().enumerate() {
         if column > 0 {
             line.push(b',');
         }
-        write_value(value, line);
+        write_value(*value, line);
     }
     for column in 0..kept {
         line.push(b',');
-        if let Some(Some(value)) = row.kept.get(column) {
+        if let Some(value) = row.kept_value(column) {
             write_text(value, line);
         }
     }
@@ -80,6 +80,7 @@ fn write_text(text: &str, line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::{ROW_COLUMNS, Row};
 
     #[test]
     fn a_field_is_quoted_where_it_must_be() {
@@ -95,8 +96,8 @@ mod tests {
         };
         let (mut header, mut line) = (Vec::new(), Vec::new());
 
-        write_header(&["a,b".to_owned(), "c".to_owned()], &mut header).unwrap();
-        write_row(&row, 2, &mut line);
+        write_header(&ROW_COLUMNS, &["a,b".to_owned(), "c".to_owned()], &mut header).unwrap();
+        write_row(Record { values: &row.values(), kept: &row.kept }, 2, &mut line);
 
         let header = String::from_utf8(header).unwrap();
         assert!(

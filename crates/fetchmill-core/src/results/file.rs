@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 
 use super::parquet::Writer;
 use super::{ResultsFormat, Table, csv, jsonl};
-use crate::row::Row;
+use crate::row::{ColumnTypes, Record};
 use crate::source::list::Compression;
 
 /// Compresses well enough, fast.
@@ -18,6 +18,7 @@ const ZSTD_LEVEL: i32 = 1;
 /// See the module.
 pub(super) struct ResultsFile {
     rows: Rows,
+    columns: ColumnTypes,
     kept: Vec<String>,
     line: Vec<u8>,
 }
@@ -30,20 +31,25 @@ enum Rows {
 
 impl ResultsFile {
     /// Starts a file; `kept` are the columns that its list has kept.
-    pub(super) fn begin(file: File, format: ResultsFormat, kept: &[String]) -> io::Result<Self> {
+    pub(super) fn begin(
+        file: File,
+        format: ResultsFormat,
+        columns: ColumnTypes,
+        kept: &[String],
+    ) -> io::Result<Self> {
         let rows = match format.table {
-            Table::Parquet => Rows::Parquet(Box::new(Writer::new(BufWriter::new(file), kept)?)),
+            Table::Parquet => Rows::Parquet(Box::new(Writer::new(BufWriter::new(file), columns, kept)?)),
             Table::Csv => {
                 let mut output = Output::new(file, format.compression)?;
-                csv::write_header(kept, &mut output)?;
+                csv::write_header(columns, kept, &mut output)?;
                 Rows::Csv(output)
             }
             Table::Jsonl => Rows::Jsonl(Output::new(file, format.compression)?),
         };
-        Ok(ResultsFile { rows, kept: kept.to_vec(), line: Vec::new() })
+        Ok(ResultsFile { rows, columns, kept: kept.to_vec(), line: Vec::new() })
     }
 
-    pub(super) fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
+    pub(super) fn push(&mut self, row: Record<'_>) -> io::Result<()> {
         self.line.clear();
         match &mut self.rows {
             Rows::Parquet(writer) => writer.push(row),
@@ -52,7 +58,7 @@ impl ResultsFile {
                 output.write_all(&self.line)
             }
             Rows::Jsonl(output) => {
-                jsonl::write_row(row, &self.kept, &mut self.line);
+                jsonl::write_row(self.columns, row, &self.kept, &mut self.line);
                 output.write_all(&self.line)
             }
         }
@@ -120,11 +126,12 @@ mod tests {
 
     use super::super::answers::Answers;
     use super::*;
+    use crate::row::{ROW_COLUMNS, Row};
 
     fn write(path: &Path, rows: u32) {
         let format = ResultsFormat::of(&path.to_string_lossy(), None).unwrap();
         let kept = ["rank".to_owned()];
-        let mut file = ResultsFile::begin(File::create(path).unwrap(), format, &kept).unwrap();
+        let mut file = ResultsFile::begin(File::create(path).unwrap(), format, &ROW_COLUMNS, &kept).unwrap();
         for number in 0..rows {
             let row = Row {
                 url: Some(format!("https://a.test/{number}").into()),
@@ -133,7 +140,7 @@ mod tests {
                 kept: vec![Some(number.to_string().into())],
                 ..Row::default()
             };
-            file.push(&row).unwrap();
+            file.push(Record { values: &row.values(), kept: &row.kept }).unwrap();
         }
         file.finish().unwrap();
     }

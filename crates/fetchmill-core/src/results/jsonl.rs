@@ -1,33 +1,31 @@
 //! Results as lines of JSON: an object a row, with all its columns; no value is `null`.
 
-use std::borrow::Cow;
-
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::row::{ROW_COLUMNS, Row, Value};
+use crate::row::{ColumnTypes, Record, Value};
 use crate::time_text::write_utc_micros;
 
 /// Appends a row.
-pub(super) fn write_row(row: &Row<'_>, kept: &[String], line: &mut Vec<u8>) {
+pub(super) fn write_row(own: ColumnTypes, row: Record<'_>, kept: &[String], line: &mut Vec<u8>) {
     // Text and numbers can always be written, and memory takes them.
-    let _ = serde_json::to_writer(&mut *line, &Object { row, kept });
+    let _ = serde_json::to_writer(&mut *line, &Object { own, row, kept });
     line.push(b'\n');
 }
 
 struct Object<'o> {
-    row: &'o Row<'o>,
+    own: ColumnTypes,
+    row: Record<'o>,
     kept: &'o [String],
 }
 
 impl Serialize for Object<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(ROW_COLUMNS.len() + self.kept.len()))?;
-        for ((name, _), value) in ROW_COLUMNS.into_iter().zip(self.row.values()) {
-            map.serialize_entry(name, &Json(value))?;
+        let mut map = to.serialize_map(Some(self.own.len() + self.kept.len()))?;
+        for ((name, _), value) in self.own.iter().zip(self.row.values) {
+            map.serialize_entry(name, &Json(*value))?;
         }
         for (column, name) in self.kept.iter().enumerate() {
-            let value: Option<&Cow<'_, str>> = self.row.kept.get(column).and_then(Option::as_ref);
-            map.serialize_entry(name, &value)?;
+            map.serialize_entry(name, &self.row.kept_value(column))?;
         }
         map.end()
     }
@@ -56,6 +54,7 @@ impl Serialize for Json<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::{ROW_COLUMNS, Row};
 
     #[test]
     fn a_row_has_all_its_columns() {
@@ -69,7 +68,8 @@ mod tests {
         };
         let mut line = Vec::new();
 
-        write_row(&row, &["rank".to_owned(), "new".to_owned()], &mut line);
+        let record = Record { values: &row.values(), kept: &row.kept };
+        write_row(&ROW_COLUMNS, record, &["rank".to_owned(), "new".to_owned()], &mut line);
 
         assert!(line.ends_with(b"}\n"));
         let object: serde_json::Value = serde_json::from_slice(&line).unwrap();

@@ -1,5 +1,5 @@
-//! The results of a check: one file with a row for each target, written out of the shards that hold the rows when
-//! every target has its own; and what differs between two such files.
+//! The results of a check, or of a list that is written out: one file with a row for each target, written out of the
+//! shards that hold the rows when every target has its own; and what differs between two such files.
 
 mod answers;
 mod columns;

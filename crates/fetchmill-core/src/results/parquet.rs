@@ -14,7 +14,7 @@ use arrow_schema::SchemaRef;
 
 use super::columns::{Builders, schema};
 use crate::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
-use crate::row::{Holds, ROW_COLUMNS, Row};
+use crate::row::{ColumnTypes, Holds, Record};
 
 /// As in shards.
 const ZSTD_LEVEL: i32 = 1;
@@ -27,20 +27,20 @@ pub(super) struct Writer<W: Write + Send> {
 }
 
 impl<W: Write + Send> Writer<W> {
-    pub(super) fn new(to: W, kept: &[String]) -> io::Result<Self> {
-        let schema = schema(kept);
+    pub(super) fn new(to: W, own: ColumnTypes, kept: &[String]) -> io::Result<Self> {
+        let schema = schema(own, kept);
         let options = ArrowWriterOptions::new()
-            .with_properties(properties().map_err(io::Error::other)?)
+            .with_properties(properties(own).map_err(io::Error::other)?)
             .with_skip_arrow_metadata(true);
         let to = ArrowWriter::try_new_with_options(
             Kept { to: Some(to), refused: None },
             Arc::clone(&schema),
             options,
         );
-        Ok(Writer { to: to.map_err(io::Error::other)?, schema, builders: Builders::new(kept.len()) })
+        Ok(Writer { to: to.map_err(io::Error::other)?, schema, builders: Builders::new(own, kept.len()) })
     }
 
-    pub(super) fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
+    pub(super) fn push(&mut self, row: Record<'_>) -> io::Result<()> {
         self.builders.push(row);
         if self.builders.rows() >= RESULTS_BATCH_ROWS || self.builders.bytes() >= RESULTS_BATCH_BYTES {
             self.write_batch()?;
@@ -79,15 +79,15 @@ impl<W: Write + Send> Writer<W> {
     }
 }
 
-fn properties() -> Result<WriterProperties, ParquetError> {
+fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
         .set_created_by(concat!("fetchmill ", env!("CARGO_PKG_VERSION")).to_string())
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_dictionary_enabled(false)
         .set_max_row_group_row_count(None);
-    for (name, holds) in ROW_COLUMNS {
+    for (name, holds) in own {
         if matches!(holds, Holds::Word | Holds::Status | Holds::Flag) {
-            builder = builder.set_column_dictionary_enabled(ColumnPath::from(name), true);
+            builder = builder.set_column_dictionary_enabled(ColumnPath::from(*name), true);
         }
     }
     Ok(builder.build())
@@ -121,6 +121,7 @@ fn ended() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::{LISTED_COLUMNS, ListedRow};
 
     /// A disk that is full after so many bytes.
     struct Full(usize);
@@ -143,11 +144,12 @@ mod tests {
     fn a_full_disk_is_told_as_what_it_is() {
         for room in [4, 1000, 20_000] {
             let write = || -> io::Result<Full> {
-                let mut writer = Writer::new(Full(room), &[])?;
+                let mut writer = Writer::new(Full(room), &LISTED_COLUMNS, &[])?;
                 for number in 0..50_000_u64 {
                     // Nothing that would be compressed away.
                     let url = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()));
-                    writer.push(&Row { url: Some(url.into()), ..Row::default() })?;
+                    let row = ListedRow { url: Some(url.into()), ..ListedRow::default() };
+                    writer.push(Record { values: &row.values(), kept: &[] })?;
                 }
                 writer.finish()
             };

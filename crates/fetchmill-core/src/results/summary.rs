@@ -1,4 +1,5 @@
-//! What a check says at its end: how many sites gave which answer, and some of those that failed.
+//! What a check says at its end: how many sites gave which answer, and some of those that failed. Of a list that is
+//! written out only the rows are counted.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use super::jsonl::write_row;
 use crate::error::{Error, Result};
 use crate::limits::CHECK_FAILED_SHOWN;
 use crate::outcome::FailureKind;
-use crate::row::{Answer, Row};
+use crate::row::{Answer, ROW_COLUMNS, Record, Row};
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -40,7 +41,8 @@ impl Summary {
         *self.counts.entry(answer).or_default() += 1;
         if answer.is_failure() && self.failed.len() < CHECK_FAILED_SHOWN {
             let mut line = Vec::new();
-            write_row(row, &[], &mut line);
+            let record = Record { values: &row.values(), kept: &[] };
+            write_row(&ROW_COLUMNS, record, &[], &mut line);
             self.failed.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
         }
     }

@@ -1,6 +1,7 @@
-//! A row of a check: what one site answered, or why it did not. On its way to the results it is a line of JSON in a
-//! shard, written once an object.
+//! A row of a check: what one site answered, or why it did not; and one of a list that is written out ([`ListedRow`]).
+//! On its way to the results it is a line of JSON in a shard, written once an object.
 
+mod listed;
 mod values;
 
 use std::borrow::Cow;
@@ -11,7 +12,28 @@ use serde::{Deserialize, Serialize};
 use crate::object::Micros;
 use crate::outcome::FailureKind;
 
-pub use values::{Holds, ROW_COLUMNS, Value};
+pub use listed::{LISTED_COLUMNS, ListedRow};
+pub use values::{ColumnTypes, Holds, ROW_COLUMNS, Record, Value};
+
+/// What the rows of a job are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RowKind {
+    /// What sites answered: [`Row`].
+    #[default]
+    Answers,
+    /// Targets as they were listed: [`ListedRow`].
+    Targets,
+}
+
+impl RowKind {
+    /// The columns of their file.
+    pub fn columns(self) -> ColumnTypes {
+        match self {
+            RowKind::Answers => &ROW_COLUMNS,
+            RowKind::Targets => &LISTED_COLUMNS,
+        }
+    }
+}
 
 /// What became of one target of a check. What does not apply, or is not known, is none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -27,7 +27,10 @@ pub enum Holds {
     Flag,
 }
 
-/// The columns of results, in their order; those that a list keeps stand behind them.
+/// What columns are called and hold, in their order.
+pub type ColumnTypes = &'static [(&'static str, Holds)];
+
+/// The columns of a check's results, in their order; those that a list keeps stand behind them.
 pub const ROW_COLUMNS: [(&str, Holds); 22] = [
     ("url", Holds::Text),
     ("key", Holds::Text),
@@ -52,6 +55,22 @@ pub const ROW_COLUMNS: [(&str, Holds); 22] = [
     ("second_look", Holds::Flag),
     ("suspect", Holds::Flag),
 ];
+
+/// A row as it goes into a file: a value for each of its columns, and for each that a list has kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Record<'r> {
+    /// In the order of the columns.
+    pub values: &'r [Value<'r>],
+    /// In the order of the kept ones; those that are missing are none.
+    pub kept: &'r [Option<Cow<'r, str>>],
+}
+
+impl<'r> Record<'r> {
+    /// The value of a kept column.
+    pub fn kept_value(&self, column: usize) -> Option<&'r str> {
+        self.kept.get(column).and_then(Option::as_deref)
+    }
+}
 
 /// A value of a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -102,11 +121,11 @@ impl Row<'_> {
     }
 }
 
-fn of_text(text: Option<&str>) -> Value<'_> {
+pub(super) fn of_text(text: Option<&str>) -> Value<'_> {
     text.map_or(Value::Null, Value::Text)
 }
 
-fn of_number<'r>(number: Option<u64>) -> Value<'r> {
+pub(super) fn of_number<'r>(number: Option<u64>) -> Value<'r> {
     number.map_or(Value::Null, Value::Number)
 }
 

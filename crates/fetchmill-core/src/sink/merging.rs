@@ -12,6 +12,30 @@ const FAN_IN: usize = 16;
 const FULL: u64 = 1 << 20;
 /// Shards of less than a 4096th are of one size.
 const TIER: u64 = FULL / 4096;
+/// Small shards that wait for each other are no more than this: what is made of it is large, if it shrinks a little, too.
+const GATHERED: u64 = FULL / 4 * 3;
+
+/// Bytes of its file and objects in it that make a shard full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FullShard {
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Objects in it.
+    pub rows: u64,
+}
+
+impl FullShard {
+    /// How full another one is, of [`FULL`].
+    fn fill(self, shard: ShardSize) -> u64 {
+        let share = |part: u64, whole: u64| part.saturating_mul(FULL) / whole.max(1);
+        share(shard.bytes, self.bytes).max(share(shard.rows, self.rows))
+    }
+
+    /// Whether another one is small: it may be merged.
+    pub fn makes_small(self, shard: ShardSize) -> bool {
+        self.fill(shard) < FULL / 2
+    }
+}
 
 /// A sealed shard, by what it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,40 +51,58 @@ pub struct ShardSize {
 /// Small shards by size.
 #[derive(Debug)]
 pub(super) struct Small {
-    shard_bytes: u64,
-    shard_rows: u64,
+    full: FullShard,
+    /// All together are merged before they fill so much, and at the end.
+    is_gathering: bool,
     /// Numbers, and how full each is.
     tiers: BTreeMap<u32, Vec<(ShardNumber, u64)>>,
 }
 
 impl Small {
     /// Of shards that are full with so many bytes or rows; with those that are there.
-    pub(super) fn new(shard_bytes: u64, shard_rows: u64, shards: Vec<ShardSize>) -> Self {
-        let (shard_bytes, shard_rows) = (shard_bytes.max(1), shard_rows.max(1));
-        let mut small = Small { shard_bytes, shard_rows, tiers: BTreeMap::new() };
+    pub(super) fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
+        let full = FullShard { bytes, rows };
+        let mut small = Small { full, is_gathering: false, tiers: BTreeMap::new() };
         for shard in shards {
             small.add(shard);
         }
         small
     }
 
-    /// Another one; one that is large enough is not noted.
-    pub(super) fn add(&mut self, shard: ShardSize) {
-        let share = |part: u64, whole: u64| part.saturating_mul(FULL) / whole;
-        let fill = share(shard.bytes, self.shard_bytes).max(share(shard.rows, self.shard_rows));
-        if fill < FULL / 2 {
+    /// Merges them, whatever the size of each, when they are three quarters of a shard together, and at the end.
+    pub(super) fn gather(self) -> Self {
+        Small { is_gathering: true, ..self }
+    }
+
+    /// Another one; one that is large enough is not noted. Whether it was.
+    pub(super) fn add(&mut self, shard: ShardSize) -> bool {
+        let is_small = self.full.makes_small(shard);
+        if is_small {
+            let fill = self.full.fill(shard);
             let tier = (fill / TIER).checked_ilog(FAN_IN as u64).map_or(0, |log| log + 1);
             self.tiers.entry(tier).or_default().push((shard.number, fill));
         }
+        is_small
+    }
+
+    /// Whether all that fit into one are to be merged.
+    fn is_gathered(&self, is_last: bool) -> bool {
+        let fills = self.tiers.values().flatten().map(|(_, fill)| fill);
+        self.is_gathering
+            && self.tiers.values().map(Vec::len).sum::<usize>() >= 2
+            && (is_last || fills.sum::<u64>() >= GATHERED)
     }
 
     /// Whether some are to be merged.
-    pub(super) fn is_due(&self) -> bool {
-        self.tiers.values().any(|shards| shards.len() >= FAN_IN)
+    pub(super) fn is_due(&self, is_last: bool) -> bool {
+        self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.is_gathered(is_last)
     }
 
     /// Takes those that are to be merged now: at least two, because each is less than half.
-    pub(super) fn next_merge(&mut self) -> Option<Vec<ShardNumber>> {
+    pub(super) fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
+        if self.is_gathered(is_last) {
+            return Some(self.take_gathered());
+        }
         let shards = self.tiers.values_mut().find(|shards| shards.len() >= FAN_IN)?;
         let mut sum = 0;
         let fits = |(_, fill): &&(ShardNumber, u64)| {
@@ -69,6 +111,23 @@ impl Small {
         };
         let count = shards.iter().take(FAN_IN).take_while(fits).count();
         Some(shards.drain(..count).map(|(number, _)| number).collect())
+    }
+
+    /// The largest ones first, as many as fit.
+    fn take_gathered(&mut self) -> Vec<ShardNumber> {
+        let mut sum = 0;
+        let mut taken = Vec::new();
+        for shards in self.tiers.values_mut().rev() {
+            shards.retain(|(number, fill)| {
+                let fits = sum + fill < FULL;
+                if fits {
+                    sum += fill + 1;
+                    taken.push(*number);
+                }
+                !fits
+            });
+        }
+        taken
     }
 }
 
@@ -85,7 +144,7 @@ mod tests {
             sizes.insert(next, 10_000_u64);
             small.add(ShardSize { number: next, bytes: 10_000, rows: 1 });
             next += 1;
-            while let Some(numbers) = small.next_merge() {
+            while let Some(numbers) = small.next_merge(false) {
                 assert_eq!(numbers.len(), FAN_IN);
                 let bytes: u64 = numbers.iter().map(|number| sizes.remove(number).unwrap()).sum();
                 written += bytes;
@@ -106,19 +165,53 @@ mod tests {
         let shards = (0..100).map(|number| size(number, 1 << 19, 1)).chain((0..100).map(|n| size(n, 1, 500)));
         let mut small = Small::new(1 << 20, 1000, shards.collect());
 
-        assert!(!small.is_due());
-        assert_eq!(small.next_merge(), None);
+        assert!(!small.is_due(false));
+        assert_eq!(small.next_merge(false), None);
     }
 
     #[test]
     fn a_merged_shard_is_no_larger_than_a_full_one() {
         let shards = (0..100).map(|number| ShardSize { number, bytes: 1, rows: 300 + number % 200 });
         let mut small = Small::new(1 << 30, 1000, shards.collect());
-        while let Some(numbers) = small.next_merge() {
+        while let Some(numbers) = small.next_merge(false) {
             assert!(numbers.len() >= 2);
             let rows: u64 = numbers.iter().map(|number| 300 + number % 200).sum();
             assert!(rows <= 1000, "{rows}");
         }
-        assert!(!small.is_due());
+        assert!(!small.is_due(false));
+    }
+
+    #[test]
+    fn gathered_shards_are_less_than_a_full_one_and_one_is_left() {
+        let mut small = Small::new(1000, u64::MAX / FULL, Vec::new()).gather();
+        let mut sizes = BTreeMap::new();
+        let (mut next, mut merged) = (0, Vec::new());
+        for turn in 0..500_u64 {
+            let bytes = 1 + turn * 37 % 300;
+            sizes.insert(next, bytes);
+            small.add(ShardSize { number: next, bytes, rows: 1 });
+            next += 1;
+            while let Some(numbers) = small.next_merge(false) {
+                assert!(numbers.len() >= 2);
+                let bytes: u64 = numbers.iter().map(|number| sizes.remove(number).unwrap()).sum();
+                assert!((1..=1000).contains(&bytes), "{bytes}");
+                if small.add(ShardSize { number: next, bytes, rows: 1 }) {
+                    sizes.insert(next, bytes);
+                } else {
+                    merged.push(bytes);
+                }
+                next += 1;
+            }
+            assert!(sizes.values().sum::<u64>() <= 750, "{sizes:?}");
+        }
+        assert!(merged.iter().all(|bytes| *bytes >= 499), "{merged:?}");
+        while small.is_due(true) {
+            let numbers = small.next_merge(true).unwrap();
+            let bytes = numbers.iter().map(|number| sizes.remove(number).unwrap()).sum();
+            sizes.insert(next, bytes);
+            small.add(ShardSize { number: next, bytes, rows: 1 });
+            next += 1;
+        }
+        assert!(sizes.len() <= 1);
     }
 }

@@ -5,6 +5,7 @@
 //! (the receipt of that checkpoint is in the journal). Bytes durable, then receipt, then journal.
 
 mod block;
+mod depot;
 pub mod failures;
 mod files;
 mod format;
@@ -20,9 +21,10 @@ mod shelf;
 mod stage;
 
 pub use block::{Block, Body, Described, Entry, FetchedBody};
+pub use depot::{Depot, NextShard};
 pub use files::{FilesSink, Placed, Places};
 pub use format::Format;
-pub use merging::ShardSize;
+pub use merging::{FullShard, ShardSize};
 pub use null::NullSink;
 pub use open::{SinkSetup, new_encoder};
 pub use pack::PackSink;

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::merging::ShardSize;
-use super::{FilesSink, Format, NullSink, PackSink, ParquetSink, ParquetSizes, Shelf, Sink, Stage};
+use super::{
+    Depot, FilesSink, Format, FullShard, NullSink, PackSink, ParquetSink, ParquetSizes, Shelf, Sink, Stage,
+};
 use crate::error::{Error, Result};
 use crate::kept::Columns;
 use crate::manifest::ManifestWriter;
@@ -34,12 +36,19 @@ pub struct SinkSetup {
     pub origin: Option<WarcOrigin>,
     /// See [`FilesSink::settle_before_rename`].
     pub settle_before_rename: Option<Duration>,
+    /// Where shards wait for their upload; none: the destination is a folder.
+    pub depot: Option<Arc<Depot>>,
 }
 
 impl SinkSetup {
     /// The shelf of a format with shards.
     pub fn shelf(&self) -> Option<Shelf> {
         self.format.extension().map(|extension| Shelf::new(&self.dest, extension, self.is_durable))
+    }
+
+    /// What makes a shard full.
+    pub fn full_shard(&self) -> FullShard {
+        FullShard { bytes: self.shard_bytes, rows: crate::limits::shard_rows_max(self.workers) }
     }
 
     /// The sink of a worker, and where it stages. `small`: shards of earlier runs that it may merge.
@@ -55,11 +64,13 @@ impl SinkSetup {
                 workers: self.workers,
                 columns: self.columns.clone(),
             };
-            return Ok(Box::new(ParquetSink::new(place, Arc::clone(stage), sizes, worker, small)));
+            let sink = ParquetSink::new(place, Arc::clone(stage), sizes, worker, small);
+            return Ok(Box::new(sink.for_upload(self.depot.clone())));
         }
         let encoder = new_encoder(self.format, &self.columns, self.origin.clone())?;
         let stage = Arc::clone(stage);
-        Ok(Box::new(PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers)))
+        let sink = PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers);
+        Ok(Box::new(sink.for_upload(self.depot.clone())))
     }
 
     fn open_without_shards(&self, worker: u32, stage: &Arc<Stage>) -> Result<Box<dyn Sink>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::object::{note, read_object, release};
 use super::shard::ShardFile;
-use super::{Block, Durable, Refused, Shelf, Sink, Stage};
+use super::{Block, Depot, Durable, Refused, Shelf, Sink, Stage};
 use crate::error::Result;
 use crate::limits;
 use crate::manifest::ManifestWriter;
@@ -24,6 +24,8 @@ pub struct PackSink {
     shard_bytes: u64,
     rows_max: u64,
     worker: u32,
+    /// None: the destination is a folder.
+    depot: Option<Arc<Depot>>,
     open: Option<Open>,
     /// Sealed by the last checkpoint; its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
@@ -74,12 +76,19 @@ impl PackSink {
             shard_bytes,
             rows_max: limits::shard_rows_max(workers),
             worker,
+            depot: None,
             open: None,
             sealed: None,
             sequences: Vec::new(),
             bytes: 0,
             large: Vec::new(),
         }
+    }
+
+    /// The same, when the destination is a bucket.
+    #[must_use]
+    pub fn for_upload(self, depot: Option<Arc<Depot>>) -> Self {
+        PackSink { depot, ..self }
     }
 
     /// Ends the shard; what stands behind its last record is appended and synced.
@@ -104,6 +113,9 @@ impl Sink for PackSink {
         for (position, entry) in block.fetched(from) {
             if self.is_full() {
                 return Ok(position);
+            }
+            if let (None, Some(depot)) = (&self.open, &self.depot) {
+                depot.wait_for_room(self.worker);
             }
             let encoder = self.encoder.as_mut();
             let open = match &mut self.open {
@@ -137,6 +149,8 @@ impl Sink for PackSink {
     fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>> {
         if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
             self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
+            // It is never merged.
+            self.depot.iter().for_each(|depot| depot.add(number, self.worker, true));
         }
         Ok(Vec::new())
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::merging::{ShardSize, Small};
 use super::object::{note, read_object, release};
 use super::shard::ShardFile;
-use super::{Block, Durable, Refused, Shelf, Sink, Stage};
+use super::{Block, Depot, Durable, Refused, Shelf, Sink, Stage};
 use crate::error::{Error, Result};
 use crate::kept::Columns;
 use crate::limits;
@@ -45,6 +45,8 @@ pub struct ParquetSink {
     stage: Arc<Stage>,
     sizes: ParquetSizes,
     worker: u32,
+    /// None: the destination is a folder.
+    depot: Option<Arc<Depot>>,
     open: Option<Open>,
     /// Sealed by the last checkpoint; its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
@@ -69,6 +71,7 @@ impl ParquetSink {
             shelf,
             stage,
             worker,
+            depot: None,
             open: None,
             sealed: None,
             small: Small::new(sizes.shard_bytes, limits::shard_rows_max(sizes.workers), small),
@@ -76,6 +79,20 @@ impl ParquetSink {
             removed: Vec::new(),
             sequences: Vec::new(),
             large: Vec::new(),
+        }
+    }
+
+    /// The same, when the destination is a bucket: what is there is never merged, so small shards wait for each other on
+    /// the local disk, of which they get less than a shard, and the job leaves one of them at most.
+    #[must_use]
+    pub fn for_upload(self, depot: Option<Arc<Depot>>) -> Self {
+        let small = if depot.is_some() { self.small.gather() } else { self.small };
+        ParquetSink { depot, small, ..self }
+    }
+
+    fn wait_for_room(&self) {
+        if let Some(depot) = &self.depot {
+            depot.wait_for_room(self.worker);
         }
     }
 
@@ -94,6 +111,7 @@ impl ParquetSink {
 
     /// Writes the objects of small shards into one.
     fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<Durable> {
+        self.wait_for_room();
         let mut open = Open::create(&self.shelf, self.worker, self.sizes.workers, &self.sizes.columns)?;
         for number in &numbers {
             open.copy(&self.shelf.shard_path(*number))?;
@@ -109,6 +127,9 @@ impl Sink for ParquetSink {
         for (position, entry) in block.fetched(from) {
             if position % ROWS_BETWEEN_LOOKS == 0 && self.is_full() {
                 return Ok(position);
+            }
+            if self.open.is_none() {
+                self.wait_for_room();
             }
             let open = match &mut self.open {
                 Some(open) => open,
@@ -130,7 +151,7 @@ impl Sink for ParquetSink {
         let removed = std::mem::take(&mut self.removed);
         let durable = if self.open.is_some() && (is_last || self.is_full() || self.is_due()) {
             self.seal()?
-        } else if let Some(numbers) = self.small.next_merge() {
+        } else if let Some(numbers) = self.small.next_merge(is_last) {
             self.merge(numbers)?
         } else {
             Durable::default()
@@ -142,18 +163,23 @@ impl Sink for ParquetSink {
         if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
             self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
             self.shelf.remove(&sealed.replaces)?;
+            self.depot.iter().for_each(|depot| depot.forget(&sealed.replaces));
             self.removed.extend(sealed.replaces);
-            self.small.add(ShardSize { number, bytes: sealed.data.end, rows: sealed.objects });
+            let size = ShardSize { number, bytes: sealed.data.end, rows: sealed.objects };
+            let is_small = self.small.add(size);
+            if let Some(depot) = &self.depot {
+                depot.add(number, self.worker, !is_small);
+            }
         }
         Ok(Vec::new())
     }
 
     fn has_unsettled(&self) -> bool {
-        self.open.is_some() || self.small.is_due()
+        self.open.is_some() || self.small.is_due(false)
     }
 
     fn is_open(&self) -> bool {
-        self.has_unsettled() || !self.removed.is_empty()
+        self.has_unsettled() || self.small.is_due(true) || !self.removed.is_empty()
     }
 
     fn is_full(&self) -> bool {

@@ -39,6 +39,15 @@ pub enum Cursor {
         /// Whether this is its end.
         is_last: bool,
     },
+    /// A piece of a range of keys, whose ranges are listed side by side.
+    Keys {
+        /// Which range.
+        range: u64,
+        /// What is listed of it: everything up to this key.
+        after: Vec<u8>,
+        /// Whether this is the range's end.
+        is_last: bool,
+    },
     /// A piece of a list.
     List {
         /// Where it ends.
@@ -70,6 +79,17 @@ pub struct Folder {
     pub read: u64,
     /// See [`Cursor::Folder`].
     pub digest: u64,
+}
+
+/// A part of a bucket's keys that is not listed to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeyRange {
+    /// Names it in the journal.
+    pub id: u64,
+    /// It begins behind this key; empty for the first.
+    pub after: Vec<u8>,
+    /// It ends with this key; none: with the last there is.
+    pub until: Option<Vec<u8>>,
 }
 
 /// Why a page is none.

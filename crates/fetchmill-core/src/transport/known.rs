@@ -13,8 +13,11 @@ use super::lane::{Http2Parts, Link, Shared};
 use super::{Alpn, Asked, Millis, Reach};
 use crate::error::Result;
 use crate::http1::RequestTemplate;
-use crate::origin::{OriginFields, OriginKey};
+use crate::origin::{Authorize, OriginFields, OriginKey};
 use crate::planner::pace::Pace;
+
+const HTTP_VERSION: &[u8] = b" HTTP/1.1";
+const LINE_END: &[u8] = b"\r\n";
 
 /// See the module.
 #[derive(Debug)]
@@ -27,6 +30,12 @@ pub struct Origin {
     pub pace: Option<Arc<Pace>>,
     /// It has sent a reply that nobody asked for: it will do so again, while a request is out.
     pub is_suspicious: Cell<bool>,
+    /// Who signs requests to it, if somebody does. They go over HTTP/1.1.
+    pub(super) authorize: Option<Rc<dyn Authorize>>,
+    /// The user has named it: it may be anywhere.
+    pub(super) is_named: bool,
+    /// Memory for what they sign, of one request after the other.
+    pub(super) signed: RefCell<Vec<u8>>,
     pub(super) fields: OriginFields,
     pub(super) addresses: Option<Arc<[SocketAddr]>>,
     /// Open and unused, the warmest last, with the time since when.
@@ -51,6 +60,30 @@ impl Origin {
             Asked::Path(path) => self.template.write_path(path, out),
             Asked::Call(call) => self.template.write_call(call, out),
         }
+        if let Some(authorize) = &self.authorize {
+            let (method, body) = match asked {
+                Asked::Call(call) => (call.method, call.body.unwrap_or_default()),
+                Asked::Name(_) | Asked::Path(_) => ("GET", &[][..]),
+            };
+            self.sign(&**authorize, method, body, out);
+        }
+    }
+
+    /// Puts what is signed now between the fields of a request and its body.
+    fn sign(&self, authorize: &dyn Authorize, method: &str, body: &[u8], out: &mut Vec<u8>) {
+        let line_end = memchr::memchr(b'\r', out).unwrap_or(out.len());
+        let start = method.len() + 1;
+        let target = out.get(start..line_end.saturating_sub(HTTP_VERSION.len())).unwrap_or_default();
+        // To a proxy it is asked for in absolute form.
+        let target = target.strip_prefix(self.key.text().as_bytes()).unwrap_or(target);
+        let mut fields = std::mem::take(&mut *self.signed.borrow_mut());
+        fields.clear();
+        authorize.write_fields(method, target, body, &mut fields);
+        out.truncate(out.len() - body.len() - LINE_END.len());
+        out.extend_from_slice(&fields);
+        out.extend_from_slice(LINE_END);
+        out.extend_from_slice(body);
+        *self.signed.borrow_mut() = fields;
     }
 
     pub(super) fn http2_parts(&self) -> Result<Rc<Http2Parts>> {
@@ -95,7 +128,10 @@ impl Origin {
 
     /// Whether a connection to it may be shared, so that one is enough for the time being.
     pub(super) fn may_share(&self, offers_http2: bool) -> bool {
-        self.key.is_tls() && offers_http2 && self.protocol.get() != Some(Alpn::Http1)
+        self.key.is_tls()
+            && offers_http2
+            && self.authorize.is_none()
+            && self.protocol.get() != Some(Alpn::Http1)
     }
 }
 

@@ -17,6 +17,9 @@ use crate::error::{Error, Result};
 use crate::http1::{BodySink, Call, Version};
 use crate::outcome::FailureKind;
 
+/// The field that asks for a part of an object, as this crate writes it.
+pub const RANGE: &str = "Range";
+
 /// What an origin is asked for.
 #[derive(Debug, Clone, Copy)]
 pub enum Asked<'a> {
@@ -331,7 +334,9 @@ async fn exchange_http1(
         let mut request = buffers.request.borrow_mut();
         request.clear();
         origin.write(asked, &mut request);
-        connection.send(&request)?;
+        let has_range =
+            matches!(asked, Asked::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE));
+        if has_range { connection.send_range(&request) } else { connection.send(&request) }?;
     }
     connection.receive(body, &buffers.scratch, watch).await
 }

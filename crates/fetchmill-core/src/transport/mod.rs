@@ -24,7 +24,7 @@ mod watch;
 
 pub use connect::{ConnectFailure, connect};
 pub use known::Origin;
-pub use lane::{Asked, Buffers, Lane};
+pub use lane::{Asked, Buffers, Lane, RANGE};
 pub use names::{NameSetup, Names};
 pub use paces::Paces;
 pub use phases::Phases;
@@ -151,6 +151,12 @@ impl Connection {
     /// Sends a request; what the socket does not take now goes out while the reply is awaited.
     pub fn send(&mut self, request: &[u8]) -> Result<(), Broken> {
         self.reader.start();
+        self.write(request)
+    }
+
+    /// The same for a request with `Range`: its reply may be a part of the object.
+    pub fn send_range(&mut self, request: &[u8]) -> Result<(), Broken> {
+        self.reader.start_partial();
         self.write(request)
     }
 

@@ -17,7 +17,7 @@ use super::known::{Connecting, Origin};
 use super::lane::{Counted, Link, Own, Shared};
 use super::phases::{Opening, since};
 use super::proxy::{Proxy, ProxySetup, tunnel};
-use super::tls::TlsSetup;
+use super::tls::{TlsOptions, TlsSetup};
 use super::{
     Alpn, ConnectFailure, Connection, Lane, Millis, NameSetup, Names, Paces, Reach, Stream, Timeouts, Tls,
     Unused, Watch, connect,
@@ -25,7 +25,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::limits;
-use crate::origin::{OriginFields, OriginKey};
+use crate::origin::{Authority, OriginFields, OriginKey};
 use crate::outcome::FailureKind;
 
 /// What the connections of a thread have in common.
@@ -39,6 +39,9 @@ pub struct PoolSettings {
     pub connections: usize,
     /// What requests say besides what they ask for.
     pub fields: OriginFields,
+    /// Who signs requests, and to which origins. These are asked over HTTP/1.1, where the fields of each request are
+    /// written anew.
+    pub authority: Option<Arc<dyn Authority>>,
     /// The rates of hosts, if they are limited.
     pub paces: Option<Arc<Paces>>,
     /// Whom to believe.
@@ -72,6 +75,8 @@ pub struct Pool {
     idle: Cell<usize>,
     open: Rc<Cell<usize>>,
     tls: RefCell<Option<Tls>>,
+    /// For origins that get signed requests.
+    tls_http1: RefCell<Option<Tls>>,
 }
 
 impl Pool {
@@ -86,6 +91,7 @@ impl Pool {
             idle: Cell::default(),
             open: Rc::default(),
             tls: RefCell::default(),
+            tls_http1: RefCell::default(),
         }
     }
 
@@ -108,9 +114,11 @@ impl Pool {
     ) -> Rc<Origin> {
         let origin = Rc::new(Origin {
             pace: self.settings.paces.as_ref().map(|paces| paces.of(key.host())),
-            key,
             template,
             is_suspicious: Cell::new(false),
+            authorize: self.settings.authority.as_ref().and_then(|authority| authority.of(&key)),
+            is_named: self.settings.authority.as_ref().is_some_and(|authority| authority.is_named(&key)),
+            signed: RefCell::default(),
             fields: self.settings.fields.clone(),
             addresses,
             idle: RefCell::default(),
@@ -120,6 +128,7 @@ impl Pool {
             parts: RefCell::default(),
             is_connecting: Cell::new(false),
             connected: Notify::new(),
+            key,
         });
         self.origins.borrow_mut().insert(origin.key.clone(), Rc::clone(&origin));
         origin
@@ -244,8 +253,8 @@ impl Pool {
         // Connecting has a deadline of its own; the watch only ends it when the job does.
         watch.rest();
         let settings = &self.settings;
-        let mut opening =
-            Opening::new(reach.max(settings.reach), watch, settings.timeouts, settings.times_phases);
+        let own = if origin.is_named { Reach::Anywhere } else { settings.reach };
+        let mut opening = Opening::new(reach.max(own), watch, settings.timeouts, settings.times_phases);
         opening.found = found.cloned();
         let made = tokio::select! {
             made = self.link(&origin, &mut opening) => made,
@@ -305,7 +314,7 @@ impl Pool {
         if !origin.key.is_tls() {
             return http1(stream.into(), counted);
         }
-        let tls = self.tls().map_err(|_| ConnectFailure::Failed(FailureKind::Tls))?;
+        let tls = self.tls(origin).map_err(|_| ConnectFailure::Failed(FailureKind::Tls))?;
         let start = opening.now();
         let secured = tls.start(stream, origin.key.host(), opening.patience()).await;
         opening.phases.tls = since(start);
@@ -369,10 +378,15 @@ impl Pool {
         Ok((stream, None))
     }
 
-    fn tls(&self) -> Result<Tls> {
-        let mut tls = self.tls.borrow_mut();
+    fn tls(&self, origin: &Origin) -> Result<Tls> {
+        let is_signed = origin.authorize.is_some();
+        let mut tls = if is_signed { self.tls_http1.borrow_mut() } else { self.tls.borrow_mut() };
         if tls.is_none() {
-            *tls = Some(Tls::new(self.settings.tls.roots()?, &self.settings.tls.options)?);
+            let options = TlsOptions {
+                http2: self.settings.tls.options.http2 && !is_signed,
+                ..self.settings.tls.options.clone()
+            };
+            *tls = Some(Tls::new(self.settings.tls.roots()?, &options)?);
         }
         tls.clone().ok_or_else(|| Error::Internal("TLS is not set up".into()))
     }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::batches::Batches;
 use super::iterator::Stream;
 use crate::errors;
-use crate::options::{resolvers, set, set_seconds};
+use crate::options::{resolvers, s3_options, set, set_seconds};
 
 /// The options of `fetchmill.StreamOptions`; what is missing has the core's default.
 #[derive(Debug, Deserialize)]
@@ -42,6 +42,11 @@ struct Options {
     resolver: Vec<String>,
     #[serde(default)]
     public_only: bool,
+    endpoint_url: Option<String>,
+    region: Option<String>,
+    profile: Option<String>,
+    no_sign_request: Option<bool>,
+    addressing_style: Option<String>,
 }
 
 impl Options {
@@ -61,6 +66,12 @@ impl Options {
         set(&mut options.allow_eof_bodies, self.allow_eof_bodies);
         set(&mut options.redirects, self.redirects);
         set(&mut options.headers, self.headers);
+        options.s3 = s3_options(
+            self.endpoint_url.as_deref(),
+            (self.region, self.profile),
+            self.no_sign_request,
+            self.addressing_style.as_deref(),
+        )?;
         options.tls.ca_file = self.ca_file;
         options.tls.insecure_hosts = self.insecure_host;
         set(&mut options.tls.http2, self.http2);

@@ -11,7 +11,7 @@ use super::line::{Done, Line};
 use super::wire::{Said, Todo, Told, Welcome, receive, send};
 use super::{Desk, Rules};
 use crate::engine::control::{Control, Stop};
-use crate::engine::options::JobOptions;
+use crate::engine::options::{JobOptions, SourceOptions};
 use crate::engine::recorder::ToJournal;
 use crate::engine::threads::{join, spawn};
 use crate::engine::writer;
@@ -57,9 +57,9 @@ impl Branch {
 pub fn join_job(mut options: JobOptions, joining: Joining) -> Result<Option<Desk>> {
     let Joining { worker, workers, kept, turns, receipts } = joining;
     let turns = UnixStream::from(turns);
-    if receive::<Welcome>(&turns)?.is_none() {
-        return Ok(None);
-    }
+    let Some(Welcome { region, clock_offset }) = receive(&turns)? else { return Ok(None) };
+    options.s3.resolve()?;
+    options.s3.region = region.or(options.s3.region);
     if let Some(kept) = kept {
         options.columns = Columns::of_list(kept)?;
     }
@@ -67,6 +67,12 @@ pub fn join_job(mut options: JobOptions, joining: Joining) -> Result<Option<Desk
     let place = Place::find(&options.dest, options.state.as_deref())?;
     let (to_journal, messages) = crossbeam_channel::unbounded();
     let control = Control::new(&options, workers, None, to_journal);
+    let store = control.store();
+    store.prepare(options.pool_settings(store)?, clock_offset);
+    if let SourceOptions::S3 { bucket, .. } = &options.source {
+        store.load(&|| control.stop() != Stop::No)?;
+        store.place(bucket)?;
+    }
     let setup = options.sink_setup(&place, workers)?;
     let (writer, post) = writer::open(&place, &options, &control, &setup, worker, Vec::new())?;
     let rules = Rules::new(&options, workers)?;
@@ -124,6 +130,7 @@ impl Line for FarLine {
             return Ok(Next::Wait);
         };
         self.has_many_origins |= told.has_many_origins;
+        self.control.origin_pace.set(told.rate);
         match told.stop {
             0 => {}
             1 => self.control.ask_to_stop(Stop::Drain),

@@ -11,6 +11,7 @@ mod hosts;
 mod line;
 mod post;
 mod steward;
+mod store;
 mod wire;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ pub(super) use steward::{Attached, Steward, Suspects};
 
 use super::control::{Control, Stop};
 use super::options::JobOptions;
+use super::s3::Places;
 use super::threads::waiting_runtime;
 use super::trust::distrust;
 use super::worker::body::now;
@@ -49,6 +51,8 @@ use crate::time_text::parse_http_date;
 
 /// A block waits so long for more outcomes: the sink's commit window begins with it.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
+/// What a rate holds back is looked at again after this at the soonest: what has become due meanwhile goes at once.
+const PACED_LOOK: Duration = Duration::from_millis(5);
 /// Times a second that the rate of a desk is measured anew.
 const RATE_EVERY: Duration = Duration::from_millis(250);
 
@@ -148,8 +152,11 @@ pub struct Desk {
     /// The rate allows no other request before this.
     paced_until: Option<Instant>,
     done: Done,
+    /// When the last turn was.
+    told_at: Instant,
     rate: Rate,
     path: Vec<u8>,
+    places: Places,
     is_done: bool,
     branch: Option<Branch>,
 }
@@ -188,6 +195,7 @@ impl Desk {
 
     fn new(control: Arc<Control>, line: Box<dyn Line>, rules: Rules, hosts: HostGate, post: Post) -> Self {
         Desk {
+            places: Places::new(Arc::clone(control.store())),
             control,
             line,
             rules,
@@ -198,6 +206,7 @@ impl Desk {
             hosts,
             paced_until: None,
             done: Done::default(),
+            told_at: Instant::now(),
             rate: Rate { answers: 0, since: Instant::now(), per_second: 0.0 },
             path: Vec::new(),
             is_done: false,
@@ -231,7 +240,7 @@ impl Desk {
                 if left.is_zero() {
                     return Ok((!self.is_over()).then_some(batch));
                 }
-                std::thread::sleep(left.min(limits::TICK));
+                std::thread::sleep(left.min(self.next_look()));
             }
         }
     }
@@ -248,8 +257,9 @@ impl Desk {
         }
         self.rate.note(count);
         self.send_block(false);
-        // Others may wait for what this sets free, and the job's end for the last ones.
-        if self.held.is_empty() || !self.done.retries.is_empty() {
+        // Others may wait for what this sets free, and the job's end for the last ones. What was seen of the origin is
+        // told as often as by a native worker.
+        if self.held.is_empty() || !self.done.retries.is_empty() || self.told_at.elapsed() >= limits::TICK {
             self.turn(0, Duration::ZERO)?;
         }
         Ok(())
@@ -257,12 +267,12 @@ impl Desk {
 
     /// The fields that the request of a target carries besides `Host`.
     pub fn fields_of(&self, url: &str) -> Result<Vec<(String, String)>> {
-        let fields = match OriginKey::of_url(url) {
-            Some((key, _)) => self.rules.fields.of(&key),
-            None => Vec::new(),
-        };
+        let Some((key, path)) = OriginKey::of_url(url) else { return Ok(Vec::new()) };
+        let fields = self.rules.fields.of(&key);
         let fields = request_fields(&fields)?;
-        Ok(fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        let signed = self.control.store().signed_fields(&key, path);
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        Ok(fields.chain(signed).collect())
     }
 
     /// Whether the job is asked to stop: what is in flight may be finished.
@@ -296,6 +306,7 @@ impl Desk {
     }
 
     fn turn(&mut self, max: usize, patience: Duration) -> Result<Got> {
+        self.told_at = Instant::now();
         let mut done = std::mem::take(&mut self.done);
         done.in_flight = self.held.len() as u64;
         Ok(match self.line.turn(done, max, patience)? {
@@ -333,7 +344,8 @@ impl Desk {
         }
     }
 
-    fn hand(&mut self, target: Target, batch: &mut Vec<Handed>) {
+    fn hand(&mut self, mut target: Target, batch: &mut Vec<Handed>) {
+        target.store_generation = self.control.store().generation();
         let url = if target.url.is_empty() { self.url_at_server(&target) } else { target.url.clone() };
         batch.push(Handed {
             sequence: target.sequence,
@@ -373,7 +385,8 @@ impl Desk {
                 return None;
             }
             let names_are_paths = self.post.properties.names_are_paths;
-            let read = target.read_entry(self.rules.naming, names_are_paths, &mut self.path);
+            let read =
+                target.read_entry(self.rules.naming, names_are_paths, &mut self.path, Some(&self.places));
             let has_killed =
                 target.last_kind == Some(FailureKind::Worker) && target.attempts >= self.rules.attempts_max;
             match read {
@@ -403,16 +416,23 @@ impl Desk {
         });
     }
 
-    /// How long the rate of the whole job asks to wait before this request.
+    /// How long the rate of the whole job, and that of an origin that throttles, ask to wait before this request.
     fn wait_of_rate(&self) -> Option<Duration> {
-        let wait = self.rules.pace.as_ref()?.reserve(self.control.clock.micros());
-        (wait > 0).then(|| Duration::from_micros(wait))
+        let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.origin_pace));
+        let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
+        waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
+    }
+
+    /// How long what is here waits before it is looked at again: sooner when the next request is due sooner.
+    fn next_look(&self) -> Duration {
+        let until_due = self.paced_until.map(|until| until.saturating_duration_since(Instant::now()));
+        until_due.map_or(limits::TICK, |wait| wait.clamp(PACED_LOOK, limits::TICK))
     }
 
     fn url_at_server(&self, target: &Target) -> String {
         let Some((key, template)) = &self.rules.server else { return String::new() };
         let mut path = Vec::new();
-        template.write_target(&target.entry, &mut path);
+        template.write_target(target.name(self.rules.naming), &mut path);
         format!("{}{}", key.text(), String::from_utf8_lossy(&path))
     }
 
@@ -440,6 +460,9 @@ impl Desk {
         fields: AnswerFields<'_>,
     ) -> Result<()> {
         let now = self.control.clock.now();
+        if target.is_of_store && self.judge(target, status, body, fields) {
+            return Ok(());
+        }
         match FailureKind::of_status(status) {
             Ok(Outcome::Fetched) if !is_verified && !self.rules.allow_eof_bodies => {
                 let outcome = Outcome::Failed(FailureKind::UnverifiedLength);

@@ -123,8 +123,13 @@ impl Steward {
         })
     }
 
+    fn welcome(&self) -> Welcome {
+        let store = self.control.store();
+        Welcome { region: store.region_of_job(), clock_offset: store.clock_offset() }
+    }
+
     fn take_turns(&self, socket: &UnixStream, line: &mut OwnLine, ledger: &Mutex<Ledger>) -> bool {
-        if send(socket, &Welcome).is_err() {
+        if send(socket, &self.welcome()).is_err() {
             return false;
         }
         while self.is_heard(socket) {
@@ -194,7 +199,8 @@ impl Steward {
             Next::Wait | Next::WaitUntil(_) => Todo::Wait,
         };
         let stop = self.control.stop() as u8;
-        Ok(Told { stop, has_many_origins: line.has_many_origins(), next })
+        let rate = self.control.planner().rate().map(|rate| rate / self.control.workers() as f64);
+        Ok(Told { stop, has_many_origins: line.has_many_origins(), rate, next })
     }
 
     /// What came back did not kill its process. Whether other suspects are left.

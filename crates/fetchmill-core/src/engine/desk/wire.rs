@@ -15,7 +15,12 @@ const FRAME_BYTES_MAX: usize = 256 << 20;
 
 /// The first word to a worker's process: what another one has left is put away, it may begin.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Welcome;
+pub(super) struct Welcome {
+    /// Of a bucket: the region that it was found in.
+    pub(super) region: Option<String>,
+    /// Seconds by which the clock of the store is ahead of this machine's.
+    pub(super) clock_offset: i64,
+}
 
 /// A worker's turn.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +39,8 @@ pub(super) struct Told {
     /// How far the job is asked to go on, as a number.
     pub(super) stop: u8,
     pub(super) has_many_origins: bool,
+    /// Requests a second that this worker may make, while the origin throttles.
+    pub(super) rate: Option<f64>,
     pub(super) next: Todo,
 }
 
@@ -127,14 +134,14 @@ mod tests {
         };
 
         send(&one, &receipt).unwrap();
-        send(&one, &Told { stop: 1, has_many_origins: true, next: Todo::Targets(vec![target.clone()]) })
-            .unwrap();
+        let next = Todo::Targets(vec![target.clone()]);
+        send(&one, &Told { stop: 1, has_many_origins: true, rate: Some(0.5), next }).unwrap();
         send(&one, &Outcome::Failed(FailureKind::Url)).unwrap();
         drop(one);
 
         let arrived: Receipt = receive(&other).unwrap().unwrap();
         assert_eq!((arrived.worker, arrived.settled, arrived.sealed), (3, receipt.settled, receipt.sealed));
-        let Some(Told { stop: 1, has_many_origins: true, next: Todo::Targets(targets) }) =
+        let Some(Told { stop: 1, has_many_origins: true, rate: Some(0.5), next: Todo::Targets(targets) }) =
             receive(&other).unwrap()
         else {
             panic!("another message")

@@ -78,7 +78,7 @@ impl List {
         given: Option<Box<dyn Items>>,
     ) -> Result<Option<Self>> {
         match (source, given) {
-            (SourceOptions::Server { .. }, _) => Ok(None),
+            (SourceOptions::Server { .. } | SourceOptions::S3 { .. }, _) => Ok(None),
             (SourceOptions::Iterable { options }, Some(items)) => {
                 let reader = ListReader::of_items("the iterable", items, options)?;
                 Ok(Some(List { reader, length: None, sampled: None }))

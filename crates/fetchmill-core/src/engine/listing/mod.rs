@@ -3,6 +3,7 @@
 
 mod input;
 mod list;
+pub(super) mod s3;
 pub(super) mod server;
 
 pub use list::open_list;
@@ -22,6 +23,8 @@ use crate::target::{Page, Sequence};
 pub(super) enum From {
     /// At a server that lists its objects.
     Server(Box<server::Setup>, server::Place),
+    /// In a bucket.
+    Bucket(Box<s3::Setup>),
     /// In a list.
     List(Box<List>),
     /// It was complete.
@@ -32,6 +35,7 @@ pub(super) enum From {
 pub(super) fn run(control: &Arc<Control>, from: From) {
     let listed = hand_over_live_pages(control, matches!(from, From::List(..))).and_then(|()| match from {
         From::Server(setup, place) => server::list(*setup, &place),
+        From::Bucket(setup) => s3::list(*setup),
         From::List(list) => list::read(control, *list),
         From::Nowhere => Ok(()),
     });

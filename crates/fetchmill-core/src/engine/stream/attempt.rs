@@ -23,7 +23,7 @@ use crate::transport::{Broken, ConnectFailure, Lane, Origin, Unused, Watch, is_v
 const LISTEN: Duration = Duration::from_millis(50);
 
 /// What came of an attempt.
-enum Attempt {
+pub(super) enum Attempt {
     /// It is answered or waits: on to the next.
     Over,
     /// It is to be made again at once, on a fresh connection, and does not count.
@@ -92,7 +92,14 @@ impl Fetching {
         let mut course = Course { started: self.exact.micros(), connect: 0 };
         let origin = match self.locate(ticket) {
             Ok(origin) => origin,
-            Err(kind) => return self.fail(ticket, (kind, "it is no http or https URL"), &course),
+            Err(FailureKind::Credentials) => {
+                let failure =
+                    (FailureKind::Credentials, "there are no credentials for the store: see profile=");
+                return self.fail(ticket, failure, &course);
+            }
+            Err(kind) => {
+                return self.fail(ticket, (kind, "it is no http or https URL, nor one of s3"), &course);
+            }
         };
         if origin.pace.is_some() || self.pace.is_some() {
             let paces = self.pace.iter().chain(origin.pace.as_deref());
@@ -137,6 +144,10 @@ impl Fetching {
         if !ticket.is_located {
             ticket.url = normalise(&ticket.url).map_err(|_| FailureKind::Url)?.into_owned();
             ticket.is_located = true;
+            if ticket.url.starts_with("s3:") {
+                let url = self.buckets.http_url(&ticket.url)?;
+                ticket.store_url = Some((std::mem::replace(&mut ticket.url, url), self.store.generation()));
+            }
         }
         let (key, _) = OriginKey::of_url(&ticket.url).ok_or(FailureKind::Url)?;
         let origin = self.pool.origin(&key).map_err(|_| FailureKind::Url)?;
@@ -211,6 +222,9 @@ impl Fetching {
         course: &Course,
     ) -> Attempt {
         let head = &exchanged.replied.head;
+        if let Some(attempt) = self.judge(ticket, incoming, head.status) {
+            return attempt;
+        }
         if is_redirect(head.status) && self.options.redirects > 0 {
             return match self.redirect(ticket, incoming, exchanged) {
                 Ok(()) => Attempt::Redirected,
@@ -296,7 +310,7 @@ impl Fetching {
         ticket.is_idempotent() && ticket.attempts + 1 < self.options.attempts
     }
 
-    fn wait_for(&self, ticket: &mut Ticket, kind: FailureKind, asked: Option<Millis>) -> Attempt {
+    pub(super) fn wait_for(&self, ticket: &mut Ticket, kind: FailureKind, asked: Option<Millis>) -> Attempt {
         ticket.attempts += 1;
         let wait = delay(kind, ticket.attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(ticket), wait);

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::super::control::Clock;
 use super::super::parking::Parking;
+use super::super::s3::{Access, Places};
 use super::StreamOptions;
 use super::channel::{Channel, Hub};
 use super::outlet::Outlet;
@@ -36,15 +37,19 @@ pub struct Fetcher {
 
 impl Fetcher {
     /// Starts the thread.
-    pub fn start(options: StreamOptions) -> Result<Self> {
+    pub fn start(mut options: StreamOptions) -> Result<Self> {
+        options.s3.resolve()?;
         options.check()?;
         raise_descriptors();
-        let settings = options.pool_settings()?;
+        let store = Access::new(options.s3.clone());
+        let settings = options.pool_settings(&store)?;
+        store.prepare(settings.clone(), 0);
         let hub = Arc::new(Hub::new());
         let (own, copy) = (Arc::clone(&hub), options.clone());
         let started = std::thread::Builder::new().name("fetchmill-stream".into()).spawn(move || {
             let _guard = EndGuard(Arc::clone(&own));
-            run(own, settings, copy);
+            run(own, settings, copy, &store);
+            store.close();
         });
         let thread = started.map_err(|error| Error::storage("start a thread of", "this process", error))?;
         Ok(Fetcher { hub, thread: Mutex::new(Some(thread)), options })
@@ -97,13 +102,13 @@ impl Drop for EndGuard {
 }
 
 /// Without an event queue there is nothing to be done: the streams see that the thread has ended.
-fn run(hub: Arc<Hub>, settings: PoolSettings, options: StreamOptions) {
+fn run(hub: Arc<Hub>, settings: PoolSettings, options: StreamOptions, store: &Arc<Access>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build_local(tokio::runtime::LocalOptions::default());
     if let Ok(runtime) = runtime {
-        runtime.block_on(Rc::new(Fetching::new(hub, settings, options)).drive());
+        runtime.block_on(Rc::new(Fetching::new(hub, settings, options, store)).drive());
     }
 }
 
@@ -118,6 +123,9 @@ pub(super) struct Fetching {
     pub(super) hub: Arc<Hub>,
     pub(super) options: StreamOptions,
     pub(super) pool: Pool,
+    /// What is known of stores of S3, and where their buckets are.
+    pub(super) store: Arc<Access>,
+    pub(super) buckets: Places,
     pub(super) pace: Option<Pace>,
     /// As of the last turn,
     pub(super) clock: Rc<Cell<Millis>>,
@@ -142,12 +150,14 @@ pub(super) struct Fetching {
 }
 
 impl Fetching {
-    fn new(hub: Arc<Hub>, settings: PoolSettings, options: StreamOptions) -> Self {
+    fn new(hub: Arc<Hub>, settings: PoolSettings, options: StreamOptions, store: &Arc<Access>) -> Self {
         let exact = Clock::start();
         let clock = Rc::new(Cell::new(exact.now()));
         Fetching {
             hub,
             pool: Pool::new(settings, Rc::clone(&clock)),
+            store: Arc::clone(store),
+            buckets: Places::new(Arc::clone(store)),
             pace: options.rate.map(Pace::new),
             options,
             jitter: RefCell::new(Jitter::new(clock.get())),

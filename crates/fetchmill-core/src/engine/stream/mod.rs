@@ -18,6 +18,7 @@ mod options;
 mod outlet;
 mod queue;
 mod rows;
+mod store;
 
 pub use advance::{Advance, Known};
 pub use batch::{Body, Call, Record, Replies, Requests, Times};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::s3::{Access, S3Options, SignedOrigins};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
@@ -49,6 +50,8 @@ pub struct StreamOptions {
     pub system_resolver: bool,
     /// Whether no request may lead to an address that is not public.
     pub public_only: bool,
+    /// How stores of S3 are reached.
+    pub s3: S3Options,
 }
 
 impl Default for StreamOptions {
@@ -70,6 +73,7 @@ impl Default for StreamOptions {
             resolvers: Vec::new(),
             system_resolver: false,
             public_only: false,
+            s3: S3Options::default(),
         }
     }
 }
@@ -118,7 +122,7 @@ impl StreamOptions {
         Ok(setup)
     }
 
-    pub(super) fn pool_settings(&self) -> Result<PoolSettings> {
+    pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         Ok(PoolSettings {
             timeouts: self.timeouts,
             max_body: self.max_size,
@@ -131,6 +135,7 @@ impl StreamOptions {
                 .proxy
                 .clone()
                 .map(|proxy| Arc::new(ProxySetup { proxy, without: self.no_proxy.clone() })),
+            authority: Some(Arc::new(SignedOrigins(Arc::clone(store)))),
             paces: self.rate_per_host.map(|rate| Arc::new(Paces::new(rate))),
             reach: if self.public_only { Reach::PublicOnly } else { Reach::Anywhere },
             times_phases: false,

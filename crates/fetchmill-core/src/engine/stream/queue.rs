@@ -30,6 +30,8 @@ pub(super) struct Ticket {
     pub(super) forgiven: u32,
     /// Its URL is in its normal form.
     pub(super) is_located: bool,
+    /// The `s3://` URL that it was given, and what was known of stores when it was signed.
+    pub(super) store_url: Option<(String, u64)>,
     /// Microseconds of the thread's clock.
     pub(super) submitted: u64,
 }
@@ -48,6 +50,7 @@ impl Ticket {
         self.reach = Reach::Anywhere;
         (self.is_changed, self.is_away, self.forgiven, self.is_located) = (false, false, 0, false);
         self.attempts = 0;
+        self.store_url = None;
         self.submitted = submitted;
         true
     }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::super::{pacing::keep_pace, redirect};
 use super::Worker;
 use super::queue::Target;
+use crate::entry::Naming;
 use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
 use crate::transport::{Asked, Lane, Origin, Watch};
@@ -33,7 +34,8 @@ impl Worker {
 
     fn read_entry(&self, target: &mut Target) -> Result<(), FailureKind> {
         let names_are_paths = self.setup.properties.names_are_paths;
-        target.read_entry(self.setup.naming, names_are_paths, &mut self.path.borrow_mut())
+        let path = &mut self.path.borrow_mut();
+        target.read_entry(self.setup.naming, names_are_paths, path, Some(&self.places))
     }
 
     /// The origin of a URL; that of the last one, usually.
@@ -59,7 +61,7 @@ impl Worker {
             && let Some(server) = &self.server
         {
             let mut path = Vec::new();
-            server.template.write_target(&target.entry, &mut path);
+            server.template.write_target(target.name(self.setup.naming), &mut path);
             target.url = format!("{}{}", server.key.text(), String::from_utf8_lossy(&path));
         }
         let (from, _) = OriginKey::of_url(&target.url).ok_or(FailureKind::Url)?;
@@ -76,14 +78,31 @@ impl Worker {
         // In a job over many hosts it was admitted at its host's pace.
         let of_host = origin.pace.as_deref().filter(|_| !self.control().has_many_origins());
         let paces = self.control().pace.iter().chain(of_host);
-        keep_pace(paces, || self.control().clock.micros(), watch).await
+        let micros = || self.control().clock.micros();
+        keep_pace(paces, micros, watch).await && self.keep_origin_pace(watch).await
+    }
+
+    /// The same while the only origin throttles. Connections wait in a line, and only the first of them takes a place:
+    /// a new pace would not change places that are taken.
+    async fn keep_origin_pace(&self, watch: &Watch) -> bool {
+        let pace = &self.control().origin_pace;
+        if !pace.is_set() {
+            return true;
+        }
+        watch.rest();
+        let _first = tokio::select! {
+            first = self.pace_line.lock() => first,
+            _ = watch.expired() => return false,
+        };
+        let micros = || self.control().clock.micros();
+        !self.is_done.get() && keep_pace(std::iter::once(pace), micros, watch).await
     }
 }
 
 /// What the target's origin is asked for.
-pub(super) fn asked_for<'t>(origin: &Origin, target: &'t Target) -> Asked<'t> {
+pub(super) fn asked_for<'t>(origin: &Origin, target: &'t Target, naming: Naming) -> Asked<'t> {
     match origin.key.path_of(&target.url) {
         Some(path) => Asked::Path(path),
-        None => Asked::Name(&target.entry),
+        None => Asked::Name(target.name(naming)),
     }
 }

@@ -279,7 +279,7 @@ impl Worker {
     }
 
     /// Puts a target aside, on disk when that is for long. It has had no attempt more.
-    fn put_aside(&self, target: &Target, not_before: Millis, now: Millis) {
+    pub(super) fn put_aside(&self, target: &Target, not_before: Millis, now: Millis) {
         let waiting = Waiting {
             sequence: target.sequence,
             name: target.entry.as_slice().into(),

@@ -6,8 +6,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::row::Seen;
+use crate::engine::s3::{FAULT_BYTES_MAX, StoreReply, region_in};
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, Head, KeptFields};
+use crate::http1::{BodySink, Framing, Head, KeptFields};
 use crate::limits::BODY_MEMORY_BYTES_MAX;
 use crate::object::{Facts, Micros};
 use crate::sink::{FetchedBody, Keeps, Properties, Stage};
@@ -33,6 +34,21 @@ pub(super) struct Incoming {
     seen: Option<Seen>,
     /// No more of it is read.
     enough: u64,
+    /// Of a store: what its listing said of the length, and how a body begins that may be no object.
+    expected: Expected,
+    start: Vec<u8>,
+    is_caught: bool,
+}
+
+/// What comes, as far as it is known before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// It is not looked at.
+    Anything,
+    /// An object of a store, or an error in its place.
+    Object,
+    /// The same, and so long.
+    ObjectOf(u64),
 }
 
 /// Memory of all bodies that a worker receives.
@@ -59,6 +75,9 @@ impl Incoming {
             used,
             seen: enough.map(|_| Seen::default()),
             enough: enough.unwrap_or(u64::MAX),
+            expected: Expected::Anything,
+            start: Vec::new(),
+            is_caught: false,
         }
     }
 
@@ -66,9 +85,23 @@ impl Incoming {
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.discard();
         self.sequence = sequence;
+        self.expected = Expected::Anything;
+        self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
         }
+    }
+
+    /// What comes is an object of a store, that its listing has said to be so long, if it has.
+    pub(super) fn expect(&mut self, length: Option<u64>) {
+        self.expected = length.map_or(Expected::Object, Expected::ObjectOf);
+    }
+
+    /// What a store has answered.
+    pub(super) fn store_reply(&self, status: u16) -> StoreReply<'_> {
+        let etag = self.fields.etag.map(|span| span.in_head(&self.head));
+        let region = region_in(if self.is_caught { &self.head } else { &[] });
+        StoreReply { status, start: &self.start, length: self.length, etag, region }
     }
 
     /// Forgets the body; its staging file is removed.
@@ -184,7 +217,15 @@ pub(in crate::engine) fn now() -> Micros {
 
 impl BodySink for Incoming {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
-        if self.properties.keeps >= Keeps::Facts || head.kept.location.is_some() {
+        self.is_caught = match self.expected {
+            Expected::Anything => false,
+            Expected::Object => true,
+            Expected::ObjectOf(length) => head.status >= 300 || head.framing != Framing::Length(length),
+        };
+        if self.properties.keeps >= Keeps::Facts
+            || head.kept.location.is_some()
+            || self.expected != Expected::Anything
+        {
             self.head.clear();
             self.head.extend_from_slice(bytes);
         }
@@ -204,6 +245,10 @@ impl BodySink for Incoming {
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
+        if self.is_caught {
+            let room = FAULT_BYTES_MAX - self.start.len();
+            self.start.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        }
         if !self.keeps_bodies() || self.failed.is_some() {
             return;
         }

@@ -124,6 +124,7 @@ impl Worker {
         body.start(target.sequence);
         let origin = match self.locate(target) {
             Ok(origin) => origin,
+            Err(kind) if kind.is_retryable() => return self.failed(target, kind, None),
             Err(kind) => {
                 self.settle_other(target, Outcome::Failed(kind), 0, 0);
                 return Attempt::Over;
@@ -134,6 +135,13 @@ impl Worker {
             return Attempt::Over;
         }
         self.begin_row(target);
+        if target.is_of_store {
+            target.store_generation = self.control().store().generation();
+        }
+        let listed = self.listed(target);
+        if target.is_of_store || listed.is_some() {
+            body.expect(listed.and_then(|listed| listed.size));
+        }
         if !lane.is_at(&origin) {
             self.pool.switch(lane, &origin);
         }
@@ -198,7 +206,14 @@ impl Worker {
         watch: &Watch,
     ) -> Result<Replied, Broken> {
         self.delta.borrow_mut().attempts += 1;
-        lane.exchange(asked_for(origin, target), &self.buffers, body, watch, self.setup.pool.max_body).await
+        lane.exchange(
+            asked_for(origin, target, self.setup.naming),
+            &self.buffers,
+            body,
+            watch,
+            self.setup.pool.max_body,
+        )
+        .await
     }
 
     /// A complete reply: whose it is must be certain before it is settled.
@@ -247,6 +262,11 @@ impl Worker {
             body.discard();
             return Attempt::Over;
         }
+        if target.is_of_store
+            && let Some(attempt) = self.judge(target, body, replied)
+        {
+            return attempt;
+        }
         if is_redirect(status) && self.setup.redirects_max > 0 {
             let followed = self.redirect(target, lane, body.location());
             body.discard();
@@ -254,6 +274,10 @@ impl Worker {
                 Ok(()) => Attempt::Redirected,
                 Err(kind) => self.failed(target, kind, Some(replied)),
             };
+        }
+        if !target.is_of_store && self.is_changed(target, body, status) {
+            body.discard();
+            return self.failed(target, FailureKind::Changed, Some(replied));
         }
         match FailureKind::of_status(status) {
             Ok(Outcome::Fetched) if !is_verified(&replied.head) && !self.setup.allow_eof_bodies => {

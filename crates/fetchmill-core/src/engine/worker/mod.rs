@@ -11,6 +11,7 @@ mod fetch;
 mod opening;
 pub(super) mod queue;
 mod row;
+mod store;
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -24,6 +25,7 @@ use tokio::sync::mpsc::{Sender, UnboundedReceiver};
 use super::control::{Control, Stop};
 use super::counters::Delta;
 use super::parking::Parking;
+use super::s3::Places;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
@@ -78,6 +80,7 @@ struct Worker {
     pool: Pool,
     server: Option<Rc<Origin>>,
     last_origin: RefCell<Option<Rc<Origin>>>,
+    places: Places,
     clock: Rc<Cell<Millis>>,
     queue: RefCell<Queue>,
     /// The last tick came late and looked at no deadline.
@@ -90,6 +93,8 @@ struct Worker {
     in_flight: Cell<usize>,
     waiters: Waiters,
     parking: Parking,
+    /// Connections that wait for a place in the origin's pace. Only this thread's, and only while there is one.
+    pace_line: tokio::sync::Mutex<()>,
     buffers: Buffers,
     path: RefCell<Vec<u8>>,
     /// The row that is written.
@@ -138,6 +143,7 @@ fn run_on(runtime: &LocalRuntime, mut setup: Setup) -> Result<()> {
         pool,
         server,
         last_origin: RefCell::new(None),
+        places: Places::new(Arc::clone(setup.control.store())),
         clock,
         queue: RefCell::new(Queue::default()),
         was_late: Cell::new(false),
@@ -147,6 +153,7 @@ fn run_on(runtime: &LocalRuntime, mut setup: Setup) -> Result<()> {
         in_flight: Cell::new(0),
         waiters: Waiters::new(setup.hosts, setup.control.workers()),
         parking: Parking::default(),
+        pace_line: tokio::sync::Mutex::default(),
         buffers: Buffers::default(),
         path: RefCell::new(Vec::new()),
         line: RefCell::new(Vec::new()),

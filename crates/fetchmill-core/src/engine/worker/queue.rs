@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::row::Seen;
-use crate::entry::{Entry, Naming};
+use crate::engine::s3::Places;
+use crate::entry::{Entry, Expected, Naming};
+use crate::listed::ListedKey;
 use crate::name;
 use crate::object::Facts;
 use crate::outcome::{FailureKind, Outcome};
@@ -29,6 +31,10 @@ pub(in crate::engine) struct Target {
     pub(in crate::engine) visited: Vec<u64>,
     /// How far it may lead, as far as redirects say.
     pub(in crate::engine) reach: Reach,
+    /// It is an object of a store of S3; where it is stands in [`Target::url`], when it is of a list.
+    pub(in crate::engine) is_of_store: bool,
+    /// What was known of the store when its last request was signed.
+    pub(in crate::engine) store_generation: u64,
     /// Its name and URL are known.
     pub(in crate::engine) is_located: bool,
     /// Attempts that counted before this one.
@@ -67,20 +73,33 @@ impl Target {
         if naming == Naming::Whole { &self.entry } else { &self.name }
     }
 
+    /// What its listing, or a manifest, said of the object, if it did.
+    pub(in crate::engine) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
+        let listed = match naming {
+            Naming::Whole => return None,
+            Naming::Listed => ListedKey::read(&self.entry),
+            Naming::Url | Naming::Path | Naming::Number => {
+                let Expected { size, etag } = Entry::read(&self.entry).expected;
+                ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
+            }
+        };
+        listed.size.is_some().then_some(listed)
+    }
+
     /// What is known of it when it was fetched, with what its list says and where it was found.
     pub(in crate::engine) fn facts<'t>(&'t self, naming: Naming, facts: Facts<'t>) -> Facts<'t> {
         if self.url.is_empty() {
             return facts;
         }
         let url = Some(self.url.as_bytes()).filter(|url| *url != self.name(naming));
-        let kept = if naming == Naming::Whole { None } else { Entry::read(&self.entry).kept };
+        let kept = if naming.has_url() { Entry::read(&self.entry).kept } else { None };
         Facts { url, kept, ..facts }
     }
 
     /// The same when it was not.
     pub(in crate::engine) fn described(&self, naming: Naming, outcome: Outcome) -> Described<'_> {
         let name = self.name(naming);
-        if naming == Naming::Whole {
+        if !naming.has_url() {
             return Described::named(name);
         }
         let entry = Entry::read(&self.entry);
@@ -96,18 +115,28 @@ impl Target {
         naming: Naming,
         names_are_paths: bool,
         path: &mut Vec<u8>,
+        places: Option<&Places>,
     ) -> Result<(), FailureKind> {
-        if naming != Naming::Whole {
+        if naming == Naming::Listed {
+            self.is_of_store = true;
+            self.name.clear();
+            self.name.extend_from_slice(ListedKey::read(&self.entry).key);
+        }
+        if naming.has_url() {
             let entry = Entry::read(&self.entry);
             naming.write_name(self.sequence, &self.entry, &mut self.name);
             self.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
             if self.url.is_empty() {
                 return Err(FailureKind::Url);
             }
+            if self.url.starts_with("s3:") {
+                self.url = places.ok_or(FailureKind::Url)?.http_url(&self.url)?;
+                self.is_of_store = true;
+            }
         }
         if names_are_paths {
             let name = self.name(naming);
-            let is_folder = naming == Naming::Whole && name::is_folder(name);
+            let is_folder = !naming.has_url() && name::is_folder(name);
             if is_folder || name::to_path(name, path).is_err() {
                 return Err(FailureKind::Name);
             }
@@ -121,7 +150,7 @@ impl Target {
         self.name.clear();
         self.url.clear();
         self.visited.clear();
-        (self.is_located, self.is_admitted) = (false, false);
+        (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
         (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
         self.reach = Reach::Anywhere;
         self.seen.clear();

@@ -32,7 +32,7 @@ use self::sample::Sample;
 use self::shards::Faults;
 use self::watch::{FINDINGS_WAITING_MAX, Watch};
 use crate::error::{Error, Result};
-use crate::journal::{Books, Place, must_have_objects, read_status};
+use crate::journal::{Books, Place, must_be_here, must_have_objects, read_status};
 use crate::outcome::Tally;
 use crate::reader::Asked;
 use crate::reader::bits::Bits;
@@ -167,7 +167,9 @@ impl Drop for Verify {
 
 fn verify(place: &Place, options: &VerifyOptions, watch: &Watch) -> Result<VerifyReport> {
     let started = Instant::now();
-    must_have_objects(&read_status(place)?.identity, &place.dest)?;
+    let identity = read_status(place)?.identity;
+    must_have_objects(&identity, &place.dest)?;
+    must_be_here(&identity)?;
     if options.repair {
         repair::tidy(place)?;
     }

@@ -48,8 +48,8 @@ impl Settled {
     fn conclude(&mut self, goes_on: bool) -> Result<Option<Summary>> {
         let path = self.path();
         let format = ResultsFormat::of("r.csv", None).unwrap();
-        let target = Target { path: &path, format, kept: &[], is_durable: true };
-        conclude(&self.place, &mut self.journal, Some(target), &|| goes_on)
+        let target = Target { path: &path, rows: RowKind::Answers, format, kept: &[], is_durable: true };
+        conclude(&self.place, &mut self.journal, RowKind::Answers, Some(target), &|| goes_on)
     }
 
     /// What is beside the state.

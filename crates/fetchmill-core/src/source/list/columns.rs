@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use super::records::Values;
 use super::template::{self, Piece};
 use super::{ListOptions, normalise};
-use crate::entry::Entry;
+use crate::entry::{Entry, Expected};
 use crate::error::Result;
 use crate::kept::write_kept;
 use crate::limits::KEPT_BYTES_MAX;
 use crate::name::for_display;
+use crate::row::LISTED_COLUMNS;
 
 /// A column as a user has named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub(super) enum Column {
     Number(usize),
     /// By its name.
     Name(String),
+    /// One of a manifest: only a file that has all of a manifest's has it.
+    Manifest(&'static str),
 }
 
 impl Column {
@@ -37,8 +40,14 @@ impl Column {
             Column::Url => "url".into(),
             Column::Number(number) => (number + 1).to_string(),
             Column::Name(name) => name.clone(),
+            Column::Manifest(name) => (*name).to_owned(),
         }
     }
+}
+
+/// Whether names of columns are those of a manifest, with whatever else.
+pub(super) fn is_manifest<'n>(mut has: impl FnMut(&'n str) -> bool) -> bool {
+    LISTED_COLUMNS.iter().all(|(name, _)| has(name))
 }
 
 /// How entries are made. Columns are positions in `wanted`.
@@ -53,7 +62,12 @@ pub(super) struct Plan {
     has_template: bool,
     key: Option<usize>,
     kept: Vec<usize>,
+    /// Where the columns of a manifest begin among the wanted ones, in the order of [`MANIFEST`]; none: nobody asks.
+    manifest: Option<usize>,
 }
+
+/// The columns of a manifest that are read besides the URL.
+const MANIFEST: [&str; 3] = ["name", "size", "etag"];
 
 #[derive(Debug, Clone)]
 enum UrlPiece {
@@ -94,8 +108,13 @@ impl Plan {
             takes_text: options.any_text,
             key,
             kept,
+            manifest: None,
         };
         plan.drop_unused();
+        if options.may_be_manifest() {
+            plan.manifest = Some(plan.wanted.len());
+            plan.wanted.extend(MANIFEST.map(Column::Manifest));
+        }
         Ok(plan)
     }
 
@@ -147,7 +166,7 @@ impl Plan {
 
     /// The URL of a record, normalised; else why there is none, with the text that is none.
     pub(super) fn url<'v>(&self, values: &'v Values) -> std::result::Result<Cow<'v, str>, String> {
-        for column in self.key.iter().chain(&self.kept) {
+        for column in self.manifest.iter().chain(&self.key).chain(&self.kept) {
             if values.get(*column).is_some_and(|value| std::str::from_utf8(value).is_err()) {
                 return Err(format!("column {} is not UTF-8", self.wanted[*column].text()));
             }
@@ -197,16 +216,41 @@ impl Plan {
     ) -> std::result::Result<(), &'static str> {
         out.clear();
         // An empty key names nothing.
-        let key = self.key.and_then(|column| values.get(column)).filter(|key| !key.is_empty());
+        let key =
+            self.key.or(self.manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
         scratch.clear();
         write_kept(self.kept.iter().map(|column| values.get(*column)), scratch);
         if scratch.len() > KEPT_BYTES_MAX {
             return Err("its kept columns are longer than 64 KiB");
         }
         let kept = (!self.kept.is_empty()).then_some(scratch.as_slice());
-        Entry { url: url.as_bytes(), key, kept }.write(out);
+        Entry { url: url.as_bytes(), key, kept, expected: self.expected(values)? }.write(out);
         Ok(())
     }
+}
+
+impl Plan {
+    /// What a manifest says of the object. A size that is none must not pass for one that nobody knows.
+    fn expected<'v>(&self, values: &'v Values) -> std::result::Result<Expected<'v>, &'static str> {
+        let Some(name) = self.manifest else { return Ok(Expected::default()) };
+        let value = |column: usize| values.get(column).filter(|value| !value.is_empty());
+        let size = match value(name + 1) {
+            None => None,
+            Some(text) => Some(parse_size(text).ok_or("its size is no number")?),
+        };
+        let etag = value(name + 2);
+        if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {
+            return Err("its etag is longer than 1 KiB");
+        }
+        Ok(Expected { size, etag })
+    }
+}
+
+/// Longer than any that a server gives.
+const ETAG_BYTES_MAX: usize = 1024;
+
+fn parse_size(text: &[u8]) -> Option<u64> {
+    text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }
 
 fn described_bytes(value: &[u8]) -> String {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 
 use super::ListPosition;
-use super::columns::{Column, Plan};
+use super::columns::{Column, Plan, is_manifest};
 use super::lines::{Found, Lines, Progress};
 use super::normalise;
 use super::records::{Records, Step, Values};
@@ -24,7 +24,7 @@ pub(super) struct Csv {
     header: Option<bool>,
     has_template: bool,
     /// Which field each wanted column is; none before the header is read.
-    places: Option<Vec<usize>>,
+    places: Option<Vec<Option<usize>>>,
     /// Where the last record began.
     line: u64,
 }
@@ -83,24 +83,30 @@ impl Csv {
         !self.has_template && is_word && normalise(value).is_err()
     }
 
-    fn places_without_names(&self) -> Result<Vec<usize>> {
+    fn places_without_names(&self) -> Result<Vec<Option<usize>>> {
         let place = |column: &Column| match column {
-            Column::Url => Ok(0),
-            Column::Number(number) => Ok(*number),
+            Column::Url => Ok(Some(0)),
+            Column::Number(number) => Ok(Some(*number)),
+            Column::Manifest(_) => Ok(None),
             Column::Name(name) => Err(self.no_column(name)),
         };
         self.wanted.iter().map(place).collect()
     }
 
-    fn places_by_names(&self) -> Result<Vec<usize>> {
+    fn places_by_names(&self) -> Result<Vec<Option<usize>>> {
+        let is_manifest = is_manifest(|name| self.place_of(|field| field == name.as_bytes()).is_some());
         let place = |column: &Column| match column {
-            Column::Number(number) => Ok(*number),
+            Column::Number(number) => Ok(Some(*number)),
+            Column::Manifest(name) if is_manifest => Ok(self.place_of(|field| field == name.as_bytes())),
+            Column::Manifest(_) => Ok(None),
             Column::Name(name) => {
-                self.place_of(|field| field == name.as_bytes()).ok_or_else(|| self.no_column(name))
+                let place = self.place_of(|field| field == name.as_bytes());
+                place.map(Some).ok_or_else(|| self.no_column(name))
             }
             Column::Url => {
                 let place = self.place_of(|field| field.eq_ignore_ascii_case(b"url"));
-                place.or((self.fields.count() == 1).then_some(0)).ok_or_else(|| self.no_column("url"))
+                let place = place.or((self.fields.count() == 1).then_some(0));
+                place.map(Some).ok_or_else(|| self.no_column("url"))
             }
         };
         self.wanted.iter().map(place).collect()
@@ -129,7 +135,7 @@ impl Csv {
 
     fn give(&self, values: &mut Values) {
         for (column, place) in self.places.iter().flatten().enumerate() {
-            if let Some(value) = self.fields.get(*place) {
+            if let Some(value) = place.and_then(|place| self.fields.get(place)) {
                 values.set(column, value);
             }
         }
@@ -144,7 +150,7 @@ impl Records for Csv {
             Progress::NothingNow => return Ok(Step::NothingNow),
             Progress::End => return Ok(Step::End),
         }
-        let last = self.places.iter().flatten().max().copied().unwrap_or(0);
+        let last = self.places.iter().flatten().flatten().max().copied().unwrap_or(0);
         let next = self.fields.next(last)?;
         if !self.fields.lines.is_skipping() {
             self.line = self.fields.lines.line() + 1;

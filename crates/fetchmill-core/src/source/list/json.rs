@@ -7,17 +7,20 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::ListPosition;
-use super::columns::{Column, Plan};
+use super::columns::{Column, Plan, is_manifest};
 use super::lines::{Found, Lines, Progress};
 use super::records::{Records, Step, Values};
 use super::text::skip;
 use crate::error::{Error, Result};
+use crate::row::LISTED_COLUMNS;
 
 /// Lines with fields.
 pub(super) struct Json {
     lines: Lines,
     /// The names of the wanted fields.
     fields: Vec<String>,
+    /// Those that only a manifest has.
+    of_manifest: Vec<usize>,
     url: usize,
 }
 
@@ -31,7 +34,10 @@ impl Json {
             )));
         }
         let fields = plan.wanted().iter().map(Column::text).collect();
-        Ok(Json { lines, fields, url: plan.url_column() })
+        let wanted = plan.wanted().iter().enumerate();
+        let of_manifest = wanted.filter(|(_, column)| matches!(column, Column::Manifest(_)));
+        let of_manifest = of_manifest.map(|(field, _)| field).collect();
+        Ok(Json { lines, fields, of_manifest, url: plan.url_column() })
     }
 }
 
@@ -51,7 +57,9 @@ impl Records for Json {
             };
             let line = self.lines.bytes(place).trim_ascii();
             let is_empty = line.is_empty();
-            let is_read = is_empty || read(line, Fields { names: &self.fields, url: self.url, values });
+            let fields =
+                Fields { names: &self.fields, of_manifest: &self.of_manifest, url: self.url, values };
+            let is_read = is_empty || read(line, fields);
             self.lines.consume(next, 1);
             if !is_empty {
                 return Ok(if is_read { Step::Record } else { Step::Bad("it is no JSON object or string") });
@@ -80,6 +88,7 @@ fn read(line: &[u8], fields: Fields<'_>) -> bool {
 
 struct Fields<'f> {
     names: &'f [String],
+    of_manifest: &'f [usize],
     url: usize,
     values: &'f mut Values,
 }
@@ -118,16 +127,33 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> std::result::Result<(), A::Error> {
+        let mut seen = 0_u32;
         while let Some(name) = map.next_key::<Name<'de>>()? {
-            if let Some(field) = self.names.iter().position(|wanted| *wanted == name.0) {
-                let value = map.next_value::<&RawValue>()?;
-                self.set(field, value).map_err(serde::de::Error::custom)?;
-            } else {
-                map.next_value::<IgnoredAny>()?;
+            if !self.of_manifest.is_empty() {
+                seen |= bit_of(&name.0);
             }
+            let names = self.names;
+            let mut fields = (0..names.len()).filter(|field| names[*field] == name.0).peekable();
+            if fields.peek().is_none() {
+                map.next_value::<IgnoredAny>()?;
+                continue;
+            }
+            let value = map.next_value::<&RawValue>()?;
+            for field in fields {
+                self.set(field, value).map_err(serde::de::Error::custom)?;
+            }
+        }
+        if !is_manifest(|name| seen & bit_of(name) != 0) {
+            self.of_manifest.iter().for_each(|field| self.values.unset(*field));
         }
         Ok(())
     }
+}
+
+/// A bit for each column of a manifest; none for others.
+fn bit_of(name: &str) -> u32 {
+    let position = LISTED_COLUMNS.iter().position(|(own, _)| *own == name);
+    position.map_or(0, |position| 1 << position)
 }
 
 /// A field's name, borrowed where it has no escapes.

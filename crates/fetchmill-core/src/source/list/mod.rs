@@ -117,6 +117,15 @@ pub struct ListOptions {
 }
 
 impl ListOptions {
+    /// Whether a file that has the columns of a manifest is read as one: nobody says which columns are meant.
+    pub(crate) fn may_be_manifest(&self) -> bool {
+        self.column.is_none()
+            && self.template.is_none()
+            && self.key_column.is_none()
+            && self.header != Some(false)
+            && !self.any_text
+    }
+
     /// For the job's identity: what is set, each with its option's name; empty when nothing is.
     pub fn text(&self) -> String {
         let one = |name: &str, value: &Option<String>| {

@@ -13,7 +13,7 @@ use arrow_schema::Schema;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::ListPosition;
-use super::columns::{Column, Plan};
+use super::columns::{Column, Plan, is_manifest};
 use super::lines::{Progress, unreadable};
 use super::records::{Records, Step, Values};
 use super::value;
@@ -36,8 +36,8 @@ pub(super) struct Rows {
     batch: Option<RecordBatch>,
     /// The next row of the batch.
     next: usize,
-    /// For each wanted column, which one of a batch it is.
-    places: Vec<usize>,
+    /// For each wanted column, which one of a batch it is; none: the file has no such one.
+    places: Vec<Option<usize>>,
     row: u64,
     digest: Xxh3Default,
 }
@@ -48,10 +48,11 @@ impl Rows {
         let builder =
             guarded(label, || ParquetRecordBatchReaderBuilder::try_new_with_options(file, options))?;
         let columns = columns_of(label, plan, builder.schema())?;
-        let mut projected = columns.clone();
+        let mut projected: Vec<usize> = columns.iter().flatten().copied().collect();
         projected.sort_unstable();
         projected.dedup();
-        let places = columns.iter().map(|column| projected.partition_point(|other| other < column)).collect();
+        let place_of = |column: usize| projected.partition_point(|other| *other < column);
+        let places = columns.iter().map(|column| column.map(place_of)).collect();
         let mask = ProjectionMask::roots(builder.parquet_schema(), projected);
         let rows = batch_rows(builder.metadata(), &mask);
         let reader = guarded(label, || builder.with_projection(mask).with_batch_size(rows).build())?;
@@ -81,7 +82,7 @@ impl Rows {
     /// Digests the values with their lengths; how many bytes they have.
     fn digest(&mut self, values: &Values) -> usize {
         let mut bytes = 0;
-        for column in 0..self.places.len() {
+        for (column, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_some()) {
             let value = values.get(column);
             self.digest.update(&value.map_or(0, |value| value.len() as u64 + 1).to_le_bytes());
             self.digest.update(value.unwrap_or_default());
@@ -99,7 +100,8 @@ impl Records for Rows {
         }
         if let Some(batch) = &self.batch {
             for (column, place) in self.places.iter().enumerate() {
-                value::give(batch.column(*place), self.next, |text| values.set(column, text));
+                let Some(place) = *place else { continue };
+                value::give(batch.column(place), self.next, |text| values.set(column, text));
             }
         }
         self.next += 1;
@@ -151,13 +153,17 @@ fn guarded<T, E: std::fmt::Display>(
 }
 
 /// Which columns of the file are the wanted ones, and that they can be text.
-fn columns_of(label: &str, plan: &Plan, schema: &Schema) -> Result<Vec<usize>> {
+fn columns_of(label: &str, plan: &Plan, schema: &Schema) -> Result<Vec<Option<usize>>> {
     let fields = schema.fields();
+    let find = |name: &str| fields.iter().position(|field| field.name() == name);
+    let is_manifest = is_manifest(|name| find(name).is_some());
     let column_of = |wanted: &Column| {
         let place = match wanted {
             Column::Number(number) => Some(*number).filter(|number| *number < fields.len()),
-            Column::Name(name) => fields.iter().position(|field| field.name() == name),
-            Column::Url => fields.iter().position(|field| field.name() == "url"),
+            Column::Name(name) => find(name),
+            Column::Url => find("url"),
+            Column::Manifest(name) if is_manifest => find(name),
+            Column::Manifest(_) => return Ok(None),
         };
         let names = || {
             let shown = fields.iter().take(SHOWN_NAMES);
@@ -176,7 +182,7 @@ fn columns_of(label: &str, plan: &Plan, schema: &Schema) -> Result<Vec<usize>> {
         })?;
         let kind = fields[place].data_type();
         if value::is_readable(kind) {
-            return Ok(place);
+            return Ok(Some(place));
         }
         Err(Error::Usage(format!(
             "the list {label} has a column {} that is no text or number but {kind}; choose another",

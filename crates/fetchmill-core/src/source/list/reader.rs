@@ -193,8 +193,8 @@ impl ListReader {
         if let Some(reason) = bad {
             self.entry.clear();
             let place = self.records.place();
-            Entry { url: b"", key: Some(place.as_bytes()), kept: Some(reason.as_bytes()) }
-                .write(&mut self.entry);
+            let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
+            Entry { key, kept, ..Entry::default() }.write(&mut self.entry);
         }
         self.entries += 1;
         let is_taken = self.sample.is_none_or(|sample| sample.takes(self.entries - 1));

@@ -62,6 +62,11 @@ impl Values {
         self.places[column] = Some(start..self.bytes.len());
     }
 
+    /// Takes the value of a wanted column back.
+    pub(super) fn unset(&mut self, column: usize) {
+        self.places[column] = None;
+    }
+
     /// `None` when the record has none.
     pub(super) fn get(&self, column: usize) -> Option<&[u8]> {
         self.places.get(column)?.clone().map(|place| &self.bytes[place])

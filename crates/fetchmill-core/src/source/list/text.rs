@@ -13,7 +13,8 @@ pub(super) struct Text {
 
 impl Text {
     pub(super) fn new(lines: Lines, plan: &Plan) -> Result<Self> {
-        match plan.wanted().iter().find(|column| **column != Column::Url) {
+        let other = |column: &&Column| !matches!(column, Column::Url | Column::Manifest(_));
+        match plan.wanted().iter().find(other) {
             None => Ok(Text { lines }),
             Some(column) => Err(Error::Usage(format!(
                 "the list {} is plain text, it has no column {}; say what it is with --list-format",

@@ -1,11 +1,14 @@
 //! A URL out of a list, as the URL standard reads it: international names as punycode, `.` and `..` resolved, what
 //! must be encoded encoded, the scheme's own port and the fragment gone. Two spellings of one URL become one text.
+//!
+//! `s3://BUCKET/KEY` is one too, and nothing of that holds for it: a key is any bytes, percent-encoded.
 
 use std::borrow::Cow;
 
 use url::{Position, Url};
 
 use crate::limits::URL_BYTES_MAX;
+use crate::name;
 
 /// A host that is looked at no further; names have up to 253 bytes, their labels up to 63.
 const HOST_BYTES_MAX: usize = 253;
@@ -19,6 +22,11 @@ pub fn normalise(text: &str) -> Result<Cow<'_, str>, &'static str> {
     }
     if is_normal(text.as_bytes()) {
         return Ok(Cow::Borrowed(text));
+    }
+    if let Some((scheme, rest)) = text.split_once("://")
+        && scheme.eq_ignore_ascii_case("s3")
+    {
+        return normalise_key(rest).map(Cow::Owned);
     }
     normalise_slowly(text).map(Cow::Owned)
 }
@@ -36,7 +44,7 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
     }
     let mut url = Url::parse(text).map_err(why)?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err("its scheme is not http or https");
+        return Err("its scheme is not http, https or s3");
     }
     if url.host_str().is_none_or(str::is_empty) {
         return Err("it has no host");
@@ -49,6 +57,46 @@ fn normalise_slowly(text: &str) -> Result<String, &'static str> {
         return Err("it is longer than 64 KiB");
     }
     Ok(url.into())
+}
+
+/// `BUCKET/KEY` of a URL of S3. What a key has of `?` and `#` must be encoded: it is not known what a bare one means.
+fn normalise_key(text: &str) -> Result<String, &'static str> {
+    let Some((bucket, key)) = text.split_once('/').filter(|(_, key)| !key.is_empty()) else {
+        return Err("it names no key: s3://BUCKET/KEY");
+    };
+    if bucket.contains('@') {
+        return Err("it has a user or a password: credentials must not come out of a list");
+    }
+    let is_bucket = bucket.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    if !is_bucket || bucket.len() > HOST_BYTES_MAX || bucket.bytes().all(|byte| byte == b'.') {
+        return Err("its bucket is no valid name");
+    }
+    if key.contains(['?', '#']) {
+        return Err("its key has a ? or # that is not percent-encoded");
+    }
+    if key.contains(|character: char| character.is_ascii_control()) {
+        return Err("its key has a control character that is not percent-encoded");
+    }
+    let key = decoded(key.as_bytes()).ok_or("its key has a % without two digits behind it")?;
+    let mut url = format!("s3://{bucket}/").into_bytes();
+    name::encode(&key, &mut url);
+    if url.len() > URL_BYTES_MAX {
+        return Err("it is longer than 64 KiB");
+    }
+    String::from_utf8(url).map_err(|_| "it is no URL")
+}
+
+/// The bytes that a percent-encoded text stands for; digits may be of either case.
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let mut pieces = text.split(|byte| *byte == b'%');
+    let mut bytes = pieces.next().unwrap_or_default().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        let digit = |byte: u8| char::from(byte).to_digit(16);
+        bytes.push((digit(digits[0])? << 4 | digit(digits[1])?) as u8);
+        bytes.extend_from_slice(rest);
+    }
+    Some(bytes)
 }
 
 fn why(error: url::ParseError) -> &'static str {
@@ -202,6 +250,40 @@ mod tests {
         }
         assert!(normalise(&format!("http://a/{}", "b".repeat(URL_BYTES_MAX))).is_err());
         assert!(normalise(&format!("http://a/{}", "\u{e4}".repeat(URL_BYTES_MAX / 4))).is_err());
+    }
+
+    #[test]
+    fn a_key_of_s3_is_any_bytes() {
+        for (text, url) in [
+            ("s3://abc/a/b-c.d", "s3://abc/a/b-c.d"),
+            (" S3://Old_1/a b+c ", "s3://Old_1/a%20b%2Bc"),
+            ("s3://abc//a//b/", "s3://abc//a//b/"),
+            ("s3://abc/../a/%2e", "s3://abc/%2E%2E/a/%2E"),
+            ("s3://abc/%3f%23%25%00%ff", "s3://abc/%3F%23%25%00%FF"),
+            ("s3://abc/\u{e9}:@&=", "s3://abc/%C3%A9%3A%40%26%3D"),
+        ] {
+            assert_eq!(normalise(text).as_deref(), Ok(url), "{text:?}");
+            assert_eq!(normalise(url).as_deref(), Ok(url));
+            assert!(origin_of(url.as_bytes()).is_some_and(|origin| !origin.ends_with(b"/")));
+        }
+        for (text, reason) in [
+            ("s3://abc", "no key"),
+            ("s3://abc/", "no key"),
+            ("s3:///k", "bucket"),
+            ("s3://../k", "bucket"),
+            ("s3://a:80/k", "bucket"),
+            ("s3://u:p@a/k", "credentials"),
+            ("s3://a%2Fb/k", "bucket"),
+            ("s3://abc/k?versionId=1", "percent-encoded"),
+            ("s3://abc/k#f", "percent-encoded"),
+            ("s3://abc/k\u{7f}", "control"),
+            ("s3://abc/a\tb", "control"),
+            ("s3://abc/100%", "digits"),
+            ("s3://abc/%zz", "digits"),
+        ] {
+            assert!(normalise(text).unwrap_err().contains(reason), "{text:?}");
+        }
+        assert!(normalise(&format!("s3://abc/{}", "\u{e4}".repeat(URL_BYTES_MAX / 4))).is_err());
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
         max_body: MAX_BODY,
         connections,
         fields: OriginFields::default(),
+        authority: None,
         paces: None,
         tls: Arc::new(TlsSetup::new(tls)),
         names: NameSetup::System(Resolver::new()),

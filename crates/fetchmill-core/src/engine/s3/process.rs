@@ -1,0 +1,113 @@
+//! `credential_process`: a command that writes credentials.
+
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use super::document;
+use super::web::stopped;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::name::for_display;
+use crate::s3::Credentials;
+
+/// How often a command is looked at.
+const POLL: Duration = Duration::from_millis(10);
+/// What a command has written is here soon after its end, unless it has left somebody behind who may still write.
+const REST: Duration = Duration::from_millis(500);
+
+/// What the command of a profile writes, run by a shell as other programs do it. It ends with the job.
+pub(super) fn run(
+    command: &str,
+    from: &str,
+    is_over: &dyn Fn() -> bool,
+) -> Result<(Credentials, Option<u64>)> {
+    let failed = |why: &str| {
+        Error::Temporary(format!(
+            "the credential_process of {from} {why}; run it by hand to see what is wrong"
+        ))
+    };
+    let mut running =
+        Running::start(command).map_err(|error| failed(&format!("cannot be started ({error})")))?;
+    let (output, complaints) = (running.output(), running.complaints());
+    let end = Instant::now() + limits::CREDENTIAL_PROCESS_TIMEOUT;
+    let status = loop {
+        if let Some(status) = running.ended().map_err(|error| failed(&format!("is lost ({error})")))? {
+            break status;
+        }
+        if is_over() {
+            return Err(stopped());
+        }
+        if Instant::now() > end {
+            return Err(failed(&format!("takes over {} s", limits::CREDENTIAL_PROCESS_TIMEOUT.as_secs())));
+        }
+        std::thread::sleep(POLL);
+    };
+    if !status.success() {
+        let said = complaints.recv_timeout(REST).unwrap_or_default();
+        let line = String::from_utf8_lossy(&said).lines().next().map(|line| for_display(line.as_bytes()));
+        return Err(failed(&format!("ends with {status}: {}", line.unwrap_or_default())));
+    }
+    let output = output.recv_timeout(REST).unwrap_or_default();
+    document::parse(&String::from_utf8_lossy(&output), &format!("the credential_process of {from}"))
+}
+
+/// A command and all that it starts: they end when this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn start(command: &str) -> std::io::Result<Self> {
+        let child = Command::new("/bin/sh")
+            .args(["-c", command])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        Ok(Running(child))
+    }
+
+    fn output(&mut self) -> Receiver<Vec<u8>> {
+        read(self.0.stdout.take())
+    }
+
+    fn complaints(&mut self) -> Receiver<Vec<u8>> {
+        read(self.0.stderr.take())
+    }
+
+    fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
+        self.0.try_wait()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Once it is waited for, its group may be another's.
+        if matches!(self.0.try_wait(), Ok(None)) {
+            if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+                // It may have ended by itself.
+                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            }
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Reads on a thread of its own: a command that writes much must not wait for us.
+fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    let work = move || {
+        let mut bytes = Vec::new();
+        if let Some(pipe) = pipe {
+            // What comes before an error is judged by who wants it.
+            let _ = pipe.take(limits::CREDENTIALS_BYTES_MAX as u64).read_to_end(&mut bytes);
+        }
+        // Nobody may wait for it any more.
+        let _ = sender.send(bytes);
+    };
+    // Without a thread the sender is gone, and nothing is read.
+    let _ = std::thread::Builder::new().name("credentials".into()).spawn(work);
+    receiver
+}

@@ -1,0 +1,149 @@
+//! The two files of profiles that the programs of AWS have in common: `~/.aws/config` and `~/.aws/credentials`.
+
+use std::collections::HashMap;
+
+use super::environment::{Environment, read_file};
+use crate::error::{Error, Result};
+use crate::name::for_display;
+
+const NAME_DEFAULT: &str = "default";
+
+/// What a profile says, by its key in lower case.
+pub(super) type Profile = HashMap<String, String>;
+
+/// See the module. What both files say of a profile is one; where they differ the file of credentials is right.
+#[derive(Debug, Default)]
+pub(super) struct Profiles {
+    by_name: HashMap<String, Profile>,
+}
+
+impl Profiles {
+    /// As the files say now. A file that is missing says nothing.
+    pub(super) fn read(environment: &Environment) -> Result<Self> {
+        let mut profiles = Profiles::default();
+        for (variable, usual, in_config) in [
+            ("AWS_CONFIG_FILE", "~/.aws/config", true),
+            ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", false),
+        ] {
+            let text = environment.get(variable).unwrap_or_else(|| usual.to_owned());
+            let Some(path) = environment.path(&text) else { continue };
+            match read_file(&path) {
+                Ok(text) => profiles.add(&text, in_config),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(Error::Usage(format!(
+                        "cannot read the profiles in {text} ({error}): make it readable, or name another file with \
+                         {variable}"
+                    )));
+                }
+            }
+        }
+        Ok(profiles)
+    }
+
+    /// Lines as Python's configparser reads them: what is indented below a key belongs to its value, which is of no
+    /// interest here.
+    fn add(&mut self, text: &str, in_config: bool) {
+        let mut section: Option<&mut Profile> = None;
+        let mut indent_of_key = usize::MAX;
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            let content = line.trim();
+            let indent = line.len() - line.trim_start().len();
+            if content.is_empty() || content.starts_with(['#', ';']) || indent > indent_of_key {
+                continue;
+            }
+            if let Some(header) = content.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+                indent_of_key = usize::MAX;
+                let name = name_of(header.trim(), in_config);
+                section = name.map(|name| self.by_name.entry(name.to_owned()).or_default());
+            } else if let Some((key, value)) = content.split_once('=') {
+                indent_of_key = indent;
+                if let Some(section) = &mut section {
+                    section.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
+                }
+            }
+        }
+    }
+
+    /// The profile with this name.
+    pub(super) fn get(&self, name: &str) -> Option<&Profile> {
+        self.by_name.get(name)
+    }
+
+    /// The same where it must be there.
+    pub(super) fn need(&self, name: &str) -> Result<&Profile> {
+        self.get(name).ok_or_else(|| {
+            let mut names: Vec<_> = self.by_name.keys().map(|name| for_display(name.as_bytes())).collect();
+            names.sort_unstable();
+            let there = if names.is_empty() { "there are none".into() } else { names.join(", ") };
+            Error::Usage(format!(
+                "there is no profile {} (profiles: {there}); name another one with --profile or AWS_PROFILE, or add it \
+                 to ~/.aws/config",
+                for_display(name.as_bytes())
+            ))
+        })
+    }
+}
+
+/// The profile that a section is of. In the file of credentials every section is one.
+fn name_of(header: &str, in_config: bool) -> Option<&str> {
+    if !in_config || header == NAME_DEFAULT {
+        return Some(header);
+    }
+    let name = header.strip_prefix("profile")?;
+    name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
+}
+
+/// The profile that is meant, and whether somebody has said so: then it must be there.
+pub(super) fn chosen(option: Option<&str>, environment: &Environment) -> (String, bool) {
+    let said =
+        option.map(str::to_owned).or_else(|| environment.first(&["AWS_PROFILE", "AWS_DEFAULT_PROFILE"]));
+    let is_said = said.is_some();
+    (said.unwrap_or_else(|| NAME_DEFAULT.to_owned()), is_said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profiles(config: &str, credentials: &str) -> Profiles {
+        let mut profiles = Profiles::default();
+        profiles.add(config, true);
+        profiles.add(credentials, false);
+        profiles
+    }
+
+    #[test]
+    fn both_files_say_what_a_profile_is_and_that_of_credentials_is_right() {
+        let both = profiles(
+            "[default]\nregion = eu-west-1\n[profile a]\r\nREGION=x=y\r\naws_access_key_id = old\n[services z]\nb = c\n",
+            "# mine\n[a]\naws_access_key_id=new\n; and\n[b]\n",
+        );
+
+        assert_eq!(both.get("default").unwrap()["region"], "eu-west-1");
+        assert_eq!(both.get("a").unwrap()["region"], "x=y");
+        assert_eq!(both.get("a").unwrap()["aws_access_key_id"], "new");
+        assert!(both.get("b").unwrap().is_empty());
+        assert!(both.get("z").is_none() && both.get("services z").is_none());
+    }
+
+    #[test]
+    fn what_is_indented_below_a_key_is_no_key() {
+        let read = profiles(
+            "\u{feff}[profile \"with space\"]\n  region = a\n  s3 =\n    region = b\n  output = c\n",
+            "",
+        );
+        let profile = read.get("with space").unwrap();
+
+        assert_eq!(profile["region"], "a");
+        assert_eq!(profile["output"], "c");
+    }
+
+    #[test]
+    fn a_profile_that_is_missing_is_told_with_those_that_are_there() {
+        let error = profiles("[profile b]\n[default]", "[a]\n").need("c").unwrap_err();
+
+        assert_eq!(error.exit_code(), 2);
+        assert!(error.to_string().contains("no profile c (profiles: a, b, default)"), "{error}");
+    }
+}

@@ -1,0 +1,231 @@
+//! STS, which gives out credentials of roles: for other credentials, or for a token.
+
+use quick_xml::events::Event;
+
+use super::document;
+use super::environment::Environment;
+use super::profile::Profile;
+use super::web::{Place, Question, Reply, Web};
+use crate::error::{Error, Result};
+use crate::name::for_display;
+use crate::s3::{Credentials, REGION_DEFAULT, Signer};
+
+const VERSION: &str = "2011-06-15";
+
+/// A role, and how it is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Role {
+    pub(super) arn: String,
+    pub(super) session: String,
+    pub(super) external_id: Option<String>,
+    /// Seconds.
+    pub(super) duration: Option<String>,
+}
+
+impl Role {
+    /// That of a profile; none if it has none. `now` makes the session's name.
+    pub(super) fn of_profile(profile: &Profile, now: u64) -> Option<Self> {
+        Some(Role {
+            arn: profile.get("role_arn")?.clone(),
+            session: profile.get("role_session_name").cloned().unwrap_or_else(|| session_name(now)),
+            external_id: profile.get("external_id").cloned(),
+            duration: profile.get("duration_seconds").cloned(),
+        })
+    }
+
+    /// That of the environment, for a token.
+    pub(super) fn of_environment(environment: &Environment, now: u64) -> Option<Self> {
+        Some(Role {
+            arn: environment.get("AWS_ROLE_ARN")?,
+            session: environment.get("AWS_ROLE_SESSION_NAME").unwrap_or_else(|| session_name(now)),
+            external_id: None,
+            duration: None,
+        })
+    }
+}
+
+fn session_name(now: u64) -> String {
+    format!("fetchmill-{now}")
+}
+
+/// Where STS is, and the region that its requests are signed for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sts {
+    place: Place,
+    region: String,
+}
+
+impl Sts {
+    /// At an endpoint that somebody has configured, else in the region, if there is one.
+    pub(super) fn new(endpoint: Option<&str>, region: Option<&str>) -> Result<Self> {
+        let place = match (endpoint, region) {
+            (Some(endpoint), _) => Place::parse(endpoint, "the endpoint of STS")?,
+            (None, Some(region)) => {
+                let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+                let is_region = region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+                if !is_region {
+                    let shown = for_display(region.as_bytes());
+                    return Err(Error::Usage(format!("{shown} is no region; give one with --region")));
+                }
+                Place::parse(&format!("https://sts.{region}.amazonaws.com{suffix}"), "the region")?
+            }
+            (None, None) => Place::parse("https://sts.amazonaws.com", "the endpoint of STS")?,
+        };
+        Ok(Sts { place, region: region.unwrap_or(REGION_DEFAULT).to_owned() })
+    }
+
+    /// Credentials of a role for other credentials; `now` is the date of the request.
+    pub(super) fn assume(
+        &self,
+        web: &Web<'_>,
+        role: &Role,
+        with: &Credentials,
+        now: u64,
+    ) -> Result<(Credentials, Option<u64>)> {
+        let query = query("AssumeRole", role, None);
+        // All of it is in the query: a body would need a field that is signed, too.
+        let place = Place { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
+        let mut lines = Vec::new();
+        let mut signer = Signer::for_sts(&self.region, place.key.authority());
+        signer.write_fields(with, "GET", place.path.as_bytes(), &[], now, &mut lines);
+        let fields = fields_of(&String::from_utf8_lossy(&lines));
+        let question = Question { place: &place, method: "GET", fields, body: None, is_near: false };
+        read(&web.ask(&question)?, role)
+    }
+
+    /// Credentials of a role for a token.
+    pub(super) fn assume_with_token(
+        &self,
+        web: &Web<'_>,
+        role: &Role,
+        token: &str,
+    ) -> Result<(Credentials, Option<u64>)> {
+        // In a body, not in a query: the token is a secret, and long.
+        let body = query("AssumeRoleWithWebIdentity", role, Some(token));
+        let form = "application/x-www-form-urlencoded; charset=utf-8";
+        let question = Question {
+            place: &self.place,
+            method: "POST",
+            fields: vec![("Content-Type".into(), form.into())],
+            body: Some(body.as_bytes()),
+            is_near: false,
+        };
+        read(&web.ask(&question)?, role)
+    }
+}
+
+/// In canonical form: sorted, and encoded as signatures want it.
+fn query(action: &str, role: &Role, token: Option<&str>) -> String {
+    let pairs = [
+        ("Action", Some(action)),
+        ("DurationSeconds", role.duration.as_deref()),
+        ("ExternalId", role.external_id.as_deref()),
+        ("RoleArn", Some(role.arn.as_str())),
+        ("RoleSessionName", Some(role.session.as_str())),
+        ("Version", Some(VERSION)),
+        ("WebIdentityToken", token),
+    ];
+    let pairs = pairs.iter().filter_map(|(name, value)| Some(format!("{name}={}", encode((*value)?))));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+fn encode(text: &str) -> String {
+    use std::fmt::Write;
+
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            // A string takes whatever is written to it.
+            let _ = write!(encoded, "%{byte:02X}");
+        }
+    }
+    encoded
+}
+
+fn fields_of(lines: &str) -> Vec<(String, String)> {
+    let lines = lines.lines().filter_map(|line| line.split_once(": "));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn read(reply: &Reply, role: &Role) -> Result<(Credentials, Option<u64>)> {
+    let text = reply.text();
+    let get = |tag| text_of(&text, tag);
+    let arn = for_display(role.arn.as_bytes());
+    if reply.status != 200 {
+        let code = get("Code").unwrap_or_else(|| format!("status {}", reply.status));
+        let message = get("Message").unwrap_or_default();
+        return Err(Error::Usage(format!(
+            "STS refuses the role {arn}: {} {}; are the role, who may assume it, and the token right?",
+            for_display(code.as_bytes()),
+            for_display(message.as_bytes())
+        )));
+    }
+    let from = format!("the role {arn}");
+    let missing = || Error::Temporary(format!("STS gives no credentials for {from}; is its endpoint right?"));
+    let credentials = Credentials {
+        access_key: get("AccessKeyId").ok_or_else(missing)?,
+        secret_key: get("SecretAccessKey").ok_or_else(missing)?,
+        token: get("SessionToken"),
+    };
+    let expires_at = get("Expiration").map(|date| document::expiry(&date, &from)).transpose()?;
+    Ok((document::checked(credentials, &from)?, expires_at))
+}
+
+/// What the first element with this name holds.
+fn text_of(xml: &str, tag: &str) -> Option<String> {
+    let mut reader = quick_xml::Reader::from_str(xml);
+    loop {
+        match reader.read_event().ok()? {
+            Event::Start(start) if start.local_name().as_ref() == tag => {
+                let text = reader.read_text(start.name()).ok()?;
+                return quick_xml::escape::unescape(&text).ok().map(|text| text.trim().to_owned());
+            }
+            Event::Eof => return None,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_found_and_unescaped() {
+        let xml = r#"<R xmlns="x"><Error><Code>A</Code><Message>a &lt;b&gt; &amp;c</Message></Error></R>"#;
+
+        assert_eq!(text_of(xml, "Code").as_deref(), Some("A"));
+        assert_eq!(text_of(xml, "Message").as_deref(), Some("a <b> &c"));
+        assert_eq!(text_of(xml, "Expiration"), None);
+        assert_eq!(text_of("<a><b", "b"), None);
+    }
+
+    #[test]
+    fn sts_is_asked_in_the_region_or_where_somebody_says() {
+        let place = |endpoint, region| Sts::new(endpoint, region).unwrap().place.key.text().to_owned();
+
+        assert_eq!(place(None, Some("eu-west-1")), "https://sts.eu-west-1.amazonaws.com");
+        assert_eq!(place(None, Some("cn-north-1")), "https://sts.cn-north-1.amazonaws.com.cn");
+        assert_eq!(place(None, None), "https://sts.amazonaws.com");
+        assert_eq!(place(Some("http://127.0.0.1:80/x"), Some("eu-west-1")), "http://127.0.0.1");
+        assert!(Sts::new(None, Some("evil.test/")).is_err());
+    }
+
+    #[test]
+    fn a_query_is_sorted_and_encoded() {
+        let role = Role {
+            arn: "arn:aws:iam::1:role/a b".into(),
+            session: "s".into(),
+            external_id: Some("x&y".into()),
+            duration: None,
+        };
+
+        assert_eq!(
+            query("AssumeRole", &role, None),
+            "Action=AssumeRole&ExternalId=x%26y&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fa%20b&RoleSessionName=s\
+             &Version=2011-06-15"
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! A server for one answer after the other, which keeps what it was asked.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What is answered to a request, head and body as text: a status and a body.
+type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
+
+pub(super) struct Server {
+    pub(super) url: String,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// Answers every request until the tests end.
+    pub(super) fn start(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let (answer, kept): (Arc<Answer>, _) = (Arc::new(answer), Arc::clone(&asked));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (answer, kept) = (Arc::clone(&answer), Arc::clone(&kept));
+                std::thread::spawn(move || serve(stream.unwrap(), &*answer, &kept));
+            }
+        });
+        Server { url, asked }
+    }
+
+    /// The requests so far.
+    pub(super) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+}
+
+fn serve(mut stream: TcpStream, answer: &Answer, asked: &Mutex<Vec<String>>) {
+    let request = read(&mut stream);
+    asked.lock().unwrap().push(request.clone());
+    let (status, body) = answer(&request);
+    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", body.len());
+    // A client that did not want to wait is gone.
+    let _ = stream.write_all((head + &body).as_bytes());
+}
+
+fn read(stream: &mut TcpStream) -> String {
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let lower = head.to_ascii_lowercase();
+            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+            if body.len() >= length.unwrap_or(0) {
+                return text;
+            }
+        }
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return text,
+            Ok(count) => bytes.extend_from_slice(&piece[..count]),
+        }
+    }
+}
+
+/// Credentials as containers and machines give them.
+pub(super) fn document(access_key: &str, expiration: &str) -> String {
+    format!(
+        r#"{{"Code": "Success", "AccessKeyId": "{access_key}", "SecretAccessKey": "secret", "Token": "token",
+            "Expiration": "{expiration}"}}"#
+    )
+}
+
+/// Credentials as STS gives them.
+pub(super) fn assumed(action: &str, access_key: &str) -> String {
+    format!(
+        "<{action}Response xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><{action}Result><Credentials>\
+         <AccessKeyId>{access_key}</AccessKeyId><SecretAccessKey>a+b/c</SecretAccessKey>\
+         <SessionToken>t==</SessionToken><Expiration>2030-01-01T00:00:00Z</Expiration></Credentials>\
+         </{action}Result></{action}Response>"
+    )
+}

@@ -1,0 +1,257 @@
+//! Requests to the bucket that shards go to, tried again with the rules of the planner. A store that says that it has too
+//! much to do gets nothing more from anybody until its rest is over.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::{Access, Answer, Ask, Client, Renewal, kind_of, learn};
+use crate::engine::control::{Control, Stop};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::name::for_display;
+use crate::origin::OriginFields;
+use crate::outcome::{FailureClass, FailureKind};
+use crate::planner::retry::{Jitter, delay};
+use crate::s3::{Fault, Meaning, Upload, list_query, read_page};
+use crate::transport::{Lane, Millis, PoolSettings, Reach, Timeouts};
+
+/// News of region or clock that are followed for one request: a store that tells something else each time has no end.
+const LESSONS_MAX: u32 = 3;
+
+/// Why an upload does not go on.
+pub(super) enum Ended {
+    /// The job was asked to stop.
+    Stopped,
+    /// The job cannot go on.
+    Failed(Error),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Ended::Failed(error)
+    }
+}
+
+/// What may pass.
+struct Trouble {
+    kind: FailureKind,
+    reason: String,
+    retry_after: Option<Millis>,
+}
+
+/// See the module.
+pub(super) struct Store {
+    client: Client,
+    pub(super) upload: Upload,
+    control: Arc<Control>,
+    give_up_after: Millis,
+    jitter: RefCell<Jitter>,
+    /// Nothing is sent before.
+    resting_until: Cell<Millis>,
+    /// When the store had done something last, or had something to do.
+    good_at: Cell<Millis>,
+    /// Whether the store is asked to refuse a key that it has.
+    pub(super) is_conditional: Cell<bool>,
+}
+
+impl Store {
+    pub(super) fn new(
+        access: &Arc<Access>,
+        pool: &PoolSettings,
+        upload: Upload,
+        control: Arc<Control>,
+        give_up_after: Duration,
+    ) -> Result<Self> {
+        let pool = PoolSettings {
+            // The head's time runs from the first byte of a part that is sent.
+            timeouts: Timeouts { head: limits::PAGE_TIMEOUT, attempt: None, ..pool.timeouts },
+            // Those of the source's requests.
+            fields: OriginFields::new(None, Vec::new())?,
+            paces: None,
+            reach: Reach::Anywhere,
+            ..pool.clone()
+        };
+        let (clock, is_over) = (control.clock, Arc::clone(&control));
+        let client = Client::new(
+            Arc::clone(access),
+            pool,
+            limits::UPLOAD_PARTS_IN_FLIGHT,
+            move || clock.now(),
+            move || is_over.is_drained(),
+        );
+        Ok(Store {
+            client,
+            upload,
+            give_up_after: give_up_after.as_millis() as Millis,
+            jitter: RefCell::new(Jitter::new(clock.now())),
+            resting_until: Cell::new(0),
+            good_at: Cell::new(clock.now()),
+            is_conditional: Cell::new(true),
+            control,
+        })
+    }
+
+    fn now(&self) -> Millis {
+        self.control.clock.now()
+    }
+
+    /// The store has something to do again.
+    pub(super) fn begin(&self) {
+        self.good_at.set(self.now());
+    }
+
+    /// Until the job is asked to stop.
+    async fn stopped(&self) {
+        let mut tick = tokio::time::interval(limits::TICK);
+        while self.control.stop() == Stop::No {
+            tick.tick().await;
+        }
+    }
+
+    /// Until nobody rests.
+    async fn rest(&self) {
+        while let left @ 1.. = self.resting_until.get().saturating_sub(self.now()) {
+            tokio::time::sleep(Duration::from_millis(left)).await;
+        }
+    }
+
+    /// Sends a request until its answer tells something; what may pass is tried again for `--give-up-after`.
+    pub(super) async fn ask(&self, lane: &mut Lane, ask: &Ask<'_>) -> std::result::Result<Answer, Ended> {
+        let answered = tokio::select! {
+            answered = self.try_all(lane, ask) => Some(answered),
+            () = self.stopped() => None,
+        };
+        answered.unwrap_or_else(|| {
+            // Its reply may be on the way.
+            lane.close();
+            Err(Ended::Stopped)
+        })
+    }
+
+    async fn try_all(&self, lane: &mut Lane, ask: &Ask<'_>) -> std::result::Result<Answer, Ended> {
+        let (mut attempts, mut lessons) = (0, 0..LESSONS_MAX);
+        loop {
+            self.rest().await;
+            let generation = self.client.access().generation();
+            let trouble = match self.client.ask(lane, ask).await? {
+                Ok(answer) if self.has_learned(&answer, generation).await? && lessons.next().is_some() => {
+                    continue;
+                }
+                Ok(answer) => match trouble_of(ask.method, &answer) {
+                    None => {
+                        self.good_at.set(self.now());
+                        return Ok(answer);
+                    }
+                    Some(trouble) => trouble,
+                },
+                Err(broken) => Trouble { kind: broken.kind, reason: broken.reason.into(), retry_after: None },
+            };
+            attempts += 1;
+            self.wait(attempts, &trouble).await?;
+        }
+    }
+
+    /// Whether the answer to a request that was signed with these credentials tells what was wrong with it: the region,
+    /// the clock, or that they have expired and there are others.
+    async fn has_learned(&self, answer: &Answer, generation: u64) -> Result<bool> {
+        if answer.status < 300 {
+            return Ok(false);
+        }
+        let meaning = Fault::read(&answer.body).map(|fault| fault.meaning(answer.status));
+        if meaning != Some(Meaning::Expired) {
+            return Ok(learn(&self.client, &self.upload.bucket, answer));
+        }
+        loop {
+            match self.client.access().renew(generation) {
+                Renewal::Newer => return Ok(true),
+                Renewal::Pending => tokio::time::sleep(limits::TICK).await,
+                Renewal::Failed(why) => return Err(Error::Temporary(why)),
+            }
+        }
+    }
+
+    async fn wait(&self, attempts: u32, trouble: &Trouble) -> Result<()> {
+        let Trouble { kind, reason, retry_after } = trouble;
+        let now = self.now();
+        if kind.class() == FailureClass::Final || now.saturating_sub(self.good_at.get()) >= self.give_up_after
+        {
+            return Err(Error::Temporary(format!(
+                "{} cannot be reached ({}: {reason}); run the same command again to resume",
+                self.upload.text(),
+                kind.name()
+            )));
+        }
+        let wait = delay(*kind, attempts, *retry_after, self.jitter.borrow_mut().draw());
+        if kind.class() == FailureClass::Throttle {
+            self.resting_until.set(self.resting_until.get().max(now + wait));
+        } else {
+            tokio::time::sleep(Duration::from_millis(wait)).await;
+        }
+        Ok(())
+    }
+
+    /// One attempt, also when the job was asked to stop: what the store does not need to keep.
+    pub(super) async fn ask_once(&self, ask: &Ask<'_>) {
+        // Whatever comes of it: the next run looks at what is left.
+        let _ = self.client.ask(&mut Lane::default(), ask).await;
+    }
+
+    /// Makes sure that there is nothing below the prefix.
+    pub(super) async fn claim(&self) -> std::result::Result<(), Ended> {
+        let query = list_query(self.upload.prefix.as_bytes(), None, None, 1);
+        let bucket = &self.upload.bucket;
+        let ask = Ask { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
+        let answer = self.ask(&mut Lane::default(), &ask).await?;
+        let dest = self.upload.text();
+        let mut found = None;
+        let page = read_page(&answer.body, &mut |listed| found = Some(for_display(listed.key)));
+        let problem = match found {
+            _ if answer.status != 200 || page.is_err() => self.refusal("look at", &dest, &answer),
+            None => return Ok(()),
+            Some(key) => format!(
+                "{dest} is not empty and no job of this folder knows it (there is {key}); choose a prefix where \
+                 nothing is, or name the folder of the job's journal with --state DIR"
+            ),
+        };
+        Err(Ended::Failed(Error::Usage(problem)))
+    }
+
+    /// What a store that refuses is told of in one line.
+    pub(super) fn refusal(&self, action: &str, what: &str, answer: &Answer) -> String {
+        let fault = Fault::read(&answer.body).unwrap_or_default();
+        let is_signed = self.client.access().is_signed();
+        let advice = match fault.meaning(answer.status) {
+            Meaning::Denied if is_signed => Some(
+                "do the credentials allow s3:PutObject, s3:GetObject and s3:ListBucket there?".to_owned(),
+            ),
+            _ => fault.advice(answer.status, is_signed, self.upload.bucket.text()),
+        };
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        let said = format!("{} {} {}", answer.status, fault.code, fault.message);
+        format!("cannot {action} {what}: the store answers {}{advice}", said.trim())
+    }
+
+    /// The store refuses something while the job runs.
+    pub(super) fn refused(&self, action: &str, key: &str, answer: &Answer) -> Ended {
+        Ended::Failed(Error::Temporary(self.refusal(action, &self.upload.text_of(key), answer)))
+    }
+}
+
+/// What an answer says that may pass.
+fn trouble_of(method: &str, answer: &Answer) -> Option<Trouble> {
+    // The last request of an upload in parts may fail behind a head that says 200.
+    let has_fault = answer.status >= 400 || (method == "POST" && Fault::is_document(&answer.body));
+    let kind = match answer.status {
+        _ if !has_fault => return None,
+        // 409: another request for the same object was not over.
+        200 | 409 => FailureKind::ServerError,
+        _ => kind_of(answer),
+    };
+    if kind.class() == FailureClass::Final || answer.status == 501 {
+        return None;
+    }
+    let code = Fault::read(&answer.body).map_or_else(String::new, |fault| fault.code);
+    let reason = format!("{} {code}", answer.status).trim_end().to_owned();
+    Some(Trouble { kind, reason, retry_after: answer.retry_after })
+}

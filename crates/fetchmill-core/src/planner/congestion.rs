@@ -1,0 +1,318 @@
+//! The pace of an origin that throttles: additive increase, multiplicative decrease.
+//!
+//! Clock-free: time is an argument. There is no pace before anything is refused. The first refusals set one from what
+//! the origin gave meanwhile, since an origin that refuses what is above a rate gives that rate. From there the pace
+//! comes back to what was refused last in some seconds, gently around it and faster beyond, as CUBIC's window does
+//! (RFC 9438); far above it goes away. Refusals that come whatever the pace is say nothing of a rate, and are put up
+//! with (docs/decisions/0018).
+
+use std::collections::VecDeque;
+
+use super::origin::Millis;
+use crate::limits;
+
+/// What was seen is kept in slots of this length, ...
+const SLOT: Millis = 50;
+/// ... for this long, ...
+const KEPT: Millis = 4000;
+/// ... and looked at for this long, or longer at a slow pace.
+const LATELY: Millis = 1000;
+/// Replies to requests that were sent before a cut come this long after it: a report's interval and a round trip.
+const STALE: Millis = 150;
+/// An origin that was not yet held back is measured for this long at least.
+const FIRST_MEASURED: Millis = 100;
+/// After a cut what it gives is measured for this long at least.
+const MEASURED: Millis = 300;
+/// Replies that a measurement should have, and those that say what share is refused.
+const MEASURED_REPLIES: f64 = 20.0;
+const SHARE_REPLIES: f64 = 100.0;
+/// A cut leaves this part of what the origin gives; without any success half of the pace.
+const CUT: f64 = 0.95;
+const BLIND_CUT: f64 = 0.5;
+/// Refusals up to this share hold the pace where it is; a larger one cuts it.
+const HELD_SHARE: f64 = 0.01;
+/// How the pace grows: in t seconds from its plateau to 1 + t³ times as much of this. 5 % are 3 seconds.
+const GROWTH: f64 = 0.05 / 27.0;
+/// How many times as fast the first pace is after a second.
+const GUESS_GROWTH: f64 = 1.5;
+/// So many times the plateau is far above: the pace goes away.
+const FAR_ABOVE: f64 = 4.0;
+/// So many cuts in a row that changed nothing: refusals do not come from the pace.
+const USELESS_CUTS: u32 = 3;
+/// A cut that leaves this part of the refused share has changed nothing.
+const UNCHANGED: f64 = 0.6;
+/// For how long refusals are then put up with; twice as long each time, up to the second.
+const PUT_UP_FIRST: Millis = 10_000;
+const PUT_UP_MAX: Millis = 300_000;
+/// Up to this share.
+const PUT_UP_SHARE: f64 = 0.5;
+/// A time without reports counts no longer than this.
+const STEP_MAX: Millis = 1000;
+
+/// Replies of a short time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Slot {
+    number: u64,
+    successes: u32,
+    refused: u32,
+}
+
+/// What came in some time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    millis: Millis,
+    successes: f64,
+    refused: f64,
+}
+
+impl Measured {
+    fn share(&self) -> f64 {
+        self.refused / (self.successes + self.refused).max(1.0)
+    }
+
+    fn per_second(&self, replies: f64) -> f64 {
+        replies * 1000.0 / self.millis.max(SLOT) as f64
+    }
+}
+
+/// A pace in force.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// Requests a second.
+    rate: f64,
+    /// What was refused last, as far as is known: growth is slowest there.
+    plateau: f64,
+    /// Seconds of growth from the plateau; below 0 before it.
+    grown: f64,
+    /// The first pace was measured in a hurry: it grows fast until something is refused again.
+    is_guess: bool,
+}
+
+impl Held {
+    /// Holds at a rate below its plateau.
+    fn below(plateau: f64, rate: f64) -> Self {
+        let rate = rate.max(limits::PACE_MIN);
+        let plateau = plateau.max(rate);
+        Held { rate, plateau, grown: -((1.0 - rate / plateau) / GROWTH).cbrt(), is_guess: false }
+    }
+
+    fn grow(&mut self, seconds: f64) {
+        if self.is_guess {
+            self.rate *= GUESS_GROWTH.powf(seconds);
+            return;
+        }
+        self.grown += seconds;
+        self.rate = self.plateau * (1.0 + GROWTH * self.grown.powi(3));
+    }
+
+    fn is_far_above(&self) -> bool {
+        self.rate >= self.plateau * FAR_ABOVE
+    }
+}
+
+/// Cuts that follow each other.
+#[derive(Debug, Clone, Copy, Default)]
+struct Series {
+    /// The pace before the first.
+    before: f64,
+    /// What was refused before the last.
+    share: f64,
+    useless: u32,
+}
+
+/// Refusals that come whatever the pace is.
+#[derive(Debug, Clone, Copy)]
+struct PutUp {
+    share: f64,
+    until: Millis,
+    /// For how long the next time.
+    next: Millis,
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Congestion {
+    slots: VecDeque<Slot>,
+    held: Option<Held>,
+    /// When what is measured begins: the first reply, or a cut and what is stale after it.
+    since: Option<Millis>,
+    seen_at: Millis,
+    series: Series,
+    put_up: PutUp,
+}
+
+impl Default for Congestion {
+    fn default() -> Self {
+        Congestion {
+            slots: VecDeque::new(),
+            held: None,
+            since: None,
+            seen_at: 0,
+            series: Series::default(),
+            put_up: PutUp { share: 0.0, until: 0, next: PUT_UP_FIRST },
+        }
+    }
+}
+
+impl Congestion {
+    /// Requests a second, while there is a pace.
+    pub fn rate(&self) -> Option<f64> {
+        self.held.map(|held| held.rate)
+    }
+
+    /// Takes note of complete replies, and of those of them that were refusals.
+    pub fn observe(&mut self, successes: u32, refused: u32, now: Millis) {
+        if successes == 0 && refused == 0 {
+            return;
+        }
+        self.note(successes, refused, now);
+        let step = now.saturating_sub(self.seen_at).min(STEP_MAX);
+        self.seen_at = now;
+        let lately = self.measured(now.saturating_sub(self.window(SHARE_REPLIES)), now);
+        let allowed = if now < self.put_up.until { self.put_up.share } else { 0.0 };
+        if lately.refused >= 2.0 && lately.share() > allowed + HELD_SHARE {
+            if self.has_measured(now) {
+                self.cut(now);
+            }
+        } else if lately.refused > 0.0 && lately.share() > allowed {
+            self.hold();
+        } else {
+            self.grow(step);
+        }
+    }
+
+    /// What was seen says nothing any more: the origin has rested.
+    pub fn forget(&mut self, now: Millis) {
+        self.slots.clear();
+        self.since = Some(now);
+        self.series = Series::default();
+        if let Some(held) = &mut self.held {
+            *held = Held::below(held.plateau, held.plateau * CUT);
+        }
+    }
+
+    fn note(&mut self, successes: u32, refused: u32, now: Millis) {
+        self.since.get_or_insert(now);
+        let number = now / SLOT;
+        if self.slots.back().is_none_or(|last| last.number < number) {
+            self.slots.push_back(Slot { number, ..Slot::default() });
+        }
+        if let Some(last) = self.slots.back_mut() {
+            last.successes = last.successes.saturating_add(successes);
+            last.refused = last.refused.saturating_add(refused);
+        }
+        while self.slots.front().is_some_and(|first| first.number + KEPT / SLOT < number) {
+            self.slots.pop_front();
+        }
+    }
+
+    /// A second, or longer at a pace at which so many replies take longer.
+    fn window(&self, replies: f64) -> Millis {
+        self.time_of(replies).clamp(LATELY, KEPT)
+    }
+
+    /// What came since then, or since what is measured begins.
+    fn measured(&self, from: Millis, now: Millis) -> Measured {
+        let from = from.max(self.since.unwrap_or(now)).min(now);
+        let mut measured = Measured { millis: now - from / SLOT * SLOT, ..Measured::default() };
+        for slot in self.slots.iter().filter(|slot| slot.number >= from / SLOT) {
+            measured.successes += f64::from(slot.successes);
+            measured.refused += f64::from(slot.refused);
+        }
+        measured
+    }
+
+    /// How long so many replies take at this pace.
+    fn time_of(&self, replies: f64) -> Millis {
+        self.held.map_or(0, |held| (replies * 1000.0 / held.rate) as Millis)
+    }
+
+    /// How long a measurement takes.
+    fn enough(&self) -> Millis {
+        match self.held {
+            None => FIRST_MEASURED,
+            Some(_) => self.time_of(MEASURED_REPLIES).clamp(MEASURED, KEPT / 2),
+        }
+    }
+
+    fn has_measured(&self, now: Millis) -> bool {
+        self.since.is_some_and(|since| now >= since + self.enough())
+    }
+
+    /// From when on what is given is counted. Without a pace, from when refusals began: nothing was refused before
+    /// because less was asked for.
+    fn counted_from(&self, now: Millis) -> Millis {
+        let from = now.saturating_sub(self.window(MEASURED_REPLIES));
+        if self.held.is_some() {
+            return from;
+        }
+        let mut refusing = self.slots.iter().filter(|slot| slot.refused > 0).map(|slot| slot.number * SLOT);
+        let began = refusing.find(|began| *began >= from).unwrap_or(now);
+        began.min(now.saturating_sub(self.enough()))
+    }
+
+    fn cut(&mut self, now: Millis) {
+        let measured = self.measured(self.counted_from(now), now);
+        let given = measured.per_second(measured.successes);
+        let asked = measured.per_second(measured.successes + measured.refused);
+        let before = self.rate().unwrap_or(asked);
+        let share = measured.share();
+        if self.is_useless(share, before) {
+            return self.put_up_with(share, now);
+        }
+        let is_guess = self.held.is_none();
+        self.held = Some(if measured.successes > 0.0 {
+            let given = given.min(before);
+            Held { is_guess, ..Held::below(given, given * CUT) }
+        } else {
+            let plateau = self.held.map_or(before, |held| held.plateau);
+            Held::below(plateau, before * BLIND_CUT)
+        });
+        self.since = Some(now + STALE);
+    }
+
+    /// Whether this would be one more cut that changes nothing.
+    fn is_useless(&mut self, share: f64, before: f64) -> bool {
+        if self.series.share > 0.0 && share >= self.series.share * UNCHANGED {
+            self.series.useless += 1;
+        } else {
+            self.series = Series { before, ..Series::default() };
+        }
+        self.series.share = share;
+        self.series.useless >= USELESS_CUTS
+    }
+
+    fn put_up_with(&mut self, share: f64, now: Millis) {
+        let PutUp { next, .. } = self.put_up;
+        self.put_up = PutUp {
+            // Its share varies by chance.
+            share: (share * 1.25 + HELD_SHARE).min(PUT_UP_SHARE),
+            until: now + next,
+            next: (next * 2).min(PUT_UP_MAX),
+        };
+        self.held = Some(Held::below(self.series.before, self.series.before));
+        self.series = Series::default();
+        self.since = Some(now + STALE);
+    }
+
+    /// A few are refused: this is what the origin gives.
+    fn hold(&mut self) {
+        if let Some(held) = &mut self.held {
+            *held = Held::below(held.rate, held.rate);
+        }
+    }
+
+    fn grow(&mut self, step: Millis) {
+        let Some(held) = &mut self.held else { return };
+        held.grow(step as f64 / 1000.0);
+        if held.grown >= 0.0 {
+            self.series = Series::default();
+        }
+        if held.is_far_above() {
+            self.held = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! An origin that refuses what is above its rate, its client, and the time of both: what the pace makes of it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use super::super::origin::{Gate, Millis, Observed, Origin};
+use super::super::pace::Pace;
+use super::super::retry::Jitter;
+use super::Congestion;
+use crate::limits;
+
+/// A client's processor time for a request, in microseconds: it makes no more than 40,000 a second.
+const REQUEST_MICROS: u64 = 25;
+const TICK_MICROS: u64 = 50_000;
+const REPORTED_AT: u32 = 16;
+
+/// What the origin does with a request.
+#[derive(Clone, Copy)]
+struct Server {
+    /// Requests a second, and how many at once after a quiet time.
+    rate: fn(u64) -> f64,
+    burst: f64,
+    /// Share of all others that it refuses, whatever their rate.
+    stray: f64,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Tick,
+    Arrival,
+    Reply(bool),
+    /// The client may make another request.
+    Free,
+}
+
+struct World {
+    server: Server,
+    tokens: f64,
+    filled_at: u64,
+    random: Jitter,
+    origin: Origin,
+    pace: Pace,
+    report: Observed,
+    /// Successes and refusals, by second.
+    seconds: Vec<(u32, u32)>,
+    rests: u32,
+}
+
+impl World {
+    fn new(server: Server, seed: u64) -> Self {
+        World {
+            server,
+            tokens: server.burst,
+            filled_at: 0,
+            random: Jitter::new(seed),
+            origin: Origin::new(256, 900_000, 0),
+            pace: Pace::unset(limits::PACE_BURST),
+            report: Observed::default(),
+            seconds: Vec::new(),
+            rests: 0,
+        }
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.random.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn is_refused(&mut self, now: u64) -> bool {
+        let rate = (self.server.rate)(now / 1_000_000);
+        self.tokens += (now - self.filled_at) as f64 / 1e6 * rate;
+        self.tokens = self.tokens.min(self.server.burst.max(1.0));
+        self.filled_at = now;
+        if self.unit() < self.server.stray {
+            return true;
+        }
+        let is_refused = self.tokens < 1.0;
+        self.tokens -= if is_refused { 0.0 } else { 1.0 };
+        is_refused
+    }
+
+    fn replied(&mut self, is_refused: bool, now: u64) {
+        let second = (now / 1_000_000) as usize;
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, (0, 0));
+        }
+        let counts = &mut self.seconds[second];
+        if is_refused {
+            counts.1 += 1;
+            self.report.throttled += 1;
+        } else {
+            counts.0 += 1;
+            self.report.successes += 1;
+        }
+        if self.report.throttled >= REPORTED_AT {
+            self.tell(now);
+        }
+    }
+
+    fn tell(&mut self, now: u64) {
+        let now: Millis = now / 1000;
+        let was_open = !matches!(self.origin.gate(now), Gate::Resting(_));
+        self.origin.observe(std::mem::take(&mut self.report), now);
+        self.rests += u32::from(was_open && matches!(self.origin.gate(now), Gate::Resting(_)));
+        self.pace.set(self.origin.rate());
+    }
+
+    /// `clients` connections, each of which asks again when it has a reply, for so many seconds.
+    fn run(&mut self, clients: usize, latency_micros: u64, seconds: u64) {
+        let mut events = BinaryHeap::from([Reverse((0, Event::Free)), Reverse((TICK_MICROS, Event::Tick))]);
+        let (mut idle, mut free_at) = (clients, 0);
+        while let Some(Reverse((now, event))) = events.pop() {
+            if now >= seconds * 1_000_000 {
+                return;
+            }
+            match event {
+                Event::Tick => {
+                    self.tell(now);
+                    events.push(Reverse((now + TICK_MICROS, Event::Tick)));
+                }
+                Event::Arrival => {
+                    let is_refused = self.is_refused(now);
+                    let jitter = (self.unit() * latency_micros as f64 / 4.0) as u64;
+                    events.push(Reverse((now + latency_micros / 2 + jitter, Event::Reply(is_refused))));
+                }
+                Event::Reply(is_refused) => {
+                    self.replied(is_refused, now);
+                    idle += 1;
+                }
+                Event::Free => {}
+            }
+            let rests = matches!(self.origin.gate(now / 1000), Gate::Resting(_));
+            if idle > 0 && free_at <= now && !rests {
+                idle -= 1;
+                // A timer is exact to a millisecond, and late.
+                let wait = self.pace.reserve(now).div_ceil(1000) * 1000;
+                free_at = now + wait + REQUEST_MICROS;
+                events.push(Reverse((free_at + latency_micros / 2, Event::Arrival)));
+                events.push(Reverse((free_at, Event::Free)));
+            }
+        }
+    }
+
+    /// Goodput a second, and the share that was refused.
+    fn in_seconds(&self, seconds: Range<usize>) -> (f64, f64) {
+        let length = seconds.len() as f64;
+        let counts = &self.seconds[seconds];
+        let successes: u32 = counts.iter().map(|(successes, _)| successes).sum();
+        let refused: u32 = counts.iter().map(|(_, refused)| refused).sum();
+        (f64::from(successes) / length, f64::from(refused) / f64::from((successes + refused).max(1)))
+    }
+}
+
+impl Server {
+    /// Its bucket holds what it gives in so many seconds: less than three requests would be refused for a timer's sake.
+    fn steady(rate: fn(u64) -> f64, bucket_seconds: f64) -> Self {
+        Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0 }
+    }
+}
+
+/// Rates in requests a second; a server's rate is a function of the second.
+const RATES: [fn(u64) -> f64; 6] = [|_| 50.0, |_| 150.0, |_| 500.0, |_| 2000.0, |_| 6000.0, |_| 20_000.0];
+
+#[test]
+fn goodput_is_near_what_the_origin_gives_and_little_is_refused() {
+    for (rate, clients) in RATES.iter().flat_map(|rate| [1, 4, 16, 64, 256].map(|clients| (rate, clients))) {
+        for latency in [100, 1000, 10_000, 50_000] {
+            for bucket in [0.05, 0.1, 0.3, 1.0] {
+                let seed = (rate(0) as u64 * 1000 + clients) * 7919 + latency;
+                let mut world = World::new(Server::steady(*rate, bucket), seed);
+                world.run(clients as usize, latency, 20);
+
+                let (goodput, refused) = world.in_seconds(5..20);
+                let most = (clients as f64 * 1e6 / (latency as f64 * 1.125 + 50.0)).min(rate(0));
+                let case = format!(
+                    "{} a second, {clients} in flight, {latency} us, bucket {bucket} s, seed {seed}: \
+                     goodput {:.3}, refused {refused:.4}",
+                    rate(0),
+                    goodput / most
+                );
+                assert!(goodput >= 0.9 * most, "{case}");
+                assert!(refused <= 0.05, "{case}");
+                assert_eq!(world.rests, 0, "{case}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_rate_that_drops_to_a_third_and_comes_back_is_followed() {
+    for seed in 1..=10 {
+        let rate = |second| if (20..40).contains(&second) { 1000.0 } else { 3000.0 };
+        let mut world = World::new(Server::steady(rate, 0.2), seed);
+        world.run(64, 5000, 70);
+
+        for (seconds, given) in [(5..20, 3000.0), (23..40, 1000.0), (55..70, 3000.0)] {
+            let (goodput, refused) = world.in_seconds(seconds.clone());
+            let case =
+                format!("seed {seed}, {seconds:?}: goodput {:.3}, refused {refused:.4}", goodput / given);
+            assert!(goodput >= 0.9 * given && refused <= 0.05, "{case}");
+        }
+        assert_eq!(world.rests, 0);
+    }
+}
+
+#[test]
+fn refusals_that_come_whatever_the_pace_is_do_not_slow_it_for_long() {
+    for (seed, stray) in [(1, 0.005), (2, 0.05), (3, 0.2), (4, 0.4)] {
+        let mut world = World::new(Server { stray, ..Server::steady(|_| 1e9, 1.0) }, seed);
+        world.run(64, 5000, 60);
+
+        let most = 64.0 * 1e6 / 5675.0 * (1.0 - stray);
+        let (goodput, _) = world.in_seconds(5..60);
+        assert!(goodput >= 0.8 * most, "seed {seed}, {stray} refused: goodput {:.3}", goodput / most);
+        assert_eq!(world.rests, 0);
+    }
+}
+
+#[test]
+fn an_outage_rests_and_the_pace_is_there_again_after_it() {
+    let rate = |second| if (10..13).contains(&second) { 0.0 } else { 1000.0 };
+    let mut world = World::new(Server::steady(rate, 0.1), 1);
+    world.run(64, 5000, 30);
+
+    let (_, refused) = world.in_seconds(10..13);
+    assert!(refused > 0.95 && world.rests == 1, "refused {refused:.4}, rests {}", world.rests);
+    assert_eq!(world.seconds[13], (0, 0));
+    let (goodput, refused) = world.in_seconds(20..30);
+    assert!(goodput >= 900.0 && refused <= 0.05, "goodput {goodput}, refused {refused:.4}");
+}
+
+#[test]
+fn a_pace_goes_away_when_the_origin_gives_all_that_is_asked() {
+    let rate = |second| if second < 10 { 500.0 } else { 1e9 };
+    let mut world = World::new(Server::steady(rate, 0.1), 1);
+
+    world.run(16, 5000, 10);
+    assert!(world.origin.rate().is_some());
+    let mut world = World::new(Server::steady(rate, 0.1), 1);
+    world.run(16, 5000, 40);
+
+    assert_eq!(world.origin.rate(), None);
+}
+
+#[test]
+fn one_refusal_among_many_is_no_reason_for_a_pace() {
+    let mut congestion = Congestion::default();
+    for step in 0..100 {
+        congestion.observe(500, u32::from(step % 10 == 0), step * 50);
+    }
+
+    assert_eq!(congestion.rate(), None);
+}
+
+#[test]
+fn a_burst_of_refusals_cuts_once() {
+    let mut congestion = Congestion::default();
+    congestion.observe(50, 0, 0);
+    congestion.observe(50, 20, 100);
+    let cut = congestion.rate();
+    for now in 101..200 {
+        congestion.observe(0, 16, now);
+    }
+
+    assert!(cut.is_some());
+    assert_eq!(congestion.rate(), cut);
+}

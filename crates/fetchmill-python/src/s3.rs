@@ -1,0 +1,132 @@
+//! The store that speaks S3, for tests and measurements.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use fetchmill_server::s3::{S3 as Store, S3Options, S3Stats};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde::de::DeserializeOwned;
+
+use crate::errors;
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct S3 {
+    running: Mutex<Running>,
+    #[pyo3(get)]
+    address: String,
+}
+
+enum Running {
+    Yes(Store),
+    /// What it had counted at its end.
+    No(S3Stats),
+}
+
+#[pymethods]
+impl S3 {
+    #[new]
+    fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
+        let options: S3Options = read(options)?;
+        let store = py.detach(|| Store::start(&options)).map_err(|error| refused(&error))?;
+        Ok(S3 { address: store.address().to_string(), running: Mutex::new(Running::Yes(store)) })
+    }
+
+    fn add_bucket(&self, py: Python<'_>, options: &str) -> PyResult<()> {
+        let options = read(options)?;
+        self.with(py, |store| store.add_bucket(options))
+    }
+
+    #[pyo3(signature = (bucket, key, body, modified=None))]
+    fn put(
+        &self,
+        py: Python<'_>,
+        bucket: &str,
+        key: &str,
+        body: &[u8],
+        modified: Option<i64>,
+    ) -> PyResult<()> {
+        let body = Bytes::copy_from_slice(body);
+        self.with(py, |store| store.put(bucket, key, body, modified))
+    }
+
+    fn objects<'py>(&self, py: Python<'py>, bucket: &str) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        for (key, body) in self.with(py, |store| store.objects(bucket))? {
+            found.set_item(key, PyBytes::new(py, &body))?;
+        }
+        Ok(found)
+    }
+
+    fn set_credentials(&self, py: Python<'_>, options: &str) -> PyResult<()> {
+        let options = read(options)?;
+        self.with(py, |store| store.set_credentials(options))
+    }
+
+    fn change(&self, py: Python<'_>, values: &str) -> PyResult<()> {
+        let values = read(values)?;
+        self.with(py, |store| store.change(&values))
+    }
+
+    fn set_changed(&self, py: Python<'_>, changed: HashMap<String, Vec<u8>>) -> PyResult<()> {
+        let changed = changed.into_iter().map(|(key, body)| (key, Bytes::from(body))).collect();
+        self.with(py, |store| store.set_changed(changed))
+    }
+
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let stats = match &*self.running() {
+            Running::Yes(store) => store.stats(),
+            Running::No(stats) => *stats,
+        };
+        let json = serde_json::to_string(&stats).map_err(|error| errors::usage(&error.to_string()))?;
+        py.import("json")?.call_method1("loads", (json,))
+    }
+
+    fn reset_stats(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, |store| {
+            store.reset_stats();
+            Ok(())
+        })
+    }
+
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut running = self.running();
+            if let Running::Yes(store) = &*running {
+                let stats = store.stats();
+                if let Running::Yes(store) = std::mem::replace(&mut *running, Running::No(stats)) {
+                    store.stop();
+                }
+            }
+        });
+    }
+}
+
+impl S3 {
+    /// A thread that panicked has left it as it was.
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the store while it runs.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl Send + FnOnce(&Store) -> Result<T, fetchmill_server::Error>,
+    ) -> PyResult<T> {
+        let done = py.detach(|| match &*self.running() {
+            Running::Yes(store) => Some(work(store)),
+            Running::No(_) => None,
+        });
+        done.ok_or_else(|| errors::usage("the store has been stopped"))?.map_err(|error| refused(&error))
+    }
+}
+
+fn read<T: DeserializeOwned>(json: &str) -> PyResult<T> {
+    serde_json::from_str(json).map_err(|error| errors::usage(&format!("the options: {error}")))
+}
+
+fn refused(error: &fetchmill_server::Error) -> PyErr {
+    errors::usage(&error.to_string())
+}

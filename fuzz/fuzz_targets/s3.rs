@@ -1,0 +1,31 @@
+//! Any bytes from a store: no panic. What is taken for a page has keys that ascend, of which the last is named; texts of
+//! an error can be shown. A division of any part of the key space lies in it.
+#![no_main]
+
+use fetchmill_core::s3::{Fault, between, read_page};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|body: &[u8]| {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let end = read_page(body, &mut |listed| keys.push(listed.key.to_vec()));
+    assert!(keys.is_sorted_by(|one, next| one < next));
+    if let Ok(end) = end {
+        assert_eq!(end.keys, keys.len() as u64);
+        assert_eq!(end.last_key.as_ref(), keys.last());
+    }
+
+    assert_eq!(Fault::read(body).is_some(), Fault::is_document(body));
+    if let Some(fault) = Fault::read(body) {
+        let advice = fault.advice(400, true, "bucket").unwrap_or_default();
+        let texts = [fault.code, fault.message, advice];
+        assert!(!texts.iter().any(|text| text.contains(char::is_control)));
+    }
+
+    let mut parts = body.splitn(3, |byte| *byte == b'\n');
+    let (after, until) = (parts.next().unwrap_or_default(), parts.next());
+    let prefix = parts.next().unwrap_or_default();
+    if let Some(middle) = between(after, until, prefix) {
+        assert!(middle.as_slice() > after && until.is_none_or(|until| middle.as_slice() < until));
+        assert!(middle.starts_with(prefix) && std::str::from_utf8(&middle).is_ok());
+    }
+});
