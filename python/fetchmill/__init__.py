@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fetchmill import bounded
     from fetchmill._native import __version__
     from fetchmill.check_options import CheckOptions
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from fetchmill.fetched import FetchedReply
     from fetchmill.job import get
     from fetchmill.ledger import failures, status
+    from fetchmill.list_options import ListOptions
+    from fetchmill.listing import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
     from fetchmill.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
     from fetchmill.options import GetOptions
     from fetchmill.report import Failure, Report, Status
@@ -53,6 +57,9 @@ __all__ = [
     "Headers",
     "InternalError",
     "JournalError",
+    "ListOptions",
+    "ListReport",
+    "ListedTarget",
     "ListingError",
     "Object",
     "Objects",
@@ -77,6 +84,7 @@ __all__ = [
     "export",
     "failures",
     "get",
+    "list",
     "open",
     "status",
     "stream",
@@ -92,6 +100,7 @@ _HOMES = {
     "export": "fetchmill.exporting",
     "failures": "fetchmill.ledger",
     "get": "fetchmill.job",
+    "list": "fetchmill.listing",
     "open": "fetchmill.objects",
     "status": "fetchmill.ledger",
     "stream": "fetchmill.streaming",
@@ -105,6 +114,9 @@ _HOMES = {
     "FetchedReply": "fetchmill.fetched",
     "Finding": "fetchmill.verifying",
     "GetOptions": "fetchmill.options",
+    "ListOptions": "fetchmill.list_options",
+    "ListReport": "fetchmill.listing",
+    "ListedTarget": "fetchmill.listing",
     "Object": "fetchmill.objects",
     "Objects": "fetchmill.objects",
     "Client": "fetchmill.streaming",
@@ -129,5 +141,5 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands fo
     return value
 
 
-def __dir__() -> list[str]:
+def __dir__() -> "Iterable[str]":
     return sorted(__all__)

@@ -54,6 +54,12 @@ class Job:
     def attach(self, worker: int, pid: int, turns: int, receipts: int) -> None:
         """A worker's process has come up: the job takes its ends of two sockets, as `socket.detach()` gives them."""
 
+    def take_rows(self, seconds: float) -> bytes | None:
+        """The next rows of a list that is written out to the program, as lines of JSON; waits at most so many seconds.
+
+        Empty when there are none in that time; None behind the last. Without the GIL.
+        """
+
     def kept(self) -> list[str] | None:
         """What the kept columns of a list are called; None for a server. A worker's process must know."""
 
@@ -264,6 +270,51 @@ class World:
 
     def stats(self) -> dict[str, Any]:
         """What it has seen so far, or until its end."""
+
+    def stop(self) -> None:
+        """Closes all connections and ends the threads. A second call does nothing."""
+
+@final
+class S3:
+    """A store that speaks S3, on threads of its own. On loopback. After `stop` most calls are a UsageError."""
+
+    def __init__(self, options: str) -> None:
+        """Binds and serves, without buckets and credentials.
+
+        Args:
+            options: a JSON object: port, threads, region, virtual_host_suffix.
+
+        Raises:
+            UsageError: an option cannot be used, or the port is taken.
+        """
+
+    @property
+    def address(self) -> str:
+        """Host and port, such as `127.0.0.1:8080`."""
+
+    def add_bucket(self, options: str) -> None:
+        """Adds a bucket: a JSON object with name, region, public, synthetic, size, key_prefix."""
+
+    def put(self, bucket: str, key: str, body: bytes, modified: int | None = None) -> None:
+        """Puts an object, written at so many milliseconds since 1970."""
+
+    def objects(self, bucket: str) -> dict[str, bytes]:
+        """The objects that were put, in the order of their keys."""
+
+    def set_credentials(self, options: str) -> None:
+        """Adds credentials: a JSON object with access_key, secret_key, token, expires_in."""
+
+    def change(self, values: str) -> None:
+        """Changes how it behaves: a JSON object with fields of `S3Behaviour`, but not `changed`."""
+
+    def set_changed(self, changed: dict[str, bytes]) -> None:
+        """What a GET gives in the place of what is listed."""
+
+    def stats(self) -> dict[str, int]:
+        """What it has done so far, or until its end."""
+
+    def reset_stats(self) -> None:
+        """Starts to count from nothing."""
 
     def stop(self) -> None:
         """Closes all connections and ends the threads. A second call does nothing."""

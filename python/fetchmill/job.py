@@ -29,11 +29,12 @@ def get(
 
     Args:
         source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
-            objects; the path of a list of URLs; or any iterable or async iterable of URLs, or of pairs of a URL and a
-            name, a generator without end included. It is read on a thread of its own, as far ahead as there is room.
-            To resume, it must give the same items in the same order: those that are done are skipped, and what differs
-            stops the job.
-        dest: the destination: a folder that is missing, empty or the same job's.
+            objects; `s3://bucket[/prefix]` for a bucket; the path of a list of URLs; or any iterable or async iterable
+            of URLs, or of pairs of a URL and a name, a generator without end included. It is read on a thread of its
+            own, as far ahead as there is room. To resume, it must give the same items in the same order: those that
+            are done are skipped, and what differs stops the job.
+        dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`, which takes
+            shards: what the job knows is then in `./NAME.fetchmill`, or in `state`.
         fetch: your own function instead of requests of ours, with an `engine` in Python: `fetch(target)` gives the
             bytes of an object, or a reply (an object with `status` and `body`, or a Response of requests). A target has
             `url`, `name`, `sequence`, `attempt` and `headers()`. For `asyncio` and `combo` it is a coroutine function;

@@ -12,7 +12,7 @@ def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None
     """The ledger of the job of a destination.
 
     Args:
-        dest: the destination.
+        dest: the destination, also a bucket.
         state: folder of the journal, when the job was given one.
 
     Returns:

@@ -8,13 +8,16 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import date
 from typing import Any, Literal, TypedDict, get_args
 
 from fetchmill.credentials import origin_of, proxy_of, request_fields
+from fetchmill.dates import seconds_of
 from fetchmill.errors import UsageError
 from fetchmill.fetched import Function
+from fetchmill.sources import SourceKind, check_source, kind_of
 from fetchmill.units import format_bytes
-from fetchmill.values import Kind, check_path, check_text, check_value, require
+from fetchmill.values import Kind, check_path, check_text, check_value
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 Listing = Literal["api", "autoindex"]
@@ -23,25 +26,22 @@ ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 CsvHeader = Literal["auto", "yes", "no"]
 Names = Literal["source", "seq"]
 EngineName = Literal["native", "sync", "threads", "processes", "asyncio", "combo"]
-# Where targets come from: a server that lists them, a list in a file, or a program.
-SourceKind = Literal["server", "list", "iterable"]
+AddressingStyle = Literal["auto", "path", "virtual"]
 
 # Requests in flight unless somebody says so; the core has it too.
 LIMIT_DEFAULT = 64
 
-_API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
-_LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
 # Arguments that are paths.
-_PATHS = ("dest", "results")
+_PATHS = ("dest", "manifest", "results")
 # What is made into fields of requests before the core sees it.
 _CREDENTIALS = ("headers", "auth", "bearer", "netrc")
 # What the core is told in another way, or not at all.
 _OF_PYTHON = ("engine",)
 
 
-def _option(kind: Kind, default: Any, help_text: str, choices: tuple[str, ...] = ()) -> Any:  # noqa: ANN401
-    """A field that is an option."""
-    return field(default=default, metadata={"kind": kind, "help": help_text, "choices": choices})
+def _option(kind: Kind, default: Any, help_text: str, choices: tuple[str, ...] = (), heading: str = "Options") -> Any:  # noqa: ANN401
+    """A field that is an option; help shows it under a heading."""
+    return field(default=default, metadata={"kind": kind, "help": help_text, "choices": choices, "heading": heading})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +53,9 @@ class GetOptions:
 
     Args:
         source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
-            objects, else the path of a list of URLs, or `-` for one on standard input.
-        dest: the destination: a folder that is missing, empty or the same job's.
+            objects, `s3://bucket[/prefix]` for a bucket, else the path of a list of URLs, or `-` for one on standard
+            input.
+        dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`.
 
     Raises:
         UsageError: a value that cannot be used.
@@ -190,7 +191,9 @@ class GetOptions:
         get_args(Durability),
     )
     state: str | os.PathLike[str] | None = _option(
-        "path", None, "Folder of the journal, on a local file system; DEST/.fetchmill if not given."
+        "path",
+        None,
+        "Folder of the journal, on a local file system; DEST/.fetchmill if not given, for a bucket ./NAME.fetchmill.",
     )
     preflight: bool = _option(
         "flag",
@@ -217,17 +220,46 @@ class GetOptions:
         "flag", False, "Accept bodies that end with the connection: whether they are whole cannot be known."
     )
     give_up_after: float = _option("seconds", 900.0, "Time without any success after which the job ends (exit code 5).")
+    endpoint_url: str | None = _option(
+        "url", None, "Store to ask instead of AWS, http://HOST[:PORT] or https://HOST[:PORT].", heading="S3"
+    )
+    region: str | None = _option(
+        "name", None, "Region of the bucket; found out if neither environment nor profile says it.", heading="S3"
+    )
+    profile: str | None = _option(
+        "name", None, "Profile of ~/.aws/config and ~/.aws/credentials with the credentials.", heading="S3"
+    )
+    no_sign_request: bool = _option(
+        "flag", False, "Sign no requests and look for no credentials: for public buckets.", heading="S3"
+    )
+    addressing_style: AddressingStyle | None = _option(
+        "choice",
+        None,
+        "Where the bucket stands in a request: `virtual` is in the host, `path` in the path; `auto`, if not given, is "
+        "in the host at AWS and in the path elsewhere.",
+        get_args(AddressingStyle),
+        heading="S3",
+    )
+    size_from: int | None = _option("size", None, "Fetch only objects of so many bytes or more.", heading="S3")
+    size_to: int | None = _option("size", None, "Fetch only objects of fewer bytes.", heading="S3")
+    modified_from: str | date | None = _option(
+        "date",
+        None,
+        "Fetch only objects written then or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z.",
+        heading="S3",
+    )
+    modified_to: str | date | None = _option("date", None, "Fetch only objects written before.", heading="S3")
 
     def __post_init__(self) -> None:
         check_options(self)
-        _check_source_options(self)
+        check_source(self)
         if self.transform_columns and self.transform is None:
             raise UsageError("transform_columns needs a transform, which fills them")
 
     @property
     def source_kind(self) -> SourceKind:
         """What the source is, from its text."""
-        return "server" if "://" in str(self.source) else "list"
+        return kind_of(str(self.source))
 
     def to_json(self, kind: SourceKind | None = None) -> str:
         """For the native module: what is None is left out, which means the core's default.
@@ -240,15 +272,12 @@ class GetOptions:
                 cannot import.
         """
         values = {name: value for name, value in vars(self).items() if name not in (*_CREDENTIALS, *_OF_PYTHON)}
-        origin = self.credentials_for or (origin_of(str(self.source)) if self.source_kind == "server" else None)
-        if self.netrc and origin is None:
-            raise UsageError("netrc needs credentials_for: a list may lead anywhere")
         transform = values.pop("transform"), values.pop("transform_columns") or (), values.pop("transform_batch")
         if transform[0] is not None:
             from fetchmill.transforming import native_transform
 
             values["transform"] = native_transform(*transform)
-        values["headers"] = request_fields(self.headers, self.auth, self.bearer, origin if self.netrc else None)
+        values |= asked_of(self)
         return native_json(values, kind or self.source_kind)
 
 
@@ -310,11 +339,39 @@ class GetKeywords(TypedDict, total=False):
     max_size: int
     allow_eof_bodies: bool
     give_up_after: float
+    endpoint_url: str | None
+    region: str | None
+    profile: str | None
+    no_sign_request: bool
+    addressing_style: AddressingStyle | None
+    size_from: int | None
+    size_to: int | None
+    modified_from: str | date | None
+    modified_to: str | date | None
+
+
+def asked_of(options: Any) -> dict[str, Any]:  # noqa: ANN401 - a dataclass
+    """What the core is told in another form: who asks, and which times are meant.
+
+    Raises:
+        UsageError: credentials that have no origin, or no entry in ~/.netrc.
+    """
+    source = str(options.source)
+    origin = options.credentials_for or (origin_of(source) if kind_of(source) == "server" else None)
+    if options.netrc and origin is None:
+        raise UsageError("netrc needs credentials_for: a list may lead anywhere")
+    times = {name: getattr(options, name) for name in ("modified_from", "modified_to")}
+    return {
+        "headers": request_fields(options.headers, options.auth, options.bearer, origin if options.netrc else None),
+        "no_sign_request": options.no_sign_request or None,
+        **{name: None if time is None else seconds_of(time) for name, time in times.items()},
+    }
 
 
 def native_json(values: Mapping[str, Any], kind: SourceKind) -> str:
     """The options of a job for the native module: what is None is left out, which means the core's default."""
-    proxy, no_proxy = proxy_of(values["proxy"], str(values["source"]))
+    asked = values.get("endpoint_url") if kind == "s3" else None
+    proxy, no_proxy = proxy_of(values["proxy"], asked or str(values["source"]))
     complete = {**values, "proxy": proxy, "no_proxy": no_proxy, "source_kind": kind}
     return json.dumps({name: value for name, value in complete.items() if value is not None})
 
@@ -357,22 +414,6 @@ def default_text(kind: Kind, default: object) -> str | None:
     if kind == "bytes" and isinstance(default, int):
         return format_bytes(default)
     return str(default)
-
-
-def _check_source_options(options: GetOptions) -> None:
-    """The options that say how a source is read, against one another."""
-    defaults = {option.name: option.default for option in fields(options)}
-    is_list = options.source_kind == "list"
-    others = (*_API_ONLY, "listing") if is_list else _LIST_ONLY + (() if options.listing == "api" else _API_ONLY)
-    for name in others:
-        if getattr(options, name) != defaults[name]:
-            if name in _API_ONLY and not is_list:
-                raise UsageError(f"{name} is for listing api, not for listing {options.listing}")
-            meant = "servers that list their objects" if is_list else "lists of URLs"
-            raise UsageError(f"{name} is for {meant}, which {options.source} is not")
-    require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
-    require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
-    require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)
 
 
 def describe_options(table: Any) -> str:  # noqa: ANN401 - a dataclass

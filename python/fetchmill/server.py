@@ -45,6 +45,7 @@ class Fault:
         on: `get`, `list` or `any`; `get` unless the action only makes sense for `list`.
         status: for `status`.
         retry_after: for `status`: whole seconds of Retry-After, or a range of them.
+        above: for `status`: only requests above so many a second are hit, whatever their names.
         after_bytes: for `reset`, `truncate`, `stall` and `trickle`: bytes of the reply that are sent before.
         delta: for `wrong-length`: added to the announced length.
         seconds: for `stall`, `trickle` and `unsolicited`.
@@ -58,6 +59,7 @@ class Fault:
     on: Literal["get", "list", "any"] | None = None
     status: int | None = None
     retry_after: int | tuple[int, int] | None = None
+    above: float | None = None
     after_bytes: int | None = None
     delta: int | None = None
     seconds: float | None = None

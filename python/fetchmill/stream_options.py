@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from fetchmill.credentials import proxy_of, request_fields
 from fetchmill.errors import UsageError
-from fetchmill.options import _option, default_text
+from fetchmill.options import AddressingStyle, _option, default_text, shared
 from fetchmill.values import check_path, check_value
 
 
@@ -62,6 +62,11 @@ class StreamOptions:
         "patterns", None, "Name servers to ask, ADDRESS[:PORT], or only `system` for the machine's own look-up."
     )
     public_only: bool = _option("flag", False, "Let no request lead to a private address.")
+    endpoint_url: str | None = shared("endpoint_url")
+    region: str | None = shared("region")
+    profile: str | None = shared("profile")
+    no_sign_request: bool = shared("no_sign_request")
+    addressing_style: AddressingStyle | None = shared("addressing_style")
 
     def __post_init__(self) -> None:
         for own in fields(self):
@@ -77,6 +82,7 @@ class StreamOptions:
             raise UsageError("netrc needs credentials_for: a stream may lead anywhere")
         netrc_for = self.credentials_for if self.netrc else None
         values["headers"] = request_fields(self.headers, self.auth, self.bearer, netrc_for)
+        values["no_sign_request"] = self.no_sign_request or None
         values["proxy"], values["no_proxy"] = proxy_of(self.proxy, self.credentials_for or "")
         return json.dumps({name: value for name, value in values.items() if value is not None})
 
@@ -106,6 +112,11 @@ class StreamKeywords(TypedDict, total=False):
     rate_per_host: float | None
     resolver: Sequence[str] | None
     public_only: bool
+    endpoint_url: str | None
+    region: str | None
+    profile: str | None
+    no_sign_request: bool
+    addressing_style: AddressingStyle | None
 
 
 def _describe_options() -> str:

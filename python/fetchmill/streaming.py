@@ -105,7 +105,7 @@ def stream(
     a complete reply is one too, with its `error`.
 
     Args:
-        items: URLs, or `Request` for what is not a plain GET.
+        items: URLs, `s3://bucket/key` too, or `Request` for what is not a plain GET.
         ordered: replies in the order of the input; otherwise as they come.
         on_error: `raise` raises the `ReplyError` of the first request without a complete reply. A status never raises.
         state: a folder that remembers how far the loop is. A reply counts as done once the loop asks for the next one;

@@ -1,6 +1,6 @@
 """For tests of programs that use fetchmill, and for fetchmill's own: a server in this process, with faults.
 
-`world` is a thousand hosts with their name server, for programs that fetch from many.
+`world` is a thousand hosts with their name server, for programs that fetch from many. `s3` is a store that speaks S3.
 
 with fetchmill.testing.serve(synthetic=1000, faults=[Fault("status", status=503, times=1)]) as server:
     report = fetchmill.get(server.url, "out/")
@@ -9,12 +9,14 @@ assert server.stats()["get"] == 2000
 
 import os
 from collections.abc import Sequence
+from typing import Unpack
 
 from fetchmill._native import synthetic_body as native_synthetic_body
+from fetchmill.s3_store import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Objects, S3Behaviour, S3Options, S3Store
 from fetchmill.server import Fault, ServeOptions, Server
 from fetchmill.world import World, WorldOptions
 
-__all__ = ["Fault", "Server", "World", "serve", "synthetic_body", "world"]
+__all__ = ["Fault", "S3Behaviour", "S3Store", "Server", "World", "s3", "serve", "synthetic_body", "world"]
 
 
 def serve(  # noqa: PLR0913 - each has its default
@@ -124,6 +126,67 @@ def world(  # noqa: PLR0913 - each has its default
             seed=seed,
         )
     )
+
+
+def s3(  # noqa: PLR0913 - each has its default
+    objects: Objects | None = None,
+    *,
+    bucket: str = BUCKET,
+    region: str = REGION,
+    synthetic: int = 0,
+    size: int = 100,
+    key_prefix: str = "",
+    public: bool = False,
+    access_key: str = ACCESS_KEY,
+    secret_key: str = SECRET_KEY,
+    token: str | None = None,
+    expires_in: float | None = None,
+    virtual_host_suffix: str | None = None,
+    port: int = 0,
+    threads: int = 1,
+    **behaviour: Unpack[S3Behaviour],
+) -> S3Store:
+    """Serves a bucket over S3 on loopback until the end of a `with` block; `add_bucket` adds others.
+
+    Args:
+        objects: what the bucket has at the start. Keys are text, or its UTF-8 bytes.
+        bucket: its name.
+        region: where it, and the endpoint, are.
+        synthetic: how many computed objects it has, besides: the names and bodies of a synthetic server.
+        size: bytes of each of them.
+        key_prefix: what their keys start with; their bodies do not depend on it.
+        public: whether anybody may list and read it, without a signature.
+        access_key: the access key that may sign.
+        secret_key: its secret.
+        token: the session token that must come with it.
+        expires_in: seconds until these credentials are not valid any more.
+        virtual_host_suffix: with it, only `BUCKET.SUFFIX` as a host names a bucket.
+        port: port to listen on; 0 is any that is free.
+        threads: threads that serve.
+        behaviour: clock, delays and faults; `S3Behaviour` has them all. They may change while it runs.
+
+    Returns:
+        A running store, which is its own context manager.
+
+    Raises:
+        UsageError: an option cannot be used, a key is not UTF-8 or too long, or the port is taken.
+    """
+    options = S3Options(
+        bucket=bucket,
+        region=region,
+        synthetic=synthetic,
+        size=size,
+        key_prefix=key_prefix,
+        public=public,
+        access_key=access_key,
+        secret_key=secret_key,
+        token=token,
+        expires_in=expires_in,
+        virtual_host_suffix=virtual_host_suffix,
+        port=port,
+        threads=threads,
+    )
+    return S3Store(options, objects, **behaviour)
 
 
 def synthetic_body(name: str, size: int) -> bytes:

@@ -3,12 +3,16 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any, Literal
 
+from fetchmill.dates import seconds_of
 from fetchmill.errors import UsageError
 
 Kind = Literal[
     "text",
+    "name",
+    "url",
     "texts",
     "patterns",
     "path",
@@ -19,6 +23,8 @@ Kind = Literal[
     "rate",
     "seconds",
     "bytes",
+    "size",
+    "date",
     "flag",
     "headers",
     "auth",
@@ -79,6 +85,12 @@ def _require_utf8(name: str, text: str) -> None:
         raise UsageError(f"{name} must be UTF-8, not {text!r}") from None
 
 
+def _check_url(name: str, value: object) -> None:
+    check_text(name, value)
+    is_url = str(value).startswith(("http://", "https://"))
+    require(is_url, name, "http://HOST[:PORT] or https://HOST[:PORT]", value)
+
+
 def _check_texts(name: str, value: object) -> None:
     require(
         isinstance(value, Sequence) and not isinstance(value, str), name, "a sequence of texts, not one text", value
@@ -119,6 +131,15 @@ def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
 
 
+def _check_date(name: str, value: object) -> None:
+    if not isinstance(value, (str, date)):
+        raise UsageError(f"{name} must be a date or its text, not {value!r}")
+    try:
+        seconds_of(value)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
 def _check_headers(name: str, value: object) -> None:
     require(isinstance(value, Mapping), name, "a mapping of names to values", "something else")
     for field, text in value.items():  # type: ignore[attr-defined]
@@ -144,6 +165,8 @@ def _check_function(name: str, value: object) -> None:
 
 _CHECKS = {
     "text": check_text,
+    "name": check_text,
+    "url": _check_url,
     "texts": _check_texts,
     "patterns": _check_texts,
     "path": check_path,
@@ -153,7 +176,9 @@ _CHECKS = {
     "rate": _check_rate,
     "count": _check_count,
     "bytes": _check_count,
+    "size": _check_whole,
     "whole": _check_whole,
+    "date": _check_date,
     "headers": _check_headers,
     "auth": _check_auth,
     "function": _check_function,

@@ -47,8 +47,9 @@ def usual_cases(options: BenchOptions) -> Iterator[Case]:
     """The scenario with its own counts, or the one that was asked for."""
     scenario = SCENARIOS[options.scenario or "billion"]
     contestants = chosen(options, scenario)
-    seconds = _seconds(scenario, contestants)
-    for count in (options.count,) if options.count else scenario.counts:
+    seconds = _seconds(scenario, contestants, full=options.full)
+    counts = scenario.full_counts if options.full else scenario.counts
+    for count in (options.count,) if options.count else counts:
         for contestant in contestants:
             requests = count
             if not options.count and (contestant.starts_from_urls or options.url):
@@ -57,7 +58,9 @@ def usual_cases(options: BenchOptions) -> Iterator[Case]:
                 yield Case(scenario, contestant, requests, limit, seconds, options.format)
 
 
-def _seconds(scenario: Scenario, contestants: list[Contestant]) -> float:
+def _seconds(scenario: Scenario, contestants: list[Contestant], *, full: bool) -> float:
+    if full:
+        return scenario.full_seconds
     if scenario.name != "billion":
         return scenario.seconds
     runs = sum(max(1, len(contestant.limits)) for contestant in contestants)
@@ -67,4 +70,6 @@ def _seconds(scenario: Scenario, contestants: list[Contestant]) -> float:
 def _limits(options: BenchOptions, scenario: Scenario, contestant: Contestant) -> tuple[int, ...]:
     if options.limit is not None:
         return (options.limit,)
+    if options.full and contestant.fixed is None:
+        return scenario.full_limits
     return contestant.limits if contestant.limits and scenario.name == "billion" else (scenario.limit,)

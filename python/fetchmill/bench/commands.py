@@ -57,6 +57,8 @@ def command_of(run: Run, place: Place, folder: Path) -> Command:
     if run.contestant.kind == "contender":
         arguments, where = _contender(run, place, folder), folder
         bounds = Bounds(seconds=run.seconds, asks=False)
+    elif run.contestant.kind == "program":
+        arguments, where = _s5cmd(run, place, folder), folder
     elif run.contestant.kind != "own":
         arguments, where = (_check if run.contestant.kind == "check" else _get)(run, place), folder
         bounds = Bounds(seconds=run.seconds, from_first_line=True)
@@ -80,6 +82,7 @@ def _contender(run: Run, place: Place, folder: Path) -> tuple[str, ...]:
         timeout=SITE_TIMEOUT if is_sites else None,
         ca_file=place.ca_file,
         hosts=place.hosts,
+        bucket=place.bucket,
     )
     return (sys.executable, "-m", "fetchmill.bench.contend", run.contestant.name, task.to_json())
 
@@ -87,6 +90,9 @@ def _contender(run: Run, place: Place, folder: Path) -> tuple[str, ...]:
 def _get(run: Run, place: Place) -> tuple[str, ...]:
     """An engine. Of the user's own server it gets the same URLs as the others, which are as many as were asked for."""
     name, options = run.contestant.name, ["--format", run.format, "--durability", "process", "--json"]
+    source = place.urls or place.url
+    if place.bucket is not None:
+        source, options = f"s3://{place.bucket}", [*options, "--endpoint-url", place.url]
     if name != "native":
         options += ["--engine", name]
     if run.contestant.fixed is None:
@@ -97,13 +103,22 @@ def _get(run: Run, place: Place) -> tuple[str, ...]:
         options += ["--attempts", "1", "--allow-eof-bodies", *_trust(run, place)]
         for phase in ("connect", "head", "idle", "total"):
             options += [f"--{phase}-timeout", f"{SITE_TIMEOUT:g}"]
-    return (*FETCHMILL, "get", place.urls or place.url, STORED, *options)
+    return (*FETCHMILL, "get", source, STORED, *options)
 
 
 def _check(run: Run, place: Place) -> tuple[str, ...]:
     options = ("--timeout", f"{SITE_TIMEOUT:g}", "--no-redirects", "--allow-private", "--durability", "process")
     limits = ("--limit", str(run.limit), "--limit-per-host", "0", "--rate-per-host", "0")
     return (*FETCHMILL, "check", place.urls, ROWS, *options, *limits, "--json", *_trust(run, place))
+
+
+def _s5cmd(run: Run, place: Place, folder: Path) -> tuple[str, ...]:
+    """All objects of the bucket, each into a file: `cat` reads one at a time, and `run` costs twice the CPU."""
+    (folder / STORED).mkdir()
+    beside = Path(sys.executable).with_name("s5cmd")
+    program = str(beside) if beside.exists() else "s5cmd"
+    options = ("--endpoint-url", place.url, "--numworkers", str(run.limit), "--log", "error")
+    return (program, *options, "cp", f"s3://{place.bucket}/*", f"{STORED}/")
 
 
 def _trust(run: Run, place: Place) -> tuple[str, ...]:
@@ -118,6 +133,7 @@ def _own(run: Run, place: Place) -> tuple[str, ...]:
     if run.contestant.kind != "own":
         return ()
     values = {"{count}": str(place.count), "{url}": place.url, "{urls}": place.urls, "{limit}": str(run.limit)}
+    values["{bucket}"] = place.bucket or ""
     arguments = shlex.split(run.contestant.name)
     for name, value in values.items():
         arguments = [argument.replace(name, value) for argument in arguments]
@@ -125,8 +141,14 @@ def _own(run: Run, place: Place) -> tuple[str, ...]:
 
 
 def _environment(run: Run, place: Place, folder: Path) -> dict[str, str]:
-    """This process's without its proxies; names that only a file knows are told to each Python process at its start."""
+    """This process's without its proxies, and of a store with its credentials instead of the person's.
+
+    Names that only a file knows are told to each Python process at its start.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    if place.bucket is not None:
+        environment = {name: value for name, value in environment.items() if not name.startswith("AWS_")}
+    environment |= place.environment
     if place.hosts is not None and run.contestant.kind in ("engine", "own"):
         site = folder / "site"
         site.mkdir()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fetchmill import __version__
+from fetchmill.bench.contestants import BUCKETS
 from fetchmill.bench.options import BenchOptions
 from fetchmill.bench.plan import Run, duration, planned
 from fetchmill.bench.running import Bench
@@ -62,7 +63,7 @@ def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: No
         "interrupted": len(rows) < len(runs),
         "settings": _settings(options),
         "runs": rows,
-        "results": results_of(rows, by_requests=options.published),
+        "results": results_of(rows, by_requests=options.published or options.scenario == BUCKETS),
         "published": _published(),
     }
 

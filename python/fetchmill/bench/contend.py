@@ -17,6 +17,8 @@ def main() -> None:
     _prepare(task)
     try:
         way = import_module(f"fetchmill.bench.contenders.{name}")
+    except ModuleNotFoundError as error:
+        Tally(task, error=f"{error.name} is missing: pip install 'fetchmill[bench]'").finish()
     except ImportError as error:
         Tally(task, error=f"{type(error).__name__}: {error}").finish()
     tally = Tally(task)
@@ -26,8 +28,16 @@ def main() -> None:
     try:
         way.run(task, tally)
     except BaseException as error:  # noqa: BLE001 - whatever ended it is what is told
-        tally.error = f"{type(error).__name__}: {error}"
+        first = _first_of(error)
+        tally.error = f"{type(first).__name__}: {first}"
     tally.finish()
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """Of tasks that failed together the first, which says more than that there were some."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def _prepare(task: Task) -> None:

@@ -1,11 +1,13 @@
-"""Who may take part: the engines, the published ways, and `check` where sites are asked."""
+"""Who may take part: the engines, the published ways, clients of S3, and `check` where sites are asked."""
 
 import os
 from dataclasses import dataclass
 from typing import Literal
 
 # How a contestant is started, and how it tells what it has done.
-Kind = Literal["engine", "contender", "check", "own"]
+Kind = Literal["engine", "contender", "check", "program", "own"]
+# Its ways read a bucket, and the others none.
+BUCKETS = "s3"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +35,24 @@ class Contestant:
     @property
     def starts_from_urls(self) -> bool:
         """Whether it needs the URLs, rather than list them itself."""
-        return self.kind != "engine" and not self.name.startswith("a_")
+        return self.kind != "engine" and not self.reads_buckets and not self.name.startswith("a_")
+
+    @property
+    def reads_buckets(self) -> bool:
+        """Whether it is a client of S3 and nothing else."""
+        return self.scenarios == (BUCKETS,)
+
+    def may_run(self, scenario: str) -> bool:
+        """Whether it can run in a scenario, as its own or because it was named."""
+        return self.kind in ("engine", "own") or self.reads_buckets == (scenario == BUCKETS)
 
 
 _PROCESSORS = len(os.sched_getaffinity(0))
 _EVERYWHERE = ("billion", "slow", "sites")
 
 
-def _engine(name: str, way: str, fixed: int | None = None) -> Contestant:
-    return Contestant(name=name, way=way, kind="engine", scenarios=_EVERYWHERE, fixed=fixed)
+def _engine(name: str, way: str, fixed: int | None = None, scenarios: tuple[str, ...] = _EVERYWHERE) -> Contestant:
+    return Contestant(name=name, way=way, kind="engine", scenarios=scenarios, fixed=fixed)
 
 
 def _published(
@@ -55,11 +66,16 @@ def _published(
     return Contestant(name=name, way=way, kind="contender", scenarios=scenarios, row=row, limits=limits, fixed=fixed)
 
 
+def _client(name: str, way: str, kind: Kind) -> Contestant:
+    """Of S3; nothing was published of it."""
+    return Contestant(name=name, way=way, kind=kind, scenarios=(BUCKETS,))
+
+
 TABLE: tuple[Contestant, ...] = (
     Contestant(
         name="check", way="fetchmill check", kind="check", scenarios=("sites",)
     ),  # the first: others are compared with it
-    _engine("native", "engine native"),
+    _engine("native", "engine native", scenarios=(*_EVERYWHERE, BUCKETS)),
     _engine("sync", "engine sync", fixed=1),
     _engine("threads", "engine threads"),
     _engine("processes", "engine processes", fixed=_PROCESSORS),
@@ -70,6 +86,11 @@ TABLE: tuple[Contestant, ...] = (
     _published("a_processes_by_page", "processes, a page at a time", "A: 16 processes", "billion", fixed=_PROCESSORS),
     _published("a_asyncio", "a task a file, uvloop", "A: asyncio", "billion"),
     _published("a_combined", "processes, in each a thread and a loop", "A: combined", "billion"),
+    _published("boto3_threads", "boto3, one client, a pool of threads", "B: threads", BUCKETS),
+    _published("aiobotocore_all", "aiobotocore, all requests first", "B: asyncio", BUCKETS),
+    _client("aiobotocore", "aiobotocore, a task when there is a place", "contender"),
+    _client("obstore", "obstore, a task when there is a place", "contender"),
+    _client("s5cmd", "s5cmd cp, into files", "program"),
     _published("cd_sync", "one after the other", "D: synchronous", "slow", fixed=1),
     _published("semaphore_gather", "all tasks first, a semaphore", "C, D: semaphore, all tasks first", "slow"),
     _published(

@@ -1,4 +1,4 @@
-"""Where a contender's requests go: a server of its own, or the user's, or a world of sites of its own."""
+"""Where a contender's requests go: a server, a store or a world of sites of its own, or the user's server."""
 
 import contextlib
 import json
@@ -11,6 +11,7 @@ from typing import IO, Any
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import ProxyHandler, build_opener
 
+from fetchmill.bench import versitygw
 from fetchmill.bench.lookup import addresses
 from fetchmill.bench.measuring import raise_descriptor_limit
 from fetchmill.bench.process_tree import cpu_seconds
@@ -30,13 +31,15 @@ class Place:
     """Where requests go.
 
     Args:
-        url: base URL of the list/get server; empty for sites.
+        url: base URL of the list/get server, or the endpoint of a store; empty for sites.
         urls: path of a file with the URLs, one a line; empty when nobody starts from them.
         count: how many objects or sites there are to ask for.
         ca_file: certificates to trust.
         dns: name server of the sites.
         hosts: path of a file with their addresses, an address and a name in each line.
         is_foreign: whether the server is the user's own.
+        bucket: the bucket of a store.
+        environment: what clients of a store find in their environment: credentials, and nothing of the person's.
         served: how many objects were asked of the server so far; None: it does not tell.
         server_cpu_seconds: CPU time of the server so far; None: it does not tell.
     """
@@ -48,6 +51,8 @@ class Place:
     dns: str | None = None
     hosts: str | None = None
     is_foreign: bool = False
+    bucket: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
     served: Callable[[], int | None] = field(default=lambda: None)
     server_cpu_seconds: Callable[[], float | None] = field(default=lambda: None)
 
@@ -73,6 +78,33 @@ def file_server(count: int, serve: Mapping[str, Any], folder: Path, *, with_urls
             count=count,
             served=lambda: int(child.ask()["get"]),
             server_cpu_seconds=lambda: cpu_seconds(child.pid),
+        )
+
+
+@contextlib.contextmanager
+def bucket_store(count: int, store: str, folder: Path) -> Iterator[Place]:
+    """A store with a bucket of `count` objects, in a process of its own.
+
+    Args:
+        count: how many objects it has.
+        store: `replay` or `versitygw`.
+        folder: where the latter keeps its objects, for this and further runs.
+
+    Raises:
+        StorageError: versitygw is not installed.
+    """
+    if store == "versitygw":
+        versitygw.find_program()
+    options = json.dumps({"store": store, "count": count, "size": SIZE, "folder": str(folder / f"store-{count}")})
+    with _child((sys.executable, "-m", "fetchmill.bench.storing", options)) as child:
+        said = child.tell()
+        yield Place(
+            url=said["url"],
+            bucket=said["bucket"],
+            environment=said["environment"],
+            count=count,
+            served=lambda: child.ask()["gets"],
+            server_cpu_seconds=lambda: cpu_seconds(said["pid"]),
         )
 
 

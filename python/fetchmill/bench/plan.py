@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fetchmill.bench.cases import START_SECONDS, Case, usual_cases
-from fetchmill.bench.contestants import Contestant
+from fetchmill.bench.contestants import BUCKETS, Contestant
 from fetchmill.bench.options import BenchOptions
 from fetchmill.bench.scenarios import DELAY, MEAN_SECONDS, SITE_TIMEOUT, Scenario
 from fetchmill.bench.sweeps import published_cases
@@ -13,6 +13,8 @@ WARM_UP_SECONDS = 0.5
 _WARM_UP_AROUND = 1.0
 # What a site waits in the mean, in seconds: a fifth of them never answers.
 _MEAN_OF_SITES = SITE_TIMEOUT / 5
+# Objects of a bucket that a way reads in a second, about.
+_OBJECTS_PER_SECOND = 1000.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +30,7 @@ class Run:
         repeat: which time this is, from 1.
         format: what becomes of bodies.
         sites: how many sites; None where there is one server.
+        store: the server of buckets, as `BenchOptions` has it.
     """
 
     scenario: Scenario
@@ -38,12 +41,15 @@ class Run:
     repeat: int
     format: str
     sites: int | None = None
+    store: str = "replay"
 
     @property
     def expected_seconds(self) -> float:
         """How long it takes, as far as that is known before."""
         if self.scenario.name == "billion":
             return self.seconds
+        if self.scenario.name == BUCKETS:
+            return min(self.seconds, self.requests / _OBJECTS_PER_SECOND)
         # Little's law; and the last of those in flight may wait longest.
         mean, longest = (MEAN_SECONDS, DELAY[1]) if self.scenario.name == "slow" else (_MEAN_OF_SITES, SITE_TIMEOUT)
         return min(self.seconds, self.requests * mean / min(self.limit, self.requests) + longest)
@@ -73,4 +79,5 @@ def _run(case: Case, options: BenchOptions, repeat: int) -> Run:
         repeat=repeat,
         format=case.format,
         sites=case.requests if case.scenario.name == "sites" else None,
+        store=options.store,
     )

@@ -103,9 +103,8 @@ def _billion(way: str, contender: str, figures: tuple[float, float, float], limi
     return _row(A, way, contender, (BILLION,), dict(zip(names, figures, strict=True)), limit)
 
 
-def _objects(way: str, count: int, figures: dict[str, float | str], limit: int | None = None) -> Row:
-    """Of S3, for which there is no contender."""
-    return _row(B, way, None, (count,), figures, limit)
+def _objects(way: str, contender: str, count: int, figures: dict[str, float | str], limit: int | None = None) -> Row:
+    return _row(B, way, contender, (count,), figures, limit)
 
 
 def _slow(way: str, contender: str, figures: tuple[float, float, float]) -> Row:
@@ -127,12 +126,18 @@ _BILLION = (
     _billion("combined", "a_combined", (0.0000303, 0.35, 8.42)),
 )
 _S3 = (
-    _objects("50 threads", 100_000, {"s": 342.51}, limit=50),
-    _objects("threads", 30_000, {"s": "about 90"}),
-    _objects("asyncio", 30_000, {"s": "about 90, slightly ahead of threads"}),
-    _objects("100 threads", 100, {"s": 6.0, "s to create a thread": 0.01, "s to create a client": 0.05}, limit=100),
-    _objects("10 threads", 100, {"s": 1.70}, limit=10),
-    _objects("asyncio", 100, {"s": 1.39}),
+    _objects("50 threads", "boto3_threads", 100_000, {"s": 342.51}, limit=50),
+    _objects("threads", "boto3_threads", 30_000, {"s": "about 90"}),
+    _objects("asyncio", "aiobotocore_all", 30_000, {"s": "about 90, slightly ahead of threads"}),
+    _objects(
+        "100 threads",
+        "boto3_threads",
+        100,
+        {"s": 6.0, "s to create a thread": 0.01, "s to create a client": 0.05},
+        limit=100,
+    ),
+    _objects("10 threads", "boto3_threads", 100, {"s": 1.70}, limit=10),
+    _objects("asyncio", "aiobotocore_all", 100, {"s": 1.39}),
 )
 _SLOW = (
     _slow("all tasks first, semaphore around the request", "semaphore_gather", (352_684, 154.87, 38)),

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from fetchmill.bench.answers import Answers, answers_of, differences
 from fetchmill.bench.commands import command_of
+from fetchmill.bench.contestants import BUCKETS
 from fetchmill.bench.measuring import Measured, measure
-from fetchmill.bench.places import Place, file_server, foreign_server, world
+from fetchmill.bench.places import Place, bucket_store, file_server, foreign_server, world
 from fetchmill.bench.plan import WARM_UP_SECONDS, Run
 from fetchmill.bench.told import Told, told_by
 from fetchmill.errors import FetchmillError
@@ -71,6 +72,9 @@ class Bench:
             folder.mkdir(exist_ok=True)
             with world(run.sites, folder) as place:
                 yield place
+        elif run.scenario.name == BUCKETS:
+            with bucket_store(run.requests, run.store, self._folder) as place:
+                yield place
         elif self._url is not None:
             with foreign_server(self._url.rstrip("/"), run.requests, self._folder) as place:
                 yield place
@@ -118,6 +122,7 @@ class Bench:
             "seconds": _rounded(told.seconds),
             "requests_per_second": _rounded(told.rate),
             "steady_per_second": _rounded(told.steady_rate(run)),
+            "set_up_seconds": _rounded(told.set_up),
             "cpu_seconds": _rounded(measured.cpu_seconds) if measured else 0.0,
             "server_cpu_seconds": _rounded(outcome.server_cpu_seconds),
             "peak_mib": _rounded(measured.peak_mib) if measured else 0.0,

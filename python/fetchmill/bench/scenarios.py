@@ -26,6 +26,9 @@ class Scenario:
         counts: how many objects are asked for, or sites; a run for each.
         urls: how many objects, of the ways that start from a list of URLs.
         serve: how the file server differs from its defaults.
+        full_counts: with `full`, the counts instead of those.
+        full_limits: with `full`, requests in flight: each with each count.
+        full_seconds: with `full`, how long a contender runs at most.
     """
 
     name: str
@@ -35,6 +38,9 @@ class Scenario:
     counts: tuple[int, ...]
     urls: int
     serve: dict[str, Any]
+    full_counts: tuple[int, ...] = ()
+    full_limits: tuple[int, ...] = ()
+    full_seconds: float = 0.0
 
 
 SCENARIOS = {
@@ -67,6 +73,19 @@ SCENARIOS = {
             counts=(10, 100, 500, 1000),
             urls=1000,
             serve={},
+        ),
+        Scenario(
+            name="s3",
+            what="all objects of an S3 bucket, of 100 bytes each: listed, signed for, read",
+            limit=50,
+            seconds=10.0,
+            counts=(100, 1000, 30_000),
+            urls=30_000,
+            serve={},
+            full_counts=(100, 1000, 30_000, 100_000),
+            full_limits=(10, 50, 100, 200),
+            # A hundred thousand at a thousand a second, and some more.
+            full_seconds=150.0,
         ),
     )
 }

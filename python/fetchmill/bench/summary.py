@@ -18,8 +18,8 @@ def results_of(runs: Iterable[Row], *, by_requests: bool) -> list[dict[str, Any]
 
     Args:
         runs: the runs, as the document has them.
-        by_requests: whether ways are compared with the same number of requests only, as the published texts do; else
-            with all of their scenario.
+        by_requests: whether ways are compared with the same number of requests only, as the published texts do, and
+            where a scenario has several; else with all of their scenario.
     """
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for run in runs:
@@ -44,6 +44,8 @@ def _result(runs: Sequence[Row]) -> dict[str, Any]:
     rate = rates["median"]
     steady = [run["steady_per_second"] for run in good if run["steady_per_second"] is not None]
     cpu = [_MICRO * run["cpu_seconds"] / run["done"] for run in good]
+    server = [_MICRO * run["server_cpu_seconds"] / run["done"] for run in good if run["server_cpu_seconds"] is not None]
+    set_up = [run["set_up_seconds"] for run in good if run["set_up_seconds"] is not None]
     return {
         **{name: runs[0][name] for name in _SAME},
         "repeats": len(runs),
@@ -53,7 +55,9 @@ def _result(runs: Sequence[Row]) -> dict[str, Any]:
         "steady_per_second": statistics.median(steady) if steady else None,
         "seconds_a_request": 1 / rate if rate else None,
         "days_for_a_billion": _BILLION / rate / _SECONDS_A_DAY if rate else None,
+        "set_up_seconds": statistics.median(set_up) if set_up else None,
         "cpu_us_a_request": statistics.median(cpu) if cpu else None,
+        "server_cpu_us_a_request": statistics.median(server) if server else None,
         "peak_mib": spread([run["peak_mib"] for run in good] or [0.0]),
         "failures": sum(run["failures"] for run in runs),
         "differs": shown["differs"],

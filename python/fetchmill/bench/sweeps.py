@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from fetchmill.bench.cases import Case, chosen
-from fetchmill.bench.contestants import Contestant
+from fetchmill.bench.contestants import BUCKETS, Contestant
 from fetchmill.bench.options import BenchOptions
 from fetchmill.bench.scenarios import SCENARIOS, Scenario, ceiling
 
@@ -13,6 +13,10 @@ _OBJECTS_FULL = 1_000_000
 _OBJECTS_SECONDS = 20.0
 _LIMITS = (1, 10, 50, 100, 1000)
 _LIMITS_SECONDS = 5.0
+# B: objects, and how many requests were in flight.
+_BUCKETS = ((100_000, 50), (30_000, 50), (100, 10), (100, 100))
+_BUCKETS_SECONDS = 20.0
+_BUCKETS_SECONDS_FULL = 600.0
 # C and D at limit 1000, and what one after the other can be expected to do of it.
 _DELAYED = (10, 100, 10_000, 100_000)
 _DELAYED_FULL = 1_000_000
@@ -26,7 +30,7 @@ _SITES_SECONDS_FULL = 900.0
 
 def published_cases(options: BenchOptions) -> Iterator[Case]:
     """The counts and limits of the texts, in the order of their tables; of one scenario if one was named."""
-    sweeps = {"billion": _objects, "slow": _delayed, "sites": _sites}
+    sweeps = {"billion": _objects, BUCKETS: _buckets, "slow": _delayed, "sites": _sites}
     for name, sweep in sweeps.items():
         if options.scenario in (None, name):
             scenario = SCENARIOS[name]
@@ -46,6 +50,13 @@ def _objects(scenario: Scenario, contestant: Contestant, *, full: bool) -> Itera
         for limit in _LIMITS:
             if limit not in limits:
                 yield Case(scenario, contestant, count, limit, _LIMITS_SECONDS, "files")
+
+
+def _buckets(scenario: Scenario, contestant: Contestant, *, full: bool) -> Iterator[Case]:
+    """Table B."""
+    seconds = _BUCKETS_SECONDS_FULL if full else _BUCKETS_SECONDS
+    for count, limit in _BUCKETS:
+        yield Case(scenario, contestant, count, limit, seconds, "null")
 
 
 def _delayed(scenario: Scenario, contestant: Contestant, *, full: bool) -> Iterator[Case]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from fetchmill.bench.contestants import TABLE
+from fetchmill.bench.contestants import BUCKETS, TABLE
 from fetchmill.bench.scenarios import SCENARIOS
 from fetchmill.units import format_count
 
@@ -45,7 +45,7 @@ def run_line(run: Row) -> str:
 def contender_lines() -> list[str]:
     """All contenders, their scenarios, and the published rows that they stand for."""
     lines = [f"{scenario.name:<10} {scenario.what}" for scenario in SCENARIOS.values()]
-    lines += [f"{'s3':<10} not there yet", ""]
+    lines.append("")
     names = max(len(contestant.name) for contestant in TABLE)
     ways = max(len(contestant.way) for contestant in TABLE)
     for contestant in TABLE:
@@ -79,16 +79,19 @@ def _table(title: str, results: Sequence[Row]) -> "RenderableType":
 
     has_counts = len({result["requests"] for result in results}) > 1 and results[0]["sites"] is None
     has_steady = any(result["steady_per_second"] is not None for result in results)
+    has_set_up = results[0]["scenario"] == BUCKETS
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("contender", overflow="fold")
     heads = ["limit", *(["asked for"] if has_counts else []), "requests/s", *(["steady"] if has_steady else [])]
     heads += ["least-most", "a request", "days for 1e9*", "CPU us", "peak MiB", "failures", "x best"]
+    heads += ["set-up s", "server us"] if has_set_up else []
     for head in heads:
         table.add_column(head, justify="right", no_wrap=True)
     for result in results:
         cells = [format_count(result["limit"])]
         cells += [format_count(result["requests"])] if has_counts else []
         cells += _cells(result, has_steady=has_steady)
+        cells += [_figures(result["set_up_seconds"]), _figures(result["server_cpu_us_a_request"])] if has_set_up else []
         table.add_row(Text(_short(result["contender"])), *cells)
     return table
 

@@ -21,8 +21,8 @@ class Task:
     """What a contender is to do.
 
     Args:
-        scenario: `billion`, `slow` or `sites`.
-        url: base URL of the list/get server, for ways that list; GET /list, GET /get/{name}.
+        scenario: `billion`, `slow`, `sites` or `s3`.
+        url: base URL of the list/get server, for ways that list; GET /list, GET /get/{name}. Of `s3` the endpoint.
         urls: path of a file with one URL a line, `count` of them, for ways that start from URLs.
         count: how many objects are asked for.
         limit: how many requests may be in flight, where the way has such a number.
@@ -34,6 +34,7 @@ class Task:
         ca_file: certificates to trust.
         hosts: path of a file with names that no name server of this machine knows, an address and a name in each line;
             other names then do not exist. None: names are the system's.
+        bucket: the bucket whose objects are read, with credentials of the environment; None where there is none.
     """
 
     scenario: str
@@ -47,6 +48,7 @@ class Task:
     timeout: float | None = None
     ca_file: str | None = None
     hosts: str | None = None
+    bucket: str | None = None
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -78,12 +80,14 @@ class Tally:
         done: completed requests, failed ones included.
         failed: those without a complete 2xx; of sites, those that gave no status.
         error: why the way itself came to an end, if it did.
+        set_up: seconds until its clients were made, of a way that tells; they are part of its time.
     """
 
     task: Task
     done: int = 0
     failed: int = 0
     error: str | None = None
+    set_up: float | None = None
     _began: float = field(default_factory=time.monotonic)
     _steps: list[int] = field(default_factory=list)
     _answers: IO[str] | None = None
@@ -97,6 +101,10 @@ class Tally:
             self.failed += failed
             self._steps.extend([0] * (step + 1 - len(self._steps)))
             self._steps[step] += done
+
+    def is_set_up(self) -> None:
+        """Notes that the clients are made."""
+        self.set_up = time.monotonic() - self._began
 
     def answer(self, url: str, found: str) -> None:
         """Notes what a site answered; see `Task.answers`."""
@@ -119,7 +127,7 @@ class Tally:
                 self._answers.flush()
             seconds = time.monotonic() - self._began
             result = {"done": self.done, "failed": self.failed, "seconds": seconds, "steps": self._steps}
-            sys.stdout.write(json.dumps({**result, "error": self.error}) + "\n")
+            sys.stdout.write(json.dumps({**result, "error": self.error, "set_up": self.set_up}) + "\n")
             sys.stdout.flush()
             os._exit(0)
 

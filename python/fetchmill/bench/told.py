@@ -33,6 +33,7 @@ class Told:
         failures: those without a complete 2xx; of sites, those that gave no status.
         seconds: the time that this took, as the contender itself measures it.
         points: how the number of completed requests grew.
+        set_up: seconds until its clients were made, of a way that tells.
     """
 
     status: Status
@@ -41,6 +42,7 @@ class Told:
     failures: int = 0
     seconds: float = 0.0
     points: Sequence[Point] = ()
+    set_up: float | None = None
 
     @property
     def rate(self) -> float:
@@ -67,7 +69,7 @@ def told_by(run: Run, requests: int, measured: Measured, served: int | None) -> 
         measured: how its process ended.
         served: objects that the server was asked for meanwhile; None: it does not tell.
     """
-    if run.contestant.kind == "own":
+    if run.contestant.kind in ("own", "program"):
         return _by_own(run, requests, measured, served)
     if measured.killed:
         return Told(status="failed", reason="it did not end when its time was over, and was killed")
@@ -100,7 +102,15 @@ def _by_contender(run: Run, requests: int, measured: Measured) -> Told:
     status, reason = _status_of(said, run, requests)
     counts = accumulate(said["steps"], initial=0)
     points = [(number * STEP_SECONDS, float(count)) for number, count in enumerate(counts)]
-    return Told(status=status, reason=reason, done=done, failures=said["failed"], seconds=seconds, points=points)
+    return Told(
+        status=status,
+        reason=reason,
+        done=done,
+        failures=said["failed"],
+        seconds=seconds,
+        points=points,
+        set_up=said["set_up"],
+    )
 
 
 def _status_of(said: dict[str, Any], run: Run, requests: int) -> tuple[Status, str | None]:

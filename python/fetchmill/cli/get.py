@@ -1,12 +1,13 @@
 """`fetchmill get`: runs a job, shows it, and turns its end into an exit code."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill.cli.options import gathered, options_of
+from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.running import Signals, choose_display, watch
 from fetchmill.cli.streams import escaped, say, write_event, write_line
 from fetchmill.cli.summary import failure_lines, finished_lines, ledger_line, run_line
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
 FINISHED_WITH_FAILURES = 3
 
-_HELP = """Fetch every object that SOURCE lists into the folder DEST.
+_HELP = """Fetch every object that SOURCE lists into the folder or bucket DEST.
 
-SOURCE is http://host:port[/path] or https://... for a server that lists its objects, a file with a list of URLs
-(txt, csv, tsv, jsonl, parquet; also .gz and .zst), or - for a list on standard input. DEST must be missing, empty, or
-the same job's: the same command again resumes what was interrupted, by whatever. Killed at any moment, at most the
-last commit window is fetched again.
+SOURCE is http://host:port[/path] or https://... for a server that lists its objects, s3://bucket[/prefix] for a bucket,
+a file with a list of URLs (txt, csv, tsv, jsonl, parquet; also .gz and .zst), or - for a list on standard input. DEST
+must be missing, empty, or the same job's: the same command again resumes what was interrupted, by whatever. Killed at
+any moment, at most the last commit window is fetched again. s3://BUCKET/PREFIX/
+takes the shards of parquet, tar, warc and jsonl; what the job knows is then in ./NAME.fetchmill, after the last part of
+PREFIX, or in --state DIR.
 
 \b
 Examples:
@@ -36,7 +39,12 @@ Examples:
   fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
   fetchmill get urls.txt out/ --format parquet                a list of URLs
   fetchmill get top.csv out/ --column 2 --template 'https://www.{}' --format parquet --keep-columns 1
+  fetchmill get s3://bucket/prefix out/ --format parquet      every object whose key begins so
+  fetchmill get s3://bucket out/ --no-sign-request            a public bucket, without credentials
+  fetchmill get s3://bucket out/ --endpoint-url http://127.0.0.1:7070   a store of your own
+  fetchmill get s3://bucket out/ --include '*.json' --size-to 1MiB --modified-from 2026-11-01
   fetchmill get http://127.0.0.1:8080 out/ --engine threads --limit 50
+  fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
 """
@@ -46,6 +54,16 @@ Exit codes: 0 all fetched, 3 finished with failed or absent targets, 130 and 143
 SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
 Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
 """
+
+
+class _Destination(click.Path):
+    """DEST; when it is missing, it is shown where it stands."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
+        """The command that was probably meant."""
+        del param
+        source = ctx.params.get("source") if ctx else None
+        return f"Give a folder, as in: fetchmill get {escaped(shlex.quote(source))} out/" if source else None
 
 
 def _run(
@@ -80,7 +98,7 @@ def _run(
     return FINISHED_WITH_FAILURES if report.failed or (report.absent and not allow_absent) else 0
 
 
-command = click.Command(
+command = TableCommand(
     "get",
     callback=_run,
     help=_HELP,
@@ -88,7 +106,7 @@ command = click.Command(
     short_help="Fetch every object that a source lists.",
     params=[
         click.Argument(["source"], metavar="SOURCE"),
-        click.Argument(["dest"], metavar="DEST", type=click.Path()),
+        click.Argument(["dest"], metavar="DEST", type=_Destination()),
         *options_of(GetOptions),
         click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
         click.Option(["--allow-absent"], is_flag=True, help="Exit with 0 when targets were absent but none failed."),

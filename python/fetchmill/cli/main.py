@@ -11,7 +11,7 @@ from fetchmill.cli.streams import flush_or_silence, open_missing, say, write_eve
 from fetchmill.errors import FetchmillError, InternalError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
-_COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
+_COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -43,7 +43,8 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     cls=_LazyGroup,
     context_settings=_HELP,
     epilog="Exit codes: 0 all fetched, 1 internal error, 2 usage, 3 finished with failed or absent targets (check: "
-    "what --fail-on names; diff: something differs), 4 listing, 5 temporary, 6 security, 7 local storage, "
+    "what --fail-on names; diff: something differs; list: a folder is missing), 4 listing, 5 temporary, 6 security, "
+    "7 local storage, "
     "9 job in use, 10 journal damaged, 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint.",
 )
 @click.option(

@@ -5,15 +5,19 @@ from typing import Any
 
 import click
 
-from fetchmill.cli.values import BYTES, COLUMNS, COUNT, HEADER, NUMBER, SECONDS
+from fetchmill.cli.values import BYTES, COLUMNS, COUNT, DATE, HEADER, NAME, NUMBER, SECONDS, URL
 from fetchmill.options import default_text
 
 _TYPES: dict[str, click.ParamType[Any]] = {
     "text": click.STRING,
+    "name": NAME,
+    "url": URL,
     "path": click.Path(),
     "count": COUNT,
     "seconds": SECONDS,
     "bytes": BYTES,
+    "size": BYTES,
+    "date": DATE,
     "number": NUMBER,
     "rate": NUMBER,
     "whole": COUNT,
@@ -35,6 +39,29 @@ _REPEATED = {
 _FROM_ENVIRONMENT = {"auth": "FETCHMILL_AUTH", "bearer": "FETCHMILL_BEARER", "proxy": "FETCHMILL_PROXY"}
 
 
+class TableOption(click.Option):
+    """An option of a table; help shows it under the heading that the table says."""
+
+    def __init__(self, *arguments: Any, heading: str, **settings: Any) -> None:  # noqa: ANN401 - those of click
+        super().__init__(*arguments, **settings)
+        self.heading = heading
+
+
+class TableCommand(click.Command):
+    """A command whose help has a section for each heading of its options."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Options without a heading of their own come first."""
+        sections: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None and isinstance(parameter, click.Option):
+                sections.setdefault(getattr(parameter, "heading", "Options"), []).append(record)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
     """The fields of a table that are options, in their order."""
     options: list[click.Parameter] = []
@@ -50,11 +77,12 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         envvar = _FROM_ENVIRONMENT.get(field.name)
         hint = f"  [{envvar}]" if envvar else ""
         options.append(
-            click.Option(
+            TableOption(
                 [*_declarations(field.name, is_on=field.default is True)],
                 default=None if field.name in _REPEATED else field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
                 envvar=envvar,
+                heading=field.metadata["heading"],
                 **value,
             )
         )

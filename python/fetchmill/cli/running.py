@@ -14,6 +14,7 @@ from fetchmill.report import Snapshot
 if TYPE_CHECKING:
     from fetchmill._native import Export, Job
     from fetchmill.engines.running import EngineJob
+    from fetchmill.listing import GivenRows
 
 # How often the job is looked at: a signal and its end are noticed within this, a terminal is redrawn each time.
 STEP_SECONDS = 0.1
@@ -26,7 +27,7 @@ class Signals:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.job: Job | EngineJob | Export | None = None
+        self.job: Job | EngineJob | Export | GivenRows | None = None
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
 
@@ -40,7 +41,7 @@ class Signals:
             self.job.abort()
         os._exit(128 + number)
 
-    def attach(self, job: "Job | EngineJob | Export") -> None:
+    def attach(self, job: "Job | EngineJob | Export | GivenRows") -> None:
         """Makes a job reachable; a signal that came before is passed on."""
         self.job = job
         if self.number is not None:
@@ -58,7 +59,7 @@ def choose_display(as_json: bool, quiet: bool) -> Display:
     return PlainDisplay(say)
 
 
-def watch(job: "Job | EngineJob | Export", signals: Signals, display: Display) -> Snapshot:
+def watch(job: "Job | EngineJob | Export | GivenRows", signals: Signals, display: Display) -> Snapshot:
     """Shows the job until it ends; gives the first snapshot."""
     first = Snapshot.from_native(job.snapshot())
     says_resuming = first.resumed and first.start_settled > 0

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from fetchmill.dates import parse_date
 from fetchmill.units import parse_bytes, parse_count, parse_range, parse_seconds
 
 
 class Quantity(click.ParamType[Any]):
-    """Text that one of the readers of `fetchmill.units` understands."""
+    """Text that a reader understands, such as one of `fetchmill.units`: it raises ValueError otherwise."""
 
     def __init__(self, name: str, parse: Callable[[str], object]) -> None:
         self.name = name
@@ -45,6 +46,13 @@ def _parse_header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+class Word(click.types.StringParamType):
+    """Text that help calls by a name of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
 BYTES = Quantity("bytes", parse_bytes)
 SECONDS = Quantity("seconds", parse_seconds)
 COUNT = Quantity("n", parse_count)
@@ -52,6 +60,9 @@ COLUMNS = Quantity("columns", _parse_columns)
 HEADER = Quantity("header", _parse_header)
 NUMBER = Quantity("x", _parse_number)
 RANGE = Quantity("seconds", parse_range)
+DATE = Quantity("date", parse_date)
+URL = Word("url")
+NAME = Word("name")
 
 
 class Share(click.FloatRange):

@@ -10,14 +10,17 @@ from fetchmill.bench.report.selection import Record, is_measured, size
 _RESULT_TEXTS = frozenset({"contender", "remark"})
 # Without the first and last seconds; only some scenarios have such a rate.
 _STEADY = "steady requests/s"
+# Of ways that tell how long their clients took to make, which are those of one scenario.
+_SET_UP = "set-up s"
 
 
 def results_table(results: Sequence[Record]) -> Markup:
     """What came out of a scenario: a row for each contender, size and limit."""
     rows = [_columns(result) for result in results]
-    if not any(result["steady_per_second"] for result in results):
-        for row in rows:
-            del row[_STEADY]
+    for head, name in ((_STEADY, "steady_per_second"), (_SET_UP, "set_up_seconds")):
+        if not any(result[name] for result in results):
+            for row in rows:
+                del row[head]
     heads = list(rows[0])
     return table(heads, [list(row.values()) for row in rows], {heads.index(name) for name in _RESULT_TEXTS})
 
@@ -73,7 +76,9 @@ def _columns(result: Record) -> dict[str, Child]:
         "times the best's time": figures.figure(result["ratio_to_best"]),
         "time a request": figures.duration(result["seconds_a_request"]),
         "days for a billion, extrapolated": figures.figure(result["days_for_a_billion"]),
+        _SET_UP: figures.figure(result["set_up_seconds"]),
         "CPU us a request": figures.figure(result["cpu_us_a_request"]),
+        "server's CPU us": figures.figure(result["server_cpu_us_a_request"]),
         "peak MiB": _with_spread(peak) if is_there else figures.NONE,
         "failures": figures.count(result["failures"]),
         "remark": _remark(result),

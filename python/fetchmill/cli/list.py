@@ -1,0 +1,153 @@
+"""`fetchmill list`: what a source would hand over, as a manifest or on standard output, without fetching it."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fetchmill.cli.options import TableCommand, gathered, options_of
+from fetchmill.cli.running import Signals, choose_display, watch
+from fetchmill.cli.streams import escaped, say, write_bytes, write_event
+from fetchmill.list_options import ListOptions
+from fetchmill.progress import Display, QuietDisplay
+from fetchmill.units import format_count, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fetchmill.listing import ListedTarget, ListReport
+
+INCOMPLETE = 3
+
+_HELP = """List what SOURCE would hand over, and fetch nothing.
+
+SOURCE is http://host:port[/path] for a server that lists its objects, s3://bucket[/prefix] for a bucket, a file with a
+list of URLs, or - for one on standard input. MANIFEST is a file for a row of each target, .parquet, .csv or .jsonl; it
+appears when the listing is complete, and `fetchmill get MANIFEST DEST` fetches what is in it. The same command again
+resumes what was interrupted. Without MANIFEST names go to standard output, one a line; that is not resumable.
+
+\b
+Examples:
+  fetchmill list s3://bucket/prefix manifest.parquet
+  fetchmill get manifest.parquet out/               now, later, or on another machine
+  fetchmill list http://127.0.0.1:8080 names.csv
+  fetchmill list http://127.0.0.1:8080/files --listing autoindex names.csv
+  fetchmill list http://127.0.0.1:8080 --include '*.json' | head
+  fetchmill list urls.txt.gz urls.parquet           a list with each URL in its normal form
+  fetchmill list http://127.0.0.1:8080 --json       all that is known, as JSON lines
+"""
+
+_EPILOG = """\b
+Exit codes: 0 the listing is complete; 3 a folder gave no listing, so that what is in it is missing; 130 and 143 stopped
+by SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
+docs/manifests.md has the columns of a row.
+"""
+
+
+def _run(source: str, manifest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
+    """The body of the command; gives the exit code."""
+    listed = ListOptions(source=source, manifest=manifest, **gathered(options))
+    # Imported late: the native module takes its time.
+    from fetchmill._native import Job
+    from fetchmill.listing import GivenRows, ListReport, state_of
+
+    signals = Signals()
+    with state_of(listed) as temporary:
+        native = Job(listed.to_json(temporary))
+        job = native if manifest is not None else GivenRows(native, _printer(as_json))
+        signals.attach(job)
+        display = _display(as_json, quiet, is_given=manifest is None)
+        try:
+            watch(job, signals, display)
+        except BrokenPipeError:
+            job.abort()
+            return 0
+        finally:
+            display.close()
+        report = ListReport.from_native(job.report(), manifest)
+    _conclude(report, display, as_json=as_json, quiet=quiet)
+    if report.interrupted and signals.number is not None:
+        return 128 + signals.number
+    return INCOMPLETE if report.failed_folders else 0
+
+
+command = TableCommand(
+    "list",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="List what a source would hand over, without fetching it.",
+    params=[
+        click.Argument(["source"], metavar="SOURCE"),
+        click.Argument(["manifest"], metavar="[MANIFEST]", required=False, type=click.Path()),
+        *options_of(ListOptions),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show nothing but names and errors."),
+    ],
+)
+
+
+def _display(as_json: bool, quiet: bool, *, is_given: bool) -> Display:
+    """Progress, but none between names on a terminal."""
+    if is_given and not as_json and sys.stdout.isatty():
+        return QuietDisplay()
+    return choose_display(as_json, quiet)
+
+
+def _printer(as_json: bool) -> "Callable[[Sequence[ListedTarget]], None]":
+    """Writes targets to standard output, as many at once as come.
+
+    The function that it gives raises BrokenPipeError when nobody reads them any more.
+    """
+
+    def write(targets: "Sequence[ListedTarget]") -> None:
+        lines = map(_event if as_json else _name, targets)
+        if not write_bytes(sys.stdout, "".join(f"{line}\n" for line in lines).encode()):
+            raise BrokenPipeError
+
+    return write
+
+
+def _name(target: "ListedTarget") -> str:
+    """What its object is called."""
+    return escaped(target.name or target.url or "")
+
+
+def _event(target: "ListedTarget") -> str:
+    """All that is known of it."""
+    time = target.last_modified
+    known = target._asdict() | {"last_modified": time and time.isoformat().replace("+00:00", "Z")}
+    return json.dumps({"event": "target", **known})
+
+
+def _conclude(report: "ListReport", display: Display, *, as_json: bool, quiet: bool) -> None:
+    """The summary is talk: names are what was asked for. A machine has it in the event `report`."""
+    if as_json:
+        for notice in report.notices:
+            display.notice(notice)
+        write_event("report", report.to_dict())
+    if as_json or quiet:
+        return
+    for line in (*report.notices, *_lines(report)):
+        say(line)
+
+
+def _lines(report: "ListReport") -> list[str]:
+    rows = f"{format_count(report.rows)} targets"
+    if report.already_finished:
+        lines = [f"all done already: {rows}; to list again choose another MANIFEST"]
+    else:
+        lines = [f"{rows} in {format_seconds(report.seconds)}"]
+    if report.skipped:
+        lines.append(f"left out: {format_count(report.skipped)}")
+    if report.without_url:
+        lines.append(f"without a URL that leads to them: {format_count(report.without_url)}; get fails them")
+    if report.failed_folders:
+        lines.append(f"folders that gave no listing: {format_count(report.failed_folders)}; what is in them is missing")
+    if report.interrupted:
+        again = "stopped after a checkpoint: run the same command again to resume"
+        lines.append(again if report.manifest else "stopped: nothing of it is kept")
+    elif report.manifest:
+        lines.append(f"manifest: {escaped(report.manifest)}")
+    return lines

@@ -1,0 +1,47 @@
+"""Dates, read from people and programs: a moment on the clock of the world, or a day that begins at 00:00 UTC."""
+
+from datetime import UTC, date, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
+
+
+def parse_date(text: str) -> datetime:
+    """A moment from `2026-11-22`, `2026-11-22T08:30:00Z`, `2026-11-22T08:30+02:00` (ISO 8601).
+
+    Raises:
+        ValueError: it is none, or has a time without its zone.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        example = "2026-11-22 or 2026-11-22T08:30:00Z"
+        raise ValueError(f"{text!r} is not understood; write for example {example}") from None
+    if moment.tzinfo is not None:
+        return moment
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} has no zone; write Z behind it for UTC, or for example +02:00") from None
+    return moment.replace(tzinfo=UTC)
+
+
+def seconds_of(value: str | date | datetime) -> int:
+    """Seconds from 1970 UTC to a moment. A part of a second counts as a whole one: listings have none.
+
+    Raises:
+        ValueError: it is no moment, or before 1970.
+    """
+    moment = parse_date(value) if isinstance(value, str) else _moment_of(value)
+    seconds = -((_EPOCH - moment) // _SECOND)
+    if seconds < 0:
+        raise ValueError(f"{moment.isoformat()} is before 1970")
+    return seconds
+
+
+def _moment_of(value: date | datetime) -> datetime:
+    if not isinstance(value, datetime):
+        return datetime(value.year, value.month, value.day, tzinfo=UTC)
+    if value.tzinfo is None:
+        raise ValueError(f"{value.isoformat()} has no zone; give it one, such as datetime.UTC")
+    return value
