@@ -10,7 +10,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 # Two builds at once would only wait for each other's locks.
 .NOTPARALLEL:
-.PHONY: help env build test lint format layers servers browser test-rust test-python wheel demo help-texts clean crash-matrix
+.PHONY: help env build test lint format layers servers browser stores test-rust test-python wheel demo help-texts clean crash-matrix
 .PHONY: check-sites contract-million engine-kills memory memory-lists lookup stdlib-tests bounded bounded-million
 .PHONY: ways bench bench-quick bench-report hundred-million billion fuzz fuzz-long
 
@@ -28,7 +28,7 @@ env: .venv/.stamp ## Check the machine and make .venv
 build: env ## Build the package and install it into .venv
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 
-test: build servers browser stdlib-tests lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
+test: build servers browser stores stdlib-tests lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
 
 lint: build ## Lints, formats and types, of both languages
 	$(BIN)/ruff check
@@ -51,6 +51,9 @@ servers: ## Install nginx, wrk, h2load, strace and tar if they are missing
 
 browser: ## Install Chromium if it is missing: it opens the report of the bench
 	@scripts/install-browser
+
+stores: ## Build versitygw if it is missing: an S3-compatible store that others wrote (some minutes; needs Go)
+	@scripts/install-versitygw
 
 stdlib-tests: env ## Unpack the standard library's own tests into build/ if the interpreter came without them
 	@scripts/install-stdlib-tests $(BIN)/python
@@ -116,10 +119,10 @@ hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (ab
 billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on
 	$(BIN)/python -m benches.scale --count 1e9
 
-fuzz: ## Fuzz the codec and names for a minute; needs a nightly toolchain
+fuzz: ## Fuzz the codec, names and pages of S3 for 90 seconds; needs a nightly toolchain
 	scripts/fuzz 30
 
-fuzz-long: ## The same for two hours
+fuzz-long: ## The same for three hours
 	scripts/fuzz 3600
 
 help-texts: build ## Write the committed help texts again

@@ -16,6 +16,8 @@ from typing import Any
 PAGE = Path("docs/ways-to-fetch.md")
 COUNTS = (10, 100, 10_000, 100_000, 1_000_000)
 SITES = (10, 100, 500, 1000)
+# Of S3, the objects and the requests in flight that clients are compared with.
+BUCKET, BUCKET_LIMIT = 30_000, 50
 KIB_A_MIB = 1024
 NOTHING = "-"
 
@@ -66,6 +68,8 @@ def _tables(runs: Runs) -> dict[str, Cells]:
     return {
         "machine": lambda _name, first: _machine(runs) if first in (NOTHING, _machine(runs)[0]) else [],
         "A": lambda name, way: _of_a(runs, name, way),
+        "B": lambda name, way: _of_b(runs, name, way),
+        "s3": lambda name, _way: _of_client(runs, name),
         "C": lambda name, _way: _of_c(runs, name),
         "D": lambda name, way: [_seconds(_slow(runs, name, count)) for count in COUNTS] if way == f"`{name}`" else [],
         "E": lambda name, _way: _of_e(runs, name),
@@ -91,6 +95,34 @@ def _of_a(runs: Runs, name: str, way: str) -> list[str]:
     return [f"{each:.6f}", f"{each * 1e9 / 86_400:.2f}"]
 
 
+def _of_b(runs: Runs, name: str, way: str) -> list[str]:
+    """Of so many objects, and threads where the text names a number."""
+    facts = {"requests": r"([\d,]+) objects", "limit": r"(\d+) threads"}
+    found = {fact: re.search(pattern, way) for fact, pattern in facts.items()}
+    wanted = {fact: int(number[1].replace(",", "")) for fact, number in found.items() if number}
+    if not name:
+        return []
+    run = runs.find("s3", name, **wanted)
+    if run is None:
+        return [NOTHING, NOTHING]
+    return [_done(run), _set_up(run)]
+
+
+def _of_client(runs: Runs, name: str) -> list[str]:
+    if not name:
+        return []
+    run = runs.find("s3", name, requests=BUCKET, limit=BUCKET_LIMIT)
+    if run is None:
+        return [NOTHING] * 5
+    each = [run["cpu_seconds"] / run["done"] * 1e6, run["server_cpu_seconds"] / run["done"] * 1e6]
+    cells = [f"{run['done'] / run['seconds']:,.0f}", *(f"{cpu:,.1f}" for cpu in each)]
+    return [*cells, f"{run['peak_mib']:.0f}", _set_up(run)]
+
+
+def _set_up(run: Run) -> str:
+    return NOTHING if run["set_up_seconds"] is None else f"{run['set_up_seconds']:.2f}"
+
+
 def _slow(runs: Runs, name: str, count: int) -> Run | None:
     return runs.find("slow", name, requests=count)
 
@@ -107,8 +139,12 @@ def _of_c(runs: Runs, name: str) -> list[str]:
     run = _slow(runs, name, 100_000) if name else None
     if run is None:
         return [NOTHING] * 3 if name else []
-    done = f"{run['seconds']:.1f}" if run["status"] == "ok" else f"{run['done']:,} in {run['seconds']:.0f}"
-    return [f"{run['peak_mib'] * KIB_A_MIB:,.0f}", done, f"{100 * run['cpu_seconds'] / run['seconds']:.0f} %"]
+    return [f"{run['peak_mib'] * KIB_A_MIB:,.0f}", _done(run), f"{100 * run['cpu_seconds'] / run['seconds']:.0f} %"]
+
+
+def _done(run: Run) -> str:
+    """Seconds; of what was stopped also how many were done."""
+    return f"{run['seconds']:.1f}" if run["status"] == "ok" else f"{run['done']:,} in {run['seconds']:.0f}"
 
 
 def _of_e(runs: Runs, name: str) -> list[str]:
