@@ -1,6 +1,7 @@
 """What all tests share: a server, the real command, and a look at what is on disk."""
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from foreign import SUFFIXES
 from forward_proxy import ForwardProxy
 from nginx import Nginx, serving
 from raw_server import Behaviour, RawServer
+from s3_stores import ENVIRONMENT, Moto, Versitygw, moto_serving, versitygw_serving
 from system_calls import Traced, trace
 
 COMMAND = (sys.executable, "-m", "fetchmill")
@@ -46,6 +48,13 @@ def format_options(format: str) -> tuple[str, ...]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Switches of this project."""
     parser.addoption("--update-help", action="store_true", help="write tests/help/ instead of comparing with it")
+
+
+def pytest_configure() -> None:
+    """Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update({name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")})
 
 
 @pytest.fixture
@@ -97,6 +106,34 @@ def proxy() -> Iterator[Callable[..., ForwardProxy]]:
 
 
 @pytest.fixture
+def versitygw(memory_path: Path) -> Iterator[Versitygw]:
+    """An S3-compatible store with an empty bucket."""
+    with versitygw_serving(memory_path / "versitygw") as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def motos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Moto]]:
+    """Makes buckets of one moto server; it takes seconds to start."""
+    numbers = itertools.count(1)
+    with contextlib.ExitStack() as stack:
+        endpoint = stack.enter_context(moto_serving(tmp_path_factory.mktemp("moto") / "log"))
+
+        def make() -> Moto:
+            bucket = Moto(endpoint, f"bucket-{next(numbers)}")
+            stack.callback(bucket.close)
+            return bucket
+
+        yield make
+
+
+@pytest.fixture
+def moto(motos: Callable[[], Moto]) -> Moto:
+    """An S3-compatible store that takes any key, with an empty bucket."""
+    return motos()
+
+
+@pytest.fixture
 def canary(tmp_path: Path) -> Iterator[Canary]:
     """A destination with a tree of files around it; at the end of the test nothing there has changed."""
     folder = tmp_path / "around"
@@ -110,7 +147,9 @@ def canary(tmp_path: Path) -> Iterator[Canary]:
 def environment(tmp_path: Path) -> dict[str, str]:
     """The environment of commands: nothing of the person's who runs the tests, and a fixed width."""
     kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-    return kept | {"COLUMNS": "80", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    own = {"COLUMNS": "80", "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"}
+    # Nobody asks what machine this is: that would leave it.
+    return kept | own | {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from fetchmill.bench.comparing import run_bench
 from fetchmill.bench.contestants import TABLE
 from fetchmill.bench.lookup import addresses
 from fetchmill.bench.measuring import Bounds, Measured, measure
-from fetchmill.bench.options import BenchOptions
+from fetchmill.bench.options import BenchOptions, Store
 from fetchmill.bench.plan import Run, duration, planned
 from fetchmill.bench.published import PUBLISHED
 from fetchmill.bench.scenarios import SCENARIOS
@@ -27,7 +27,7 @@ from fetchmill.bench.signals import signals_later
 from fetchmill.bench.summary import results_of, spread
 from fetchmill.bench.tables import format_duration
 from fetchmill.bench.told import Told, told_by
-from fetchmill.errors import ListingError, UsageError
+from fetchmill.errors import ListingError, StorageError, UsageError
 from fetchmill.testing import Server, World, world
 
 MIB = 1 << 20
@@ -64,7 +64,7 @@ def row(**values: Any) -> dict[str, Any]:  # noqa: ANN401
     usual = {"scenario": "billion", "contender": "one", "way": "w", "row": None, "requests": 100, "limit": 8}
     ended = {"sites": None, "repeat": 1, "status": "ok", "reason": None, "done": 100, "failures": 0, "seconds": 1.0}
     took = {"requests_per_second": 100.0, "steady_per_second": None, "cpu_seconds": 0.5, "peak_mib": 10.0}
-    return {**usual, **ended, **took, "server_cpu_seconds": 0.1, "differs": None, **values}
+    return {**usual, **ended, **took, "set_up_seconds": None, "server_cpu_seconds": 0.1, "differs": None, **values}
 
 
 def commands_with(text: str) -> list[str]:
@@ -418,6 +418,41 @@ def test_sites_are_classed_as_the_check_does() -> None:
     assert {found["sites"] for found in document["results"]} == {12}
 
 
+@pytest.mark.parametrize("store", ["replay", "versitygw"])
+def test_clients_of_s3_are_compared_over_a_store(store: Store) -> None:
+    """Each reads the whole bucket; what making its clients took is told, where it can be, and the server's time."""
+    document = run_bench(
+        BenchOptions(
+            scenario="s3",
+            store=store,
+            only=["boto3_threads", "obstore", "s5cmd"],
+            contender=["sh -c 'test -n \"$AWS_ACCESS_KEY_ID\" && test {bucket}-{count} = bucket-120'"],
+            count=120,
+            limit=10,
+            seconds=30,
+            warm_up=False,
+        )
+    )
+
+    assert [(run["status"], run["done"], run["failures"], run["reason"]) for run in document["runs"]] == [
+        ("ok", 120, 0, None)
+    ] * 4
+    set_up = {result["contender"]: result["set_up_seconds"] for result in document["results"]}
+    assert all(set_up[name] > 0 for name in ("boto3_threads", "obstore"))
+    assert set_up["s5cmd"] is None
+    assert all(result["server_cpu_us_a_request"] is not None for result in document["results"])
+
+
+def test_a_store_that_is_not_installed_is_told(run: Callable[..., Any], environment: dict[str, str]) -> None:
+    """With what installs it."""
+    environment["PATH"] = "/usr/bin:/bin"
+
+    ended = run("bench", "s3", "--store", "versitygw", "--only", "s5cmd", "--count", "10")
+
+    assert ended.code == StorageError.exit_code
+    assert "versitygw is missing: scripts/install-versitygw builds it" in ended.err
+
+
 def test_differences_are_counted_among_sites_that_both_have() -> None:
     """With examples: the site, what the check says, what the way says."""
     answers = {"a.test": "200", "b.test": "timeout", "c.test": "200"}
@@ -479,7 +514,7 @@ def test_the_list_names_every_contender_its_scenarios_and_its_row(run: Callable[
     assert {path.stem for path in CONTENDERS.glob("[a-z]*.py")} == {c.name for c in TABLE if c.kind == "contender"}
     assert all(re.search(rf"^{contestant.name} ", ended.out, re.MULTILINE) for contestant in TABLE)
     assert re.search(r"^a_threads .* billion +A: 10 / 100 threads$", ended.out, re.MULTILINE)
-    assert re.search(r"^s3 +not there yet$", ended.out, re.MULTILINE)
+    assert re.search(r"^boto3_threads .* s3 +B: threads$", ended.out, re.MULTILINE)
 
 
 def test_every_contender_of_a_published_row_has_its_figure_in_published_mode() -> None:
@@ -512,6 +547,22 @@ def test_without_arguments_it_ends_within_two_minutes() -> None:
     assert names[:6] == ["native", "sync", "threads", "processes", "asyncio", "combo"]
 
 
+def test_buckets_are_read_at_every_count_and_limit_when_all_is_wanted() -> None:
+    """As the text did, or three counts at one limit."""
+    usual = planned(BenchOptions(scenario="s3", only=["native", "s5cmd"]))
+    full = planned(BenchOptions(scenario="s3", only=["native", "s5cmd"], full=True))
+    published = planned(BenchOptions(scenario="s3", published=True))
+
+    assert [(run.requests, run.limit) for run in usual[::2]] == [(100, 50), (1000, 50), (30_000, 50)]
+    each = {(count, limit) for count in (100, 1000, 30_000, 100_000) for limit in (10, 50, 100, 200)}
+    assert {(run.requests, run.limit) for run in full} == each
+    assert len(full) == 2 * len(each)
+    assert {(100, 10), (100, 100), (30_000, 50), (100_000, 50)} == {(run.requests, run.limit) for run in published}
+    assert {run.contestant.name for run in published} == {
+        *("native", "boto3_threads", "aiobotocore", "aiobotocore_all", "obstore", "s5cmd")
+    }
+
+
 def test_contenders_take_turns() -> None:
     """A machine that gets slower does so for all."""
     runs = planned(BenchOptions(only=["native", "a_sync"], repeat=2))
@@ -527,14 +578,17 @@ def test_contenders_take_turns() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"scenario": "s3"}, "the scenario s3 is not there yet"),
-        ({"scenario": "fast"}, "'fast' is no scenario; there are billion, slow, sites"),
+        ({"scenario": "fast"}, "'fast' is no scenario; there are billion, slow, sites, s3"),
+        ({"scenario": "s3", "url": "http://127.0.0.1:1"}, "url does not go with the scenario s3"),
+        ({"scenario": "s3", "only": ["a_sync"]}, "the contender a_sync does not go with the scenario s3"),
+        ({"only": ["boto3_threads"]}, "the contender boto3_threads does not go with the scenario billion"),
+        ({"scenario": "s3", "store": "minio"}, "store must be one of replay, versitygw, not 'minio'"),
         ({"only": ["natif"]}, "'natif' is no contender; there are check, native"),
         ({"count": 0}, "count must be a whole number of at least 1"),
         ({"repeat": 0}, "repeat must be"),
         ({"seconds": 0}, "seconds must be above 0"),
         ({"contender": [" "]}, "contender must be a command"),
-        ({"full": True}, "full goes with published only"),
+        ({"full": True}, "full goes with published and the scenario s3 only"),
         ({"published": True, "limit": 5}, "limit does not go with published"),
         ({"scenario": "sites", "url": "http://127.0.0.1:1"}, "url does not go with the scenario sites"),
         ({"format": "tar"}, "format must be one of files, null"),

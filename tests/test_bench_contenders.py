@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -19,8 +20,9 @@ from bare_client import ask
 from fetchmill.bench import names
 from fetchmill.bench.published import PUBLISHED
 from fetchmill.bench.task import Task
-from fetchmill.testing import Fault, Server, synthetic_body, world
+from fetchmill.testing import Fault, Server, s3, synthetic_body, world
 from raw_server import RawServer, bare_reply, page, reply
+from s3_stores import ENVIRONMENT, Versitygw, bodies, fill
 
 Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Any]], RawServer]
@@ -35,6 +37,7 @@ BY_URLS = (
     "pypeln_each",
 )
 BY_SITES = ("e_sync", "e_pool", "e_threads", "e_gather")
+BY_BUCKET = ("boto3_threads", "aiobotocore", "aiobotocore_all", "obstore")
 # They may not have ended by themselves before.
 FOREVER = 60.0
 # How long a test waits for what comes in a few on a quiet machine, in seconds.
@@ -53,6 +56,7 @@ class Contended:
     seconds: float
     steps: list[int]
     error: str | None
+    set_up: float | None
     group: int
 
 
@@ -313,6 +317,127 @@ def test_names_are_those_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.M
         assert caught.value.errno == socket.EAI_NONAME
 
 
+# Ways that read a bucket
+
+
+@pytest.mark.parametrize("name", BY_BUCKET)
+def test_every_object_of_a_bucket_is_read_and_stored_once(
+    contend: Callable[..., Contended],
+    versitygw: Versitygw,
+    environment: dict[str, str],
+    tmp_path: Path,
+    name: str,
+) -> None:
+    """Of more than a page; how long its clients took to make is told, and part of the time."""
+    objects = bodies(1001)
+    fill(versitygw, objects)
+    folder = tmp_path / "files"
+    folder.mkdir()
+    environment |= versitygw.environment()
+
+    found = contend(name, **task_of(versitygw), count=len(objects), folder=str(folder))
+
+    assert (found.done, found.failed, found.error) == (len(objects), 0, None)
+    assert sum(found.steps) == len(objects)
+    assert found.set_up is not None
+    assert 0 < found.set_up < found.seconds
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        quote(key, safe=""): body for key, body in objects.items()
+    }
+
+
+@pytest.mark.parametrize("name", BY_BUCKET)
+def test_of_a_larger_bucket_as_many_are_read_as_were_asked_for(
+    contend: Callable[..., Contended], versitygw: Versitygw, environment: dict[str, str], name: str
+) -> None:
+    """The first of them."""
+    fill(versitygw, bodies(50))
+    environment |= versitygw.environment()
+
+    found = contend(name, **task_of(versitygw), count=20)
+
+    assert (found.done, found.failed, found.error) == (20, 0, None)
+
+
+@pytest.mark.parametrize("name", BY_BUCKET)
+def test_objects_of_a_bucket_that_do_not_come_are_counted(
+    contend: Callable[..., Contended], raw: Raw, environment: dict[str, str], name: str
+) -> None:
+    """They are done, too."""
+    refused = {f"/bucket/bad-{number}": bare_reply("Content-Length: 0", status="403 Forbidden") for number in range(5)}
+    source = raw({"/bucket": bucket_listing(10, 5), **objects_of(10), **refused})
+    environment |= ENVIRONMENT
+
+    found = contend(name, scenario="s3", url=source.url, bucket="bucket", count=15)
+
+    assert (found.done, found.failed, found.error) == (15, 5, None)
+
+
+@pytest.mark.parametrize("name", BY_BUCKET)
+def test_a_bucket_that_cannot_be_listed_is_told(
+    contend: Callable[..., Contended], versitygw: Versitygw, environment: dict[str, str], name: str
+) -> None:
+    """As the error that ended the way."""
+    environment |= versitygw.environment()
+    versitygw.bucket = "elsewhere"
+
+    found = contend(name, **task_of(versitygw), count=10)
+
+    assert found.done == 0
+    assert found.error is not None
+    assert "bucket does not exist" in found.error
+
+
+@pytest.mark.parametrize("name", BY_BUCKET)
+def test_a_deadline_ends_the_reading_of_a_bucket(
+    contend: Callable[..., Contended], raw: Raw, environment: dict[str, str], name: str
+) -> None:
+    """What was read by then counts."""
+    silent = {f"/bucket/bad-{number}": lambda exchange: exchange.stall() for number in range(20)}
+    source = raw({"/bucket": bucket_listing(5, 20), **objects_of(5), **silent})
+    environment |= ENVIRONMENT
+
+    found = contend(name, scenario="s3", url=source.url, bucket="bucket", count=25, seconds=3.0, limit=30)
+
+    assert (found.done, found.failed, found.error) == (5, 0, None)
+    assert not runs_on(found)
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("aiobotocore", False), ("aiobotocore_all", True)])
+def test_requests_that_are_signed_long_before_they_are_sent_are_refused(
+    contend: Callable[..., Contended], environment: dict[str, str], name: str, is_refused: bool
+) -> None:
+    """As the text had it, on a smaller scale: reading takes six seconds, and the store takes signatures for three."""
+    with s3(bucket="bucket", synthetic=300, max_skew=3.0, get_latency=0.2) as store:
+        environment |= store.environment()
+
+        found = contend(name, scenario="s3", url=store.url, bucket=store.bucket, count=300, limit=10)
+
+        assert (found.done, found.error) == (300, None)
+        assert (found.failed > 0) == is_refused
+        assert store.stats()["skewed"] == found.failed
+
+
+def task_of(store: Versitygw) -> dict[str, Any]:
+    """What a contender is told of a store."""
+    return {"scenario": "s3", "url": store.endpoint, "bucket": store.bucket}
+
+
+def bucket_listing(good: int, bad: int) -> bytes:
+    """A page of a bucket that is all of it."""
+    keys = [f"good-{number}" for number in range(good)] + [f"bad-{number}" for number in range(bad)]
+    facts = "<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>1</Size>"
+    contents = "".join(f"<Contents><Key>{key}</Key>{facts}</Contents>" for key in keys)
+    count = f"<KeyCount>{len(keys)}</KeyCount><IsTruncated>false</IsTruncated>"
+    return reply(f"<ListBucketResult>{count}{contents}</ListBucketResult>".encode())
+
+
+def objects_of(count: int) -> dict[str, bytes]:
+    """Answers for the good keys."""
+    facts = ("Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT", 'ETag: "e"')
+    return {f"/bucket/good-{number}": reply(b"x", *facts) for number in range(count)}
+
+
 # How they end
 
 
@@ -359,6 +484,17 @@ def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended
     assert (found.done, found.error) == (0, "ImportError: no such library")
 
 
+def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
+    contend: Callable[..., Contended], tmp_path: Path
+) -> None:
+    """They are an extra of the package."""
+    (tmp_path / "boto3.py").write_text("raise ModuleNotFoundError('No module named boto3', name='boto3')")
+
+    found = contend("boto3_threads", count=0, bucket="bucket")
+
+    assert (found.done, found.error) == (0, "boto3 is missing: pip install 'fetchmill[bench]'")
+
+
 def test_a_proxy_of_the_person_s_is_not_in_the_way(
     contend: Callable[..., Contended], server: Serve, environment: dict[str, str]
 ) -> None:
@@ -377,7 +513,7 @@ def test_every_contender_stands_for_a_row() -> None:
     """And every row's contender is there, built as its docstring says."""
     named = {row.contender for row in PUBLISHED if row.contender is not None}
 
-    assert named == {*BY_LISTING, *BY_URLS, *BY_SITES}
+    assert named == {*BY_LISTING, *BY_URLS, *BY_SITES, "boto3_threads", "aiobotocore_all"}
     for name in named:
         way = import_module(f"fetchmill.bench.contenders.{name}")
         assert callable(way.run)

@@ -310,8 +310,8 @@ def test_results_that_are_something_else_are_refused(run: Run, server: Serve, tm
     (tmp_path / "folder.csv").mkdir()
 
     for name, message in {
-        "precious.csv": "exists and is not a result of this check",
-        "folder.csv": "exists and is not a result of this check",
+        "precious.csv": "exists and was not written by this job",
+        "folder.csv": "exists and was not written by this job",
         "nowhere/r.csv": "there is no folder",
         "r.txt": "does not say how results are written",
     }.items():
@@ -350,7 +350,7 @@ def test_a_file_that_appears_meanwhile_is_never_replaced(
     (tmp_path / "r.jsonl").write_text("precious")
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2
-    assert "exists and is not a result of this check; move it away" in err
+    assert "exists and was not written by this job; move it away" in err
     asked = source.stats()["get"]
 
     assert run("check", listed, "r.jsonl", *HASTE).code == 2
@@ -397,7 +397,7 @@ def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_pa
     again = run("check", listed, "r.csv", "--allow-private")
 
     assert again.code == 0
-    assert "r.csv is not there any more; remove r.csv.fetchmill to check again" in again.out
+    assert "r.csv is not there any more; remove r.csv.fetchmill to write it again" in again.out
 
 
 @pytest.mark.parametrize("command", [("status", "--failures"), ("verify",), ("ls",), ("export",), ("serve",)])

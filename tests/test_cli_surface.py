@@ -12,9 +12,10 @@ import pytest
 import fetchmill
 from fetchmill.check_options import CheckOptions
 from fetchmill.cli.main import command as group
+from fetchmill.list_options import ListOptions
 from fetchmill.options import GetOptions
 
-COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "ls", "serve", "status", "verify")
+COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"dry_run", "allow_absent", "as_json", "quiet"}
@@ -73,6 +74,16 @@ def test_options_of_check_have_the_same_names_as_in_python() -> None:
     found = {option.name: option.default for option in options}
     assert {name: found[name] for name in table} == table
     assert found.keys() - table.keys() == {"no_redirects", "fail_on", "as_json", "quiet"}
+
+
+def test_options_of_list_have_the_same_names_as_in_python() -> None:
+    """With the same defaults; what is about the command line comes on top."""
+    table = {field.name: field.default for field in fields(ListOptions) if field.metadata}
+    options = [parameter for parameter in command_of("list").params if isinstance(parameter, click.Option)]
+
+    found = {option.name: option.default for option in options}
+    assert {name: found[name] for name in table} == table
+    assert found.keys() - table.keys() == {"as_json", "quiet"}
 
 
 def test_version(run: Callable[..., Any]) -> None:

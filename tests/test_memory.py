@@ -43,7 +43,7 @@ def peak(environment: dict[str, str]) -> Peak:
             timeout=100,
         )
         assert ended.returncode in {0, 3}, ended.stderr
-        return int(ended.stdout) / 1024
+        return int(ended.stdout.splitlines()[-1]) / 1024
 
     return measure
 
@@ -113,6 +113,18 @@ def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest:
     assert used < BUDGET
     assert find_unfinished(dest) + find_unbalanced(dest) == []
     assert (read_ledger(dest).fetched, read_ledger(dest).absent) == (90_000, 10_000)
+
+
+@pytest.mark.parametrize("manifest", ["m.parquet", "m.jsonl.gz", None])
+def test_a_list_that_is_written_out_takes_no_more(
+    peak: Peak, server: Serve, tmp_path: Path, manifest: str | None
+) -> None:
+    """100,000 names, into a file and to standard output: far below what their rows would take together."""
+    source = server(synthetic=100_000)
+
+    used = peak("list", source.url, *([tmp_path / manifest] if manifest else []))
+
+    assert used < BUDGET
 
 
 def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:

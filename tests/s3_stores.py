@@ -1,0 +1,146 @@
+"""S3-compatible stores that others wrote, each a process at a port of the loopback: versitygw, and moto's server.
+
+versitygw checks signatures and is quick, but its keys are paths. moto takes any key, and any secret too.
+"""
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from fetchmill.bench.versitygw import ENVIRONMENT, Versitygw, serving
+from fetchmill.errors import StorageError
+from nginx import free_ports
+
+__all__ = ["ENVIRONMENT", "Moto", "Store", "Versitygw", "moto_serving", "versitygw_serving"]
+
+START_SECONDS = 60.0
+LOGGED_MAX = 1000
+
+
+class Store(Protocol):
+    """A store with one bucket."""
+
+    endpoint: str
+    bucket: str
+
+    def environment(self) -> dict[str, str]:
+        """Credentials and settings for a client's process: nothing of the person's who runs the tests."""
+
+    def put(self, key: str, body: bytes) -> None:
+        """Makes an object."""
+
+
+class Moto:
+    """A bucket of moto's server.
+
+    Args:
+        endpoint: where the server is.
+        bucket: the bucket's name; it is made.
+    """
+
+    def __init__(self, endpoint: str, bucket: str) -> None:
+        self.endpoint = endpoint
+        self.bucket = bucket
+        self._client = client_of(self)
+        self._client.create_bucket(Bucket=bucket)
+
+    def environment(self) -> dict[str, str]:
+        """As `Store` has it."""
+        return dict(ENVIRONMENT)
+
+    def put(self, key: str, body: bytes) -> None:
+        """As `Store` has it."""
+        self._client.put_object(Bucket=self.bucket, Key=key, Body=body)
+
+    def close(self) -> None:
+        """Closes the connections of what filled it."""
+        self._client.close()
+
+
+def client_of(store: Store, **given: str) -> Any:  # noqa: ANN401 - boto3 makes the classes of its clients as it runs
+    """A boto3 client of a store; `given` are other credentials than the store's."""
+    settings = Config(s3={"addressing_style": "path"}, proxies={}, retries={"total_max_attempts": 1})
+    environment = store.environment()
+    session = boto3.session.Session(
+        aws_access_key_id=given.get("access_key", environment["AWS_ACCESS_KEY_ID"]),
+        aws_secret_access_key=given.get("secret_key", environment["AWS_SECRET_ACCESS_KEY"]),
+        region_name=environment["AWS_REGION"],
+    )
+    return session.client("s3", endpoint_url=store.endpoint, config=settings)
+
+
+def keys_of(store: Store, prefix: str = "") -> list[str]:
+    """Every key that begins so, as boto3 lists them."""
+    with contextlib.closing(client_of(store)) as client:
+        pages = client.get_paginator("list_objects_v2").paginate(Bucket=store.bucket, Prefix=prefix)
+        return [found["Key"] for page in pages for found in page.get("Contents", [])]
+
+
+def read_all(store: Store, prefix: str = "") -> dict[str, bytes]:
+    """Every object whose key begins so, as boto3 gets it."""
+    keys = keys_of(store, prefix)
+    with contextlib.closing(client_of(store)) as client:
+        return {key: client.get_object(Bucket=store.bucket, Key=key)["Body"].read() for key in keys}
+
+
+def bodies(count: int, prefix: str = "", folder: int = 1000) -> dict[str, bytes]:
+    """So many small objects, `folder` of them in a folder; sizes differ, and one is empty."""
+    keys = (f"{prefix}{index // folder:03}/{index:06}" for index in range(count))
+    return {key: (key.encode() * 4)[: index % 100] for index, key in enumerate(keys)}
+
+
+def fill(store: Store, objects: Mapping[str, bytes]) -> None:
+    """Puts objects."""
+    for key, body in objects.items():
+        store.put(key, body)
+
+
+@contextlib.contextmanager
+def versitygw_serving(folder: Path) -> Iterator[Versitygw]:
+    """A versitygw over an empty folder; one that is not installed fails the test."""
+    folder.mkdir()
+    with contextlib.ExitStack() as stack:
+        try:
+            store = stack.enter_context(serving(folder))
+        except StorageError as error:
+            pytest.fail(str(error))
+        yield store
+
+
+@contextlib.contextmanager
+def moto_serving(log: Path) -> Iterator[str]:
+    """Where moto's server is; what it says goes to a file."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with log.open("wb") as said:
+        process = subprocess.Popen(
+            command, env={"PATH": os.environ["PATH"], **ENVIRONMENT}, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+        )
+    try:
+        _wait_for(port, process, log)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=START_SECONDS)
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until it listens; importing it takes some seconds."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+            return
+        said = log.read_text(errors="replace")[-LOGGED_MAX:]
+        assert process.poll() is None, f"moto's server has ended: {said}"
+        assert time.monotonic() < deadline, f"moto's server does not listen: {said}"
+        time.sleep(0.02)

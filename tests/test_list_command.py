@@ -1,0 +1,448 @@
+"""`fetchmill list SOURCE [MANIFEST]`: what a source would hand over, without fetching it; `get` of what was listed."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pyarrow.parquet as pq
+import pytest
+
+import fetchmill
+from fetchmill.testing import Server, synthetic_body
+from raw_server import Exchange, RawServer, page, reply
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+Raw = Callable[..., RawServer]
+Row = dict[str, Any]
+
+COLUMNS = ["name", "url", "size", "etag", "last_modified"]
+MANIFESTS = ("m.parquet", "m.csv", "m.csv.gz", "m.jsonl")
+# Pages of a tenth of a second, so that there is a middle.
+SLOW: dict[str, Any] = {"synthetic": 3000, "page_size": 100, "list_delay": (0.05, 0.1)}
+ODD = ("a b", "100%", "q?x=1&y", "#a#b", "café", "sub/folder/x.bin", 'comma,quote"', "line\nbreak", "two  spaces ")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a manifest; of CSV all values are text, and none is the empty one."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if ".parquet" in path.suffixes:
+        table: list[Row] = pq.read_table(path).to_pylist()
+        return table
+    if ".csv" in path.suffixes:
+        return list(csv.DictReader(io.StringIO(data.decode(), newline="")))
+    return [json.loads(line) for line in data.decode().splitlines()]
+
+
+def odd_folder(folder: Path) -> Path:
+    """Files with names that must be encoded in one place or another."""
+    for number, name in enumerate(ODD):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"{number}")
+    return folder
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_every_name_has_one_row_in_every_format(run: Run, server: Serve, tmp_path: Path, manifest: str) -> None:
+    """With the URL that it is asked for, and nothing is fetched."""
+    source = server(synthetic=2500)
+
+    ended = run("list", source.url, manifest)
+
+    assert (ended.code, ended.out) == (0, ""), ended.err
+    assert "2,500 targets in " in ended.err
+    assert f"manifest: {manifest}" in ended.err
+    rows = read_rows(tmp_path / manifest)
+    assert list(rows[0]) == COLUMNS
+    assert {row["name"]: row["url"] for row in rows} == {
+        f"file-{index:012}": f"{source.url}/get/file-{index:012}" for index in range(2500)
+    }
+    assert len(rows) == 2500
+    assert {row["size"] or None for row in rows} == {None}
+    assert source.stats().get("get", 0) == 0
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS)
+@pytest.mark.parametrize("format", ["files", "jsonl"])
+def test_a_manifest_gives_the_same_tree(
+    run: Run, server: Serve, tmp_path: Path, tree: Callable[..., Any], manifest: str, format: str
+) -> None:
+    """As fetching at once does, whatever the names."""
+    url = server(odd_folder(tmp_path / "served")).url
+    assert run("get", url, "direct", "--format", format).code == 0
+    assert run("list", url, manifest).code == 0
+
+    ended = run("get", manifest, "later", "--format", format, "--allow-private")
+
+    assert ended.code == 0, ended.err
+    with fetchmill.open(tmp_path / "direct") as direct, fetchmill.open(tmp_path / "later") as later:
+        assert dict(later) == dict(direct)
+        assert len(direct) == len(ODD)
+    if format == "files":
+        assert tree(tmp_path / "later") == tree(tmp_path / "direct")
+
+
+def test_folders_of_a_web_server_are_listed(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Over `autoindex`. A folder that gives no listing is missing, and the exit code says so."""
+
+    def folder(*found: tuple[str, str]) -> bytes:
+        return reply(json.dumps([{"name": name, "type": kind} for name, kind in found]).encode())
+
+    source = raw(
+        {
+            "/": folder(("a b", "file"), ("sub", "directory"), ("bad", "directory")),
+            "/sub/": folder(("c", "file")),
+            "/bad/": reply(status="403 Forbidden"),
+        }
+    )
+
+    ended = run("list", source.url, "m.csv", "--listing", "autoindex")
+
+    assert ended.code == 3, ended.err
+    assert "folders that gave no listing: 1" in ended.err
+    rows = {row["name"]: row["url"] for row in read_rows(tmp_path / "m.csv")}
+    assert rows == {"a b": f"{source.url}/a%20b", "sub/c": f"{source.url}/sub/c"}
+
+
+def test_a_list_is_written_out_in_its_normal_form(run: Run, tmp_path: Path) -> None:
+    """Filtered, with keys and kept columns; a line that gives no URL is a row without one."""
+    lines = ["HTTP://A.test/x,k1,7", "http://b.test/y#z,,8", "nonsense,k3,9", "http://c.test/skip,k4,1"]
+    (tmp_path / "urls.csv").write_text("url,key,rank\n" + "".join(f"{line}\n" for line in lines))
+    options = ("--key-column", "key", "--keep-columns", "rank", "--exclude", "*skip*")
+
+    ended = run("list", "urls.csv", "m.jsonl", *options)
+
+    assert ended.code == 0, ended.err
+    assert "without a URL that leads to them: 1" in ended.err
+    assert "left out: 1" in ended.err
+    found = [(row["name"], row["url"], row.get("rank")) for row in read_rows(tmp_path / "m.jsonl")]
+    assert found == [("k1", "http://a.test/x", "7"), (None, "http://b.test/y", "8"), ("line 4", None, None)]
+
+
+def test_names_go_to_standard_output_and_nothing_is_left(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Escaped, one a line; the summary goes to standard error."""
+    source = server(odd_folder(tmp_path / "served"))
+    (tmp_path / "tmp").mkdir()
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"), "LC_ALL": "C.UTF-8"}
+
+    ended = run("list", source.url, "--exclude", "sub/*", env=environment)
+
+    assert ended.code == 0, ended.err
+    expected = [name.replace("\n", "\\n") for name in ODD if not name.startswith("sub/")]
+    assert sorted(ended.out.splitlines()) == sorted(expected)
+    assert "8 targets in " in ended.err
+    assert list((tmp_path / "tmp").iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["served", "tmp"]
+
+
+def test_a_reader_that_has_enough_ends_the_list(start: Callable[..., Any], server: Serve) -> None:
+    """As in `fetchmill list ... | head`: without a word, and long before the end."""
+    source = server(synthetic=2_000_000)
+    process = start("list", source.url)
+    assert process.stdout is not None
+
+    assert process.stdout.readline() == "file-000000000000\n"
+    process.stdout.close()
+
+    assert process.wait(30) == 0
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert source.stats()["list"] < 2000
+
+
+def test_events_are_for_machines(run: Run, server: Serve) -> None:
+    """A target each, then the report."""
+    source = server(synthetic=2)
+
+    ended = run("list", source.url, "--json")
+
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    targets = [event for event in events if event["event"] == "target"]
+    assert [event["name"] for event in targets] == ["file-000000000000", "file-000000000001"]
+    assert targets[0]["url"] == f"{source.url}/get/file-000000000000"
+    assert events[-1]["event"] == "report"
+    assert (events[-1]["rows"], events[-1]["manifest"]) == (2, None)
+
+
+def test_a_list_that_is_killed_goes_on_and_every_name_has_one_row(
+    run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """`kill -9` in the middle, twice; what was listed is not asked for again."""
+    source = server(**SLOW)
+    manifest = tmp_path / "m.parquet"
+    for done in (300, 1000):
+        process = start("list", source.url, manifest, "--commit-window", "0.05")
+        wait_for_rows(manifest, done)
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+        assert not manifest.exists()
+
+    ended = run("list", source.url, manifest, "--commit-window", "0.05")
+
+    assert ended.code == 0, ended.err
+    assert "resuming: " in ended.err
+    counts = Counter(row["name"] for row in read_rows(manifest))
+    assert counts == {f"file-{index:012}": 1 for index in range(3000)}
+    assert source.stats()["list"] < 40
+
+
+def wait_for_rows(manifest: Path, count: int) -> None:
+    """Until so many are durable."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            if fetchmill.status(manifest).settled >= count:
+                return
+        except fetchmill.FetchmillError:
+            pass
+        time.sleep(0.02)
+    raise AssertionError(f"{count} rows did not come")
+
+
+def test_a_signal_stops_a_list_and_it_resumes(
+    run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """With a checkpoint, and the exit code of the signal."""
+    source = server(**SLOW)
+    process = start("list", source.url, "m.csv")
+    wait_for_rows(tmp_path / "m.csv", 100)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+
+    ended = run("list", source.url, "m.csv")
+
+    assert process.returncode == 130, said
+    assert "run the same command again to resume" in said
+    assert ended.code == 0, ended.err
+    assert len(read_rows(tmp_path / "m.csv")) == 3000
+
+
+def test_a_finished_list_asks_nobody_again(run: Run, server: Serve, tmp_path: Path) -> None:
+    """And leaves its manifest as it is; another source is another job."""
+    source = server(synthetic=10)
+    assert run("list", source.url, "m.csv").code == 0
+    before, asked = (tmp_path / "m.csv").read_bytes(), source.stats()["list"]
+
+    again = run("list", source.url, "m.csv")
+    other = run("list", server(synthetic=10).url, "m.csv")
+
+    assert again.code == 0
+    assert "all done already: 10 targets" in again.err
+    assert (source.stats()["list"], (tmp_path / "m.csv").read_bytes()) == (asked, before)
+    assert other.code == 2
+    assert "belongs to another job" in other.err
+
+
+def test_a_manifest_that_is_something_else_is_refused(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Nothing is replaced, and nobody is asked."""
+    source = server(synthetic=3)
+    (tmp_path / "precious.csv").write_text("mine")
+
+    refused = {
+        "precious.csv": "exists and was not written by this job",
+        "m.txt": "does not say how results are written",
+        "missing/m.csv": "there is no folder",
+    }
+
+    for manifest, reason in refused.items():
+        ended = run("list", source.url, manifest)
+        assert ended.code == 2, manifest
+        assert reason in ended.err
+    assert (tmp_path / "precious.csv").read_text() == "mine"
+    assert source.stats().get("list", 0) == 0
+
+
+@pytest.mark.parametrize("option", ["--limit", "--rate", "--retry-failed", "--transform", "--max-size"])
+def test_options_about_fetching_are_none_of_it(run: Run, option: str) -> None:
+    """Nothing is fetched."""
+    ended = run("list", "http://127.0.0.1:1", "m.csv", option, "1")
+
+    assert ended.code == 2
+    assert "No such option" in ended.err
+
+
+def test_a_list_has_no_objects(run: Run, server: Serve) -> None:
+    """Commands that want some say so; `status` shows how it stands."""
+    assert run("list", server(synthetic=2).url, "m.csv").code == 0
+
+    refused = run("ls", "m.csv")
+
+    assert refused.code == 2
+    assert "m.csv is a list: it has a row for each target" in refused.err
+    assert "fetched      2" in run("status", "m.csv").out
+
+
+def test_a_name_that_no_url_leads_to_is_never_fetched_as_another(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """`a/../b` of a listing is an object of its own; as a URL it would be `b`."""
+    source = raw({"/list": page(["a/../b", "c"]), "/get/b": reply(b"x"), "/get/c": reply(b"x")})
+
+    listed = run("list", source.url, "m.csv")
+    ended = run("get", "m.csv", "out", "--format", "jsonl", "--allow-private")
+
+    assert listed.code == 0
+    assert [(row["name"], row["url"]) for row in read_rows(tmp_path / "m.csv")] == [
+        ("a/../b", ""),
+        ("c", f"{source.url}/get/c"),
+    ]
+    assert ended.code == 3
+    with fetchmill.open(tmp_path / "out") as objects:
+        assert dict(objects) == {"c": b"x"}
+
+
+def write_manifest(path: Path, rows: list[Row]) -> Path:
+    """A manifest that others have written, or changed."""
+    complete = [dict.fromkeys(COLUMNS) | row for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in complete))
+    return path
+
+
+def test_a_size_or_an_etag_that_differs_is_noticed(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The object has changed since it was listed: it is not stored, and what is the same is."""
+    names = ("same", "longer", "other", "silent")
+    source = raw({f"/{name}": reply(b"abc", 'ETag: "e1"') for name in names})
+    said: dict[str, Row] = {
+        "same": {"size": 3, "etag": "e1"},
+        "longer": {"size": 4, "etag": "e1"},
+        "other": {"size": 3, "etag": "e2"},
+        "silent": {},
+    }
+    rows = [{"name": f"called {name}", "url": f"{source.url}/{name}", **said[name]} for name in names]
+    manifest = write_manifest(tmp_path / "m.jsonl", rows)
+
+    ended = run("get", manifest, "out", "--allow-private")
+
+    assert ended.code == 3, ended.err
+    failed = {failure.name: failure.kind for failure in fetchmill.failures(tmp_path / "out")}
+    assert failed == {"called longer": "changed", "called other": "changed"}
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.is_file()) == [
+        "called same",
+        "called silent",
+    ]
+
+
+def test_a_size_that_is_no_number_is_told(run: Run, tmp_path: Path) -> None:
+    """It must not pass for one that nobody knows."""
+    rows = [{"name": "x", "url": "http://127.0.0.1:1/x", "size": "many"}]
+    manifest = write_manifest(tmp_path / "m.jsonl", rows)
+
+    assert run("get", manifest, "out", "--allow-private").code == 3
+    [failure] = fetchmill.failures(tmp_path / "out")
+    assert (failure.kind, failure.detail) == ("url", "its size is no number")
+
+
+@pytest.mark.parametrize("name", ["list.csv", "list.jsonl"])
+def test_a_file_with_other_columns_is_no_manifest(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
+    """Whoever has columns `name` and `url` of their own gets what they always got."""
+    url = f"{server(synthetic=1).url}/get/file-000000000000"
+    row = {"name": "not this", "url": url, "size": 7}
+    text = f"name,url,size\nnot this,{url},7\n" if name.endswith("csv") else json.dumps(row) + "\n"
+    (tmp_path / name).write_text(text)
+
+    assert run("get", name, "out", "--allow-private", "--format", "jsonl").code == 0
+    with fetchmill.open(tmp_path / "out") as objects:
+        assert dict(objects) == {url: synthetic_body("file-000000000000", 100)}
+
+
+def listing_of(keys: dict[str, bytes]) -> Callable[[Exchange], bytes]:
+    """A bucket with these keys, as ListObjectsV2 tells them on one page."""
+
+    def answer(exchange: Exchange) -> bytes:
+        after = parse_qs(urlsplit(exchange.target).query).get("start-after", [""])[0]
+        found = sorted((key for key in keys if key.encode() > after.encode()), key=str.encode)
+        contents = "".join(
+            f"<Contents><Key>{quote(key)}</Key><LastModified>2026-11-22T08:30:00.000Z</LastModified>"
+            f"<ETag>&quot;e-{len(keys[key])}&quot;</ETag><Size>{len(keys[key])}</Size></Contents>"
+            for key in found
+        )
+        text = (
+            '<?xml version="1.0" encoding="UTF-8"?><ListBucketResult><Name>bucket</Name><Prefix></Prefix>'
+            f"<KeyCount>{len(found)}</KeyCount><MaxKeys>1000</MaxKeys><EncodingType>url</EncodingType>"
+            f"<IsTruncated>false</IsTruncated>{contents}</ListBucketResult>"
+        )
+        return reply(text.encode())
+
+    return answer
+
+
+def test_a_bucket_is_listed_and_fetched_later(run: Run, raw: Raw, tmp_path: Path, environment: dict[str, str]) -> None:
+    """With size, ETag and time; and an object that has changed meanwhile is noticed."""
+    keys = {"a b": b"1", "x/é?#%": b"22", "changed": b"333"}
+    routes = {f"/bucket/{quote(key)}": reply(body, f'ETag: "e-{len(body)}"') for key, body in keys.items()}
+    routes["/bucket/changed"] = reply(b"4444", 'ETag: "e-4"')
+    source = raw(routes | {"/bucket": listing_of(keys)})
+    access = ("--endpoint-url", source.url, "--no-sign-request", "--region", "us-east-1")
+    alone = {"AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull, "no_proxy": "*"}
+
+    listed = run("list", "s3://bucket/", "m.parquet", *access, env=environment | alone)
+    assert listed.code == 0, listed.err
+    ended = run("get", "m.parquet", "out", "--allow-private", *access, env=environment | alone)
+
+    rows = {row["name"]: row for row in read_rows(tmp_path / "m.parquet")}
+    assert rows["x/é?#%"] == {
+        "name": "x/é?#%",
+        "url": "s3://bucket/x/%C3%A9%3F%23%25",
+        "size": 2,
+        "etag": "e-2",
+        "last_modified": datetime(2026, 11, 22, 8, 30, tzinfo=UTC),
+    }
+    assert rows.keys() == keys.keys()
+    assert ended.code == 3, ended.err
+    assert [(failure.name, failure.kind) for failure in fetchmill.failures(tmp_path / "out")] == [
+        ("changed", "changed")
+    ]
+    with fetchmill.open(tmp_path / "out") as objects:
+        assert dict(objects) == {"a b": b"1", "x/é?#%": b"22"}
+
+
+def test_a_function_takes_targets_as_they_are_listed(server: Serve) -> None:
+    """On the caller's thread, some at once; what it raises ends the list."""
+    source = server(synthetic=5000)
+    taken: list[fetchmill.ListedTarget] = []
+
+    report = fetchmill.list(source.url, each=taken.extend)
+
+    assert (report.rows, report.manifest, report.interrupted) == (5000, None, False)
+    assert [target.name for target in taken] == [f"file-{index:012}" for index in range(5000)]
+    assert taken[0] == (taken[0].name, f"{source.url}/get/{taken[0].name}", None, None, None, {})
+
+    def refuse(targets: object) -> None:
+        raise LookupError(targets)
+
+    with pytest.raises(LookupError):
+        fetchmill.list(source.url, each=refuse)
+
+
+def test_a_list_in_python_is_a_manifest_for_get(server: Serve, tmp_path: Path) -> None:
+    """The same as the commands."""
+    source = server(synthetic=50)
+
+    report = fetchmill.list(source.url, tmp_path / "m.parquet")
+    got = fetchmill.get(tmp_path / "m.parquet", tmp_path / "out", allow_private=True)
+
+    assert (report.rows, report.without_url, report.manifest) == (50, 0, str(tmp_path / "m.parquet"))
+    assert (got.fetched, got.failed) == (50, 0)
+    assert (tmp_path / "out" / "file-000000000007").read_bytes() == synthetic_body("file-000000000007", 100)
+
+
+def test_what_cannot_be_meant_is_a_usage_error(tmp_path: Path) -> None:
+    """Told before anything is made."""
+    url = "http://127.0.0.1:1"
+    with pytest.raises(fetchmill.UsageError, match="exclude each other"):
+        fetchmill.list(url, tmp_path / "m.csv", each=print)
+    with pytest.raises(fetchmill.UsageError, match="state needs a manifest"):
+        fetchmill.list(url, state=tmp_path / "state")
+    with pytest.raises(fetchmill.UsageError, match="column is for lists of URLs"):
+        fetchmill.list(url, tmp_path / "m.csv", column="1")
+    with pytest.raises(fetchmill.UsageError, match="size_from is for buckets"):
+        fetchmill.list(url, tmp_path / "m.csv", size_from=1)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,468 @@
+"""A bucket as the destination: every object arrives once, whatever is visible is whole, and any kill can be resumed."""
+
+import contextlib
+import random
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from fetchmill.testing import Server
+from foreign import SUFFIXES, find_shards
+from independent import find_lost, find_wrong, read_ledger, synthetic
+from s3_gate import Request, S3Gate
+
+Run = Callable[..., Any]
+Start = Callable[..., subprocess.Popen[str]]
+Serve = Callable[..., Server]
+
+MIB = 1 << 20
+SEED = 7
+BUCKET = "bucket"
+DEST = f"s3://{BUCKET}/run/"
+STATE = "run.fetchmill"
+KEYS = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+# Three parts and a rest: parts have 8 MiB.
+COUNT, SIZE = 2_800, 10_000
+IN_PARTS = ("--format", "tar", "--shard-size", "64MiB", "--threads", "1", "--quiet")
+# Several shards of a part each.
+WHOLE = ("--format", "tar", "--shard-size", "4MiB", "--threads", "1", "--quiet")
+
+
+class Bucket:
+    """A bucket of a store behind a gate."""
+
+    def __init__(self, store: str, gate: S3Gate, environment: dict[str, str]) -> None:
+        self.gate = gate
+        self.client = boto3.client("s3", endpoint_url=store, **KEYS)
+        self.client.create_bucket(Bucket=BUCKET)
+        self.environment = environment | {
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": gate.url,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+            "no_proxy": "*",
+        }
+
+    def keys(self) -> list[str]:
+        """All keys, in order."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
+        return [row["Key"] for page in pages for row in page.get("Contents", [])]
+
+    def copy(self, folder: Path) -> Path:
+        """What is below the prefix, as a folder."""
+        for key in self.keys():
+            path = folder / key.removeprefix("run/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.client.download_file(BUCKET, key, str(path))
+        return folder
+
+    def uploads(self) -> list[str]:
+        """The keys of uploads that were begun and neither completed nor aborted."""
+        return [row["Key"] for row in self.client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", [])]
+
+
+@pytest.fixture
+def bucket(environment: dict[str, str]) -> Iterator[Bucket]:
+    """An empty bucket of moto's server."""
+    with contextlib.ExitStack() as stack:
+        store = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        store.start()
+        stack.callback(store.stop)
+        host, port = store.get_host_and_port()
+        url = f"http://{host}:{port}"
+        gate = stack.enter_context(S3Gate(url))
+        _reset(url)
+        yield Bucket(url, gate, environment)
+
+
+def _reset(url: str) -> None:
+    """Moto keeps its objects for the life of the process."""
+    urllib.request.urlopen(urllib.request.Request(f"{url}/moto-api/reset", method="POST")).close()  # noqa: S310
+
+
+def assert_complete(bucket: Bucket, folder: Path, count: int, size: int, format: str = "tar") -> None:
+    """Every object is in one shard, each shard has its manifest, and there is nothing else."""
+    copy = bucket.copy(folder / "copy")
+    expected = synthetic(count, size)
+    assert (find_wrong(copy, expected, format), find_lost(copy, expected, format)) == ([], [])
+    shards = [path.name.removesuffix(SUFFIXES[format]) for path in find_shards(copy, format)]
+    manifests = sorted(path.name.removesuffix(".manifest") for path in (copy / ".fetchmill/index").iterdir())
+    assert manifests == shards
+    assert len(bucket.keys()) == 2 * len(shards)
+    assert bucket.uploads() == []
+
+
+def assert_cleared(state: Path) -> None:
+    """The local disk has no shard any more."""
+    left = [path for path in (state / "shards").rglob("*") if path.is_file()]
+    assert left == []
+
+
+@pytest.mark.parametrize("format", ["parquet", "tar", "warc", "jsonl"])
+def test_every_object_arrives_in_a_shard_of_every_format(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
+) -> None:
+    """Shards and manifests have the names and the layout that they have in a folder; nothing stays behind."""
+    with server(synthetic=3_000) as source:
+        options = ("--format", format, "--shard-size", "100KiB", "--json")
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, 3_000, 100, format)
+    assert_cleared(tmp_path / STATE)
+    assert len(bucket.keys()) >= 2
+
+
+def test_a_large_shard_is_sent_in_parts(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """It is one object in the end."""
+    with server(synthetic=COUNT, size=SIZE) as source:
+        ended = run("get", source.url, DEST, *IN_PARTS, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert (bucket.gate.count("begin"), bucket.gate.count("part"), bucket.gate.count("complete")) == (1, 4, 1)
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+    head = bucket.client.head_object(Bucket=BUCKET, Key="run/shard-000000.tar")
+    assert head["ETag"].endswith('-4"')
+
+
+def test_the_same_command_again_has_nothing_to_do(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """A finished job asks neither the source nor the store."""
+    with server(synthetic=500) as source:
+        run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+        seen = len(bucket.gate.seen)
+        again = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+
+    assert (again.code, again.err, len(bucket.gate.seen)) == (0, "", seen)
+    assert_complete(bucket, tmp_path, 500, 100)
+
+
+MOMENTS = [  # of the first or second such request, and in which job
+    ("list", "before", IN_PARTS),
+    ("begin", "before", IN_PARTS),
+    ("begin", "behind", IN_PARTS),
+    ("part", "before", IN_PARTS),
+    ("part", "behind", IN_PARTS),
+    ("complete", "before", IN_PARTS),
+    ("complete", "behind", IN_PARTS),
+    ("manifest", "before", IN_PARTS),
+    ("manifest", "behind", IN_PARTS),
+    ("put", "before", WHOLE),
+    ("put", "behind", WHOLE),
+    ("manifest", "before", WHOLE),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment", "options"), MOMENTS, ids=[f"{kind}-{moment}-{options[3]}" for kind, moment, options in MOMENTS]
+)
+def test_a_kill_at_any_request_loses_and_doubles_nothing(
+    run: Run,
+    start: Start,
+    server: Serve,
+    bucket: Bucket,
+    tmp_path: Path,
+    kind: str,
+    moment: str,
+    options: tuple[str, ...],
+) -> None:
+    """The second such request ends the command: what is visible then is whole, and the next run completes it."""
+    number = 1 if kind in ("list", "begin", "complete") or (options is IN_PARTS and kind == "manifest") else 2
+    reached = threading.Event()
+
+    def kill(request: Request, when: str) -> None:
+        if request.kind == kind and when == moment and bucket.gate.count(kind) >= number:
+            process.kill()
+            reached.set()
+
+    with server(synthetic=COUNT, size=SIZE) as source:
+        bucket.gate.hook = lambda _request, _moment: time.sleep(0.01)
+        process = start("get", source.url, DEST, *options, env=bucket.environment)
+        bucket.gate.hook = kill
+        assert process.wait(60) == -signal.SIGKILL
+        assert reached.is_set()
+        bucket.gate.hook = lambda _request, _moment: None
+        seen = bucket.copy(tmp_path / "seen")
+        assert not seen.exists() or find_wrong(seen, synthetic(COUNT, SIZE), "tar") == []
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+    assert_cleared(tmp_path / STATE)
+
+
+@pytest.mark.parametrize("format", ["tar", "parquet"])
+def test_kills_at_random_moments_lose_and_double_nothing(
+    run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, format: str
+) -> None:
+    """Of one job, one after the other; the seed repeats them."""
+    moments = random.Random(SEED)
+    options = ("--format", format, "--shard-size", "20KiB", "--seal-after", "100ms", "--limit", "16", "--quiet")
+    with server(synthetic=1_500, delay=(0.0, 0.03)) as source:
+        for _ in range(6):
+            process = start("get", source.url, DEST, *options, env=bucket.environment)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(moments.uniform(0.2, 0.9))
+            process.kill()
+            process.wait()
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, 1_500, 100, format)
+    assert_cleared(tmp_path / STATE)
+
+
+def test_an_interrupted_upload_leaves_no_parts(
+    run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path
+) -> None:
+    """SIGINT between parts: the store is told to forget them, and the next run sends them again."""
+
+    def interrupt(request: Request, when: str) -> None:
+        if request.kind == "part" and when == "before":
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+
+    with server(synthetic=COUNT, size=SIZE) as source:
+        process = start("get", source.url, DEST, *IN_PARTS, env=bucket.environment)
+        bucket.gate.hook = interrupt
+        assert process.wait(30) == 128 + signal.SIGINT
+        bucket.gate.hook = lambda _request, _moment: None
+        assert (bucket.uploads(), bucket.keys()) == ([], [])
+        ended = run("get", source.url, DEST, *IN_PARTS, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+
+
+@pytest.mark.parametrize("options", [IN_PARTS, WHOLE], ids=["parts", "whole"])
+def test_a_store_that_is_busy_or_fails_is_asked_again(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    """Every request is refused once: 503 SlowDown and 500 in turn."""
+    refused: Counter[Request] = Counter()
+
+    def refuse(request: Request, when: str) -> int | None:
+        refused[request] += when == "before"
+        return (503, 500)[len(refused) % 2] if refused[request] == 1 else None
+
+    bucket.gate.hook = refuse
+    with server(synthetic=COUNT, size=SIZE) as source:
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+
+
+def test_a_lost_reply_is_no_second_object(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """The store has made the object, and the answer says 503: the next attempt finds that it is the same."""
+    lost: set[Request] = set()
+    gate = bucket.gate
+
+    def lose(request: Request, when: str) -> int | None:
+        if request.kind in ("put", "manifest") and when == "before" and request not in lost:
+            lost.add(request)
+            copy = (tmp_path / STATE / "shards").rglob(request.key.rpartition("/")[2])
+            bucket.client.put_object(Bucket=BUCKET, Key=request.key, Body=next(copy).read_bytes())
+            return 503
+        return None
+
+    gate.hook = lose
+    with server(synthetic=COUNT, size=SIZE) as source:
+        ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert len(lost) > 2
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+
+
+def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """It came after the job had begun: the job stops, and goes on once that is moved away."""
+
+    def plant(request: Request, when: str) -> None:
+        if request.kind == "put" and when == "before" and bucket.gate.count("put") == 1:
+            bucket.client.put_object(Bucket=BUCKET, Key=request.key, Body=b"foreign")
+
+    bucket.gate.hook = plant
+    with server(synthetic=COUNT, size=SIZE) as source:
+        ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+        assert ended.code == 10
+        assert "s3://bucket/run/shard-000000.tar exists and is not this job's" in ended.err
+        assert bucket.client.get_object(Bucket=BUCKET, Key="run/shard-000000.tar")["Body"].read() == b"foreign"
+        bucket.client.delete_object(Bucket=BUCKET, Key="run/shard-000000.tar")
+        bucket.gate.hook = lambda _request, _moment: None
+        ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+
+
+def test_the_local_disk_holds_two_shards_of_a_worker(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """The store answers slowly: the writer waits, and nothing but the fetching behind it."""
+    most = 0
+
+    def look(request: Request, _when: str) -> None:
+        nonlocal most
+        time.sleep(0.1 if request.kind == "put" else 0)
+        shards = tmp_path / STATE / "shards"
+        found = [*shards.glob("shard-*"), *shards.glob(".fetchmill/open/*.shard")]
+        most = max(most, len(found))
+
+    bucket.gate.hook = look
+    with server(synthetic=20_000) as source:
+        options = ("--format", "tar", "--shard-size", "2MiB", "--threads", "1", "--commit-window", "100ms", "--quiet")
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err, most) == (0, "", 2)
+    assert_complete(bucket, tmp_path, 20_000, 100)
+
+
+def test_a_store_that_takes_nothing_ends_the_job(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """After --give-up-after, with the exit code of what may pass; the same command resumes."""
+    bucket.gate.hook = lambda request, when: 503 if request.kind == "put" and when == "before" else None
+    with server(synthetic=COUNT, size=SIZE) as source:
+        started = time.monotonic()
+        ended = run("get", source.url, DEST, *WHOLE, "--give-up-after", "1s", env=bucket.environment)
+        assert (ended.code, time.monotonic() - started < 30) == (5, True)
+        assert re.search(r"s3://bucket/run/ cannot be reached \(throttled: 503 SlowDown\)", ended.err)
+        bucket.gate.hook = lambda _request, _moment: None
+        ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, COUNT, SIZE)
+
+
+def test_credentials_that_may_not_write_are_told(run: Run, server: Serve, bucket: Bucket) -> None:
+    """One line with what the store says and what to look at."""
+    bucket.gate.hook = lambda request, when: 403 if request.kind == "put" and when == "before" else None
+    with server(synthetic=10) as source:
+        ended = run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+
+    assert (ended.code, ended.err.count("\n")) == (5, 1)
+    assert "cannot upload s3://bucket/run/shard-000000.tar: the store answers 403" in ended.err
+
+
+def test_a_bucket_that_is_not_there_is_refused_at_the_start(run: Run, server: Serve, bucket: Bucket) -> None:
+    """Before anything is fetched."""
+    with server(synthetic=10) as source:
+        ended = run("get", source.url, "s3://no-such-bucket/run/", *WHOLE, env=bucket.environment)
+        assert source.stats()["connections"] == 0
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "NoSuchBucket" in ended.err
+
+
+def test_a_prefix_with_foreign_objects_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
+    """A neighbour whose name only begins the same is none."""
+    bucket.client.put_object(Bucket=BUCKET, Key="running/other", Body=b"")
+    with server(synthetic=10) as source:
+        assert run("get", source.url, DEST, *WHOLE, env=bucket.environment).code == 0
+        bucket.client.put_object(Bucket=BUCKET, Key="other/a b", Body=b"")
+        ended = run("get", source.url, "s3://bucket/other/", *WHOLE, env=bucket.environment)
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "s3://bucket/other/ is not empty" in ended.err
+    assert sorted(bucket.keys()) == [
+        "other/a b",
+        "run/.fetchmill/index/shard-000000.manifest",
+        "run/shard-000000.tar",
+        "running/other",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--format", "files"), "choose --format parquet, tar, warc or jsonl"),
+        (("--format", "null"), "choose --format parquet, tar, warc or jsonl"),
+        (("--format", "parquet", "--engine", "processes"), "use --engine native"),
+        (("--format", "tar", "--shard-size", "65GiB"), "--shard-size must be at most 64 GiB"),
+    ],
+)
+def test_what_cannot_go_into_a_bucket_is_refused(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...], told: str
+) -> None:
+    """In one line, and nothing is touched."""
+    with server(synthetic=10) as source:
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert told in ended.err
+    assert (bucket.keys(), bucket.gate.seen, (tmp_path / STATE).exists()) == ([], [], False)
+
+
+def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """By its name in the working folder, or by --state; without either there is one line that says so."""
+    with server(synthetic=40) as source:
+        state = tmp_path / "state"
+        run("get", source.url, DEST, *WHOLE, "--state", state, env=bucket.environment)
+        run("get", source.url, "s3://bucket/two", *WHOLE, env=bucket.environment)
+
+    assert read_ledger(tmp_path / "two.fetchmill" / "shards", tmp_path / "two.fetchmill").settled == 40
+    for arguments in [(DEST, "--state", state), ("s3://bucket/two/",)]:
+        ended = run("status", *arguments)
+        assert (ended.code, ended.err) == (0, "")
+        assert "40" in ended.out
+        assert run("status", *arguments, "--failures").code == 0
+    missing = run("status", "s3://bucket/three/")
+    assert (missing.code, missing.err.count("\n")) == (2, 1)
+    assert "--state DIR" in missing.err
+
+
+@pytest.mark.parametrize("command", [("ls",), ("cat",), ("verify",), ("export",)], ids=" ".join)
+def test_what_reads_objects_says_that_they_are_elsewhere(
+    run: Run, server: Serve, bucket: Bucket, command: tuple[str, ...]
+) -> None:
+    """In one line."""
+    with server(synthetic=4) as source:
+        run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+    more = {"cat": ("file-000000000000",), "export": ("out", "--format", "jsonl")}.get(command[0], ())
+    ended = run(*command, DEST, *more)
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "the objects of this job are in s3://bucket/run/" in ended.err
+
+
+def test_another_destination_of_the_same_name_is_refused(run: Run, server: Serve, bucket: Bucket) -> None:
+    """Both would live in one folder."""
+    with server(synthetic=4) as source:
+        run("get", source.url, DEST, *WHOLE, env=bucket.environment)
+        ended = run("get", source.url, "s3://bucket/another/run/", *WHOLE, env=bucket.environment)
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1)
+    assert "its destination is s3://bucket/run/" in ended.err
+
+
+def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
+    """Small shards of parquet are merged before they are uploaded: what is there is never replaced."""
+    with server(synthetic=600, delay=(0.0, 0.06)) as source:
+        options = ("--format", "parquet", "--seal-after", "50ms", "--limit", "8", "--threads", "1", "--quiet")
+        ended = run("get", source.url, DEST, *options, env=bucket.environment)
+
+    assert (ended.code, ended.err, bucket.gate.count("put")) == (0, "", 1)
+    assert bucket.keys()[-1] >= "run/shard-000003"
+    copy = bucket.copy(tmp_path / "copy")
+    assert (find_wrong(copy, synthetic(600), "parquet"), find_lost(copy, synthetic(600), "parquet")) == ([], [])
+
+
+def test_an_engine_in_this_process_writes_into_a_bucket(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path
+) -> None:
+    """What makes the requests is not what uploads."""
+    with server(synthetic=300) as source:
+        ended = run("get", source.url, DEST, *WHOLE, "--engine", "asyncio", env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, 300, 100)

@@ -1,0 +1,69 @@
+"""An origin that refuses what is above its rate: SlowDown is congestion, not failure."""
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines import engine_options
+from fetchmill.testing import Fault, Server
+
+# Objects a second that the server gives, by engine: a tenth or less of what it could fetch.
+RATES = {"native": 1000, "threads": 200, "processes": 100}
+SETTLED_AFTER = 3.0  # seconds
+MEASURED_FOR = 3.0
+LOG = logging.getLogger(__name__)
+
+
+def replies(server: Server) -> tuple[float, int, int]:
+    """When, how many requests for objects there were, and how many of them were refused."""
+    stats = server.stats()
+    return time.monotonic(), stats["get"], stats["faults"].get("status", 0)
+
+
+@pytest.mark.parametrize("engine", RATES)
+@pytest.mark.parametrize("status", [503, 429])
+def test_goodput_is_near_the_rate_and_little_is_refused(
+    server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path, engine: str, status: int
+) -> None:
+    """At least half of the rate, at most a tenth refused, no failure and no rest, whatever a busy machine does."""
+    rate = RATES[engine]
+    served = server(synthetic=100_000, faults=[Fault("status", status=status, above=rate)])
+    limit = ("--limit", "4" if engine == "processes" else "32")
+    command = start("get", served.url, tmp_path / "out", "--format", "null", *limit, *engine_options(engine))
+    while replies(served)[2] == 0:
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.01)
+
+    time.sleep(SETTLED_AFTER)
+    before = replies(served)
+    time.sleep(MEASURED_FOR)
+    after = replies(served)
+    seconds, asked, refused = (then - now for now, then in zip(before, after, strict=True))
+
+    goodput = (asked - refused) / seconds
+    figures = f"{engine}, {status}: {goodput:.0f} of {rate} a second, {refused} of {asked} refused"
+    LOG.info(figures)
+    assert goodput >= 0.5 * rate, figures
+    assert refused <= 0.1 * asked, figures
+
+
+def test_a_job_that_was_throttled_ends_soon_and_complete(
+    server: Callable[..., Server], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Refusals use up no attempts, and the last refused targets do not make the job wait."""
+    served = server(synthetic=2000, faults=[Fault("status", status=503, above=1000)])
+
+    began = time.monotonic()
+    ended = run("get", served.url, tmp_path / "out", "--format", "null", "--attempts", "1", "--limit", "64")
+    seconds = time.monotonic() - began
+
+    refused = served.stats()["faults"]["status"]
+    LOG.info("%.1f s for 2,000 objects at 1,000 a second, %d refused", seconds, refused)
+    assert ended.code == 0, ended.err
+    assert served.stats()["get"] == 2000 + refused
+    assert refused > 0
+    assert seconds < 20
