@@ -1,10 +1,12 @@
 """A bucket as the destination: every object arrives once, whatever is visible is whole, and any kill can be resumed."""
 
 import contextlib
+import io
 import random
 import re
 import signal
 import subprocess
+import tarfile
 import threading
 import time
 import urllib.request
@@ -17,7 +19,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from fetchmill.testing import Server
+from fetchmill.testing import Server, s3
 from foreign import SUFFIXES, find_shards
 from independent import find_lost, find_wrong, read_ledger, synthetic
 from s3_gate import Request, S3Gate
@@ -403,6 +405,24 @@ def test_what_cannot_go_into_a_bucket_is_refused(
     assert (bucket.keys(), bucket.gate.seen, (tmp_path / STATE).exists()) == ([], [], False)
 
 
+def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str], tmp_path: Path) -> None:
+    """Every request of them, parts as well, for a store that checks; its clock is another."""
+    with s3(clock_offset=-3600) as store, server(synthetic=9000, size=1000) as source:
+        words = ("get", source.url, f"s3://{store.bucket}/run/", "--endpoint-url", store.url, "--format", "tar")
+        ended = run(*words, "--shard-size", "9MiB", env=environment | store.environment(), cwd=tmp_path)
+        stats, objects = store.stats(), store.objects()
+
+    assert ended.code == 0, ended.err
+    shards = {key: body for key, body in objects.items() if key.endswith(".tar")}
+    members = []
+    for body in shards.values():
+        with tarfile.open(fileobj=io.BytesIO(body)) as shard:
+            members += shard.getnames()
+    assert len(members) == len(set(members)) == 9000
+    assert stats["parts"] >= 2
+    assert (stats["denied"], stats["heads"]) == (0, 0)
+
+
 def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """By its name in the working folder, or by --state; without either there is one line that says so."""
     with server(synthetic=40) as source:
@@ -415,6 +435,7 @@ def test_status_finds_the_job_of_a_bucket(run: Run, server: Serve, bucket: Bucke
         ended = run("status", *arguments)
         assert (ended.code, ended.err) == (0, "")
         assert "40" in ended.out
+        assert str(arguments[0]) in ended.out
         assert run("status", *arguments, "--failures").code == 0
     missing = run("status", "s3://bucket/three/")
     assert (missing.code, missing.err.count("\n")) == (2, 1)

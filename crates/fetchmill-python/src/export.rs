@@ -90,7 +90,7 @@ impl Export {
             .ok_or_else(|| errors::usage("the export has not ended, or was reported"))?;
         let dict = report_dict(py, &report.map_err(|error| errors::of(&error))?)?;
         dict.set_item("source", self.from.to_string_lossy())?;
-        dict.set_item("dest", &self.dest)?;
+        dict.set_item("dest", self.dest.as_os_str())?;
         dict.set_item("format", self.format)?;
         Ok(dict)
     }

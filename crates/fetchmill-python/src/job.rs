@@ -93,7 +93,7 @@ impl Job {
             report.map_err(|error| given::take(&self.raised).unwrap_or_else(|| errors::of(&error)))?;
         let dict = report_dict(py, &report)?;
         dict.set_item("source", &self.source)?;
-        dict.set_item("dest", &self.dest)?;
+        dict.set_item("dest", self.dest.as_os_str())?;
         dict.set_item("format", self.format)?;
         Ok(dict)
     }

@@ -31,7 +31,7 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     set_tally(&dict, status.tally, &status.kinds)?;
     let part = |name: &str| status.identity.get(name).cloned().unwrap_or_default();
     dict.set_item("source", part("source"))?;
-    dict.set_item("dest", &dest)?;
+    dict.set_item("dest", dest.as_os_str())?;
     dict.set_item("format", part("format"))?;
     dict.set_item("waiting", status.waiting)?;
     dict.set_item("started_at", status.started_at)?;
