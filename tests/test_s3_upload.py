@@ -409,7 +409,9 @@ def test_uploads_are_signed(run: Run, server: Serve, environment: dict[str, str]
     """Every request of them, parts as well, for a store that checks; its clock is another."""
     with s3(clock_offset=-3600) as store, server(synthetic=9000, size=1000) as source:
         words = ("get", source.url, f"s3://{store.bucket}/run/", "--endpoint-url", store.url, "--format", "tar")
-        ended = run(*words, "--shard-size", "9MiB", env=environment | store.environment(), cwd=tmp_path)
+        ended = run(
+            *words, "--shard-size", "9MiB", "--threads", "1", env=environment | store.environment(), cwd=tmp_path
+        )
         stats, objects = store.stats(), store.objects()
 
     assert ended.code == 0, ended.err
