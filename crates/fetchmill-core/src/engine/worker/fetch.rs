@@ -377,7 +377,9 @@ impl Worker {
             .map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
         self.observe(kind, retry_after);
         self.decide(target, kind, replied, retry_after);
-        let until = retry_after.map(|wait| now + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
+        // From now on, exactly: the worker's clock is behind by up to a tick, and the host would be asked too early.
+        let until = retry_after
+            .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
         self.leave(target, hosts::seen(kind, until));
         Attempt::Over
     }
