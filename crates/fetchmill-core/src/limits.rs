@@ -22,6 +22,9 @@ pub const HUNGRY_TARGETS: usize = 32 * 1024;
 /// Ranges of a bucket's keys that are listed at the same time. Each has a page of at most 1,000 keys in memory: 16 x
 /// 2 MiB at the worst, of the part for pages.
 pub const S3_LISTERS_MAX: usize = 16;
+/// Buckets, or origins of buckets, that a job knows: a list may name any number. 200 bytes for each, 2 MiB, of the part
+/// for the rest. Targets of a bucket beyond these are failed(url).
+pub const S3_BUCKETS_MAX: usize = 10_000;
 /// Keys of a page: what stores give at most.
 pub const S3_PAGE_KEYS: u32 = 1000;
 /// Targets in a batch: what a worker should finish in a second, within these.

@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::credentials::{Chain, endpoint_url, region};
 use super::refresh::{Refresher, Renewal};
 use crate::error::{Error, Result};
+use crate::limits;
 use crate::origin::{Authority, Authorize, OriginKey};
 use crate::outcome::FailureKind;
 use crate::s3::{BucketName, BucketPlace, Credentials, Endpoint, REGION_DEFAULT, Signer, split_url};
@@ -187,6 +188,10 @@ impl Access {
         let region = region.map_or(REGION_DEFAULT, String::as_str);
         let place = BucketPlace::of(&self.options.endpoint, bucket, region)?;
         if known.origins.get(&place.key) != Some(&place.region) {
+            if known.origins.len() >= limits::S3_BUCKETS_MAX && !known.origins.contains_key(&place.key) {
+                let most = limits::S3_BUCKETS_MAX;
+                return Err(Error::Usage(format!("a job knows at most {most} buckets; divide the list")));
+            }
             known.origins.insert(place.key.clone(), place.region.clone());
             drop(known);
             self.changed();
@@ -197,6 +202,9 @@ impl Access {
     /// The store says that a bucket is in another region; whether that is news.
     pub(in crate::engine) fn learn_region(&self, bucket: &BucketName, region: &str) -> bool {
         let mut known = self.known();
+        if known.regions.len() >= limits::S3_BUCKETS_MAX && !known.regions.contains_key(bucket) {
+            return false;
+        }
         let is_news = known.regions.get(bucket).is_none_or(|old| old != region);
         known.regions.insert(bucket.clone(), region.to_owned());
         drop(known);
