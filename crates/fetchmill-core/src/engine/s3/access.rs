@@ -262,44 +262,46 @@ fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
 
-/// Turns `s3://` URLs into where their objects are asked for. A thread has its own: it remembers the last bucket.
+/// Turns `s3://` URLs into where their objects are asked for. A thread has its own, so that no object costs a lock,
+/// whatever bucket it is in. Memory: as [`Access`].
 #[derive(Debug)]
 pub(in crate::engine) struct Places {
     access: Arc<Access>,
-    last: RefCell<Option<LastPlace>>,
+    known: RefCell<KnownPlaces>,
 }
 
-#[derive(Debug)]
-struct LastPlace {
+#[derive(Debug, Default)]
+struct KnownPlaces {
+    /// What they were found by.
     generation: u64,
-    bucket: BucketName,
-    /// The origin, and the path before keys.
-    base: String,
+    /// By bucket: the origin, and the path before keys.
+    bases: HashMap<String, String>,
 }
 
 impl Places {
     pub(in crate::engine) fn new(access: Arc<Access>) -> Self {
-        Places { access, last: RefCell::default() }
+        Places { access, known: RefCell::default() }
     }
 
     /// Where the object of a normalised `s3://` URL is asked for. The first time it looks for credentials, which may take
     /// a second or two.
     pub(in crate::engine) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
-        let mut last = self.last.borrow_mut();
+        let mut known = self.known.borrow_mut();
         let generation = self.access.generation.load(Ordering::Acquire);
-        let is_known =
-            last.as_ref().is_some_and(|last| last.generation == generation && last.bucket.text() == bucket);
-        if !is_known {
-            self.access.load(&|| false).map_err(|_| FailureKind::Credentials)?;
-            let bucket = BucketName::parse(bucket).map_err(|_| FailureKind::Url)?;
-            let place = self.access.place(&bucket).map_err(|_| FailureKind::Url)?;
-            let base = format!("{}{}", place.key.text(), place.prefix);
-            // To know a place may have raised it.
-            let generation = self.access.generation.load(Ordering::Acquire);
-            *last = Some(LastPlace { generation, bucket, base });
+        if known.generation != generation || known.bases.len() > limits::S3_BUCKETS_MAX {
+            *known = KnownPlaces { generation, ..KnownPlaces::default() };
         }
-        last.as_ref().map(|last| format!("{}{key}", last.base)).ok_or(FailureKind::Url)
+        if let Some(base) = known.bases.get(bucket) {
+            return Ok(format!("{base}{key}"));
+        }
+        self.access.load(&|| false).map_err(|_| FailureKind::Credentials)?;
+        let name = BucketName::parse(bucket).map_err(|_| FailureKind::Url)?;
+        let place = self.access.place(&name).map_err(|_| FailureKind::Url)?;
+        let base = format!("{}{}", place.key.text(), place.prefix);
+        let found = format!("{base}{key}");
+        known.bases.insert(bucket.to_owned(), base);
+        Ok(found)
     }
 }
 
