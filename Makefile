@@ -4,36 +4,96 @@
 PYTHON ?= python3
 BIN := .venv/bin
 CARGO_PROFILE := --release
+# Tests at a time, with two processors.
+TEST_WORKERS ?= 6
+# Tests of Python that `make check` runs: of each command some, in a minute.
+QUICK := bad_names check cli_surface diff get layers list_command options public_surface serve status stream tidy units verify
+# `fetchmill bench`, built with what requirements-dev.txt has installed.
+BENCH := packages/fetchmill-bench
+NO_ISOLATION := --no-deps --no-build-isolation
 # One interpreter for everything, so that the binding is built once.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
 .DEFAULT_GOAL := help
-# Two builds at once would only wait for each other's locks.
-.NOTPARALLEL:
-.PHONY: help env build test lint format layers servers browser stores test-rust test-python wheel demo help-texts clean crash-matrix
-.PHONY: check-sites contract-million engine-kills memory memory-lists lookup stdlib-tests bounded bounded-million
-.PHONY: ways bench bench-quick bench-report hundred-million billion fuzz fuzz-long
+.PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
+.PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
+.PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-faults bench-report
+.PHONY: hundred-million billion fuzz fuzz-long licences audit asyncio-engine
+# Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
+ifndef PART
+ENV := env
+BUILD := build
+else
+export FETCHMILL_EXAMPLES_BUILT := 1
+endif
 
 help: ## List the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 env: .venv/.stamp ## Check the machine and make .venv
 
-.venv/.stamp: requirements-dev.txt scripts/check-env
+.venv/.stamp: requirements-dev.txt scripts/check-env $(BENCH)/pyproject.toml
 	@scripts/check-env $(PYTHON)
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NO_ISOLATION) --editable $(BENCH)
 	@touch $@
 
-build: env ## Build the package and install it into .venv
+build: $(ENV) ## Build the package and install it into .venv
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 
-test: build servers browser stores stdlib-tests lint layers test-rust test-python ## Everything: set-up, build, lints, layers, all tests
+# With the whole workspace's features, as the tests have them: what both need is built once.
+examples:
+	cargo build --workspace --examples $(CARGO_PROFILE) --quiet
 
-lint: build ## Lints, formats and types, of both languages
+test-binaries:
+	cargo test --workspace $(CARGO_PROFILE) --quiet --no-run
+
+test: ## Everything: set-up, build, lints, layers, all tests, and how long each took (logs are in build/test/)
+	@rm -rf build/test
+	@$(MAKE) --silent --no-print-directory --jobs 4 part-test-timing
+	@scripts/part --table
+
+# The parts of `make test` and what each waits for: two processors are busy all the time, installing and waiting
+# overlap with compiling. What compiles with cargo is in a row: it would wait for cargo's lock anyway.
+part-%:
+	@scripts/part $* $(MAKE) --no-print-directory PART=1 $*
+part-browser: part-servers
+part-stdlib-tests: part-env part-browser
+part-build: part-env part-examples
+part-lint-python part-layers part-licences: part-build
+part-test-binaries: part-build
+part-lint-rust: part-test-binaries
+part-test-python: part-build part-servers part-browser part-stores part-stdlib-tests
+# What measures is alone.
+part-test-rust: part-test-python part-lint-rust part-lint-python part-layers part-licences
+part-test-timing: part-test-rust
+
+check: build ## A first answer, three minutes after a build: lints, Rust's unit tests, tests of each command
+	@rm -rf build/test
+	@$(MAKE) --silent --no-print-directory --jobs 4 $(addprefix quick-,test-quick lint-python layers test-units lint-rust)
+	@scripts/part --table
+
+quick-%:
+	@scripts/part $* $(MAKE) --no-print-directory PART=1 $*
+quick-lint-rust: quick-test-units
+
+test-units: $(ENV)
+	cargo test --workspace $(CARGO_PROFILE) --quiet --lib
+
+test-quick: $(BUILD)
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not timing and not long" $(QUICK:%=tests/test_%.py)
+
+test-long: crash-matrix engine-kills stray-replies wide-area contract-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
+
+lint: lint-python lint-rust ## Lints, formats and types, of both languages
+
+lint-python: $(BUILD)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+lint-rust: $(ENV)
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(CARGO_PROFILE) --quiet -- -D warnings
 
@@ -42,11 +102,18 @@ format: env ## Mend what the formatters can
 	$(BIN)/ruff format
 	cargo fmt --all
 
-layers: build ## Check that imports point down
+layers: $(BUILD) ## Check that imports point down
 	$(BIN)/python scripts/check-layers
+	$(BIN)/python scripts/check-words
 	$(BIN)/lint-imports --no-logo --no-cache
 
-servers: ## Install nginx, wrk, h2load, strace and tar if they are missing
+licences: $(BUILD) ## Check the licences of all dependencies, without the network
+	$(BIN)/python scripts/check-licences
+
+audit: env ## Check dependencies with cargo-deny, which is installed into build/ (AUDIT="bans licenses sources" needs no advisories)
+	@scripts/audit $(AUDIT)
+
+servers: ## Install nginx, wrk, h2load, strace, tar and ip if they are missing
 	@scripts/install-servers
 
 browser: ## Install Chromium if it is missing: it opens the report of the bench
@@ -55,20 +122,37 @@ browser: ## Install Chromium if it is missing: it opens the report of the bench
 stores: ## Build versitygw if it is missing: an S3-compatible store that others wrote (some minutes; needs Go)
 	@scripts/install-versitygw
 
-stdlib-tests: env ## Unpack the standard library's own tests into build/ if the interpreter came without them
+stdlib-tests: $(ENV) ## Unpack the standard library's own tests into build/ if the interpreter came without them
 	@scripts/install-stdlib-tests $(BIN)/python
 
-test-rust: env
-	cargo test --workspace --exclude fetchmill-python $(CARGO_PROFILE) --quiet
+test-rust: $(ENV)
+	cargo test --workspace $(CARGO_PROFILE) --quiet
 
-test-python: build
-	$(BIN)/python -m pytest
+# Most tests wait: for a server that is slow, a process that starts, a moment to kill one. So they run side by side.
+test-python: $(BUILD)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist worksteal -m "not timing and not long"
+
+# Those that measure run alone, and last.
+test-timing: $(BUILD)
+	$(BIN)/python -m pytest -m timing
+
+outages: build ## 20,000 objects, 2 % of them broken, with outages of 20 s (FETCHMILL_SEED repeats the order)
+	FETCHMILL_OUTAGE_SECONDS=20 FETCHMILL_OUTAGE_OBJECTS=20000 $(BIN)/python -m pytest tests/test_outage.py
 
 crash-matrix: build servers ## 700 kills at seeded moments (FETCHMILL_SEED repeats them)
 	FETCHMILL_KILLS=500 $(BIN)/python -m pytest tests/test_crash.py
 
 engine-kills: build servers ## The contract of the engines with 100 kills each instead of 10 (FETCHMILL_SEED repeats them)
 	FETCHMILL_ENGINE_KILLS=100 $(BIN)/python -m pytest tests/test_engine_endings.py
+
+stray-replies: build ## 100,000 replies that nobody asked for instead of 2,000 (FETCHMILL_SEED repeats them)
+	FETCHMILL_STRAY_REPLIES=100000 $(BIN)/python -m pytest -n 6 --timeout 36000 tests/test_certain_replies.py
+
+wide-area: build servers ## Jobs over a wide-area network, killed on the way, ten times each, by all engines (FETCHMILL_SEED repeats what gets lost)
+	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/test_wide_area.py tests/test_wide_area_jobs.py
+
+wide-area-link: build ## What the link of that network carries, and what it costs (a minute; needs a quiet machine)
+	$(BIN)/python tests/measure_wide_area.py
 
 contract-million: build servers ## The contract of the sinks with a million objects instead of 20,000
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py
@@ -79,6 +163,9 @@ check-sites: build ## 100,000 sites whose answers are known, twice, and the spee
 bounded: build ## The processor time of bounded concurrency beside a loop that polls, and asyncio's own ways (a minute)
 	$(BIN)/python -m benches.bounded
 
+asyncio-engine: build ## The processor time of the engine asyncio beside programs written by hand with aiohttp (two minutes)
+	$(BIN)/python -m benches.asyncio_engine
+
 bounded-million: build ## The memory of bounded concurrency over a million awaitables (two minutes)
 	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/test_bounded_memory.py --timeout 600
 
@@ -87,8 +174,9 @@ ways: build ## Every published way to fetch, side by side, into docs/ways-to-fet
 	$(BIN)/fetchmill bench --published $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) --json > build/ways.json
 	$(BIN)/python -m benches.ways build/ways.json
 
-memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them)
+memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them), and bodies of each size
 	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)
+	$(BIN)/python scripts/memory_sizes.py $(SIZES)
 
 memory-lists: build ## The same for lists and generators, endless streams, and what skipping on resume costs (ten minutes)
 	$(BIN)/python -m benches.memory_lists
@@ -96,21 +184,31 @@ memory-lists: build ## The same for lists and generators, endless streams, and w
 lookup: build ## How long one name among ten million takes; keeps the packs in build/ (11 GB)
 	$(BIN)/python scripts/lookup.py
 
-wheel: env ## Build the abi3 wheel into dist/
+wheel: env ## Build the abi3 wheel and that of `fetchmill bench` into dist/
 	$(BIN)/maturin build --release --quiet --out dist
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check $(NO_ISOLATION) --wheel-dir dist $(BENCH)
 
 demo: build ## Fetch 100,000 objects, killed half-way, resumed, verified
 	$(BIN)/python scripts/demo.py
 
 bench: build servers ## Measure beside wrk, h2load and nginx: docs/performance.md; needs a quiet machine and two processors
-	cargo build $(CARGO_PROFILE) --quiet -p fetchmill-core --example bare_files
+	cargo build $(CARGO_PROFILE) --quiet --workspace --example bare_files
 	$(BIN)/python -m benches.run
 
 bench-quick: build servers ## The same with short runs: whether it works, not how fast it is
-	cargo build $(CARGO_PROFILE) --quiet -p fetchmill-core --example bare_files
+	cargo build $(CARGO_PROFILE) --quiet --workspace --example bare_files
 	$(BIN)/python -m benches.run --rounds 1 --seconds 1 --files 20000 --replies 20000 --output build/bench-quick.json
 
-bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench`
+bench-s3: build ## Measure clients of S3 side by side, for the README (ten minutes; ROUNDS=1 COUNT=1000 is quick)
+	@mkdir -p build
+	$(BIN)/fetchmill bench s3 --only native,s5cmd,obstore,boto3_threads --limit 50 --seconds 60 \
+		--count $(or $(COUNT),20000) --repeat $(or $(ROUNDS),5) --json > build/bench-s3.json
+	mv build/bench-s3.json benches/results/s3.json
+
+bench-faults: build ## What faults of a server cost, beside the same server without (six minutes; ROUNDS=1 is quick)
+	$(BIN)/python -m benches.faults --rounds $(or $(ROUNDS),5)
+
+bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench` and `make bench-s3`
 	$(BIN)/python -m benches.report
 
 hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about half an hour; FORMAT=parquet stores them)
@@ -124,6 +222,9 @@ fuzz: ## Fuzz the codec, names and pages of S3 for 90 seconds; needs a nightly t
 
 fuzz-long: ## The same for three hours
 	scripts/fuzz 3600
+
+fixtures: build ## Make the fixtures of this release in tests/compatibility (two minutes; docs/compatibility.md)
+	$(BIN)/python tests/make_fixtures.py
 
 help-texts: build ## Write the committed help texts again
 	$(BIN)/python -m pytest -q tests/test_cli_surface.py --update-help

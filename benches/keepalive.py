@@ -7,7 +7,7 @@ from benches.measured import Bar, Measured, median_ratio, summary
 from benches.processes import FETCHMILL, fetchmill_server, measure
 from benches.settings import Settings
 
-CPU_AT_MOST = 1.35
+CPU_AT_MOST = 1.15
 RATE_AT_LEAST = 0.90
 NAME = "file-000000000000"
 START_UPS = 5

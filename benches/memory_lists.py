@@ -17,7 +17,7 @@ from subprocess import PIPE
 import fetchmill
 from benches.memory_programs import UNSAVED, urls
 from benches.processes import FETCHMILL, Cores, Process, Usage, fetchmill_server, resident_mib
-from fetchmill.units import parse_count
+from fetchmill._options.units import parse_count
 
 PEAK_MIB_MAX = 256
 # Resident memory varies by some pages from second to second.

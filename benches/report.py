@@ -24,12 +24,15 @@ def main() -> int:
 
 
 def load(folder: Path) -> dict[str, Any]:
-    """The last measurement, and those of scale."""
+    """The last measurement, those of scale, and that of clients of S3."""
     latest = folder / "latest.json"
     results: dict[str, Any] = json.loads(latest.read_text()) if latest.exists() else {"scenarios": {}}
     scale = [json.loads(path.read_text()) for path in folder.glob("scale-*.json")]
     if scale:
         results["scenarios"]["scale"] = sorted(scale, key=lambda found: (found["objects"], found.get("format", "null")))
+    buckets = folder / "s3.json"
+    if buckets.exists():
+        results["s3"] = json.loads(buckets.read_text())
     return results
 
 
@@ -44,7 +47,7 @@ def render(name: str, results: dict[str, Any]) -> str:
     if name not in TABLES:
         raise SystemExit(f"there is no table called {name}")
     measured = results["scenarios"]
-    is_there = name in measured or (name in ("facts", "readme") and "machine" in results)
+    is_there = name in measured or (name in ("facts", "bars", "readme") and "machine" in results)
     return TABLES[name](results) if is_there else "Not measured yet.\n"
 
 
@@ -175,15 +178,16 @@ def _stream(results: dict[str, Any]) -> str:
         "stream": "`fetchmill.stream`",
         "pycurl": "pycurl, CurlMulti",
         "aiohttp": "aiohttp, uvloop",
+        "requests": "requests, a session a thread",
         "stream_batches": "`fetchmill.stream_batches`",
         "null": "`fetchmill get --format null`",
     }
-    rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items()]
+    rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items() if name in found["clients"]]
     versions = found["versions"]
     return (
         f"{_table(CLIENT_HEADS, rows)}\n{_bars(found['bars'])}\n"
         f"{found['replies']:,} replies a run of ours, {found['connections']} in flight; {versions['pycurl']}; "
-        f"aiohttp {versions['aiohttp']}, uvloop {versions['uvloop']}.\n"
+        f"{', '.join(f'{name} {versions[name]}' for name in ('aiohttp', 'uvloop', 'requests') if name in versions)}.\n"
     )
 
 
@@ -223,7 +227,7 @@ def _scale(results: dict[str, Any]) -> str:
     return _table(heads, rows)
 
 
-def _readme(results: dict[str, Any]) -> str:
+def _summary(results: dict[str, Any]) -> str:
     """What each scenario's bars say, in lines of their own."""
     named = {
         "null": "`null`",
@@ -238,6 +242,62 @@ def _readme(results: dict[str, Any]) -> str:
         for bar in results["scenarios"].get(name, {}).get("bars", ())
     ]
     return _bars(bars)
+
+
+# What a user has today, and what is left of an hour's work when its process is killed. Ours is tested (`make
+# crash-matrix`), the others' is what their documentation says, or does not.
+ITSELF = "all, but for what your program notes"
+WAYS: tuple[tuple[str, str, str, str], ...] = (
+    ("`fetchmill get --format parquet`", "packs", "parquet", "the last two seconds"),
+    ("`fetchmill get --format tar`", "packs", "tar", "the last two seconds"),
+    ("`for reply in fetchmill.stream(...)`", "stream", "stream", "the last two seconds, with `state=`"),
+    ("pycurl, CurlMulti", "stream", "pycurl", ITSELF),
+    ("aiohttp, uvloop", "stream", "aiohttp", ITSELF),
+    ("requests, a session a thread", "stream", "requests", ITSELF),
+)
+BUCKET_WAYS: dict[str, tuple[str, str]] = {
+    "native": ("`fetchmill get s3://...`", "the last two seconds"),
+    "s5cmd": ("s5cmd cp", "all"),
+    "obstore": ("obstore, asyncio", ITSELF),
+    "boto3_threads": ("boto3, threads", ITSELF),
+}
+WAY_HEADS = ("objects/s", "CPU us an object", "peak MiB", "a `kill -9` costs")
+
+
+def _readme(results: dict[str, Any]) -> str:
+    """Beside what people use today: `make bench`, and `fetchmill bench s3`."""
+    measured = [
+        (shown, results["scenarios"].get(scenario, {}).get("clients", {}).get(name), costs)
+        for shown, scenario, name, costs in WAYS
+    ]
+    rows = [
+        (shown, f"{found['rate']:,.0f}", f"{found['cpu_us']:,.1f}", f"{found['peak_mib']:.0f}", costs)
+        for shown, found, costs in measured
+        if found is not None
+    ]
+    connections = results["scenarios"].get("stream", {}).get("connections")
+    head = f"one server, {connections} in flight" if connections else "one server"
+    return f"{_table((head, *WAY_HEADS), rows)}\n{_buckets(results.get('s3'))}"
+
+
+def _buckets(document: dict[str, Any] | None) -> str:
+    """Clients of S3, in the order above."""
+    if document is None:
+        return "Clients of S3: not measured yet.\n"
+    found = {result["contender"]: result for result in document["results"] if result["cpu_us_a_request"] is not None}
+    rows = [
+        (
+            shown,
+            f"{found[name]['requests_per_second']['median']:,.0f}",
+            f"{found[name]['cpu_us_a_request']:,.1f}",
+            f"{found[name]['peak_mib']['median']:.0f}",
+            costs,
+        )
+        for name, (shown, costs) in BUCKET_WAYS.items()
+        if name in found
+    ]
+    limits = {result["limit"] for result in found.values()}
+    return _table((f"one bucket, {'/'.join(map(str, sorted(limits)))} in flight", *WAY_HEADS), rows)
 
 
 def _facts(results: dict[str, Any]) -> str:
@@ -255,6 +315,7 @@ def _facts(results: dict[str, Any]) -> str:
 
 TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "facts": _facts,
+    "bars": _summary,
     "readme": _readme,
     "null": _null,
     "in_flight": _in_flight,

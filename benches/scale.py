@@ -28,7 +28,7 @@ from benches.packs import disk_bytes
 from benches.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmill_server, peak_mib
 from benches.report import RESULTS
 from benches.sums import ClientRun, Sums
-from fetchmill.units import parse_count
+from fetchmill._options.units import parse_count
 
 MICRO = 1e6
 MIB = 1 << 20

@@ -1,4 +1,4 @@
-"""Replies streamed into Python, beside pycurl, aiohttp and wrk; and Arrow batches beside `get` to `null`."""
+"""Replies streamed into Python, beside pycurl, aiohttp, requests and wrk; and Arrow batches beside `get` to `null`."""
 
 import json
 import sys
@@ -15,9 +15,9 @@ USER_AT_MOST_OF_PYCURL = 0.5
 USER_OF_AIOHTTP_AT_LEAST = 15.0
 SYSTEM_AT_MOST_OF_WRK = 1.1
 BATCHES_AT_MOST_OF_NULL = 1.3
-STREAMERS = ("stream", "pycurl", "aiohttp", "stream_batches")
-# Ten times as slow, and what a reply costs does not depend on how many there are.
-FEWER = {"aiohttp": 10}
+STREAMERS = ("stream", "pycurl", "aiohttp", "requests", "stream_batches")
+# Ten and fifty times as slow, and what a reply costs does not depend on how many there are.
+FEWER = {"aiohttp": 10, "requests": 50}
 CLIENTS = ("wrk", *STREAMERS, "null")
 
 

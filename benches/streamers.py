@@ -42,7 +42,7 @@ def versions() -> dict[str, str]:
     import pycurl
 
     return {"pycurl": " ".join(pycurl.version.split()[:2])} | {
-        name: metadata.version(name) for name in ("aiohttp", "uvloop")
+        name: metadata.version(name) for name in ("aiohttp", "uvloop", "requests")
     }
 
 
@@ -148,6 +148,36 @@ def aiohttp_uvloop() -> Loop:
     return lambda urls, limit: uvloop.run(all_of(urls, limit))
 
 
+def requests_threads() -> Loop:
+    """A fixed number of threads with a session each, which share one iterator."""
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Lock
+
+    import requests
+
+    def loop(urls: Iterator[str], limit: int) -> tuple[int, int]:
+        lock = Lock()
+
+        def work(_number: int) -> tuple[int, int]:
+            replies = size = 0
+            with requests.Session() as session:
+                while True:
+                    with lock:
+                        url = next(urls, None)
+                    if url is None:
+                        return replies, size
+                    reply = session.get(url)
+                    _require(reply.status_code)
+                    replies += 1
+                    size += len(reply.content)
+
+        with ThreadPoolExecutor(limit) as pool:
+            sums = list(pool.map(work, range(limit)))
+        return sum(replies for replies, _ in sums), sum(size for _, size in sums)
+
+    return loop
+
+
 def _require(status: int | None) -> None:
     if status != OK:
         raise SystemExit(f"a reply has the status {status}")
@@ -158,6 +188,7 @@ STREAMERS: dict[str, Callable[[], Loop]] = {
     "stream_batches": stream_batches,
     "pycurl": pycurl_multi,
     "aiohttp": aiohttp_uvloop,
+    "requests": requests_threads,
 }
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ ROUNDS = 15
 SIZE = 100
 LOOK = """
 import sys, time
-from fetchmill.objects import Objects
+from fetchmill._destination.objects import Objects
 start = time.perf_counter()
 body = Objects(sys.argv[1])[sys.argv[2]]
 print(time.perf_counter() - start)

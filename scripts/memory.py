@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from fetchmill import status
-from fetchmill.server import ServeOptions, Server
+from fetchmill._server import ServeOptions, Server
 
 COUNTS = (1_000_000, 10_000_000)
 PEAK_MIB_MAX = 256

@@ -23,6 +23,17 @@ class Leaf:
     key: Path
 
 
+def issued_for(folder: Path, *names: str) -> tuple[Path, Leaf]:
+    """The file of an authority to trust, and what it has signed for names."""
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued = authority.issue_cert(*names)
+    leaf = Leaf(folder / "chain.pem", folder / "key.pem")
+    leaf.chain.write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(leaf.key)
+    return folder / "ca.pem", leaf
+
+
 class Certificates:
     """Files in a folder: `ca_file` is the authority to trust; all leaves are for `localhost` and `127.0.0.1`.
 
@@ -41,6 +52,9 @@ class Certificates:
         self.wrong_name = self._issued("wrong-name", self._authority, ANOTHER_HOST)
         self.unknown_ca = self._issued("unknown-ca", trustme.CA(organization_name="nobody's"), *HOSTS)
         self.self_signed = self._signed_by_itself("self-signed", now)
+        # As `openssl req -x509` makes them, of an authority that signs itself and is a server, too.
+        self.own_authority = self._signed_by_itself("own-authority", now, is_authority=True)
+        self.expired_authority = self._signed_by_itself("expired-authority", now - 3 * DAY, is_authority=True)
 
     def _issued(
         self,
@@ -53,8 +67,8 @@ class Certificates:
         issued = authority.issue_cert(*hosts, common_name=hosts[0], not_before=start, not_after=end)
         return self._written(name, issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
 
-    def _signed_by_itself(self, name: str, now: datetime) -> Leaf:
-        """No authority's certificate, as `openssl req -x509` makes for a server: its issuer is its subject."""
+    def _signed_by_itself(self, name: str, now: datetime, *, is_authority: bool = False) -> Leaf:
+        """A certificate whose issuer is its subject: a server's own, or one that may sign others as well."""
         key = ec.generate_private_key(ec.SECP256R1())
         called = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTS[0])])
         certificate = (
@@ -63,6 +77,7 @@ class Certificates:
             .not_valid_before(now - DAY)
             .not_valid_after(now + DAY)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOSTS[0])]), critical=False)
+            .add_extension(x509.BasicConstraints(ca=is_authority, path_length=None), critical=True)
             .sign(key, hashes.SHA256())
         )
         pem = serialization.Encoding.PEM

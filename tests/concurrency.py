@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 # How long a test waits for what comes at once on a quiet machine, in seconds.
-PATIENCE = 20
+PATIENCE = 60
 
 
 class Gauge:

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,15 @@ class Ended:
     err: str
 
 
+def example(name: str) -> Path:
+    """An example of the workspace, built if `make test` has not done so: it would wait there for Clippy's lock."""
+    if "FETCHMILL_EXAMPLES_BUILT" not in os.environ:
+        # With the features of the whole workspace: with others all would be built again.
+        command = ("cargo", "build", "--release", "--quiet", "--workspace", "--example", name)
+        subprocess.run(command, cwd=ROOT, check=True, timeout=280)
+    return ROOT / "target/release/examples" / name
+
+
 def format_options(format: str) -> tuple[str, ...]:
     """Of a job that stores objects so; packs in small shards."""
     return ("--format", format, *(PACK_OPTIONS if format in SUFFIXES else ()))
@@ -51,7 +61,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account."""
+    """Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account.
+
+    And a shell that starts the tests in the background lets them ignore Ctrl-C, which their children would as well.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ.update({name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")})
@@ -156,7 +170,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 def run(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended]:
     """Runs the real command to its end, in a folder of its own: `run("get", url, "out")`."""
 
-    def run_command(*arguments: object, timeout: float = 60, **options: Any) -> Ended:  # noqa: ANN401
+    def run_command(*arguments: object, timeout: float = 240, **options: Any) -> Ended:  # noqa: ANN401
         settings = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, **options}
         texts = [str(argument) for argument in arguments]
         ended = subprocess.run(

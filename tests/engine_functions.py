@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import aiohttp
 import requests
+import urllib3
 
 
 class Target(Protocol):
@@ -65,6 +66,33 @@ def give(target: Target) -> object:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
     return body_of(target.name)
+
+
+def mistake(target: Target) -> bytes:
+    """A name that nobody has defined; it notes the call below NOTES."""
+    with (Path(os.environ["NOTES"]) / "calls").open("a", encoding="utf-8") as calls:
+        calls.write(f"{target.name}\n")
+    return undefined_name  # type: ignore[name-defined,no-any-return] # noqa: F821
+
+
+async def mistake_soon(target: Target) -> bytes:
+    """The same."""
+    return mistake(target)
+
+
+def give_or_mistake(target: Target) -> bytes:
+    """A mistake that shows with some targets only, behind others that are good."""
+    return body_of(target.name) + (None if target.name.startswith("odd") else b"")  # type: ignore[operator]
+
+
+async def give_or_mistake_soon(target: Target) -> bytes:
+    """The same."""
+    return give_or_mistake(target)
+
+
+def get_with_urllib3(target: Target) -> object:
+    """A reply of urllib3, whose body is its `data`."""
+    return urllib3.request("GET", target.url, headers=dict(target.headers()), retries=False)
 
 
 async def give_soon(target: Target) -> object:

@@ -22,7 +22,7 @@ WITH_PROCESSES = tuple(engine for engine in ENGINES if engine in {"processes", "
 # Those that call a coroutine function where the others call a plain one.
 WITH_COROUTINES = ("asyncio", "combo")
 # How long a test waits for what comes at once on a quiet machine, in seconds.
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 def engine_options(engine: str) -> tuple[str, ...]:

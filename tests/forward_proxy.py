@@ -4,7 +4,9 @@ import base64
 import contextlib
 import select
 import socket
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
@@ -39,15 +41,16 @@ class ForwardProxy:
 
     Args:
         user: who may use it, as `name:password`; anyone without it.
+        address: where it listens; port 0 is a free one.
     """
 
-    def __init__(self, user: str = "") -> None:
+    def __init__(self, user: str = "", address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.user = user
         self.asked: list[Asked] = []
         self._expected = f"Basic {base64.b64encode(user.encode()).decode()}" if user else None
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._listener = socket.create_server(address, backlog=256)
         self._threads = [threading.Thread(target=self._accept, name="proxy", daemon=True)]
         self._threads[0].start()
 
@@ -153,3 +156,19 @@ def relay(one: socket.socket, other: socket.socket) -> None:
             if not part:
                 return
             ways[each].sendall(part)
+
+
+def main() -> None:
+    """Serves at the address and port that are given until it is killed; a line for each request."""
+    with ForwardProxy(address=(sys.argv[1], int(sys.argv[2]))) as proxy:
+        print("ready", flush=True)
+        shown = 0
+        while True:
+            time.sleep(0.02)
+            for asked in proxy.asked[shown:]:
+                print(asked.method, asked.target, flush=True)
+                shown += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -15,8 +15,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from certificates import Leaf
+from ports import free_ports
 
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 # What a site's log tells of each request, and the variable that has it.
 LOGGED = {
     "method": "request_method",
@@ -184,15 +185,6 @@ def program() -> str:
     found = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     assert found, "nginx is missing: make servers"
     return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago, all of them at the same time."""
-    with contextlib.ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:

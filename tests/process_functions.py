@@ -93,14 +93,6 @@ def note_end(folder: str) -> None:
     note(folder, "end")
 
 
-def interrupt_group(number: int) -> int:
-    """As Ctrl-C on a terminal: everybody gets it, also this worker."""
-    if number == 3:
-        os.killpg(0, signal.SIGINT)
-        time.sleep(60)
-    return number
-
-
 def is_loaded(module: str) -> bool:
     """Whether the worker has imported something."""
     return module in sys.modules

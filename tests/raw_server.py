@@ -28,13 +28,15 @@ class Exchange:
         target: what the request line asks for, undecoded.
         number: 1 for the first request of this target, 2 for the next.
         turn: 1 for the first request of this connection, 2 for the next.
+        head: the request as it came, up to its empty line.
     """
 
-    def __init__(self, connection: socket.socket, target: str, number: int, turn: int) -> None:
+    def __init__(self, connection: socket.socket, target: str, number: int, turn: int, head: bytes = b"") -> None:
         self._connection = connection
         self.target = target
         self.number = number
         self.turn = turn
+        self.head = head
 
     def send(self, *pieces: bytes, pause: float = 0.0) -> None:
         """Sends the pieces one by one, with seconds between them."""
@@ -85,15 +87,17 @@ class RawServer:
     that a client has gone is nothing wrong.
     """
 
-    def __init__(self, routes: Mapping[str, Behaviour]) -> None:
+    def __init__(self, routes: Mapping[str, Behaviour], address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
         self.routes = dict(routes)
         self.requests: list[str] = []
         self.connections = 0
+        # Connections that were open at the same time.
+        self.most_open = 0
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._open: set[socket.socket] = set()
         self._wrong: list[BaseException] = []
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._listener = socket.create_server(address, backlog=256)
         self._threads = [threading.Thread(target=self._accept, name="raw-server", daemon=True)]
         self._threads[0].start()
 
@@ -140,6 +144,7 @@ class RawServer:
             with self._lock:
                 self.connections += 1
                 self._open.add(connection)
+                self.most_open = max(self.most_open, len(self._open))
                 self._threads.append(thread)
             thread.start()
 
@@ -166,15 +171,18 @@ class RawServer:
                 received += more
             head, _, received = received.partition(b"\r\n\r\n")
             turn += 1
-            self._answer(connection, _target_of(head), turn)
+            self._answer(connection, head, turn)
 
-    def _answer(self, connection: socket.socket, target: str, turn: int) -> None:
+    def _answer(self, connection: socket.socket, head: bytes, turn: int) -> None:
+        target = _target_of(head)
         with self._lock:
             self.requests.append(target)
             self._counts[target] += 1
             number = self._counts[target]
         behaviour = self.routes.get(target) or self.routes.get(target.partition("?")[0], reply(status="404 Not Found"))
-        answer = behaviour if isinstance(behaviour, bytes) else behaviour(Exchange(connection, target, number, turn))
+        answer = (
+            behaviour if isinstance(behaviour, bytes) else behaviour(Exchange(connection, target, number, turn, head))
+        )
         if answer:
             connection.sendall(answer)
 

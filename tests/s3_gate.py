@@ -6,6 +6,7 @@ It shares no code with the project. What it forwards it forwards as it came, the
 import http.client
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
@@ -88,21 +89,25 @@ class S3Gate:
     def _exchange(self, handler: BaseHTTPRequestHandler) -> None:
         target = urlsplit(handler.path)
         request = Request(handler.command, unquote(target.path).split("/", 2)[-1], target.query)
-        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        length = int(handler.headers.get("Content-Length", 0))
+        body = handler.rfile.read(length)
         self.seen.append(request)
+        if len(body) < length:
+            # Whoever asked was killed. The store would wait for the rest.
+            handler.close_connection = True
+            return
         status = self.hook(request, "before")
         if status is not None:
             document = f"<?xml version='1.0'?><Error><Code>{CODES[status]}</Code><Message>No.</Message></Error>"
             self._answer(handler, status, {"Content-Type": "application/xml"}, document.encode())
             return
-        connection = http.client.HTTPConnection(self._store, timeout=60)
-        connection.putrequest(handler.command, handler.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in handler.headers.items():
-            connection.putheader(name, value)
-        connection.endheaders(body)
-        reply = connection.getresponse()
-        content = reply.read()
-        connection.close()
+        with closing(http.client.HTTPConnection(self._store, timeout=60)) as connection:
+            connection.putrequest(handler.command, handler.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in handler.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            reply = connection.getresponse()
+            content = reply.read()
         self.hook(request, "behind")
         self._answer(handler, reply.status, dict(reply.getheaders()), content)
 

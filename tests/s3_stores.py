@@ -17,11 +17,12 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from fetchmill.bench.versitygw import ENVIRONMENT, Versitygw, serving
+from certificates import Leaf
 from fetchmill.errors import StorageError
-from nginx import free_ports
+from fetchmill_bench.versitygw import ENVIRONMENT, Versitygw, find_program, run_versitygw
+from ports import free_ports
 
-__all__ = ["ENVIRONMENT", "Moto", "Store", "Versitygw", "moto_serving", "versitygw_serving"]
+__all__ = ["ENVIRONMENT", "Moto", "Store", "Versitygw", "moto_serving", "named_versitygw", "versitygw_serving"]
 
 START_SECONDS = 60.0
 LOGGED_MAX = 1000
@@ -111,10 +112,20 @@ def versitygw_serving(folder: Path) -> Iterator[Versitygw]:
     folder.mkdir()
     with contextlib.ExitStack() as stack:
         try:
-            store = stack.enter_context(serving(folder))
+            store = stack.enter_context(run_versitygw(folder, port=free_ports(1)[0]))
         except StorageError as error:
             pytest.fail(str(error))
         yield store
+
+
+def named_versitygw(folder: Path, host: str, address: str, leaf: Leaf) -> tuple[object, ...]:
+    """The command of a versitygw over a folder of buckets, at a name and those below it, which are its buckets."""
+    keys = (ENVIRONMENT["AWS_ACCESS_KEY_ID"], ENVIRONMENT["AWS_SECRET_ACCESS_KEY"])
+    return (
+        *(find_program(), "--keep-alive", "--quiet", "--port", f"{address}:443", "--region", ENVIRONMENT["AWS_REGION"]),
+        *("--virtual-domain", host, "--cert", leaf.chain, "--key", leaf.key, "--access", keys[0], "--secret", keys[1]),
+        *("posix", folder),
+    )
 
 
 @contextlib.contextmanager

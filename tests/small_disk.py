@@ -26,7 +26,7 @@ def small_disk(size: int, inodes: int) -> Iterator[Path]:
             try:
                 yield folder / "disk"
             finally:
-                subprocess.run(["umount", "--lazy", folder / "disk"], check=True, timeout=20)
+                subprocess.run(["umount", "--lazy", folder / "disk"], check=True, timeout=120)
         else:
             with small_tmpfs(folder, size, inodes) as disk:
                 yield disk
@@ -41,7 +41,7 @@ def mount_image(folder: Path, size: int, inodes: int) -> bool:
     subprocess.run(
         ["mkfs.ext4", "-q", "-m", "0", "-N", str(inodes), image],
         check=True,
-        timeout=20,
+        timeout=120,
         env=os.environ | {"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"},
     )
     mounted = subprocess.run(["mount", "-o", "loop", image, disk], check=False, capture_output=True, timeout=20)
@@ -75,7 +75,7 @@ def run_on_disk(run: Run, environment: dict[str, str]) -> Run:
         enter = ["nsenter", "--target", holder, "--user", "--mount", "--preserve-credentials"]
         texts = [str(argument).removeprefix(root) for argument in arguments]
         ended = subprocess.run(
-            [*enter, *COMMAND, *texts], env=environment, capture_output=True, text=True, timeout=60, check=False
+            [*enter, *COMMAND, *texts], env=environment, capture_output=True, text=True, timeout=120, check=False
         )
         return Ended(ended.returncode, ended.stdout, ended.stderr)
 

@@ -103,7 +103,7 @@ def trace(command: list[str], folder: Path, environment: Mapping[str, str]) -> T
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
     return Traced(list(read_trace(lines)), ended.returncode)
 

@@ -308,7 +308,7 @@ def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary
     plant(canary.dest, canary)
     before = picture(canary.dest)
     planted = True
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=120)
 
     assert process.returncode == 3, err
     assert "3 listed = 2 fetched + 0 absent + 1 failed + 0 skipped\n" in err
@@ -351,7 +351,7 @@ def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw:
         assert process.poll() is None
         time.sleep(0.01)
     process.kill()
-    process.communicate(timeout=30)
+    process.communicate(timeout=120)
     (canary.dest / "n25").write_text("planted")
 
     ended = run("get", server.url, canary.dest)

@@ -17,10 +17,10 @@ from urllib.parse import quote
 import pytest
 
 from bare_client import ask
-from fetchmill.bench import names
-from fetchmill.bench.published import PUBLISHED
-from fetchmill.bench.task import Task
 from fetchmill.testing import Fault, Server, s3, synthetic_body, world
+from fetchmill_bench import hosts_file
+from fetchmill_bench.published import PUBLISHED
+from fetchmill_bench.task import Task
 from raw_server import RawServer, bare_reply, page, reply
 from s3_stores import ENVIRONMENT, Versitygw, bodies, fill
 
@@ -39,9 +39,9 @@ BY_URLS = (
 BY_SITES = ("e_sync", "e_pool", "e_threads", "e_gather")
 BY_BUCKET = ("boto3_threads", "aiobotocore", "aiobotocore_all", "obstore")
 # They may not have ended by themselves before.
-FOREVER = 60.0
+FOREVER = 200.0
 # How long a test waits for what comes in a few on a quiet machine, in seconds.
-PATIENCE = 50.0
+PATIENCE = 150.0
 COUNT = 250
 PAGE = 100
 LIMIT = 7
@@ -67,7 +67,7 @@ def contend(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[..
 
     def run(name: str, **given: Any) -> Contended:  # noqa: ANN401 - a task's values
         values: dict[str, Any] = {"scenario": "billion", "url": "", "urls": "", "limit": LIMIT, "seconds": FOREVER}
-        command = [sys.executable, "-m", "fetchmill.bench.contend", name, Task(**values | given).to_json()]
+        command = [sys.executable, "-m", "fetchmill_bench.contender_entry", name, Task(**values | given).to_json()]
         with subprocess.Popen(
             command,
             cwd=tmp_path,
@@ -303,7 +303,7 @@ def test_names_are_those_of_the_file_alone(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "hosts"
     path.write_text("127.0.0.2 One.test\n127.0.0.3 one.test\n::1 one.test\n")
     monkeypatch.setattr(socket, "getaddrinfo", socket.getaddrinfo)
-    names.answer_from(str(path))
+    hosts_file.answer_from(str(path))
 
     def addresses(name: str, family: int = 0) -> list[Any]:
         return [each[4][0] for each in socket.getaddrinfo(name, 80, family, socket.SOCK_STREAM)]
@@ -450,7 +450,7 @@ def test_a_deadline_ends_a_way_with_what_it_has_done(
     source = server(synthetic=100, faults=[waits])
     urls = written(tmp_path, [url_of(source, index) for index in range(100)])
 
-    found = contend(name, url=source.url, urls=urls, count=100, seconds=2.0)
+    found = contend(name, url=source.url, urls=urls, count=100, seconds=5.0)
 
     assert 0 < found.done < 100
     assert sum(found.steps) == found.done
@@ -468,7 +468,7 @@ def test_a_deadline_ends_the_asking_of_sites(
     answers = tmp_path / "answers"
     urls = written(tmp_path, [f"{source.url}/good"] * 10 + [f"{source.url}/silent"] * 10)
 
-    found = contend(name, scenario="sites", urls=urls, count=20, seconds=2.0, answers=str(answers))
+    found = contend(name, scenario="sites", urls=urls, count=20, seconds=5.0, answers=str(answers))
 
     assert (found.done, found.failed, found.error) == (10, 0, None)
     assert answers.read_text() == f"{source.url}/good\t200\n" * 10
@@ -487,12 +487,12 @@ def test_a_way_whose_library_is_missing_says_so(contend: Callable[..., Contended
 def test_a_library_that_is_not_installed_is_named_with_what_installs_it(
     contend: Callable[..., Contended], tmp_path: Path
 ) -> None:
-    """They are an extra of the package."""
+    """It may have been left out, or taken away."""
     (tmp_path / "boto3.py").write_text("raise ModuleNotFoundError('No module named boto3', name='boto3')")
 
     found = contend("boto3_threads", count=0, bucket="bucket")
 
-    assert (found.done, found.error) == (0, "boto3 is missing: pip install 'fetchmill[bench]'")
+    assert (found.done, found.error) == (0, "boto3 is missing: pip install boto3")
 
 
 def test_a_proxy_of_the_person_s_is_not_in_the_way(
@@ -515,7 +515,7 @@ def test_every_contender_stands_for_a_row() -> None:
 
     assert named == {*BY_LISTING, *BY_URLS, *BY_SITES, "boto3_threads", "aiobotocore_all"}
     for name in named:
-        way = import_module(f"fetchmill.bench.contenders.{name}")
+        way = import_module(f"fetchmill_bench.contenders.{name}")
         assert callable(way.run)
         tables = {row.table for row in PUBLISHED if row.contender == name}
         assert tables <= set((way.__doc__ or "").partition(",")[0].replace(" and ", " ").split())

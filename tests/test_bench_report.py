@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from browser import Page, open_page, picture_of
-from fetchmill.bench.html import write_report
-from fetchmill.bench.report import figures
-from fetchmill.bench.report.published import entries, published_seconds
-from fetchmill.bench.report.scale import Scale
+from fetchmill_bench.html import write_report
+from fetchmill_bench.report import figures
+from fetchmill_bench.report.published import entries, published_seconds
+from fetchmill_bench.report.scale import Scale
 
 HOSTILE = """</script></title></svg><img src="http://fetched.test/x" onerror=alert(1)>"'&lt;\x00\udcff"""
 WAYS = ("native", "asyncio", "semaphore_gather", "task_pool")

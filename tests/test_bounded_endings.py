@@ -54,7 +54,7 @@ def interrupted(running: subprocess.Popen[str]) -> tuple[int, str, str]:
     assert running.stdout
     assert running.stdout.readline() == "ready\n"
     os.killpg(running.pid, signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=120)
     return running.returncode, out, err
 
 
@@ -209,7 +209,7 @@ def test_the_end_of_the_program_ends_what_was_left_open(program: Start, kind: st
         """
     )
 
-    assert running.communicate(timeout=60) == ("0\n", "")
+    assert running.communicate(timeout=120) == ("0\n", "")
     assert running.returncode == 0
     assert wait_for(lambda: group_is_gone(running.pid))
 
@@ -230,7 +230,7 @@ def test_workers_end_when_their_program_is_killed(program: Start) -> None:
     assert running.stdout.readline() == "ready\n"
 
     running.kill()
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=120)
 
     assert wait_for(lambda: group_is_gone(running.pid))
     assert err == ""
@@ -240,7 +240,7 @@ def test_a_main_module_without_its_guard_is_told_so(program: Start) -> None:
     """Spawn imports it in every worker."""
     running = program("print(list(bounded.processes.map(abs, [1, 2], limit=2)))")
 
-    _, err = running.communicate(timeout=60)
+    _, err = running.communicate(timeout=120)
 
     assert running.returncode == 1
     assert "before it was ready: does it start below `if __name__ == '__main__':` in the main module?" in err
@@ -262,7 +262,7 @@ def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
         """
     )
 
-    assert running.communicate(timeout=60) == ("put away\n" * 3, "")
+    assert running.communicate(timeout=120) == ("put away\n" * 3, "")
     assert running.returncode == 0
 
 
@@ -281,6 +281,6 @@ def test_importing_it_loads_nothing_else_of_the_package(program: Start) -> None:
         head="import sys\n",
     )
 
-    out, err = running.communicate(timeout=60)
+    out, err = running.communicate(timeout=120)
 
     assert out.splitlines() == ["fetchmill", "fetchmill fetchmill.bounded", "True"], err

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from fetchmill import bounded
-from fetchmill.bounded.calls import Call, Handover
-from fetchmill.bounded.failing import shown
-from fetchmill.bounded.pacing import Pace
-from fetchmill.bounded.staffing import Staffing
+from fetchmill.bounded.calls import Call, ResultBuffer
+from fetchmill.bounded.failures import format_item
+from fetchmill.bounded.rate_limit import RateLimiter
+from fetchmill.bounded.scaling import Scaler
 
 MODULES = [f"fetchmill.bounded.{module.name}" for module in pkgutil.iter_modules(bounded.__path__)]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "bounded.md"
@@ -71,84 +71,84 @@ def test_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_pace_is_even_and_makes_up_for_late_moments() -> None:
     """But for no more than its slack."""
-    pace = Pace(10)
+    rate_limiter = RateLimiter(10)
 
-    assert [round(pace.reserve(0.0), 3) for _ in range(3)] == [0, 0.1, 0.2]
-    assert round(pace.reserve(0.31), 3) == 0
-    assert round(pace.reserve(0.31), 3) == 0.09
-    assert round(pace.reserve(60.0), 3) == 0
-    assert round(pace.reserve(60.0), 3) == 0.08
+    assert [round(rate_limiter.reserve(0.0), 3) for _ in range(3)] == [0, 0.1, 0.2]
+    assert round(rate_limiter.reserve(0.31), 3) == 0
+    assert round(rate_limiter.reserve(0.31), 3) == 0.09
+    assert round(rate_limiter.reserve(60.0), 3) == 0
+    assert round(rate_limiter.reserve(60.0), 3) == 0.08
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf")])
 def test_a_rate_is_a_number_above_zero(rate: float) -> None:
     """Anything else would never begin, or never wait."""
     with pytest.raises(ValueError, match="give a number above 0, in items a second"):
-        Pace(rate)
+        RateLimiter(rate)
 
 
 def test_workers_are_hired_when_more_waits_than_are_idle() -> None:
     """Never more than the limit."""
-    staffing = Staffing(4, is_slow=False, is_paced=False)
+    scaler = Scaler(4, is_slow=False, is_paced=False)
 
-    assert staffing.hire(3, is_ended=False) == 3
-    assert staffing.hire(3, is_ended=False) == 0
-    staffing.started(0)
-    assert staffing.hire(9, is_ended=False) == 1
-    staffing.took()
-    staffing.called(0)
-    staffing.left()
-    assert staffing.hire(9, is_ended=False) == 1
+    assert scaler.scale_up(3, is_ended=False) == 3
+    assert scaler.scale_up(3, is_ended=False) == 0
+    scaler.on_started(0)
+    assert scaler.scale_up(9, is_ended=False) == 1
+    scaler.on_taken()
+    scaler.on_call_done(0)
+    scaler.on_left()
+    assert scaler.scale_up(9, is_ended=False) == 1
 
 
 def test_slow_starts_grow_with_those_that_are_ready() -> None:
     """One at first, then twice as many each time."""
-    staffing = Staffing(100, is_slow=True, is_paced=False)
+    scaler = Scaler(100, is_slow=True, is_paced=False)
     begun = []
 
     for _ in range(6):
-        begun.append(staffing.hire(200, is_ended=False))
+        begun.append(scaler.scale_up(200, is_ended=False))
         for _started in range(begun[-1]):
-            staffing.started(0.05)
-            staffing.took()
+            scaler.on_started(0.05)
+            scaler.on_taken()
 
     assert begun == [1, 2, 4, 8, 16, 32]
 
 
 def test_no_slow_start_is_made_that_comes_too_late() -> None:
     """Once the input has ended."""
-    staffing = Staffing(100, is_slow=True, is_paced=False)
-    staffing.hire(100, is_ended=True)
-    staffing.started(0.05)
-    staffing.took()
-    staffing.called(0.001)
-    staffing.took()
+    scaler = Scaler(100, is_slow=True, is_paced=False)
+    scaler.scale_up(100, is_ended=True)
+    scaler.on_started(0.05)
+    scaler.on_taken()
+    scaler.on_call_done(0.001)
+    scaler.on_taken()
 
-    assert staffing.hire(90, is_ended=True) == 0
-    assert staffing.hire(110, is_ended=True) > 0
+    assert scaler.scale_up(90, is_ended=True) == 0
+    assert scaler.scale_up(110, is_ended=True) > 0
 
 
 def test_with_a_rate_one_idle_worker_is_enough() -> None:
     """However much waits."""
-    staffing = Staffing(100, is_slow=False, is_paced=True)
+    scaler = Scaler(100, is_slow=False, is_paced=True)
 
-    assert staffing.hire(50, is_ended=False) == 1
-    staffing.started(0)
-    assert staffing.hire(50, is_ended=False) == 0
-    staffing.took()
-    assert staffing.hire(50, is_ended=False) == 1
+    assert scaler.scale_up(50, is_ended=False) == 1
+    scaler.on_started(0)
+    assert scaler.scale_up(50, is_ended=False) == 0
+    scaler.on_taken()
+    assert scaler.scale_up(50, is_ended=False) == 1
 
 
 def test_calls_are_handed_over_by_their_numbers_if_that_is_asked_for() -> None:
     """Otherwise as they come."""
     for ordered, expected in ((True, [0, 1, 2]), (False, [2, 0, 1])):
-        handover = Handover(ordered=ordered)
+        buffer = ResultBuffer(ordered=ordered)
         for number in (2, 0, 1):
-            handover.add(Call(number, (number,)))
-        assert [call.number for call in iter(handover.take, None)] == expected
+            buffer.add(Call(number, (number,)))
+        assert [call.number for call in iter(buffer.take, None)] == expected
 
 
 def test_a_long_item_is_cut_in_messages() -> None:
     """It may be a body."""
-    assert shown("short") == "'short'"
-    assert len(shown("x" * 5000)) == 203
+    assert format_item("short") == "'short'"
+    assert len(format_item("x" * 5000)) == 203

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
-from fetchmill.checking import check_pattern
+from fetchmill._job.check import check_pattern
 from fetchmill.testing import Fault, Server
 from lists import write_list
 from raw_server import RawServer
@@ -251,7 +251,7 @@ def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
 
 def wait_for_rows(results: Path, count: int) -> None:
     """Until so many are durable."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             if fetchmill.status(results).settled >= count:
@@ -273,7 +273,7 @@ def test_a_signal_stops_a_check_and_it_resumes(
     wait_for_rows(tmp_path / "r.csv", 100)
 
     process.send_signal(number)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 128 + number
     assert "run the same command again to resume" in out
@@ -290,12 +290,12 @@ def test_a_signal_leaves_no_temporary_folder(
     temporary.mkdir()
     listed = write_urls(tmp_path, urls_of(server(**SLOW), 1500))
     process = start("check", listed, *HASTE, env=environment | {"TMPDIR": str(temporary)})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not list(temporary.glob("*/job.sqlite")) and time.monotonic() < deadline:
         time.sleep(0.02)
 
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=30)
+    out, _ = process.communicate(timeout=120)
 
     assert process.returncode == 130
     assert "nothing of it is kept" in out
@@ -348,7 +348,7 @@ def test_a_file_that_appears_meanwhile_is_never_replaced(
     process = start("check", listed, "r.jsonl", *HASTE)
     wait_for_rows(tmp_path / "r.jsonl", 10)
     (tmp_path / "r.jsonl").write_text("precious")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=120)
     assert process.returncode == 2
     assert "exists and was not written by this job; move it away" in err
     asked = source.stats()["get"]

@@ -10,10 +10,10 @@ import click
 import pytest
 
 import fetchmill
-from fetchmill.check_options import CheckOptions
+from fetchmill._options.check import CheckOptions
+from fetchmill._options.get import GetOptions
+from fetchmill._options.list import ListOptions
 from fetchmill.cli.main import command as group
-from fetchmill.list_options import ListOptions
-from fetchmill.options import GetOptions
 
 COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"

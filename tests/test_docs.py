@@ -36,7 +36,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with serve(synthetic=40) as server:
         for name in FORMATS:
             command = (*COMMAND, "get", server.url, folder / name / "out", "--format", name, "--quiet")
-            subprocess.run(command, check=True, timeout=60)
+            subprocess.run(command, check=True, timeout=120)
     return folder
 
 
@@ -59,7 +59,7 @@ def test_an_example_works(stored: Path, format: str, command: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
     assert ended.returncode == 0, ended.stderr

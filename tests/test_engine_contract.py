@@ -8,7 +8,6 @@ import gzip
 import json
 import os
 import random
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,6 +35,7 @@ from fetchmill.testing import Fault, Server, synthetic_body
 from foreign import READERS
 from foreign import read_objects as read_with
 from independent import Expected, find_problems, find_unlike, synthetic, synthetic_name
+from ports import closed_port
 from raw_server import (
     Behaviour,
     Exchange,
@@ -91,10 +91,10 @@ def write_urls(folder: Path, *urls: str) -> Path:
 
 
 @pytest.fixture
-def closed_port() -> str:
+def refusing() -> Iterator[str]:
     """Host and port where nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        return f"127.0.0.1:{closed.getsockname()[1]}"
+    with closed_port() as port:
+        yield f"127.0.0.1:{port}"
 
 
 # --- the ledger --------------------------------------------------------------------------------------------------
@@ -381,6 +381,12 @@ def test_a_body_without_a_length_is_a_failure_unless_it_is_allowed(
     assert dict(read_objects(dest, "files")) == stored
 
 
+def trickled_body(exchange: Exchange) -> None:
+    """A head at once, and a body that would take 20 s."""
+    exchange.send(reply(length=1000))
+    exchange.trickle(b"x" * 1000, 0.02)
+
+
 @of_all_engines
 def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """By the options' bounds, each with its kind; the others do not notice."""
@@ -388,7 +394,10 @@ def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, de
         "no-answer": (then_stall(b""), "head-timeout"),
         "head-stalls": (then_stall(reply(b"body")[:20]), "head-timeout"),
         "body-stalls": (then_stall(reply(b"bod", length=4)), "idle-timeout"),
-        "body-trickles": (lambda exchange: exchange.trickle(reply(b"x" * 1000), 0.02), "total-timeout"),
+        "body-trickles": (
+            trickled_body,
+            "total-timeout",
+        ),
         "large": (reply(b"x" * 70_000), "body-too-large"),
         "large-chunks": (chunked_reply(b"x" * 70_000), "body-too-large"),
         "reset": (then_reset(b""), "reset"),
@@ -453,20 +462,20 @@ def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: R
 
 @of_all_engines
 def test_a_refused_connection_is_a_failure_of_its_targets(
-    run: Run, server: Serve, dest: Path, tmp_path: Path, closed_port: str, engine: str
+    run: Run, server: Serve, dest: Path, tmp_path: Path, refusing: str, engine: str
 ) -> None:
     """After the attempts; the targets of another server do not notice."""
     source = server(synthetic=5)
     names = [synthetic_name(index) for index in range(5)]
     there = {f"{source.url}/get/{name}": synthetic_body(name, 100) for name in names}
-    listed = write_urls(tmp_path, f"http://{closed_port}/a", *there, f"http://{closed_port}/b")
+    listed = write_urls(tmp_path, f"http://{refusing}/a", *there, f"http://{refusing}/b")
 
     ended = run(
         *("get", listed, dest, "--allow-private", "--attempts", 2, "--format", "jsonl"), *engine_options(engine)
     )
 
     assert ended.code == 3, ended.err
-    refused = [f"http://{closed_port}/a", f"http://{closed_port}/b"]
+    refused = [f"http://{refusing}/a", f"http://{refusing}/b"]
     assert (kinds(dest), attempts(dest)) == (dict.fromkeys(refused, "refused"), dict.fromkeys(refused, 2))
     assert dict(read_objects(dest, "jsonl")) == there
 
@@ -540,6 +549,7 @@ def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Pat
     assert counted.most == most == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.timing
 @of_all_engines
 def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """50 a second, after a burst of at most a tenth of a second, over all workers."""
@@ -563,11 +573,11 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
 
 
 @of_all_engines
-def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, closed_port: str, engine: str) -> None:
+def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, refusing: str, engine: str) -> None:
     """Refused, of a host that is not found, or answered with 403: exit code 4, and a line that says which."""
     forbidden = raw({"/list": reply(status="403 Forbidden")})
     causes = {
-        f"http://{closed_port}": "refused",
+        f"http://{refusing}": "refused",
         "http://no-such-host.invalid": "dns-not-found",
         forbidden.url: "status 403",
     }

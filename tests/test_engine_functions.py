@@ -149,6 +149,17 @@ def test_a_reply_of_requests_is_a_reply(server: Serve, dest: Path, engine: str) 
     assert source.stats()["get"] == 40
 
 
+@of_blocking_engines
+def test_a_reply_of_urllib3_is_a_reply(server: Serve, dest: Path, engine: str) -> None:
+    """Its body is called data."""
+    source = server(synthetic=20)
+
+    report = get(engine, source.url, dest, fetch=engine_functions.get_with_urllib3)
+
+    assert report.fetched == 20
+    assert find_problems(dest, synthetic(20)) == []
+
+
 @of_awaiting_engines
 def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: str) -> None:
     """Opened and closed in the loop in which it is used; replies are given with it."""
@@ -203,6 +214,43 @@ def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str)
 
     assert (report.fetched, report.failures) == (len(OK), {"function": 1})
     assert "int" in failures(dest)["number"].detail
+
+
+@of_engines
+def test_a_mistake_in_the_function_ends_the_job(
+    dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """When the first targets all meet it at the same place: error and place are told, thousands are not tried."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    monkeypatch.setenv("NOTES", str(notes))
+    names = [f"n{number}" for number in range(5000)]
+
+    with pytest.raises(fetchmill.UsageError) as caught:
+        get(engine, targets(*names), dest, fetch=function(engine, "mistake"), limit=limit_of(engine), attempts=5)
+
+    text = str(caught.value)
+    assert "NameError: name 'undefined_name' is not defined" in text
+    assert "engine_functions.py, line" in text
+    assert "in mistake" in text
+    assert "\n" not in text
+    assert len((notes / "calls").read_text().split()) < 200
+
+    monkeypatch.undo()
+    report = get(engine, targets(*names), dest, fetch=function(engine, "give"))
+    assert (report.fetched, report.failed) == (len(names), 0)
+
+
+@of_engines
+def test_a_mistake_behind_good_replies_is_a_failure_of_its_targets(dest: Path, engine: str) -> None:
+    """It may be the target that is odd: the job goes on."""
+    names = [*OK, *(f"odd-{number}" for number in range(10))]
+    limit = {"limit": 1} if engine not in WITH_PROCESSES else {"threads": 1, "limit": 1}
+
+    report = get(engine, targets(*names), dest, fetch=function(engine, "give_or_mistake"), **limit)
+
+    assert (report.fetched, report.failures) == (len(OK), {"function": 10})
+    assert failures(dest)["odd-3"].detail.startswith("TypeError")
 
 
 @of_engines_with_processes
@@ -262,6 +310,7 @@ def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
     assert (report.fetched, report.failed) == (len(OK), 0)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("engine", [engine for engine in IN_PYTHON if engine == "threads"])
 def test_workers_start_when_they_are_needed(tmp_path: Path, engine: str) -> None:
     """A hundred targets, 50 ms a start: at limit 100 at most twice the time of limit 10."""

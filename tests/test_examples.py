@@ -34,7 +34,7 @@ def test_images_are_resized_and_what_is_none_is_left_out(server: Serve, served: 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
     assert (ended.returncode, ended.stdout) == (0, "2 images stored, 2 left out, 0 failed\n"), ended.stderr
@@ -52,7 +52,7 @@ def test_the_program_of_the_page_on_transforms_works(server: Serve, served: Path
     )
     (tmp_path / "program.py").write_text(program.replace("http://127.0.0.1:8080", server(served).url))
 
-    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=60)
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True, timeout=120)
 
     with fetchmill.open(tmp_path / "titles") as objects:
         assert list(objects) == ["a.html"]

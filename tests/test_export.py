@@ -13,7 +13,7 @@ import pytest
 
 import fetchmill
 from conftest import COMMAND, Ended
-from fetchmill.exporting import ExportFormat
+from fetchmill._destination.export import ExportFormat
 from fetchmill.testing import Server, serve, synthetic_body
 from independent import find_problems, find_unbalanced, read_ledger, synthetic, synthetic_name
 from raw_server import RawServer, mirror, reply
@@ -33,12 +33,14 @@ Run = Callable[..., Ended]
 
 
 @pytest.mark.parametrize("source", FORMATS)
-def test_each_format_becomes_each_other(run: Run, server: Callable[..., Server], tmp_path: Path, source: str) -> None:
+def test_each_format_becomes_each_other(
+    run: Run, server: Callable[..., Server], memory_path: Path, source: str
+) -> None:
     """And each of them is a destination that can be proved."""
-    dest = tmp_path / "from"
+    dest = memory_path / "from"
     assert run("get", server(synthetic=COUNT, size=SIZE).url, dest, "--format", source, *SHARD_SIZE).code == 0
     for format in FORMATS:
-        other = tmp_path / f"to-{format}"
+        other = memory_path / f"to-{format}"
 
         ended = run("export", dest, other, "--format", format, *SHARD_SIZE, "--json")
 
@@ -56,12 +58,12 @@ def test_each_format_becomes_each_other(run: Run, server: Callable[..., Server],
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_export_that_is_killed_goes_on(
-    run: Run, environment: dict[str, str], server: Callable[..., Server], tmp_path: Path, format: str
+    run: Run, environment: dict[str, str], server: Callable[..., Server], memory_path: Path, format: str
 ) -> None:
     """At seeded moments; at the end each object is there exactly once."""
     rng = random.Random(SEED)
     count = 20_000
-    dest, other = tmp_path / "from", tmp_path / "to"
+    dest, other = memory_path / "from", memory_path / "to"
     assert run("get", server(synthetic=count, size=SIZE).url, dest, "--format", "tar").code == 0
     command = ("export", str(dest), str(other), "--format", format, "--shard-size", "1MB", "--quiet")
     calls = {"pwrite64": 30, "fsync": 5} | (CALLS_OF_FILES if format == "files" else CALLS_OF_SHARDS)
@@ -71,7 +73,7 @@ def test_an_export_that_is_killed_goes_on(
         inject = f"inject={call}:signal=SIGKILL:when={rng.randint(1, calls[call])}"
         trace = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
         traced = subprocess.run(
-            [*trace, *COMMAND, *command], env=environment, capture_output=True, check=False, timeout=60
+            [*trace, *COMMAND, *command], env=environment, capture_output=True, check=False, timeout=120
         )
         killed += traced.returncode == -signal.SIGKILL
         assert traced.returncode in {0, -signal.SIGKILL}, (SEED, traced)
@@ -87,11 +89,11 @@ def test_an_export_that_is_killed_goes_on(
 
 
 def test_a_signal_ends_it_with_a_checkpoint(
-    run: Run, start: Callable[..., subprocess.Popen[str]], server: Callable[..., Server], tmp_path: Path
+    run: Run, start: Callable[..., subprocess.Popen[str]], server: Callable[..., Server], memory_path: Path
 ) -> None:
     """And the same command goes on."""
     count = 30_000
-    dest, other = tmp_path / "from", tmp_path / "to"
+    dest, other = memory_path / "from", memory_path / "to"
     assert run("get", server(synthetic=count, size=SIZE).url, dest, "--format", "tar").code == 0
     process = start("export", dest, other, "--format", "files")
     while not (other / ".fetchmill/stage").exists():

@@ -35,6 +35,8 @@ Run = Callable[..., Any]
 Raw = Callable[..., RawServer]
 
 ATTEMPTS = 2
+# Of one object: those on connections that broke later do not count.
+REQUESTS_MAX = 6
 SIZE_MAX = 64 << 10
 HUGE = 10**15
 CHUNKS = "Transfer-Encoding: chunked"
@@ -331,12 +333,13 @@ def test_an_empty_reply_is_an_empty_file(finished: Finished, name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "name"), named(REFUSED_AT_ONCE))
 def test_a_bad_reply_is_refused_at_once(finished: Finished, kind: str, name: str) -> None:
-    """One attempt; where bytes of the reply before it may be to blame, it is made again on a fresh connection."""
+    """One attempt that counts; what is not certain when its connection breaks is asked for again without counting."""
     failure = finished.failures[name]
 
     assert (failure.outcome, failure.kind) == ("absent" if kind == "absent" else "failed", kind)
     assert failure.attempts == 1
-    assert finished.server.count(f"/get/{name}") <= (2 if kind in ("framing", "not-http") else 1)
+    # A neighbour's bad reply breaks the connection, and what was held on it is asked for again.
+    assert finished.server.count(f"/get/{name}") <= REQUESTS_MAX
     assert not (finished.dest / name).exists()
 
 
@@ -474,6 +477,7 @@ PATIENCE: dict[str, tuple[Callable[[], list[str]], float, float]] = {
 }
 
 
+@pytest.mark.timing
 def test_retry_after_is_honoured(raw: Raw, canary: Canary) -> None:
     """Seconds, or a date on the server's own clock; what is neither is as if it were not there."""
     asked: dict[str, list[float]] = {name: [] for name in PATIENCE}
@@ -507,7 +511,7 @@ def test_a_time_that_is_too_long_is_cut(start: Run, raw: Raw, canary: Canary) ->
         time.sleep(0.01)
 
     process.terminate()
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=120)
 
     status = fetchmill.status(canary.dest)
     assert process.returncode == 143, err

@@ -167,7 +167,7 @@ def test_a_reader_that_goes_away_does_not_end_the_job(
     os.close(reader)
     process = start("get", source.url, dest, *(["--json"] if closed == "stdout" else []), **{closed: writer})
     os.close(writer)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
 
     assert process.returncode == 0, (out, err)
     assert tree(dest) == synthetic_tree(500)
@@ -179,7 +179,7 @@ def test_closed_standard_streams_are_not_mistaken_for_files(
     """The journal must not be standard error."""
     command = f"exec {sys.executable} -m fetchmill get {server(synthetic=100).url} {dest} <&- >&- 2>&-"
 
-    ended = subprocess.run(["sh", "-c", command], env=environment, timeout=60, check=False)
+    ended = subprocess.run(["sh", "-c", command], env=environment, timeout=120, check=False)
 
     assert ended.returncode == 0
     assert tree(dest) == synthetic_tree(100)
@@ -193,7 +193,7 @@ def test_a_second_run_is_refused(run: Run, start: Run, server: Serve, dest: Path
         assert first.poll() is None
 
     second = run("get", source.url, dest)
-    first.communicate(timeout=60)
+    first.communicate(timeout=120)
 
     assert second.code == 9
     assert second.err.startswith("fetchmill: error: ")
@@ -248,7 +248,7 @@ def test_python_releases_the_gil(server: Serve, dest: Path) -> None:
     source = server(synthetic=200, delay=(0.1, 0.3))
 
     ended = subprocess.run(
-        [sys.executable, "-c", program, source.url, dest], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program, source.url, dest], capture_output=True, text=True, timeout=120, check=True
     )
 
     assert int(ended.stdout) > 100_000

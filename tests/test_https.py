@@ -25,7 +25,7 @@ Tree = Callable[..., dict[str, bytes | None]]
 
 MIRROR = ("--listing", "autoindex")
 COUNT = 300
-SECONDS_AT_ONCE = 3.0
+SECONDS_AT_ONCE = 20.0
 # What is wrong with a certificate, as failure kinds; the names are attributes of Certificates.
 BAD = {
     "expired": "tls-expired",
@@ -233,6 +233,47 @@ def test_a_bad_certificate_fails_the_targets_of_its_host_alone(
     assert stored == {url: (served / name).read_bytes() for url, name in zip(urls["good"], names, strict=True)}
     assert {(each.name, each.kind) for each in fetchmill.failures(dest)} == {(url, kind) for url in urls["bad"]}
     assert server.seen("bad") == []
+
+
+def test_a_self_signed_authority_that_was_given_is_taken(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """The very certificate: curl takes it, too. Its name and its dates count all the same; another one is refused."""
+    fill(served, 5)
+    own, expired = certificates.own_authority, certificates.expired_authority
+    server = nginx(own=Site(leaf=own), expired=Site(leaf=expired))
+
+    taken = run("get", server.url("own"), dest, *MIRROR, "--ca-file", own.chain)
+    assert taken.code == 0, taken.err
+    for url, ca_file, kind in (
+        (server.url("own", "127.0.0.1"), own.chain, "tls-wrong-name"),
+        (server.url("expired"), expired.chain, "tls-expired"),
+        (server.url("own"), expired.chain, "tls-self-signed"),
+    ):
+        refused = run("get", url, tmp_path / "other", *MIRROR, "--ca-file", ca_file)
+        assert (refused.code, kind in refused.err) == (6, True), refused.err
+
+
+def test_a_host_that_is_not_to_be_trusted_is_told_once(
+    run: Run, nginx: Start, certificates: Certificates, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """Of many hosts; with one alone the job ends, whatever the number of its targets."""
+    fill(served, 20)
+    server = nginx(good=Site(leaf=certificates.good), bad=Site(leaf=certificates.self_signed))
+    (tmp_path / "both.txt").write_text(
+        f"{server.url('good')}/large\n" + "".join(f"{server.url('bad')}/{n}\n" for n in range(200))
+    )
+    (tmp_path / "one.txt").write_text("".join(f"{server.url('bad')}/{n}\n" for n in range(20_000)))
+    options = ("--allow-private", "--format", "null", "--ca-file", certificates.ca_file)
+
+    both = run("get", "both.txt", dest, *options)
+    one = run("get", "one.txt", tmp_path / "other", *options)
+
+    assert both.code == 3, both.err
+    assert both.err.count(f"the certificate of {server.url('bad')} is signed by itself") == 1, both.err
+    assert "--ca-file" in both.err
+    assert one.code == 6, one.err
+    assert "give it as --ca-file" in one.err
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate at all\n"], ids=["missing", "empty", "text"])

@@ -12,10 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
+from conftest import COMMAND
 from fetchmill.testing import Server, synthetic_body
 from lists import COMPRESSIONS, FORMATS, compress, encode, write_list
 from raw_server import RawServer
@@ -25,6 +27,9 @@ Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
 SIZE = 100
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
 
 
 def urls_of(source: Server, count: int) -> list[str]:
@@ -238,6 +243,93 @@ def test_a_list_that_ends_in_the_middle_is_no_end(run: Run, server: Serve, dest:
     assert "urls.txt.gz" in ended.err
 
 
+def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
+    """Runs a command; its exit code, what it says as errors, and its peak memory in MiB."""
+    said = folder / "said"
+    peak = 0
+    with said.open("wb") as err:
+        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=err)
+        # Not what `wait4` tells: that counts this process's own memory at the fork.
+        while process.poll() is None:
+            text = Path(f"/proc/{process.pid}/status").read_text()
+            peak = max([peak, *(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmHWM"))])
+            time.sleep(0.01)
+    return process.returncode, said.read_text(), peak / 1024
+
+
+@pytest.mark.parametrize("writer", [{"use_dictionary": True}, {"use_dictionary": False}, {"version": "1.0"}], ids=str)
+@pytest.mark.parametrize("verb", ["get", "list"])
+def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
+    tmp_path: Path, writer: dict[str, Any], verb: str
+) -> None:
+    """Some kilobytes on disk, one value of 300 MB: told by the header of its page, which is not decompressed."""
+    value = pa.array(["http://127.0.0.1:1/" + "x" * 300_000_000])
+    columns = {"url": value, "name": pa.array(["a"]), "size": pa.array([1]), "etag": pa.array(["e"])}
+    pq.write_table(pa.table(columns), tmp_path / "list.parquet", compression="zstd", write_statistics=False, **writer)
+    assert (tmp_path / "list.parquet").stat().st_size < 100_000
+
+    dest = ["out", "--format", "null", "--allow-private"] if verb == "get" else ["manifest.csv"]
+    code, said, peak = peak_of([*COMMAND, verb, "list.parquet", *dest, "--quiet"], tmp_path)
+
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "list.parquet" in said
+    assert "287 MiB" in said
+    assert "pages of 1 MiB" in said
+    assert peak < 256
+
+
+def test_values_that_a_parquet_list_repeats_are_not_copied(dest: Path, tmp_path: Path) -> None:
+    """A dictionary has a long value once; 200 rows of it fail as too long, one by one, and the others are fetched."""
+    long = "http://127.0.0.1:1/" + "x" * 3_000_000
+    urls = pa.array([long] * 200 + ["http://127.0.0.1:1/y"])
+    pq.write_table(
+        pa.table({"url": urls}), tmp_path / "list.parquet", compression="zstd", dictionary_pagesize_limit=2**23
+    )
+
+    code, said, peak = peak_of([*COMMAND, "get", "list.parquet", str(dest), "--dry-run"], tmp_path)
+
+    assert code == 0, said
+    assert peak < 256
+
+
+def test_a_list_of_zstd_may_have_a_long_window(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """What `zstd --long` writes is read; with a larger window it says what to do, and calls nothing damaged."""
+    urls = urls_of(server(synthetic=100), 100)
+    listed = write_list(tmp_path, rows_of(urls))
+    for log in (27, 30):
+        # A window that is larger than the input is cut to it: this one comes from a pipe.
+        command = ["zstd", "--quiet", f"--long={log}", "-o", str(tmp_path / f"{log}.txt.zst")]
+        subprocess.run(command, input=listed.read_bytes(), check=True)
+
+    ended = run("get", "27.txt.zst", dest, "--allow-private", "--format", "jsonl")
+    assert ended.code == 0, ended.err
+    assert find_wrong(dest, "jsonl", bodies_of(urls)) == []
+    refused = run("get", "30.txt.zst", tmp_path / "other", "--allow-private", "--quiet")
+    assert (refused.code, refused.err.count("\n")) == (2, 1), refused.err
+    assert "--long=27" in refused.err
+
+
+def test_a_template_s_values_stay_in_their_places(run: Run, raw: Callable[..., RawServer], tmp_path: Path) -> None:
+    """A value leads to no other path or host; `!r` takes it as it is."""
+    server = raw({"/in/..%2Fadmin%3Fx%3D1%23/of": OK, "/in/x%2Fy/of": OK})
+    host = server.url.removeprefix("http://")
+    (tmp_path / "list.csv").write_text(f"v,w\n../admin?x=1#,a&b\n..,c\nx/y,@127.0.0.2/{host}\n")
+    places = f"http://{host}/in/{{v}}/of?w={{w}}"
+
+    ended = run("get", "list.csv", "a.null", "--template", places, "--format", "null", "--allow-private", "--limit", 1)
+    assert ended.code == 3, ended.err
+    assert sorted(server.requests) == [
+        "/in/..%2Fadmin%3Fx%3D1%23/of?w=a%26b",
+        f"/in/x%2Fy/of?w=%40127.0.0.2%2F{host.replace(':', '%3A')}",
+    ]
+    (tmp_path / "two.csv").write_text(f"v\n{host}/other\n127.0.0.1\n")
+    hosts = run("get", "two.csv", "b.null", "--template", "http://{v}:1/", "--format", "null", "--dry-run")
+    assert hosts.out.splitlines() == ["line 2 is no URL", "http://127.0.0.1:1/"]
+    (tmp_path / "three.csv").write_text("v\nx/y?z\n")
+    whole = run("get", "three.csv", "c.null", "--template", f"http://{host}/{{v!r}}", "--format", "null", "--dry-run")
+    assert whole.out.splitlines() == [f"http://{host}/x/y?z"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -376,7 +468,7 @@ def test_the_first_request_does_not_wait_for_the_list(start: Callable[..., Any],
 
     process.stdin.write(urls_of(source, 1)[0] + "\n")
     process.stdin.flush()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while source.stats()["get"] < 1:
         assert time.monotonic() < deadline
         time.sleep(0.01)

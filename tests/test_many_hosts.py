@@ -14,6 +14,7 @@ import fetchmill
 from fetchmill._native import FAILURE_KINDS
 from fetchmill.testing import Server, world
 from fetchmill.world import BEHAVIOURS, Site, World
+from ports import free_ports
 from test_check import read_rows, write_urls
 
 Run = Callable[..., Any]
@@ -25,6 +26,7 @@ TIMEOUT = 3
 COUNT = 1500
 # Failure kinds that no site can give to a check, each with what gives it.
 ELSEWHERE = {
+    "checksum": "tests/test_s3_checksums.py: of a store of S3",
     "dns": "look-ups that are malformed: crates/fetchmill-core/src/transport/dns/tests",
     "unreachable": "the table of errors: crates/fetchmill-core/src/transport/errno.rs",
     "proxy": "tests/test_proxy.py",
@@ -188,7 +190,7 @@ def test_one_host_with_nearly_all_targets_does_not_hold_up_the_others(run: Run, 
 
 
 def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path: Path) -> None:
-    """More of them than the fast lane has places, before all others."""
+    """More of them than there are fast slots, before all others."""
     with world(timeout=TIMEOUT) as whole:
         silent = [site.url for site in whole.sites(1000, mix={"nodns": 1})]
         good = [site.url for site in whole.sites(300, mix={"good": 1}, https=0)]
@@ -203,11 +205,10 @@ def test_names_that_are_never_answered_for_hold_up_no_others(run: Run, tmp_path:
 
 def test_a_second_look_finds_what_is_back(run: Run, server: Serve, tmp_path: Path) -> None:
     """What seemed dead is asked again later, before it is called dead; also what a breaker had closed."""
-    with server(synthetic=10) as first:
-        port = first.url.rpartition(":")[2]
-        url = f"http://127.0.0.1:{port}/get/file-000000000000"
+    (port,) = free_ports(1)
+    url = f"http://127.0.0.1:{port}/get/file-000000000000"
     back: list[Server] = []
-    timer = threading.Timer(5, lambda: back.append(server(synthetic=10, port=int(port))))
+    timer = threading.Timer(5, lambda: back.append(server(synthetic=10, port=port)))
     timer.start()
     try:
         options = ("--second-look", "--allow-private", "--quiet")

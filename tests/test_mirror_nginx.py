@@ -160,7 +160,7 @@ def unescape(folder: Path) -> None:
 def differences(served: Path, mirror: Path) -> list[str]:
     """What `diff -r` says, in the C locale."""
     command = ("diff", "-r", "--no-dereference", "--exclude=.fetchmill", served, mirror)
-    ended = subprocess.run(command, capture_output=True, env={"LC_ALL": "C"}, timeout=60, check=False)
+    ended = subprocess.run(command, capture_output=True, env={"LC_ALL": "C"}, timeout=120, check=False)
     assert ended.stderr == b""
     return os.fsdecode(ended.stdout).splitlines()
 

@@ -4,26 +4,39 @@ import json
 import re
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
+import click
 import pytest
 
-from fetchmill import CheckOptions, GetOptions, StreamOptions, UsageError
-from fetchmill.check_options import CheckKeywords
-from fetchmill.options import LIMIT_DEFAULT, GetKeywords
+import fetchmill
+from fetchmill import CheckOptions, GetOptions, ListOptions, StreamOptions, UsageError
+from fetchmill._native import Fetcher, Job
+from fetchmill._options import keywords
+from fetchmill._options.rows import CORE, Option, Options, option_class
+from fetchmill.cli.options import options_of
 
-# Field and the constant behind its default in limits.rs.
-BOUNDS = {
-    "limit": "LIMIT_DEFAULT",
-    "commit_window": "COMMIT_WINDOW",
-    "attempts": "ATTEMPTS_MAX",
-    "connect_timeout": "CONNECT_TIMEOUT",
-    "head_timeout": "HEAD_TIMEOUT",
-    "idle_timeout": "IDLE_TIMEOUT",
-    "total_timeout": "TOTAL_TIMEOUT",
-    "max_size": "BODY_BYTES_MAX",
-    "give_up_after": "GIVE_UP_AFTER",
+# Classes of options, with their keywords and the options of the core that they have.
+CLASSES: list[tuple[type[Options], type, str]] = [
+    (GetOptions, keywords.GetKeywords, "job"),
+    (CheckOptions, keywords.CheckKeywords, "check"),
+    (ListOptions, keywords.ListKeywords, "job"),
+    (StreamOptions, keywords.StreamKeywords, "stream"),
+]
+# What an option of a kind is in the core: types, units, and the least that it may be.
+KINDS = {
+    "count": ({"u32", "u64", "usize"}, {""}, 1),
+    "whole": ({"u32"}, {""}, 0),
+    "bytes": ({"u64"}, {"bytes"}, 1),
+    "size": ({"u64"}, {"bytes"}, 0),
+    "seconds": ({"Duration"}, {"seconds"}, None),
+    "number": ({"f64"}, {"requests a second"}, None),
+    "rate": ({"f64"}, {"requests a second"}, 0),
 }
+# What is made into other options before the core sees it, and what it is told in another way.
+OF_PYTHON = {"auth", "bearer", "netrc", "engine", "transform", "format"}
+# What the core has besides: made of other options, or by the engines.
+OF_CORE = {"any_text", "no_proxy"}
 
 
 def options(**given: Any) -> GetOptions:  # noqa: ANN401
@@ -31,42 +44,139 @@ def options(**given: Any) -> GetOptions:  # noqa: ANN401
     return GetOptions(**{"source": "http://127.0.0.1:1", "dest": "out", **given})
 
 
-@pytest.mark.parametrize(("name", "constant"), BOUNDS.items())
-def test_defaults_are_those_of_the_core(root: Path, name: str, constant: str) -> None:
-    """Each bound is written down once in Rust, and once here for help."""
-    text = (root / "crates/fetchmill-core/src/limits.rs").read_text()
-    match = re.search(rf"\b{constant}: \w+ = (?:Duration::from_secs\()?([\d_]+)( \* MIB)?", text)
-    assert match, constant
-    expected = int(match[1].replace("_", "")) * (1 << 20 if match[2] else 1)
+@pytest.mark.parametrize(("table", "typed", "core"), CLASSES)
+def test_every_option_is_one_of_the_core(table: type[Options], typed: type, core: str) -> None:
+    """With its name, a type and a unit for its kind, the bound that Python checks, and its default."""
+    for field in fields(table):
+        if not field.metadata or field.name in OF_PYTHON:
+            continue
+        row, kind = CORE[core][field.name], field.metadata["kind"]
+        if kind in KINDS:
+            types, units, least = KINDS[kind]
+            assert row["type"].removeprefix("Option <").removeprefix("Option<").strip(" >") in types, field.name
+            assert row["unit"] in units, field.name
+            assert row["minimum"] == (least if least is not None else 1e-9) or field.name == "commit_window"
+        if (table, field.name) == (GetOptions, "limit"):
+            assert (field.default, row["default"]) == (None, keywords.LIMIT_DEFAULT)
+        else:
+            assert field.default == row["default"], field.name
+            assert type(field.default) is type(row["default"])
+    assert set(get_type_hints(typed)) == {field.name for field in fields(table) if field.metadata}
 
-    # Each engine takes its own limit, most of them this.
-    assert (LIMIT_DEFAULT if name == "limit" else getattr(options(), name)) == expected
+
+def test_no_option_of_the_core_is_missing() -> None:
+    """Each belongs to a command or to streams."""
+    known = {name for rows in CORE.values() for name in rows}
+
+    assert known - OF_CORE - {field.name for table, _, _ in CLASSES for field in fields(table)} == set()
 
 
-def test_keywords_are_the_fields() -> None:
-    """What type checkers see of `fetchmill.get` is what it takes."""
-    hints = get_type_hints(GetOptions)
-    expected = {field.name: hints[field.name] for field in fields(GetOptions) if field.metadata}
+def test_an_option_is_written_down_once() -> None:
+    """A name stands in one of the tables that the keywords are made of; `format` means two things."""
+    tables = [value for value in vars(keywords).values() if isinstance(value, type) and hasattr(value, "__total__")]
+    rows = [name for table in tables if table.__name__[-8:] != "Keywords" for name in table.__annotations__]
 
-    assert get_type_hints(GetKeywords) == expected
+    assert [name for name in rows if rows.count(name) > 1] == ["format", "format"]
+    for table in tables:
+        for hint in get_type_hints(table, include_extras=True).values():
+            assert isinstance(hint.__metadata__[0], Option)
 
 
-def test_a_check_has_the_options_of_get_and_its_own_defaults(root: Path) -> None:
-    """What both have means the same; the limit is the core's."""
-    hints = get_type_hints(CheckOptions)
-    own = {field.name: field for field in fields(CheckOptions) if field.metadata}
-    others = {field.name: field for field in fields(GetOptions) if field.metadata}
-    text = (root / "crates/fetchmill-core/src/limits.rs").read_text()
+def test_a_row_is_all_that_an_option_needs() -> None:
+    """Of it are made the field, its default, the check of values, the command's option and help."""
 
-    assert get_type_hints(CheckKeywords) == {name: hints[name] for name in own}
-    for name in (own.keys() & others.keys()) - {"format"}:
-        assert hints[name] == get_type_hints(GetOptions)[name]
-        assert own[name].metadata["kind"] == others[name].metadata["kind"]
-    changed = {
-        name: own[name].default for name in own.keys() & others.keys() if own[name].default != others[name].default
+    class Keywords(keywords.StreamKeywords, total=False):
+        politeness: Annotated[float | None, Option("seconds", "Time between two requests.", default=1.5)]
+
+    @option_class(Keywords, "stream")
+    class Polite(Options):
+        """Options.
+
+        The options:
+        """
+
+    made: Any = Polite
+    (written,) = (option for option in options_of(Polite) if option.name == "politeness")
+    assert isinstance(written, click.Option)
+    assert (written.opts, written.default, written.help) == (
+        ["--politeness"],
+        1.5,
+        "Time between two requests.  [default: 1.5 s]",
+    )
+    assert (made().politeness, made(politeness=3).politeness) == (1.5, 3)
+    assert "        politeness: Time between two requests. Default: 1.5 s." in str(Polite.__doc__)
+    with pytest.raises(UsageError, match="politeness must be a number of seconds above 0, not 0"):
+        made(politeness=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"redirects": 21}, "--redirects must be between 0 and 20, not 21"),
+        ({"commit_window": 4000.0}, "--commit-window must be between 0.001 and 3600 seconds, not 4000"),
+        ({"resolver": ["example.com"]}, "resolver must be the address of a name server, ADDRESS[:PORT]"),
+        ({"credentials_for": "https://host/path"}, "credentials_for must be an origin, https://HOST[:PORT]"),
+        ({"proxy": "ftp://host"}, "--proxy: a proxy is not spoken to over ftp"),
+    ],
+)
+def test_the_core_refuses_by_name_bound_and_unit(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    """What Python does not look at."""
+    with pytest.raises(UsageError, match=re.escape(message)):
+        fetchmill.get("http://127.0.0.1:1", tmp_path / "out", **given)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_core_refuses_what_is_no_option(tmp_path: Path) -> None:
+    """An option that is misspelt on its way would do nothing, without a word."""
+    values = json.loads(options(dest=tmp_path / "out").to_json())
+    with pytest.raises(UsageError, match="unknown field `limits`"):
+        Job(json.dumps(values | {"limits": 5}))
+    with pytest.raises(UsageError, match="a stream has no option format"):
+        Fetcher(json.dumps({"format": "tar"}))
+
+
+def test_defaults_are_what_they_were() -> None:
+    """A default that changes changes jobs that are resumed, and programs."""
+    shown = {field.name: field.default for field in fields(GetOptions) if field.default not in (None, False)}
+    del shown["source"], shown["dest"]
+
+    assert shown == {
+        "format": "files",
+        "seal_after": 15.0,
+        "server_times": True,
+        "checksums": True,
+        "names": "source",
+        "engine": "native",
+        "preflight": True,
+        "transform_batch": 256,
+        "listing": "api",
+        "list_path": "/list",
+        "names_field": "FileNames",
+        "marker_field": "NextMarker",
+        "total_field": "Total",
+        "marker_param": "next-marker",
+        "get_path": "/get/{name}",
+        "give_up_after": 900.0,
+        "csv_header": "auto",
+        "attempts": 5,
+        "http2": True,
+        "connect_timeout": 5.0,
+        "head_timeout": 15.0,
+        "idle_timeout": 15.0,
+        "total_timeout": 60.0,
+        "max_size": 64 << 20,
+        "commit_window": 1.0,
+        "durability": "power",
     }
-    assert changed == {"format": None, "limit": 4000, "attempts": 1}
-    assert "CHECK_LIMIT: u32 = 4000;" in text
+    of_check = {field.name: field.default for field in fields(CheckOptions)}
+    assert {name: of_check[name] for name in ("limit", "attempts", "timeout", "format")} == {
+        "limit": 4000,
+        "attempts": 1,
+        "timeout": 10.0,
+        "format": None,
+    }
+    of_stream = {field.name: field.default for field in fields(StreamOptions)}
+    assert (of_stream["limit"], of_stream["redirects"]) == (64, 5)
 
 
 def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:

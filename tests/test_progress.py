@@ -2,12 +2,21 @@
 
 import io
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from fetchmill.progress import JsonDisplay, LiveDisplay, Meter, PlainDisplay, describe, remaining_seconds
-from fetchmill.report import Snapshot
+from fetchmill._job.report import Snapshot, Wait
+from fetchmill.cli.progress import (
+    JsonDisplay,
+    LiveDisplay,
+    Meter,
+    PlainDisplay,
+    describe,
+    progress_event,
+    remaining_seconds,
+)
 
 
 def snapshot(**given: Any) -> Snapshot:  # noqa: ANN401
@@ -54,6 +63,21 @@ def test_what_went_wrong_has_its_own_line() -> None:
     assert describe(shown, Meter().add(shown)) == [
         "9 of at least 0, 0 objects/s, 0 B/s, 0 in flight, draining",
         "absent 3, failed 6 (truncated 5, dns 1), waiting to be retried 2",
+    ]
+
+
+def test_each_wait_has_its_own_line() -> None:
+    """What is waited for, since when, and when the job gives up."""
+    since = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
+    wait = Wait(what="the listing's page /list?2 fails (status 500)", since=since, until=since + timedelta(minutes=15))
+    shown = snapshot(waits=(wait,))
+    rates = Meter().add(shown)
+
+    assert describe(shown, rates)[1:] == [
+        "waiting: the listing's page /list?2 fails (status 500) since 12:00:01 UTC, gives up at 12:15:01 UTC"
+    ]
+    assert progress_event(shown, rates)["waits"] == [
+        {"what": wait.what, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
     ]
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
         "JournalError": 10,
         "ReplyError": 3,
         "StatusError": 3,
+        "StrayReplyError": 3,
     }
 
 
@@ -84,16 +86,19 @@ def _names_of(body: list[ast.stmt]) -> dict[str, set[str]]:
 
 
 def test_the_version_has_one_source(root: Path) -> None:
-    """The workspace's."""
+    """The workspace's; the bench repeats it, because it is made for one version."""
     assert f'version = "{fetchmill.__version__}"' in (root / "Cargo.toml").read_text()
+    bench = (root / "packages/fetchmill-bench/pyproject.toml").read_text()
+    assert f'version = "{fetchmill.__version__}"' in bench
+    assert f'"fetchmill[engines]=={fetchmill.__version__}"' in bench
 
 
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
-        ("import fetchmill", {"click", "rich", "fetchmill._native", "fetchmill.job"}),
+        ("import fetchmill", {"click", "rich", "fetchmill._native", "fetchmill._job.get"}),
         ("import fetchmill.cli", {"rich", "fetchmill._native", "fetchmill.cli.get"}),
-        ("import fetchmill.cli.get", {"rich", "fetchmill._native"}),
+        ("import fetchmill.cli.get", {"rich", "fetchmill._job.get"}),  # defaults are those of the native module
     ],
 )
 def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str]) -> None:
@@ -102,3 +107,17 @@ def test_modules_are_loaded_when_they_are_needed(statement: str, absent: set[str
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
 
     assert not absent & set(loaded)
+
+
+def test_no_variable_of_the_environment_changes_what_is_durable() -> None:
+    """The package reads one of its own, which shows where an internal error is. The native module reads none."""
+    package = Path(fetchmill.__file__).parent
+    native = next(package.glob("_native*.so")).read_bytes()
+    own = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r"environ[^\n]*?(FETCHMILL_\w+)", path.read_text())
+    }
+
+    assert set(re.findall(rb"FETCHMILL_[A-Z_]+", native)) == set()
+    assert own == {"FETCHMILL_TRACEBACK"}

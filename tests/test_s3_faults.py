@@ -219,7 +219,7 @@ def test_another_process_finds_the_store_by_its_environment(store: S3Store) -> N
     program = "import boto3; print(boto3.client('s3').list_objects_v2(Bucket='bucket')['KeyCount'])"
     path = {"PATH": os.environ["PATH"]}
     ended = subprocess.run(
-        [sys.executable, "-c", program], env=path | store.environment(), capture_output=True, timeout=60, check=True
+        [sys.executable, "-c", program], env=path | store.environment(), capture_output=True, timeout=120, check=True
     )
     assert ended.stdout == b"1000\n"
     command = [sys.executable, "-m", "fetchmill.s3_store", "--synthetic", "3", "--public", "--max-skew", "2"]
@@ -227,9 +227,13 @@ def test_another_process_finds_the_store_by_its_environment(store: S3Store) -> N
         assert process.stdout is not None
         said = json.loads(process.stdout.readline())
         ended = subprocess.run(
-            [sys.executable, "-c", program], env=path | said["environment"], capture_output=True, timeout=60, check=True
+            [sys.executable, "-c", program],
+            env=path | said["environment"],
+            capture_output=True,
+            timeout=120,
+            check=True,
         )
         assert ended.stdout == b"3\n"
-        rest, _ = process.communicate(timeout=10)
+        rest, _ = process.communicate(timeout=120)
         assert json.loads(rest)["lists"] == 1
     assert said["bucket"] == "bucket"

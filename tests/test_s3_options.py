@@ -13,9 +13,9 @@ import pytest
 
 import fetchmill
 from fetchmill import GetOptions, StreamOptions, UsageError
+from fetchmill._options.keywords import StreamKeywords
 from fetchmill.cli.get import command as get
 from fetchmill.cli.options import gathered
-from fetchmill.stream_options import StreamKeywords
 
 ACCESS: dict[str, Any] = {
     "endpoint_url": "http://127.0.0.1:7070",
@@ -224,6 +224,10 @@ def test_a_bucket_in_python_has_the_same_errors(tmp_path: Path) -> None:
         (["s3:/bucket", "out"], "s3:/bucket is no bucket: write s3://BUCKET/PREFIX"),
         (["s3://", "out"], "s3:// names no bucket"),
         ([BUCKET, "out", "--endpoint-url", "store"], "endpoint_url must be http://HOST[:PORT] or https://HOST[:PORT]"),
+        (
+            [BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", "--region", "eu/s3"],
+            "the region eu/s3 cannot be one",
+        ),
         ([BUCKET, "out", "--addressing-style", "host"], "'host' is not one of 'auto', 'path', 'virtual'"),
         ([BUCKET, "out", "--size-from", "big"], "Invalid value for '--size-from': 'big' is not understood"),
         ([BUCKET, "out", "--modified-to", "2026"], "Invalid value for '--modified-to': '2026' is not understood"),
@@ -245,6 +249,28 @@ def test_the_command_says_it_in_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("region", ["eu/s3/aws4_request, X", "eu\r\nX-Other: y", "r" * 65])
+@pytest.mark.parametrize("is_profile", [True, False])
+def test_a_region_of_other_characters_is_refused_wherever_it_comes_from(
+    run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, region: str, is_profile: bool
+) -> None:
+    """It would be written into the field that signs each request; nothing is asked for."""
+    if is_profile:
+        # A line end would end the setting.
+        region = region.replace("\r\n", "\t")
+        config = tmp_path / "config"
+        config.write_text(f"[default]\nregion = {region}\n", encoding="ascii")
+        settings = {"AWS_CONFIG_FILE": str(config)}
+    else:
+        settings = {"AWS_REGION": region}
+
+    refused = run("get", BUCKET, "out", "--endpoint-url", "http://127.0.0.1:1", env=environment | settings)
+
+    assert re.fullmatch(r"fetchmill: error: the region [^\n]+ cannot be one [^\n]+--region[^\n]+\n", refused.err)
+    assert "\r" not in refused.err
+    assert refused.code == 2
+
+
 def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> None:
     """With all options of S3 in it and no other."""
     text = run("get", "--help").out
@@ -254,7 +280,7 @@ def test_help_has_a_section_of_its_own_for_buckets(run: Callable[..., Any]) -> N
 
     expected = [field.name for field in fields(GetOptions) if field.metadata.get("heading") == "S3"]
     assert [name.replace("-", "_") for name in written] == expected
-    assert {"size_from", "size_to", "modified_from", "modified_to", *ACCESS} == set(expected)
+    assert {"size_from", "size_to", "modified_from", "modified_to", "checksums", *ACCESS} == set(expected)
 
 
 def commands(root: Path) -> list[str]:

@@ -197,7 +197,6 @@ def test_a_bucket_is_a_prefix_too(gateway: Filled, get: Get, dest: Path) -> None
         assert find_wrong(place, "parquet", gateway.objects) == []
 
 
-@pytest.mark.slow
 def test_a_hundred_thousand_objects_arrive(versitygw: Versitygw, get: Get, dest: Path) -> None:
     """A hundred pages, read by pyarrow; each object once."""
     objects = bodies(MANY, prefix(MANY))
@@ -291,7 +290,7 @@ def test_a_killed_job_goes_on_and_has_each_object_once(
         killed += process.returncode < 0
         assert not has_journal(dest) or find_unbalanced(dest) == []
     ended = start(*words, env=env)
-    _, said = ended.communicate(timeout=60)
+    _, said = ended.communicate(timeout=120)
 
     assert killed > 0
     assert ended.returncode == 0, said

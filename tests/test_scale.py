@@ -21,7 +21,7 @@ def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Pat
 
     first = started(root, tmp_path, count)
     said, _ = first.communicate(timeout=100)
-    again, _ = started(root, tmp_path, count).communicate(timeout=20)
+    again, _ = started(root, tmp_path, count).communicate(timeout=120)
     sums = json.loads((tmp_path / "sums.json").read_text())
     result = json.loads((tmp_path / "result.json").read_text())
 
@@ -45,7 +45,7 @@ def test_a_measurement_is_stopped_and_goes_on(root: Path, tmp_path: Path) -> Non
     while " objects, " not in first.stdout.readline():
         assert first.poll() is None
     first.send_signal(signal.SIGINT)
-    stopped, _ = first.communicate(timeout=20)
+    stopped, _ = first.communicate(timeout=120)
     second, _ = started(root, tmp_path, count).communicate(timeout=100)
     sums = json.loads((tmp_path / "sums.json").read_text())
 

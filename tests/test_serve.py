@@ -2,16 +2,20 @@
 
 import json
 import signal
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 import fetchmill
+import raw_server
 from fetchmill import testing
 from fetchmill.testing import Fault
 
@@ -45,7 +49,7 @@ def test_it_serves_until_a_signal(start: Run, number: signal.Signals) -> None:
     page = json.loads(read(f"{url}/list"))
     body = read(f"{url}/get/{page['FileNames'][3]}")
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=120)
 
     assert process.returncode == 0
     assert len(page["FileNames"]) == 10
@@ -125,3 +129,182 @@ def test_the_library_refuses_nonsense(options: dict[str, Any], message: str) -> 
     """As UsageError."""
     with pytest.raises(fetchmill.UsageError, match=message):
         testing.serve(**options)
+
+
+def exchange(server: testing.Server, request: str, *, seconds: float = 30) -> bytes:
+    """All that comes for these bytes until the server closes."""
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=seconds) as connection:
+        connection.sendall(request.encode("latin-1"))
+        replies = b""
+        while piece := connection.recv(1 << 16):
+            replies += piece
+    return replies
+
+
+def trickle(server: testing.Server, request: bytes) -> None:
+    """Ten bytes a second, until the server has closed; a request that takes a minute."""
+    address = urlsplit(server.url)
+    with socket.create_connection((address.hostname, address.port), timeout=30) as connection:
+        for byte in request:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.1)
+
+
+def ask(server: testing.Server, target: str, *, host: str = "localhost") -> bytes:
+    """The reply to one request for this host."""
+    return exchange(server, f"GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")
+
+
+@pytest.fixture
+def dotted(tmp_path: Path) -> Path:
+    """A folder with what nobody wants to show, and the state of a job in a folder of it."""
+    folder = tmp_path / "dotted"
+    for name in ("a", "b/c", ".env", ".git/config", "b/.ssh/id", "old/.fetchmill/x"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_names_that_start_with_a_dot_are_neither_listed_nor_given(server: Serve, dotted: Path) -> None:
+    """Nor what is in such folders, however the name is written."""
+    served = server(dotted)
+
+    assert json.loads(read(f"{served.url}/list"))["FileNames"] == ["a", "b/c"]
+    for target in ("/get/.env", "/get/%2eenv", "/get/.git/config", "/get/b/.ssh/id", "/get/b%2F.ssh%2Fid"):
+        assert ask(served, target).startswith(b"HTTP/1.1 404 "), target
+    assert ask(served, "/get/b/c").endswith(b"\r\n\r\nb/c")
+
+
+def test_hidden_names_are_served_when_asked_for_but_no_state_of_a_job(start: Run, dotted: Path) -> None:
+    """With `--hidden`."""
+    url = url_of(start("serve", dotted, "--port", 0, "--hidden"))
+
+    assert json.loads(read(f"{url}/list"))["FileNames"] == [".env", ".git/config", "a", "b/.ssh/id", "b/c"]
+    assert read(f"{url}/get/.git/config") == b".git/config"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        read(f"{url}/get/old/.fetchmill/x")
+
+
+@pytest.mark.parametrize("target", ["/list", "/get/file-000000000000", "/stats"])
+def test_at_loopback_only_requests_for_this_machine_are_answered(server: Serve, target: str) -> None:
+    """A page in a browser may let a name of its own lead here; the browser says that name."""
+    served = server(synthetic=1)
+    named = server(synthetic=1, allow_hosts=["files.test"])
+
+    for host in ("localhost", "localhost:8080", "127.0.0.1:1", "127.9.9.9", "[::1]:80"):
+        assert ask(served, target, host=host).startswith(b"HTTP/1.1 200 "), host
+    for host in ("evil.test", "evil.test:80", "127.0.0.1.evil.test", "10.0.0.1", ""):
+        refused = ask(served, target, host=host)
+        assert refused.startswith(b"HTTP/1.1 421 "), host
+        assert b"--allow-host NAME" in refused
+    assert ask(served, f"http://evil.test{target}").startswith(b"HTTP/1.1 421 ")
+    assert exchange(served, f"GET {target} HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 400 ")
+    assert ask(named, target, host="files.test:80").startswith(b"HTTP/1.1 200 ")
+    assert ask(named, target, host="evil.test").startswith(b"HTTP/1.1 421 ")
+
+
+def test_allow_host_is_an_option_of_the_command(start: Run) -> None:
+    """It may be given again."""
+    url = url_of(start("serve", "--synthetic", 1, "--port", 0, "--allow-host", "a.test", "--allow-host", "b.test"))
+
+    for host, status in (("a.test", 200), ("b.test", 200), ("c.test", 421)):
+        request = urllib.request.Request(f"{url}/list", headers={"Host": host})  # noqa: S310 - http, our own server
+        try:
+            with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310
+                found = reply.status
+        except urllib.error.HTTPError as error:
+            found = error.code
+        assert found == status, host
+
+
+SMUGGLED = "GET /get/file-000000000001 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+# What one parser passes over, and another reads as the length of a body.
+AMBIGUOUS = {
+    "a blank before the colon": f"Content-Length : {len(SMUGGLED)}",
+    "a tab before the colon": f"Content-Length\t: {len(SMUGGLED)}",
+    "a vertical tab in the name": "Transfer-Encoding\x0b: chunked",
+    "a vertical tab before the name": "\x0bTransfer-Encoding: chunked",
+    "a NUL in the name": "Transfer-Encoding\x00: chunked",
+    "a line that goes on": f"X: y\r\n Content-Length: {len(SMUGGLED)}",
+    "a first line that goes on": f" Content-Length: {len(SMUGGLED)}",
+    "a bare CR": f"X: y\rContent-Length: {len(SMUGGLED)}",
+    "a bare LF": f"X: y\nContent-Length: {len(SMUGGLED)}",
+    "both": f"Content-Length: {len(SMUGGLED)}\r\nTransfer-Encoding: chunked",
+    "both, the length 0": "Content-Length: 0\r\nTransfer-Encoding: chunked",
+    "two lengths": f"Content-Length: 0\r\nContent-Length: {len(SMUGGLED)}",
+    "a list of lengths": "Content-Length: 0, 0",
+    "a signed length": f"Content-Length: +{len(SMUGGLED)}",
+    "another encoding": "Transfer-Encoding: xchunked",
+    "a chunk of no size": "Transfer-Encoding: chunked\r\n\r\n\r\nzz",
+    "two hosts": "Host: localhost",
+    "no name": ": x",
+    "no colon": "Content-Length",
+}
+
+
+@pytest.mark.parametrize("fields", AMBIGUOUS.values(), ids=AMBIGUOUS.keys())
+def test_what_could_hide_a_request_is_refused_and_ends_the_connection(server: Serve, fields: str) -> None:
+    """What comes behind an ambiguous head is never answered as a request."""
+    served = server(synthetic=2)
+    head = f"GET /get/file-000000000000 HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n"
+
+    replies = exchange(served, head + SMUGGLED)
+
+    assert replies.startswith(b"HTTP/1.1 400 ")
+    assert replies.count(b"HTTP/1.1 ") == 1
+    assert served.stats()["get"] == 0
+
+
+def test_a_client_that_sends_no_request_is_let_go(server: Serve) -> None:
+    """Within its time, whether it has begun one, trickles it, or has had one answered; a delay is not its fault."""
+    served = server(synthetic=2, client_timeout=1, delay=(2.5, 2.5))
+    whole = "GET /list HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    assert exchange(served, "") == b""
+    assert exchange(served, "GET /li").startswith(b"HTTP/1.1 408 ")
+    assert exchange(served, whole).count(b"HTTP/1.1 200 ") == 1
+    assert exchange(served, SMUGGLED).count(b"HTTP/1.1 200 ") == 1
+    with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
+        trickle(served, b"GET /list HTTP/1.1\r\nX: " + b"x" * 600)
+
+
+def test_clients_that_read_nothing_do_not_hold_up_others(server: Serve, tmp_path: Path) -> None:
+    """Their connections end, with all that waits for them; others are answered meanwhile."""
+    (tmp_path / "large").write_bytes(bytes(32 << 20))
+    (tmp_path / "small").write_text("small")
+    served = server(tmp_path, client_timeout=2)
+    address = urlsplit(served.url)
+    request = b"GET /get/large HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4
+    slow = [socket.create_connection((address.hostname, address.port), timeout=30) for _ in range(50)]
+    try:
+        for connection in slow:
+            connection.sendall(request)
+        for _ in range(100):
+            assert read(f"{served.url}/get/small") == b"small"
+        end = time.monotonic() + 60
+        while served.stats()["connections_closed"] < len(slow) + 100:
+            assert time.monotonic() < end, served.stats()
+            time.sleep(0.05)
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+def test_the_last_page_has_no_marker_and_both_forms_are_understood(server: Serve, raw: Run, tmp_path: Path) -> None:
+    """Clients ask whether it is there. A server that writes null is understood all the same."""
+    pages = []
+    served = server(synthetic=25, page_size=10)
+    target = f"{served.url}/list"
+    while True:
+        pages.append(json.loads(read(target)))
+        if "NextMarker" not in pages[-1]:
+            break
+        target = f"{served.url}/list?next-marker={pages[-1]['NextMarker']}"
+    assert [len(page["FileNames"]) for page in pages] == [10, 10, 5]
+
+    with_null = raw(
+        {"/list": raw_server.reply(b'{"FileNames": ["a"], "NextMarker": null}'), "/get/a": raw_server.reply(b"body")}
+    )
+    assert fetchmill.get(with_null.url, tmp_path / "out").fetched == 1
+    assert fetchmill.get(served.url, tmp_path / "other").fetched == 25

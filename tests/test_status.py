@@ -77,7 +77,7 @@ def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: P
         assert process.poll() is None
 
     shown = run("status", dest)
-    process.communicate(timeout=60)
+    process.communicate(timeout=120)
 
     assert "job          running\n" in shown.out
     assert process.returncode == 0

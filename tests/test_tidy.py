@@ -15,6 +15,7 @@ LEFTOVERS = re.compile(
 )
 MACHINE = re.compile(r"(?<![\w.])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me/\w+)/")
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "stuff"}
+FUNCTION_LINES_MAX = 60
 TEXT = {".py", ".pyi", ".rs", ".md", ".toml", ".txt", ".sh", ".yml", ".json", ""}
 
 
@@ -68,6 +69,33 @@ def test_every_file_says_what_it_is(suffix: str) -> None:
                 silent.append(str(path.relative_to(ROOT)))
 
     assert silent == []
+
+
+def test_functions_fit_on_a_screen() -> None:
+    """Behind the docstring: a signature of many options, each documented, is no logic."""
+    long = []
+    for path in project_files():
+        if path.suffix == ".py" and ROOT / "tests" not in path.parents:
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    first = node.body[1 if len(node.body) > 1 and ast.get_docstring(node) else 0].lineno
+                    if (node.end_lineno or first) - first >= FUNCTION_LINES_MAX:
+                        long.append(f"{path.relative_to(ROOT)}: {node.name}")
+
+    assert long == []
+
+
+def test_a_class_name_of_the_packages_stands_for_one_thing() -> None:
+    """Private or not. The stub of the native module has some again, which the package's own wrap."""
+    found: dict[str, list[str]] = {}
+    for path in project_files():
+        if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in ("packages", "python"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    found.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(ROOT)))
+
+    assert found
+    assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
 
 
 def test_scripts_can_be_run() -> None:

@@ -15,7 +15,7 @@ import pytest
 import fetchmill
 import transforms
 from conftest import format_options
-from fetchmill.options import EngineName, Format
+from fetchmill._options.keywords import EngineName, Format
 from fetchmill.testing import Fault, Server, synthetic_body
 from raw_server import RawServer, reply
 from stored import FORMATS, find_wrong, read_objects
@@ -72,7 +72,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Waits for something that must come."""
     until = time.monotonic() + seconds
     while not condition():
@@ -359,7 +359,7 @@ def test_a_function_of_the_main_module_works_from_a_script(server: Serve, dest: 
         )
     )
 
-    subprocess.run([sys.executable, script, server(synthetic=10).url, dest], check=True, timeout=60)
+    subprocess.run([sys.executable, script, server(synthetic=10).url, dest], check=True, timeout=120)
 
     assert find_wrong(dest, "files", uppers(10)) == []
 
@@ -386,7 +386,7 @@ def test_a_function_that_no_other_process_can_have_is_refused(
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=120,
     )
 
     last = ended.stderr.splitlines()[-1]
@@ -403,7 +403,11 @@ def test_a_job_without_a_guard_is_refused_by_its_transform_process(server: Serve
     )
 
     ended = subprocess.run(
-        [sys.executable, script, server(synthetic=3).url, dest], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, script, server(synthetic=3).url, dest],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
     assert "__name__ == '__main__'" in ended.stderr.splitlines()[-1]
@@ -472,6 +476,7 @@ def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_pat
     (tmp_path / "list.txt").write_text("".join(f"{source.url}/get/{name}\n" for name in names(20)))
     options: dict[str, Any] = {
         "format": "jsonl",
+        "threads": 1,  # one shard
         "allow_private": True,
         "transform": transforms.columns,
         "transform_columns": ["text", "size", "share", "is_odd", "nothing"],
@@ -542,7 +547,7 @@ def test_a_function_that_hangs_does_not_keep_a_stop_waiting(
     process = hanging(start, server, dest, pids, command_line)
 
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=120)
 
     assert (process.returncode, processes_of(pids)) == (130, [])
     assert "without a last checkpoint" not in said

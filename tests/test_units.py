@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fetchmill import units
+from fetchmill._options import units
 
 
 @pytest.mark.parametrize(

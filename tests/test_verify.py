@@ -274,11 +274,11 @@ def test_a_job_that_was_killed_is_proved_as_far_as_it_is(
     start: Callable[..., subprocess.Popen[str]], run: Run, server: Callable[..., Server], dest: Path, format: str
 ) -> None:
     """What is pending is no fault; and what is running cannot be verified."""
-    made = Job(run, server(synthetic=COUNT, size=SIZE, delay=(0.0, 0.05)).url, dest, format, EXPECTED)
+    made = Job(run, server(synthetic=COUNT, size=SIZE, delay=(0.0, 0.3)).url, dest, format, EXPECTED)
     size = SHARD_SIZE.get(format, "1MB")
     options = ("--format", format, "--shard-size", size, "--seal-after", "0.2s", "--commit-window", "0.1s")
     process = start("get", made.url, dest, *options)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (dest / STATE / "job.sqlite").exists() or read_ledger_or_zero(dest) < COUNT / 5:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -305,9 +305,9 @@ def read_ledger_or_zero(dest: Path) -> int:
 
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
 def test_objects_are_compared_with_the_origin(
-    job: Callable[[str], Job], server: Callable[..., Server], tmp_path: Path, format: str
+    job: Callable[[str], Job], server: Callable[..., Server], run: Callable[..., Ended], tmp_path: Path, format: str
 ) -> None:
-    """Its own, or another one where some have changed and some are gone."""
+    """Its own, or another one where some have changed and some are gone; the last line says what was found."""
     made = job(format)
     _, report = made.verify("--sample", "50", code=0)
     assert report["compared"] == 50
@@ -324,6 +324,12 @@ def test_objects_are_compared_with_the_origin(
 
     assert {(finding["what"], finding["name"]) for finding in findings} == {("differs", changed), ("absent-now", gone)}
     assert (report["compared"], report["differs"], report["absent_now"], report["findings"]) == (COUNT, 1, 1, 0)
+
+    ended = run("verify", made.dest, "--against", other.url, "--sample", str(COUNT))
+    last = ended.err.splitlines()[-1]
+    assert ended.code == 3
+    assert last.startswith(f"found: 2 of {COUNT:,} compared are not as at the origin; what is stored is whole")
+    assert "all is proved" not in ended.err
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -353,7 +359,7 @@ def test_a_repair_that_is_killed_is_done_again(
             env=environment,
             capture_output=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
         killed += ended.returncode == -signal.SIGKILL
         made.assert_mended()

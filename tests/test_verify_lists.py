@@ -150,10 +150,11 @@ def test_a_list_that_was_killed_is_proved_as_far_as_it_is(
     run: Run, start: Start, server: Serve, dest: Path, format: str, options: tuple[str, ...]
 ) -> None:
     """What is pending is no fault; the same command ends it."""
-    rows = rows_of(server(synthetic=COUNT, delay=(0.0, 0.05)))
+    # Slow replies are certain one by one, fast ones once a second.
+    rows = rows_of(server(synthetic=COUNT, delay=(0.2, 0.4)))
     made = ListJob(run, [*rows, {"url": "no url", "key": "", "rank": ""}], dest, format, options)
     process = start(*made.command, "--commit-window", "0.05s")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while settled(dest) < COUNT / 5:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -592,7 +592,7 @@ def test_a_world_of_its_own_process_ends_with_its_input(tmp_path: Path) -> None:
         assert process.stdout is not None
         place = json.loads(process.stdout.readline())
         got = Client(place["dns"], ca_file.read_text()).get(f"https://good-1.test:{place['https_port']}/")
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=120)
 
     assert got.status == 200
     assert json.loads(out)["behaviours"]["good"]["requests"] == 1

@@ -6,16 +6,30 @@ The names below are all there is; modules are loaded when a name is first used, 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As in `typing`, which takes longer to load than all else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from fetchmill import bounded
+    from fetchmill._destination.diff import Change, DiffReport, diff
+    from fetchmill._destination.export import export
+    from fetchmill._destination.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
+    from fetchmill._destination.status import failures, status
+    from fetchmill._destination.verify import Finding, VerifyReport, verify
+    from fetchmill._job.check import CheckReport, check
+    from fetchmill._job.get import get
+    from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
+    from fetchmill._job.report import Failure, Report, Status, Wait
     from fetchmill._native import __version__
-    from fetchmill.check_options import CheckOptions
-    from fetchmill.checking import CheckReport, check
-    from fetchmill.differing import Change, DiffReport, diff
+    from fetchmill._options.check import CheckOptions
+    from fetchmill._options.get import GetOptions
+    from fetchmill._options.list import ListOptions
+    from fetchmill._options.stream import StreamOptions
+    from fetchmill._stream.stream import Client, Headers, Reply, Request, Timings, astream, stream, stream_batches
+    from fetchmill._transform.reply import FetchedReply
     from fetchmill.errors import (
         BusyError,
         FetchmillError,
@@ -26,21 +40,10 @@ if TYPE_CHECKING:
         SecurityError,
         StatusError,
         StorageError,
+        StrayReplyError,
         TemporaryError,
         UsageError,
     )
-    from fetchmill.exporting import export
-    from fetchmill.fetched import FetchedReply
-    from fetchmill.job import get
-    from fetchmill.ledger import failures, status
-    from fetchmill.list_options import ListOptions
-    from fetchmill.listing import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
-    from fetchmill.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
-    from fetchmill.options import GetOptions
-    from fetchmill.report import Failure, Report, Status
-    from fetchmill.stream_options import StreamOptions
-    from fetchmill.streaming import Client, Headers, Reply, Request, Timings, astream, stream, stream_batches
-    from fetchmill.verifying import Finding, VerifyReport, verify
 
 __all__ = [
     "BusyError",
@@ -71,11 +74,13 @@ __all__ = [
     "Status",
     "StatusError",
     "StorageError",
+    "StrayReplyError",
     "StreamOptions",
     "TemporaryError",
     "Timings",
     "UsageError",
     "VerifyReport",
+    "Wait",
     "__version__",
     "astream",
     "bounded",
@@ -92,51 +97,52 @@ __all__ = [
     "verify",
 ]
 
-_HOMES = {
+_MODULES = {
     "__version__": "fetchmill._native",
-    "astream": "fetchmill.streaming",
-    "check": "fetchmill.checking",
-    "diff": "fetchmill.differing",
-    "export": "fetchmill.exporting",
-    "failures": "fetchmill.ledger",
-    "get": "fetchmill.job",
-    "list": "fetchmill.listing",
-    "open": "fetchmill.objects",
-    "status": "fetchmill.ledger",
-    "stream": "fetchmill.streaming",
-    "stream_batches": "fetchmill.streaming",
-    "verify": "fetchmill.verifying",
-    "Change": "fetchmill.differing",
-    "CheckOptions": "fetchmill.check_options",
-    "CheckReport": "fetchmill.checking",
-    "DiffReport": "fetchmill.differing",
-    "Failure": "fetchmill.report",
-    "FetchedReply": "fetchmill.fetched",
-    "Finding": "fetchmill.verifying",
-    "GetOptions": "fetchmill.options",
-    "ListOptions": "fetchmill.list_options",
-    "ListReport": "fetchmill.listing",
-    "ListedTarget": "fetchmill.listing",
-    "Object": "fetchmill.objects",
-    "Objects": "fetchmill.objects",
-    "Client": "fetchmill.streaming",
-    "Headers": "fetchmill.streaming",
-    "Reply": "fetchmill.streaming",
-    "Report": "fetchmill.report",
-    "Request": "fetchmill.streaming",
-    "Status": "fetchmill.report",
-    "StreamOptions": "fetchmill.stream_options",
-    "Timings": "fetchmill.streaming",
-    "VerifyReport": "fetchmill.verifying",
+    "astream": "fetchmill._stream.stream",
+    "check": "fetchmill._job.check",
+    "diff": "fetchmill._destination.diff",
+    "export": "fetchmill._destination.export",
+    "failures": "fetchmill._destination.status",
+    "get": "fetchmill._job.get",
+    "list": "fetchmill._job.list",
+    "open": "fetchmill._destination.objects",
+    "status": "fetchmill._destination.status",
+    "stream": "fetchmill._stream.stream",
+    "stream_batches": "fetchmill._stream.stream",
+    "verify": "fetchmill._destination.verify",
+    "Change": "fetchmill._destination.diff",
+    "CheckOptions": "fetchmill._options.check",
+    "CheckReport": "fetchmill._job.check",
+    "DiffReport": "fetchmill._destination.diff",
+    "Failure": "fetchmill._job.report",
+    "FetchedReply": "fetchmill._transform.reply",
+    "Finding": "fetchmill._destination.verify",
+    "GetOptions": "fetchmill._options.get",
+    "ListOptions": "fetchmill._options.list",
+    "ListReport": "fetchmill._job.list",
+    "ListedTarget": "fetchmill._job.list",
+    "Object": "fetchmill._destination.objects",
+    "Objects": "fetchmill._destination.objects",
+    "Client": "fetchmill._stream.stream",
+    "Headers": "fetchmill._stream.stream",
+    "Reply": "fetchmill._stream.stream",
+    "Report": "fetchmill._job.report",
+    "Request": "fetchmill._stream.stream",
+    "Status": "fetchmill._job.report",
+    "StreamOptions": "fetchmill._options.stream",
+    "Timings": "fetchmill._stream.stream",
+    "VerifyReport": "fetchmill._destination.verify",
+    "Wait": "fetchmill._job.report",
 }
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+def __getattr__(name: str) -> "Any":  # noqa: ANN401 - whatever the name stands for
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "bounded":
         return import_module("fetchmill.bounded")
-    value = getattr(import_module(_HOMES.get(name, "fetchmill.errors")), name)
+    value = getattr(import_module(_MODULES.get(name, "fetchmill.errors")), name)
     globals()[name] = value
     return value
 

@@ -22,7 +22,7 @@ class Job:
         """Starts the job or resumes it.
 
         Args:
-            options: a JSON object with the fields of `fetchmill.GetOptions`; one that is missing has its default.
+            options: a JSON object with the options that are given and what the job is about, from `to_json`.
             iterator: the targets, when they are what the source is: URLs, or pairs of a URL and a name. It is read by
                 a thread of the job.
 
@@ -37,7 +37,7 @@ class Job:
         """Waits for the end, at most so many seconds, without the GIL. True when the job has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters now: the fields of `fetchmill.report.Snapshot`. Cheap, at any time."""
+        """The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time."""
 
     def stop(self) -> None:
         """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
@@ -45,8 +45,8 @@ class Job:
     def abort(self) -> None:
         """Ends the job without a checkpoint, as if the process had been killed."""
 
-    def take_desk(self, seconds: float) -> Desk | None:
-        """The desk of an engine in this process, once; waits at most so many seconds for it.
+    def take_dispatcher(self, seconds: float) -> Dispatcher | None:
+        """The dispatcher of an engine in this process, once; waits at most so many seconds for it.
 
         None when it is not there yet, or was taken, or the job has ended without one.
         """
@@ -74,15 +74,15 @@ class Job:
         """
 
 @final
-class Desk:
-    """Where a worker of an engine in Python gets targets and gives answers. One thread uses it.
+class Dispatcher:
+    """Hands targets to a worker of an engine in Python and takes its answers. One thread uses it.
 
-    Planning, what becomes of an answer, formats and durability are behind it. `Job.take_desk` gives the one of a job in
-    this process, `join` one in a worker's process.
+    Planning, formats, durability and what becomes of an answer are behind it. `Job.take_dispatcher` gives that of a job
+    in this process, `join` that of a worker's own process.
     """
 
     @staticmethod
-    def join(options: str, worker: int, kept: list[str] | None, turns: int, receipts: int) -> Desk | None:
+    def join(options: str, worker: int, kept: list[str] | None, turns: int, receipts: int) -> Dispatcher | None:
         """In a worker's process: joins the job whose options these are, over its ends of two sockets.
 
         None: the job has nothing to do any more.
@@ -105,6 +105,9 @@ class Desk:
             UsageError: a target that is not being fetched, or a failure kind that does not exist.
             StorageError: a large body could not be staged.
         """
+
+    def observe_arrivals(self, replies: OriginReplies) -> None:
+        """From now on what replies say of the origin is taken from here as they come, and not from their answers."""
 
     @property
     def is_stopping(self) -> bool:
@@ -192,7 +195,7 @@ class Export:
         """Waits for the end, at most so many seconds, without the GIL. True when it has ended."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The counters now: the fields of `fetchmill.report.Snapshot`. Cheap, at any time."""
+        """The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time."""
 
     def stop(self) -> None:
         """Asks for the end, with a checkpoint. Returns at once."""
@@ -215,7 +218,7 @@ class Server:
         """Binds and serves.
 
         Args:
-            options: a JSON object; `fetchmill.server` makes it.
+            options: a JSON object; `fetchmill._server` makes it.
             dest: the destination of a job, to be served in the place of the options' content.
             state: folder of its journal, when the job was given one.
 
@@ -227,6 +230,10 @@ class Server:
     @property
     def address(self) -> str:
         """Host and port, such as `127.0.0.1:8080`."""
+
+    @property
+    def ca_pem(self) -> str | None:
+        """With TLS, the certificate of the authority that clients must trust, in PEM."""
 
     def stats(self) -> dict[str, Any]:
         """Counts of requests and replies by kind, the same as `GET /stats`."""
@@ -394,7 +401,7 @@ class Verify:
         """Waits for the end, at most so many seconds, without the GIL. Findings must be taken meanwhile."""
 
     def progress(self) -> dict[str, Any]:
-        """How far it is: the fields of `fetchmill.verifying.Progress`. Cheap, at any time."""
+        """How far it is: the fields of `fetchmill._destination.verify.Progress`. Cheap, at any time."""
 
     def findings(self, max: int) -> list[dict[str, Any]]:
         """Findings that were not taken yet: the fields of `fetchmill.Finding`."""
@@ -428,6 +435,44 @@ class Failures:
         """The next ones: the fields of `fetchmill.Failure`. Empty at the end."""
 
 @final
+class OriginReplies:
+    """What the replies of one worker were like: the rules of certainty, shared by its connections."""
+
+    def __init__(self) -> None: ...
+    def note_break(self) -> None:
+        """A connection broke."""
+
+    def note_surplus(self) -> None:
+        """A reply came that nobody asked for."""
+
+@final
+class ConnectionReplies:
+    """What one connection has brought since it was last known that nothing else is on its way.
+
+    Times are seconds of a monotonic clock.
+    """
+
+    def __init__(self, origin: OriginReplies) -> None: ...
+    def note(self, started: float, ended: float, status: int, retry_after: str | None) -> bool:
+        """A reply came, to a request that was sent at `started`; whether it is certain at once whose it is.
+
+        What it says of the origin is told to the dispatcher that observes these replies.
+        """
+
+    def rest_seconds(self, is_full: bool, now: float) -> float | None:
+        """How long it must rest now, at most a second; None when it may go on. `is_full`: it holds all that it may."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its next request asks the server to close it."""
+
+    def silence(self) -> float:
+        """Seconds without a request and without a byte after which what it has brought is certain."""
+
+    def rested(self) -> None:
+        """It was silent for so long."""
+
+@final
 class Fetcher:
     """The thread that fetches for streams, with its connections. Dropped, it ends."""
 
@@ -447,12 +492,13 @@ class Fetcher:
         *,
         ordered: bool,
         raises: bool,
+        certain: bool,
         owns: bool,
         state: str | os.PathLike[str] | None = None,
     ) -> Stream:
         """Opens a stream; without items they are added by `Stream.add`. With `owns` the thread ends with the stream."""
 
-    def batches(self, items: Iterable[Any], batch_size: int, owns: bool) -> Batches:
+    def batches(self, items: Iterable[Any], batch_size: int, certain: bool, owns: bool) -> Batches:
         """Opens a stream whose replies are rows of record batches."""
 
     def close(self) -> None:
@@ -526,7 +572,7 @@ class Batch:
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
 @final
-class Body:
+class BodyBuffer:
     """What the memoryview of a large body is made of."""
 
 @final
@@ -679,6 +725,15 @@ class Reply:
 
     def raise_for_status(self) -> None:
         """Raises a `StatusError` unless the status is 2xx, and the error when there is no complete reply."""
+
+def options() -> dict[str, list[dict[str, Any]]]:
+    """All options of the core: those of jobs (`job`), of checks and of streams.
+
+    Each has its name, type, unit, default, and the minimum and maximum of a number; None is what there is none of.
+    """
+
+def hide_secrets(text: str) -> str:
+    """A text for people, without signatures, tokens and passwords of URLs."""
 
 def status(dest: str, state: str | None) -> dict[str, Any]:
     """The ledger that the journal of a destination has: the fields of `fetchmill.Status`.

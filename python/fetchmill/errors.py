@@ -4,7 +4,11 @@ What becomes of one target is never an exception: that is an outcome, and the le
 exit code that the command line gives (docs/exit-codes.md); the native module raises these classes by name.
 """
 
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
+# Indexes that the text of an error names.
+_NAMED_MAX = 5
 
 
 class FetchmillError(Exception):
@@ -75,6 +79,32 @@ class ReplyError(FetchmillError):
         self.url = url
         self.kind = kind
         self.reason = reason
+
+
+class StrayReplyError(FetchmillError):
+    """A server has sent a reply that nobody asked for: replies that a stream has given may be those of other requests.
+
+    Raised by a stream in the place of the next reply. With `certain=True` the requests are made again instead, before
+    the program has their replies; it is raised only when the stray reply comes too late for that (docs/streaming.md).
+
+    Args:
+        indexes: the places in the input of all replies that may be wrong, whether the program has had them or not.
+    """
+
+    exit_code = 3
+
+    def __init__(self, indexes: Sequence[int]) -> None:
+        places = ", ".join(map(str, indexes[:_NAMED_MAX])) + (", ..." if len(indexes) > _NAMED_MAX else "")
+        many = f"{len(indexes)} replies may be those of other requests"
+        replies = "1 reply may be that of another request" if len(indexes) == 1 else many
+        super().__init__(
+            f"a server sent a reply that nobody asked for: {replies} (index {places}); ask again, or open the stream "
+            "with certain=True"
+        )
+        self.indexes = tuple(indexes)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[int, ...]]]:
+        return type(self), (self.indexes,)
 
 
 class StatusError(FetchmillError):

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 from fetchmill._native import S3 as NativeS3  # noqa: N811 - it is no constant
 from fetchmill.errors import UsageError
@@ -24,7 +24,7 @@ __all__ = ["S3Behaviour", "S3Options", "S3Store"]
 
 Key = str | bytes
 # The keys of a mapping are of one type, for a type checker.
-Objects = Mapping[str, bytes] | Mapping[bytes, bytes] | Mapping[Key, bytes]
+ObjectBodies = Mapping[str, bytes] | Mapping[bytes, bytes] | Mapping[Key, bytes]
 BUCKET = "bucket"
 REGION = "us-east-1"
 ACCESS_KEY = "FETCHMILLTESTKEY"
@@ -50,6 +50,11 @@ class S3Behaviour(TypedDict, total=False):
         lose_token_after: the page with the key of this number ends with it, says that there are more, and has no token.
         repeat_token: the page that a token leads to comes with the same token again, for ever.
         ignore_start_after: whether every listing starts at its first key.
+        checksum: the checksum that a GET with `x-amz-checksum-mode: ENABLED` is given: `crc64nvme`, `crc32c`, `crc32`,
+            `sha1` or `sha256`; None for none.
+        composite_checksums: whether it is said to be one of the checksums of parts, and is wrong.
+        encryption: what `x-amz-server-side-encryption` of every object says.
+        damage: keys of which so many GETs give one wrong byte, with the checksum and ETag of the right ones.
         fail_uploads: so many of the next uploads of objects and parts are answered 503 ServiceUnavailable.
         drop_uploads: so many of the next uploads of objects and parts end with a reset in the middle of their body.
     """
@@ -62,11 +67,15 @@ class S3Behaviour(TypedDict, total=False):
     deny: Collection[Key]
     deny_lists: bool
     errors_with_200: Mapping[str, str | tuple[str, int]]
-    changed: Objects
+    changed: ObjectBodies
     truncate_after: int | None
     lose_token_after: int | None
     repeat_token: bool
     ignore_start_after: bool
+    checksum: Literal["crc64nvme", "crc32c", "crc32", "sha1", "sha256"] | None
+    composite_checksums: bool
+    encryption: str | None
+    damage: Mapping[str, int]
     fail_uploads: int
     drop_uploads: int
 
@@ -125,7 +134,7 @@ class S3Store:
     def __init__(
         self,
         options: S3Options | None = None,
-        objects: Objects | None = None,
+        objects: ObjectBodies | None = None,
         **behaviour: Unpack[S3Behaviour],
     ) -> None:
         self.options = options = options or S3Options()
@@ -163,7 +172,7 @@ class S3Store:
     def add_bucket(
         self,
         name: str,
-        objects: Objects | None = None,
+        objects: ObjectBodies | None = None,
         *,
         region: str | None = None,
         synthetic: int = 0,

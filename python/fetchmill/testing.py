@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from fetchmill._native import synthetic_body as native_synthetic_body
-from fetchmill.s3_store import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Objects, S3Behaviour, S3Options, S3Store
-from fetchmill.server import Fault, ServeOptions, Server
+from fetchmill._server import Fault, ServeOptions, Server
+from fetchmill.s3_store import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, ObjectBodies, S3Behaviour, S3Options, S3Store
 from fetchmill.world import World, WorldOptions
 
 __all__ = ["Fault", "S3Behaviour", "S3Store", "Server", "World", "s3", "serve", "synthetic_body", "world"]
@@ -30,9 +30,15 @@ def serve(  # noqa: PLR0913 - each has its default
     page_size: int = 1000,
     delay: tuple[float, float] | None = None,
     delay_steps: bool = False,
+    slow_rate: float = 0.0,
+    slow_delay: tuple[float, float] = (2.0, 2.0),
     list_delay: tuple[float, float] | None = None,
+    tls: bool = False,
     seed: int = 0,
     faults: Sequence[Fault] = (),
+    hidden: bool = False,
+    allow_hosts: Sequence[str] = (),
+    client_timeout: float = 60.0,
 ) -> Server:
     """Serves a folder, or synthetic objects, until the end of a `with` block.
 
@@ -46,9 +52,17 @@ def serve(  # noqa: PLR0913 - each has its default
         page_size: names in a page.
         delay: seconds that each /get waits: uniform between the two.
         delay_steps: whether that is in whole seconds.
+        slow_rate: share of the /get requests that wait slow_delay in place of delay, 0 to 1.
+        slow_delay: seconds that these wait: uniform between the two.
         list_delay: seconds that each /list waits.
+        tls: serve https, with a certificate for localhost and the loopback addresses; `server.ca_pem` is what proves
+            it.
         seed: start of all that is random: the same seed hits the same names.
         faults: scripted faults; the first that applies to a request decides.
+        hidden: whether files and folders whose names start with a dot are served; the state of a job never is.
+        allow_hosts: hosts that requests may be for besides localhost, 127.0.0.0/8 and [::1], when it listens at
+            loopback; `*` for all.
+        client_timeout: seconds that a client may take for its next request, or for taking some of a reply.
 
     Returns:
         A running server, which is its own context manager.
@@ -67,9 +81,15 @@ def serve(  # noqa: PLR0913 - each has its default
             page_size=page_size,
             delay=delay,
             delay_steps=delay_steps,
+            slow_rate=slow_rate,
+            slow_delay=slow_delay,
             list_delay=list_delay,
+            tls=tls,
             seed=seed,
             faults=faults,
+            hidden=hidden,
+            allow_hosts=allow_hosts,
+            client_timeout=client_timeout,
         )
     )
 
@@ -129,7 +149,7 @@ def world(  # noqa: PLR0913 - each has its default
 
 
 def s3(  # noqa: PLR0913 - each has its default
-    objects: Objects | None = None,
+    objects: ObjectBodies | None = None,
     *,
     bucket: str = BUCKET,
     region: str = REGION,

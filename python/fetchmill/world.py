@@ -255,10 +255,10 @@ def sites(
         raise UsageError("mix: give at least one behaviour a weight above 0, and none a weight below")
     expected = {name: _expected(name, redirects=redirects, patient=patient) for name in weights}
     chance = random.Random(seed)  # noqa: S311 - a mixture, no secret
-    return _mixed(ports, count, list(weights), list(accumulate(weights.values())), chance, https, expected)
+    return _mix(ports, count, list(weights), list(accumulate(weights.values())), chance, https, expected)
 
 
-def _mixed(
+def _mix(
     ports: tuple[int, int],
     count: int,
     names: list[str],

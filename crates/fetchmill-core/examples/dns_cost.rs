@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fetchmill_core::limits;
-use fetchmill_core::transport::dns::{Asked, Dns, DnsSetup, Families, How, Lanes};
+use fetchmill_core::transport::dns::{Dns, DnsSetup, Families, LookUpKind, LookUpStart, SlotLimits};
 use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: usize = 5;
@@ -37,12 +37,13 @@ fn main() -> std::io::Result<()> {
 /// Looks up all names with the places of one thread of two.
 async fn round(setup: &Arc<DnsSetup>) -> f64 {
     let clock = Rc::new(Cell::new(0));
-    let dns = Dns::new(Arc::clone(setup), Lanes::of(2), Rc::clone(&clock));
+    let dns = Dns::new(Arc::clone(setup), SlotLimits::of(2), Rc::clone(&clock));
     let mut tick = tokio::time::interval(limits::TICK);
     let (started, before) = (Instant::now(), cpu());
     let (mut asked, mut answered) = (0, 0);
     while answered < NAMES {
-        while asked < NAMES && dns.ask(&format!("www.host-{asked}.example"), asked, How::Usual) != Asked::Full
+        while asked < NAMES
+            && dns.ask(&format!("www.host-{asked}.example"), asked, LookUpKind::Usual) != LookUpStart::Full
         {
             asked += 1;
         }

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use fetchmill_core::http1::{BodySink, Progress, ReplyReader, RequestTemplate};
+use fetchmill_core::http1::{BodySink, ReplyProgress, ReplyReader, RequestTemplate};
 use fetchmill_core::name;
 
 const ROUNDS: usize = 15;
@@ -61,7 +61,7 @@ fn reply_cost(bytes: &[u8]) -> f64 {
     best(|| {
         reader.start();
         let progress = reader.read(black_box(bytes), &mut body);
-        assert_eq!(progress, Ok(Progress::Done { consumed: bytes.len() }));
+        assert_eq!(progress, Ok(ReplyProgress::Done { consumed: bytes.len() }));
     })
 }
 

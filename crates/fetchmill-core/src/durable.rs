@@ -10,27 +10,28 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::outcome::ShardEnd;
 
 /// A result whose error is the operating system's number.
-pub type Result<T> = std::result::Result<T, Errno>;
+pub type ErrnoResult<T> = std::result::Result<T, Errno>;
 
 /// No link is followed and nothing above the folder is reached.
 const BENEATH: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
 /// Opens a folder that the user named.
-pub fn open_folder(path: &Path) -> Result<OwnedFd> {
+pub fn open_folder(path: &Path) -> ErrnoResult<OwnedFd> {
     rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
 /// Opens a folder beneath another one.
-pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd> {
+pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
     rustix::fs::openat2(
         folder,
         path,
@@ -42,7 +43,7 @@ pub fn open_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedF
 
 /// Makes a folder with all folders above it, beneath another one, and opens it. `ENOTDIR` or `ELOOP` when something
 /// else has the place.
-pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<OwnedFd> {
+pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<OwnedFd> {
     if let Ok(opened) = open_folder_beneath(folder, path) {
         return Ok(opened);
     }
@@ -59,17 +60,54 @@ pub fn make_folders_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Owned
 }
 
 /// Creates a file that must not exist.
-pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> Result<File> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(folder, name, flags, Mode::from(0o666))?))
+pub fn create_new(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<File> {
+    create_new_for(folder, name, Readers::AsUsual)
 }
 
-/// Creates a shard's file, which must not exist, in a folder that may not: both are durable then.
-pub fn create_in(folder: &Path, name: &str, is_durable: bool) -> crate::error::Result<File> {
-    std::fs::create_dir_all(folder).map_err(|error| Error::storage("make the folder", folder, error))?;
+fn create_new_for(folder: BorrowedFd<'_>, name: &[u8], readers: Readers) -> ErrnoResult<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from(if readers == Readers::Owner { 0o600 } else { 0o666 });
+    Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
+}
+
+/// Makes a file of a job's state the user's own, also one that an earlier release left open to others; creates it if it
+/// is not there. Where modes are not known or not ours to change it stays as it is.
+pub fn keep_private(path: &Path) -> ErrnoResult<()> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::from(0o600))?;
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&file)?.st_mode);
+    if mode.intersects(Mode::from(0o077)) {
+        let _ = rustix::fs::fchmod(&file, mode.difference(Mode::from(0o077)));
+    }
+    Ok(())
+}
+
+/// Who may read a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readers {
+    /// Whom the user's umask lets: it is output.
+    AsUsual,
+    /// The user alone: it is of a job's state, and may have URLs with signatures in them.
+    Owner,
+}
+
+/// Creates a shard's file, which must not exist, in a folder that may not: both are durable then. The folder above it
+/// must be there: in a destination that was moved none is made again.
+pub fn create_in(
+    folder: &Path,
+    name: &str,
+    readers: Readers,
+    is_durable: bool,
+) -> crate::error::Result<File> {
+    match std::fs::create_dir(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+            return Err(Error::storage("make the folder", folder, error));
+        }
+        Ok(()) | Err(_) => {}
+    }
     let fail = |error| Error::storage("create", folder.join(name), error);
     let opened = open_folder(folder).map_err(fail)?;
-    let file = create_new(opened.as_fd(), name.as_bytes()).map_err(fail)?;
+    let file = create_new_for(opened.as_fd(), name.as_bytes(), readers).map_err(fail)?;
     if is_durable {
         sync_folder(opened.as_fd()).map_err(fail)?;
         // The folder may be new as well.
@@ -79,8 +117,13 @@ pub fn create_in(folder: &Path, name: &str, is_durable: bool) -> crate::error::R
     Ok(file)
 }
 
-/// Creates a file with these bytes.
-pub fn create_with(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<()> {
+/// Creates a file with these bytes, last modified then (seconds since 1970) or now.
+pub fn create_with(
+    folder: BorrowedFd<'_>,
+    name: &[u8],
+    bytes: &[u8],
+    modified: Option<u64>,
+) -> ErrnoResult<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(folder, name, flags, Mode::from(0o666))?;
     let mut rest = bytes;
@@ -92,12 +135,27 @@ pub fn create_with(folder: BorrowedFd<'_>, name: &[u8], bytes: &[u8]) -> Result<
             Err(error) => return Err(error),
         }
     }
+    if let Some(seconds) = modified {
+        // A file system that cannot keep it keeps the time of writing.
+        let _ = rustix::fs::futimens(&file, &modified_at(seconds));
+    }
     // A quota or a network file system may refuse the bytes only here; std's drop would hide that.
     close(file)
 }
 
+/// Says when a file was last modified, in seconds since 1970. A file system that cannot keep it keeps what it has.
+pub fn set_modified(folder: BorrowedFd<'_>, name: &[u8], seconds: u64) {
+    let _ = rustix::fs::utimensat(folder, name, &modified_at(seconds), AtFlags::SYMLINK_NOFOLLOW);
+}
+
+fn modified_at(seconds: u64) -> Timestamps {
+    let at = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+    let modified = at(i64::try_from(seconds).unwrap_or(i64::MAX), 0);
+    Timestamps { last_access: at(0, rustix::fs::UTIME_OMIT), last_modification: modified }
+}
+
 /// Closes a file and tells what came of it.
-fn close(file: OwnedFd) -> Result<()> {
+fn close(file: OwnedFd) -> ErrnoResult<()> {
     use std::os::fd::IntoRawFd;
     // SAFETY: the descriptor was just given up by its only owner.
     #[expect(unsafe_code, reason = "std closes without telling the result")]
@@ -110,13 +168,13 @@ fn last_error() -> Errno {
 }
 
 /// Opens a file beneath a folder to read it.
-pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<File> {
+pub fn open_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH)?))
 }
 
 /// Opens a file beneath a folder to read it; `None` when there is none, or something else has its name.
-pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Option<File>> {
+pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<File>> {
     // Without waiting: a pipe that was planted would never open.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::openat2(folder, path, flags, Mode::empty(), BENEATH) {
@@ -131,7 +189,7 @@ pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Option<F
 }
 
 /// Appends all bytes.
-pub fn append(file: &mut File, bytes: &[u8]) -> Result<()> {
+pub fn append(file: &mut File, bytes: &[u8]) -> ErrnoResult<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
@@ -151,14 +209,64 @@ pub fn forget(file: &File, start: u64) {
     let _ = rustix::fs::fadvise(file, start, None, rustix::fs::Advice::DontNeed);
 }
 
+/// A file that is appended to, with the checksum of what it has. It is made with the first bytes, for its owner to read.
+#[derive(Debug)]
+pub struct AppendedFile {
+    folder: PathBuf,
+    name: String,
+    file: Option<File>,
+    end: u64,
+    crc32c: u32,
+    is_durable: bool,
+}
+
+impl AppendedFile {
+    /// A new one in a folder; no other may have its name.
+    pub fn new(folder: &Path, name: String, is_durable: bool) -> Self {
+        AppendedFile { folder: folder.to_owned(), name, file: None, end: 0, crc32c: 0, is_durable }
+    }
+
+    /// One that an earlier run has left; the file is cut back to this end.
+    pub fn reopened(folder: &Path, file: File, end: &ShardEnd, is_durable: bool) -> Self {
+        let ShardEnd { path, end, crc32c } = end.clone();
+        AppendedFile { folder: folder.to_owned(), name: path, file: Some(file), end, crc32c, is_durable }
+    }
+
+    /// Its length.
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Appends all bytes.
+    pub fn append(&mut self, bytes: &[u8]) -> crate::error::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(create_in(&self.folder, &self.name, Readers::Owner, self.is_durable)?),
+        };
+        append(file, bytes).map_err(|error| Error::storage("write", self.folder.join(&self.name), error))?;
+        self.end += bytes.len() as u64;
+        self.crc32c = crc32c::crc32c_append(self.crc32c, bytes);
+        Ok(())
+    }
+
+    /// Makes it durable, and says how far it goes; `None` when nothing was ever appended.
+    pub fn sync(&self) -> crate::error::Result<Option<ShardEnd>> {
+        let Some(file) = &self.file else { return Ok(None) };
+        if self.is_durable {
+            sync_file(file).map_err(|error| Error::storage("sync", self.folder.join(&self.name), error))?;
+        }
+        Ok(Some(ShardEnd { path: self.name.clone(), end: self.end, crc32c: self.crc32c }))
+    }
+}
+
 /// Makes a file's bytes durable. A sync that failed must never be tried again on the same file: the kernel has
 /// marked the pages clean, and a second one would succeed without them.
-pub fn sync_file(file: &File) -> Result<()> {
+pub fn sync_file(file: &File) -> ErrnoResult<()> {
     rustix::fs::fdatasync(file)
 }
 
 /// Makes a folder's entries durable.
-pub fn sync_folder(folder: BorrowedFd<'_>) -> Result<()> {
+pub fn sync_folder(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::fsync(folder)
 }
 
@@ -178,7 +286,7 @@ pub fn sync_folders_up(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Makes all of the file system that holds the folder durable: one call for thousands of small files.
-pub fn sync_file_system(folder: BorrowedFd<'_>) -> Result<()> {
+pub fn sync_file_system(folder: BorrowedFd<'_>) -> ErrnoResult<()> {
     rustix::fs::syncfs(folder)
 }
 
@@ -210,7 +318,7 @@ pub struct FreeRoom {
 }
 
 /// What is free in the file system that holds a folder.
-pub fn free_room(folder: &Path) -> Result<FreeRoom> {
+pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     let found = rustix::fs::statvfs(folder)?;
     Ok(FreeRoom {
         inodes: found.f_files,
@@ -221,7 +329,7 @@ pub fn free_room(folder: &Path) -> Result<FreeRoom> {
 }
 
 /// Moves a file to its final place unless something is there: `EEXIST`, `ENOTDIR` or `EISDIR` then.
-pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> Result<()> {
+pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
     rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)
 }
 
@@ -244,7 +352,7 @@ pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
 }
 
 /// Removes a file; one that is not there is removed already.
-pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
+pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(error) => Err(error),
@@ -252,7 +360,7 @@ pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> Result<()> {
 }
 
 /// Removes a file beneath a folder, however deep, following no link; one that is not there is removed already.
-pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
+pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
     let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else { return remove(folder, path) };
     let (above, leaf) = path.split_at(slash);
     match open_folder_beneath(folder, above) {
@@ -264,14 +372,23 @@ pub fn remove_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> Result<()> {
 
 /// Removes a file of our own; one that is not there is removed already.
 pub fn remove_path(path: &Path) -> std::io::Result<()> {
-    match std::fs::remove_file(path) {
+    unless_missing(std::fs::remove_file(path))
+}
+
+/// The same for a folder, with all that is in it.
+pub fn remove_folder(path: &Path) -> std::io::Result<()> {
+    unless_missing(std::fs::remove_dir_all(path))
+}
+
+fn unless_missing(removed: std::io::Result<()>) -> std::io::Result<()> {
+    match removed {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
 /// The size of a regular file beneath a folder; `None` when there is none.
-pub fn file_size(folder: BorrowedFd<'_>, path: &[u8]) -> Result<Option<u64>> {
+pub fn file_size(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Option<u64>> {
     match rustix::fs::statat(folder, path, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(u64::try_from(stat.st_size).unwrap_or(0))),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
@@ -299,8 +416,8 @@ mod tests {
     fn a_file_that_exists_is_never_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let root = open_folder(folder.path()).unwrap();
-        create_with(root.as_fd(), b"new", b"new").unwrap();
-        create_with(root.as_fd(), b"old", b"old").unwrap();
+        create_with(root.as_fd(), b"new", b"new", None).unwrap();
+        create_with(root.as_fd(), b"old", b"old", None).unwrap();
 
         assert_eq!(rename_new(root.as_fd(), b"new", root.as_fd(), b"old").unwrap_err(), Errno::EXIST);
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"old");

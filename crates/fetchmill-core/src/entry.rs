@@ -2,7 +2,7 @@
 //! its object is stored.
 //!
 //! Manifests keep names only. Whether a name tells the entry again depends on what the entries of the job were like:
-//! [`Traits`].
+//! [`EntryTraits`].
 //!
 //! Most entries are a URL and nothing else, and these are the URL's bytes. What has more is told apart by a NUL, that
 //! no normalised URL has: URL, NUL, key, kept values, and what a manifest says of the object. Whatever the bytes, they
@@ -10,8 +10,8 @@
 
 use std::io::Write;
 
-use crate::kept::{kept_values, write_kept};
-use crate::listed::ListedKey;
+use crate::extra_columns::{extra_values, write_extra};
+use crate::source_metadata::{ListedKey, SizedName};
 
 /// What tells a URL from what stands behind it.
 const MORE: u8 = 0;
@@ -20,34 +20,34 @@ const FOLDER_NUMBERS: u64 = 1000;
 
 /// One line of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Entry<'a> {
+pub struct ListEntry<'a> {
     /// The normalised URL; empty for a line that has none and is a failed target.
     pub url: &'a [u8],
     /// What the object is called, if it is not called by its URL. Of a line without URL: which line it is.
     pub key: Option<&'a [u8]>,
-    /// The kept columns ([`crate::kept::write_kept`]). Of a line without URL: the reason, as text.
+    /// The kept columns ([`crate::extra_columns::write_extra`]). Of a line without URL: the reason, as text.
     pub kept: Option<&'a [u8]>,
     /// What its object is to be like.
-    pub expected: Expected<'a>,
+    pub expected: ExpectedObject<'a>,
 }
 
 /// What a manifest says of an object before it is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Expected<'a> {
+pub struct ExpectedObject<'a> {
     /// Bytes of its body.
     pub size: Option<u64>,
     /// Its ETag, without quotes.
     pub etag: Option<&'a [u8]>,
 }
 
-impl Expected<'_> {
+impl ExpectedObject<'_> {
     /// Whether nothing is said.
     pub fn is_empty(&self) -> bool {
-        *self == Expected::default()
+        *self == ExpectedObject::default()
     }
 }
 
-impl<'a> Entry<'a> {
+impl<'a> ListEntry<'a> {
     /// Appends it. The URL must be a normalised one: it has no NUL.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.url);
@@ -55,26 +55,26 @@ impl<'a> Entry<'a> {
         if self.expected.is_empty() {
             if values != [None, None] {
                 out.push(MORE);
-                write_kept(values.into_iter(), out);
+                write_extra(values.into_iter(), out);
             }
             return;
         }
         let size = self.expected.size.map(|size| size.to_string());
         let expected = [size.as_deref().map(str::as_bytes), self.expected.etag];
         out.push(MORE);
-        write_kept(values.into_iter().chain(expected), out);
+        write_extra(values.into_iter().chain(expected), out);
     }
 
-    /// The reverse of [`Entry::write`]. What it would not write is read as well: as far as it makes sense.
+    /// The reverse of [`ListEntry::write`]. What it would not write is read as well: as far as it makes sense.
     pub fn read(bytes: &'a [u8]) -> Self {
         let Some(end) = memchr::memchr(MORE, bytes) else {
-            return Entry { url: bytes, ..Entry::default() };
+            return ListEntry { url: bytes, ..ListEntry::default() };
         };
-        let mut values = kept_values(&bytes[end + 1..]);
+        let mut values = extra_values(&bytes[end + 1..]);
         let mut next = || values.next().flatten();
         let (key, kept, size, etag) = (next(), next(), next(), next());
         let size = size.and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
-        Entry { url: &bytes[..end], key, kept, expected: Expected { size, etag } }
+        ListEntry { url: &bytes[..end], key, kept, expected: ExpectedObject { size, etag } }
     }
 
     /// Why it is no URL, for a line that is none.
@@ -86,8 +86,10 @@ impl<'a> Entry<'a> {
 /// Under which name an object is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Naming {
-    /// The target's bytes are its name: the list/get API, a server's folders.
+    /// The target's bytes are its name: the list/get API.
     Whole,
+    /// A name with a size ([`SizedName`]): a server's folders.
+    Sized,
     /// A listed key ([`crate::s3::ListedKey`]): the key is the name.
     Listed,
     /// An entry's key, or else its URL.
@@ -104,10 +106,11 @@ impl Naming {
     pub fn name_of<'a>(self, sequence: u64, entry: &'a [u8], out: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
             Naming::Whole => return entry,
+            Naming::Sized => return SizedName::read(entry).name,
             Naming::Listed => return ListedKey::read(entry).key,
             Naming::Url | Naming::Path | Naming::Number => {}
         }
-        let read = Entry::read(entry);
+        let read = ListEntry::read(entry);
         match (self, read.key) {
             (_, Some(key)) if read.url.is_empty() => key,
             (Naming::Number, _) => {
@@ -124,7 +127,7 @@ impl Naming {
 
     /// Whether targets stand with their URLs: those of a list.
     pub fn has_url(self) -> bool {
-        !matches!(self, Naming::Whole | Naming::Listed)
+        !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed)
     }
 
     /// The same in memory of its own.
@@ -137,14 +140,14 @@ impl Naming {
 
     /// The URL of a list's target.
     pub fn url_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
-        self.has_url().then(|| Entry::read(entry).url.into())
+        self.has_url().then(|| ListEntry::read(entry).url.into())
     }
 }
 
 /// What some entry of a list has.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of an entry whether there is one")]
-pub struct Traits {
+pub struct EntryTraits {
     /// A URL with `http:`.
     pub http: bool,
     /// One with `https:`.
@@ -155,14 +158,14 @@ pub struct Traits {
     pub key: bool,
 }
 
-impl Traits {
+impl EntryTraits {
     const WORDS: [&'static str; 4] = ["http", "https", "s3", "key"];
 
     /// With what an entry has. A line without URL has none of it.
     #[must_use]
     pub fn and(self, entry: &[u8]) -> Self {
-        let Entry { url, key, .. } = Entry::read(entry);
-        Traits {
+        let ListEntry { url, key, .. } = ListEntry::read(entry);
+        EntryTraits {
             http: self.http || url.starts_with(b"http:"),
             https: self.https || url.starts_with(b"https:"),
             s3: self.s3 || url.starts_with(b"s3:"),
@@ -177,10 +180,10 @@ impl Traits {
         words.collect::<Vec<_>>().join(" ")
     }
 
-    /// The reverse of [`Traits::to_text`].
+    /// The reverse of [`EntryTraits::to_text`].
     pub fn from_text(text: &str) -> Self {
         let [http, https, s3, key] = Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
-        Traits { http, https, s3, key }
+        EntryTraits { http, https, s3, key }
     }
 
     /// The only scheme, with what stands behind it.
@@ -205,20 +208,20 @@ mod tests {
 
     use super::*;
 
-    fn written(entry: Entry<'_>) -> Vec<u8> {
+    fn written(entry: ListEntry<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         entry.write(&mut out);
         out
     }
 
-    fn name_of(naming: Naming, entry: Entry<'_>) -> String {
+    fn name_of(naming: Naming, entry: ListEntry<'_>) -> String {
         let mut out = b"left over".to_vec();
         let name = naming.name_of(12_345, &written(entry), &mut out).to_vec();
         String::from_utf8(name).unwrap()
     }
 
-    fn of(url: &str) -> Entry<'_> {
-        Entry { url: url.as_bytes(), ..Entry::default() }
+    fn of(url: &str) -> ListEntry<'_> {
+        ListEntry { url: url.as_bytes(), ..ListEntry::default() }
     }
 
     #[test]
@@ -228,27 +231,27 @@ mod tests {
 
     #[test]
     fn what_is_expected_costs_nothing_where_nothing_is() {
-        let keyed = Entry { key: Some(b"k"), ..of("http://a/") };
+        let keyed = ListEntry { key: Some(b"k"), ..of("http://a/") };
 
         // As journals of earlier versions have it.
         assert_eq!(written(keyed), b"http://a/\0\x02k\0");
-        let expected = Expected { size: Some(12), etag: Some(b"e") };
-        assert_eq!(written(Entry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");
+        let expected = ExpectedObject { size: Some(12), etag: Some(b"e") };
+        assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");
     }
 
     #[test]
     fn kept_values_come_back_in_their_order() {
         let values = [Some(&b"a"[..]), None, Some(b""), Some(&[7; 300])];
         let mut kept = Vec::new();
-        write_kept(values.into_iter(), &mut kept);
+        write_extra(values.into_iter(), &mut kept);
 
-        assert_eq!(kept_values(&kept).collect::<Vec<_>>(), values);
+        assert_eq!(extra_values(&kept).collect::<Vec<_>>(), values);
     }
 
     #[test]
     fn an_object_is_called_by_its_key_or_url() {
         let url = of("https://a.test:81/b/?c=d");
-        let keyed = Entry { key: Some(b"k"), kept: Some(b""), ..url };
+        let keyed = ListEntry { key: Some(b"k"), kept: Some(b""), ..url };
 
         assert_eq!(name_of(Naming::Url, url), "https://a.test:81/b/?c=d");
         assert_eq!(name_of(Naming::Url, keyed), "k");
@@ -260,7 +263,8 @@ mod tests {
 
     #[test]
     fn a_line_without_url_is_called_by_its_number() {
-        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..Entry::default() };
+        let bad =
+            ListEntry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..ListEntry::default() };
 
         for naming in [Naming::Url, Naming::Path, Naming::Number] {
             assert_eq!(name_of(naming, bad), "line 17");
@@ -278,18 +282,19 @@ mod tests {
 
     #[test]
     fn traits_are_those_of_all_entries_with_a_url() {
-        let bad = Entry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..Entry::default() };
-        let keyed = Entry { key: Some(b"k"), ..of("https://a/") };
-        let plain = Traits::default().and(&written(of("http://a/"))).and(&written(bad));
+        let bad =
+            ListEntry { url: b"", key: Some(b"line 17"), kept: Some(b"no host"), ..ListEntry::default() };
+        let keyed = ListEntry { key: Some(b"k"), ..of("https://a/") };
+        let plain = EntryTraits::default().and(&written(of("http://a/"))).and(&written(bad));
 
         let all = plain.and(&written(keyed));
 
         assert_eq!((plain.to_text().as_str(), plain.scheme()), ("http", Some("http://")));
         assert_eq!((all.to_text().as_str(), all.scheme()), ("http https key", None));
-        let s3 = Traits::default().and(&written(of("s3://b/k")));
+        let s3 = EntryTraits::default().and(&written(of("s3://b/k")));
         assert_eq!((s3.scheme(), s3.and(&written(of("http://a/"))).scheme()), (Some("s3://"), None));
-        for traits in [Traits::default(), plain, all, s3] {
-            assert_eq!(Traits::from_text(&traits.to_text()), traits);
+        for traits in [EntryTraits::default(), plain, all, s3] {
+            assert_eq!(EntryTraits::from_text(&traits.to_text()), traits);
         }
     }
 
@@ -311,19 +316,19 @@ mod tests {
     proptest! {
         #[test]
         fn any_entry_comes_back((url, key, kept, size, etag) in any_parts()) {
-            let expected = Expected { size, etag: etag.as_deref() };
-            let entry = Entry { url: &url, key: key.as_deref(), kept: kept.as_deref(), expected };
+            let expected = ExpectedObject { size, etag: etag.as_deref() };
+            let entry = ListEntry { url: &url, key: key.as_deref(), kept: kept.as_deref(), expected };
 
             let bytes = written(entry);
-            prop_assert_eq!(Entry::read(&bytes), entry);
+            prop_assert_eq!(ListEntry::read(&bytes), entry);
         }
 
         #[test]
         fn any_bytes_can_be_read(bytes in prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..60)) {
-            let entry = Entry::read(&bytes);
-            let count = kept_values(entry.kept.unwrap_or_default()).count();
+            let entry = ListEntry::read(&bytes);
+            let count = extra_values(entry.kept.unwrap_or_default()).count();
             prop_assert!(count <= bytes.len());
-            for naming in [Naming::Whole, Naming::Url, Naming::Path, Naming::Number] {
+            for naming in [Naming::Whole, Naming::Sized, Naming::Url, Naming::Path, Naming::Number] {
                 naming.name_of(u64::MAX, &bytes, &mut Vec::new());
             }
         }

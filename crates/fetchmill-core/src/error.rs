@@ -34,6 +34,9 @@ pub enum Error {
     /// What is to be stored would not fit: stopped before the local storage fails. Exit 7.
     #[error("{0}")]
     NoRoom(String),
+    /// The destination is not where it was when the job began. Exit 7.
+    #[error("{0}")]
+    Moved(String),
     /// Another process runs this job. Exit 9.
     #[error("{0}")]
     Busy(String),
@@ -63,7 +66,7 @@ impl Error {
             Error::Listing(_) => 4,
             Error::Temporary(_) => 5,
             Error::Security(_) => 6,
-            Error::Storage { .. } | Error::NoRoom(_) => 7,
+            Error::Storage { .. } | Error::NoRoom(_) | Error::Moved(_) => 7,
             Error::Busy(_) => 9,
             Error::Journal(_) => 10,
         }

@@ -54,10 +54,19 @@ pub const LIST_RECORD_LINES_MAX: usize = 1000;
 pub const LIST_COLUMNS_MAX: usize = 16 * 1024;
 /// What is read of a list without an answer to the caller, that looks at its stop signal then.
 pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
-/// Window of a .zst: 8 MiB, what `zstd -19` and all below it need.
-pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 23;
+/// Window of a .zst: 128 MiB, what `zstd --long` (27) needs; `zstd -19` and all below it need 8 MiB at most. The decoder
+/// takes what the list's own header names, beside the budget of 192 MiB: docs/lists.md says what such a list costs.
+pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// What a Parquet list may take at once, decompressed: dictionaries and pages of the columns that are read, all pages of
+/// one batch, and what the page that is being read has on disk. 1 MiB is usual, beside the budget of 192 MiB for more.
+pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
+/// Bytes of a page's header that are looked at: it may have statistics with a smallest and a largest value.
+pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
 /// Targets of `--sample`: 8 bytes for each, 8 MiB, while the list is read for them.
 pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
+/// Hosts of a list whose certificates are not to be trusted that a notice tells of; the others' targets are among the
+/// failures as well.
+pub const DISTRUSTED_TOLD_MAX: usize = 10;
 /// A marker of a listing.
 pub const MARKER_BYTES_MAX: usize = 64 * 1024;
 /// So many targets of a list that all lead to one origin: it is taken for the job's only one.
@@ -104,14 +113,28 @@ pub const CHUNK_EXTENSION_BYTES_MAX: usize = 4 * 1024;
 pub const BODY_BYTES_MAX: u64 = 64 * MIB as u64;
 /// A body above this goes to a staging file.
 pub const BODY_MEMORY_BYTES_MAX: usize = MIB;
-/// Bodies being read, of all workers together. When it is used up the next body goes to a staging file at once:
-/// nothing waits for memory while it holds some.
+/// Bodies on their way from a connection to the sink, of all workers together: being received, and in blocks that are
+/// full or wait for their sink. When it is used up the next body goes to a staging file at once: nothing waits for memory
+/// while it holds some.
+pub const BODIES_BYTES_MAX: usize = 96 * MIB;
+/// A body up to this is never spilled, and not counted before it is in a block: it is the memory that a connection keeps
+/// for its next body.
+pub const BODY_FREE_BYTES: usize = 16 * 1024;
+/// Bodies of a stream, received or not yet taken.
 pub const REPLIES_BYTES_MAX: usize = 64 * MIB;
 /// Origins that a thread knows at once: about 1 KiB each.
 pub const ORIGINS_HELD_MAX: usize = 4096;
 /// A connection of HTTP/2 that the server closes has up to a hundred requests on it, and all but a few are sent again
 /// together: a target may meet that more than once. For one with a request at a time, once is enough.
 pub const FORGIVEN_SHARED_MAX: u32 = 16;
+/// Requests that are made again with another region, clock or credentials, because a store has said so, before that counts
+/// as a failure: one of each, and one more. A store whose gateways contradict each other has no end.
+pub const CORRECTIONS_MAX: u32 = 4;
+/// Requests that are made again because a store has taken one for nobody's. The second such reply stops the job, once it is
+/// certain whose it is; that of a fresh connection is.
+pub const REFUSALS_MAX: u32 = 4;
+/// While credentials are being renewed a request waits so long, milliseconds, before it looks again.
+pub const RENEWAL_WAIT: u64 = 200;
 /// Redirects one after the other that can be asked for.
 pub const REDIRECTS_MAX: u32 = 20;
 /// The buffer that one worker reads into: shared by its connections.
@@ -131,6 +154,29 @@ pub const TRANSFORM_DETAIL_BYTES_MAX: usize = 4096;
 pub const TRANSFORM_STARTS_MAX: u32 = 3;
 /// What a transform process may take to end by itself once the job has ended.
 pub const TRANSFORM_END_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of bodies that connections hold until it is certain whose they are, of all workers together. Each has its share,
+pub const HELD_BYTES_MAX: usize = 32 * MIB;
+/// and at least this: with it a connection holds some hundred small objects.
+pub const HELD_BYTES_MIN: usize = 16 * 1024;
+/// No connection needs more: at a gigabit a second that is a rest of 50 ms after each 34 ms.
+pub const HELD_BYTES_EACH_MAX: usize = 4 * MIB;
+/// Of connections that make requests, one in so many more may be open and rest: where each rests for 50 ms after a reply
+/// of 100 ms, these are as many as rest.
+const RESTING_SHARE: usize = 2;
+/// Where few files may be open, one in so many at least.
+pub const RESTING_SHARE_MIN: usize = 8;
+
+/// Connections that may rest beside so many that make requests.
+pub const fn resting_connections(requests: usize) -> usize {
+    let resting = requests / RESTING_SHARE;
+    if resting == 0 { 1 } else { resting }
+}
+
+/// Connections that rest between two pages of a listing, or two requests to a store: each page comes on one that has
+/// rested. With pages of a thousand names these are 300,000 names a second.
+pub const RESTING_PAGES_MAX: usize = 16;
+/// Names of objects in doubt that a job tells; of more it tells how many.
+pub const DOUBTFUL_NAMES_MAX: usize = 10_000;
 
 // --- sinks ---------------------------------------------------------------------------------------------------
 
@@ -138,8 +184,11 @@ pub const TRANSFORM_END_WAIT: Duration = Duration::from_secs(1);
 pub const BLOCK_BYTES: usize = 256 * 1024;
 /// Outcomes in a block.
 pub const BLOCK_OUTCOMES_MAX: usize = 4096;
-/// Blocks between all workers and their sinks: 24 x (1 MiB + 256 KiB) = 30 MiB.
+/// Blocks between all workers and their sinks; what is full beyond them waits at its worker, which takes no new target
+/// meanwhile. All of them count in `BODIES_BYTES_MAX`.
 pub const BLOCKS_QUEUED_MAX: usize = 24;
+/// Empty blocks that a worker keeps to fill again: 4 x (1 MiB + 256 KiB) = 5 MiB.
+pub const BLOCKS_KEPT: usize = 4;
 /// Bytes in a commit window.
 pub const COMMIT_WINDOW_BYTES: u64 = 64 * MIB as u64;
 /// Outcomes in a commit window: a sink keeps a sequence number and, for files, a name of each.
@@ -149,7 +198,7 @@ pub const COMMIT_WINDOW: Duration = Duration::from_secs(1);
 
 /// Bytes of a shard unless `--shard-size` says otherwise.
 pub const SHARD_BYTES: u64 = 1024 * MIB as u64;
-/// The same for Parquet, whose shards are durable only as a whole.
+/// The same for Parquet, whose shards are read only as a whole.
 pub const PARQUET_SHARD_BYTES: u64 = 128 * MIB as u64;
 /// Shards of a worker that wait for their upload when the destination is a bucket: it begins no other one meanwhile.
 pub const SHARDS_WAITING_MAX: usize = 2;
@@ -160,12 +209,24 @@ pub const UPLOAD_PART_BYTES: usize = 8 * MIB;
 pub const UPLOAD_PARTS_IN_FLIGHT: usize = 2;
 /// A store takes 10,000 parts of an object: 80 GiB. A shard may be larger than its size by its last window.
 pub const UPLOAD_SHARD_BYTES_MAX: u64 = 64 * 1024 * MIB as u64;
-/// A Parquet shard is sealed after this long: what a crash costs at most. `--seal-after` says otherwise.
+/// A Parquet shard is sealed after this long: until then no reader sees its rows, and it gets a row group for each
+/// commit window. `--seal-after` says otherwise.
 pub const SEAL_AFTER: Duration = Duration::from_secs(15);
 /// What is appended to a shard at once; one record more may be in it.
 pub const SHARD_BUFFER_BYTES: usize = MIB;
 /// Row groups of all workers together, encoded and not yet written: at most 16 MiB in one.
 pub const ROW_GROUPS_BYTES: usize = 16 * MIB;
+/// Columns of the row groups of the open shards of all workers together: what the footer will say of one has about 0.6
+/// KiB, 10 MiB. A shard with too many is sealed: one of ten columns at 819 row groups when there are two workers.
+pub const COLUMN_CHUNKS_MAX: usize = 16 * 1024;
+
+/// Row groups of a shard with so many columns when there are so many workers.
+pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
+    let all = workers.saturating_mul(columns);
+    let share = COLUMN_CHUNKS_MAX / if all == 0 { 1 } else { all };
+    if share == 0 { 1 } else { share }
+}
+
 /// Objects of a shard: its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
 /// Objects of the open shards of all workers together: a hash (8 bytes) and a sequence number (8) of each are in
@@ -206,13 +267,15 @@ pub const THROTTLE_CAP: Duration = Duration::from_secs(60);
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 /// Retry tokens of an origin.
 pub const RETRY_TOKENS_MAX: u32 = 500;
-/// What a transient failure takes out of them.
+/// What the first transient failure of a target takes out of them.
 pub const RETRY_COST_TRANSIENT: u32 = 14;
 /// What a throttling status takes out of them.
 pub const RETRY_COST_THROTTLE: u32 = 5;
 /// What a success puts back: with the costs above, an origin of which up to half the replies fail keeps its tokens
-/// (docs/decisions/0002).
+/// (docs/decisions/0002, 0025).
 pub const RETRY_REFUND: u32 = 14;
+/// A target that fails again is a reason to ask whether its origin is well, unless that was seen to be in this time.
+pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
 /// Refusals and nothing else for this long are an outage, if they are as many as take all tokens.
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// Requests a second that an origin gets at least, however much it refuses.
@@ -248,8 +311,8 @@ pub const DNS_THREADS_MAX: usize = 64;
 pub const DNS_ASKED_MAX: usize = 8192;
 /// Addresses of a name that are tried.
 pub const DNS_ADDRESSES_MAX: usize = 8;
-/// The next address of a host is tried beside those that have not answered in this time. So one connection in the making
-/// has up to `DNS_ADDRESSES_MAX` descriptors for a moment; when there is none left it ends, and is made again.
+/// The next address of a host is tried beside those that have not answered in this time. So one connection in the
+/// making has up to `DNS_ADDRESSES_MAX` descriptors for a moment; when there is none left it ends, and is made again.
 pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Names whose addresses are known: 255 bytes, 8 addresses of 17 and their upkeep, below 0.6 KiB each, 10 MiB.
 pub const DNS_CACHE_NAMES_MAX: usize = 16 * 1024;
@@ -264,6 +327,8 @@ pub const DNS_NEGATIVE_TTL: Duration = Duration::from_secs(5);
 pub const HOST_CONNECTIONS: u32 = 4;
 /// Requests a second to one host of such a job, unless `--rate-per-host` says otherwise.
 pub const HOST_RATE: f64 = 50.0;
+/// A host whose last reply came sooner than this is prompt: slow ones leave places to it.
+pub const PROMPT_WITHIN: Duration = Duration::from_secs(1);
 /// Failures to reach a host one after the other, before it rests.
 pub const HOST_FAILURES_MAX: u32 = 5;
 /// A host that is dead is not asked again for this long.
@@ -272,26 +337,26 @@ pub const HOST_DEAD_FOR: Duration = Duration::from_secs(900);
 /// = 28 MiB at the worst, 14 usually. A host of which nothing bad is known is forgotten first.
 pub const HOSTS_HELD_MAX: usize = 224 * 1024;
 /// Targets that wait in memory for their host or for its address, of all workers together: about 0.5 KiB each, 8 MiB;
-/// beyond it they are parked on disk.
+/// beyond it they are deferred: they wait on disk.
 pub const HOST_TARGETS_MAX: usize = 16 * 1024;
 /// What one host may have of that: one host must not crowd out the others.
 pub const HOST_TARGETS_SHARE: usize = 8;
-/// Targets that are parked because there is no place for them come back after this long at the earliest.
-pub const PARKED_FOR: Duration = Duration::from_secs(2);
+/// Targets that are deferred because there is no place for them come back after this long at the earliest.
+pub const DEFERRED_FOR: Duration = Duration::from_secs(2);
 /// A target that seems dead is looked at once more after this long: whatever it was may have passed.
 pub const SECOND_LOOK_AFTER: Duration = Duration::from_secs(20);
 /// Unused connections that are kept in a job over many hosts, of all workers together: about 40 KiB each with TLS,
 /// 10 MiB.
 pub const HOST_IDLE_CONNECTIONS: usize = 256;
-/// Targets on their way into the journal's table: no more are parked while it has so many to write.
-pub const PARKING_MAX: usize = 32 * 1024;
+/// Targets on their way into the journal's table: no more are deferred while it has so many to write.
+pub const DEFERRED_QUEUED_MAX: usize = 32 * 1024;
 // --- our own look-ups ----------------------------------------------------------------------------------------
 
 /// Names that are being looked up and are not slow yet, of all workers together.
 pub const DNS_FAST_MAX: usize = 256;
-/// Names that are being looked up and are slow, of all workers together. A look-up is at most 2 KiB: its name twice (2 x
-/// 255 bytes), two questions of 8 tries (2 x 8 x 56), its entries in the tables of its sockets (16 x 24); (8,192 + 256) x
-/// 2 KiB = 16.5 MiB of the part for the rest when all names are as long as can be, 5 MiB with usual ones.
+/// Names that are being looked up and are slow, of all workers together. A look-up is at most 2 KiB: its name twice (2
+/// x 255 bytes), two questions of 8 tries (2 x 8 x 56), its entries in the tables of its sockets (16 x 24); (8,192 +
+/// 256) x 2 KiB = 16.5 MiB of the part for the rest when all names are as long as can be, 5 MiB with usual ones.
 pub const DNS_SLOW_MAX: usize = 8192;
 /// A look-up that takes longer is slow.
 pub const DNS_FAST: Duration = Duration::from_millis(300);
@@ -318,7 +383,7 @@ pub const DNS_SEARCH_MAX: usize = 6;
 pub const DNS_FILE_BYTES_MAX: u64 = MIB as u64;
 /// Sockets of a worker to one server, each with its own random port.
 pub const DNS_SOCKETS: usize = 4;
-/// What a socket may receive before it is read: as many answers as the fast lane has places, with the kernel's upkeep 256
+/// What a socket may receive before it is read: an answer for each fast slot, with the kernel's upkeep 256
 /// x 2 x 2 KiB = 1 MiB, in the kernel.
 pub const DNS_RECEIVE_BYTES: usize = MIB;
 /// An answer by UDP: what we say that we take (no fragments on the way), and the buffer for it, one for each socket: 8
@@ -363,6 +428,8 @@ pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
 pub const TICK: Duration = Duration::from_millis(50);
 /// Requests in flight when the job is asked to stop may take this long.
 pub const DRAIN: Duration = Duration::from_secs(3);
+/// After a panic the other threads have this to end; those that wait for one that is gone are left behind.
+pub const PANIC_END: Duration = Duration::from_secs(3);
 
 // --- descriptors ---------------------------------------------------------------------------------------------
 
@@ -384,15 +451,17 @@ pub const LIMIT_DEFAULT: u32 = 64;
 
 /// Requests in flight of a check unless `--limit` says otherwise.
 pub const CHECK_LIMIT: u32 = 4000;
+/// An attempt of a check, from the start of its connection to its end, unless `--timeout` says otherwise.
+pub const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read of a body in a check: enough for a page's head, and little enough for a million of them.
 pub const CHECK_BODY_BYTES: u64 = 64 * 1024;
 /// Rows of targets that failed, with all they have, that a check tells at its end: a row has at most 64 KiB of
 /// URL and 64 KiB of each of 20 redirects, 27 MiB when all are as long as they can be.
 pub const CHECK_FAILED_SHOWN: usize = 20;
 /// Lines of a list that is written out and given to the program, at once, ...
-pub const PARCEL_BYTES: usize = 64 * 1024;
+pub const ROWS_CHUNK_BYTES: usize = 64 * 1024;
 /// ... and how often before it takes one: with one more in the making 5 x (64 + 256 KiB), the longest line, 1.6 MiB.
-pub const PARCELS_QUEUED_MAX: usize = 4;
+pub const ROWS_CHUNKS_QUEUED_MAX: usize = 4;
 /// Rows of results that are made into a batch of columns, ...
 pub const RESULTS_BATCH_ROWS: usize = 4096;
 /// ... or their bytes: one row more may be in it.
@@ -431,6 +500,11 @@ pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 /// Requests that a stream has taken from its input beyond those in flight: what is on its way to the thread that
 /// fetches or back from it, a few batches each way.
 pub const STREAM_WINDOW: usize = 256;
+/// The same when replies are held until they are certain: what is taken in while connections rest for 50 ms.
+pub const STREAM_CERTAIN_WINDOW: usize = 4096;
+/// Replies that a connection has handed over before they are certain: their places in the input are remembered. It rests
+/// when there are so many.
+pub const STREAM_UNCERTAIN_MAX: usize = 16 * 1024;
 /// Replies handed over at once, ...
 pub const STREAM_BATCH_REPLIES: usize = 64;
 /// ... or their bytes.
@@ -447,7 +521,17 @@ pub const STREAM_LIMIT_MAX: u32 = 65_536;
 
 const _: () = {
     assert!(WINDOW_NAME_BYTES_MAX + PAGE_BYTES_MAX <= 32 * MIB);
-    assert!(BLOCKS_QUEUED_MAX * (BODY_MEMORY_BYTES_MAX + BLOCK_BYTES) <= 32 * MIB);
+    assert!(BLOCKS_QUEUED_MAX * (BODY_MEMORY_BYTES_MAX + BLOCK_BYTES) <= BODIES_BYTES_MAX);
+    // A block holds at most its bytes, what a connection held, and one outcome: it is addressed by u32.
+    assert!(
+        BLOCK_BYTES
+            + HELD_BYTES_EACH_MAX
+            + BODY_MEMORY_BYTES_MAX
+            + HEAD_BYTES_MAX
+            + URL_BYTES_MAX
+            + KEPT_BYTES_MAX
+            < u32::MAX as usize
+    );
     assert!(HEAD_LINE_BYTES_MAX <= HEAD_BYTES_MAX);
     assert!(BODY_MEMORY_BYTES_MAX <= REPLIES_BYTES_MAX);
     assert!(BLOCK_OUTCOMES_MAX <= COMMIT_WINDOW_OUTCOMES_MAX);

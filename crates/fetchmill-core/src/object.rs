@@ -24,7 +24,7 @@ pub struct Facts<'a> {
     pub head: Option<&'a [u8]>,
     /// The URL it was asked for or, after redirects, the one that answered, when that is not its name.
     pub url: Option<&'a [u8]>,
-    /// Values of the kept columns, see [`crate::kept::kept_values`].
+    /// Values of the kept columns, see [`crate::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
 }
 

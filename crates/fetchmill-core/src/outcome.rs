@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::target::Sequence;
+/// The order in which targets became durable in the journal; names a target inside one job only.
+pub type Sequence = u64;
 
 /// What became of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -101,6 +102,8 @@ failure_kinds! {
     TotalTimeout = "total-timeout", Transient;
     /// The body ended before its length.
     Truncated = "truncated", Transient;
+    /// The body is not what the store's checksum says.
+    Checksum = "checksum", Transient;
     /// 408, 425 or a 5xx other than 503.
     ServerError = "server-error", Transient;
     /// 429 or 503.
@@ -199,6 +202,16 @@ impl Tally {
     /// Targets without one.
     pub fn pending(&self) -> u64 {
         self.listed.saturating_sub(self.settled())
+    }
+
+    /// Adds what another one has counted.
+    pub fn add(&mut self, other: &Tally) {
+        self.listed += other.listed;
+        self.fetched += other.fetched;
+        self.absent += other.absent;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.bytes += other.bytes;
     }
 
     /// Counts one outcome.

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-/// The order in which targets became durable in the journal; names a target inside one job only.
-pub type Sequence = u64;
+use crate::outcome::FailureKind;
+pub use crate::outcome::Sequence;
 
 /// Names in one allocation: a page holds thousands, and none may cost an allocation of its own.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Drop for Page {
 
 /// A target that is tried again, apart from its page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Waiting {
+pub struct WaitingTarget {
     /// Which target.
     pub sequence: Sequence,
     /// Its name.
@@ -122,7 +122,7 @@ pub struct Waiting {
     /// Attempts that counted so far.
     pub attempts: u32,
     /// The failure kind of the last attempt.
-    pub kind: crate::outcome::FailureKind,
+    pub kind: FailureKind,
     /// Not before this, milliseconds since 1970 UTC: the journal outlives the machine's uptime.
     pub not_before: u64,
     /// When it was first throttled, on the same clock; 0 for never.
@@ -137,7 +137,7 @@ pub enum Batch {
     /// The targets of a page that one worker has, by position: those of its hosts.
     Picked(Arc<Page>, Vec<u32>),
     /// Targets that are tried again.
-    Retries(Vec<Waiting>),
+    Retries(Vec<WaitingTarget>),
 }
 
 impl Batch {
@@ -153,6 +153,76 @@ impl Batch {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Its first target.
+    pub fn first_sequence(&self) -> Option<Sequence> {
+        match self {
+            Batch::Page(page, range) => {
+                range.clone().next().map(|position| page.first + position as Sequence)
+            }
+            Batch::Picked(page, positions) => {
+                positions.first().map(|position| page.first + Sequence::from(*position))
+            }
+            Batch::Retries(targets) => targets.first().map(|target| target.sequence),
+        }
+    }
+}
+
+/// Targets of one connection in the order of their replies, with what is needed to plan them again or to name them.
+#[derive(Debug, Default)]
+pub struct TargetList {
+    targets: Vec<ListedTarget>,
+    entries: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ListedTarget {
+    sequence: Sequence,
+    attempts: u32,
+    throttled_since: u64,
+    /// Where its entry ends; it starts where the one before ends.
+    end: u32,
+}
+
+impl TargetList {
+    /// Adds a target with its entry of a page.
+    pub fn push(&mut self, sequence: Sequence, entry: &[u8], attempts: u32, throttled_since: u64) {
+        self.entries.extend_from_slice(entry);
+        let end = self.entries.len() as u32;
+        self.targets.push(ListedTarget { sequence, attempts, throttled_since, end });
+    }
+
+    /// Them as they go back to the planner; `not_before` is when they are due.
+    pub fn waiting(&self, kind: FailureKind, not_before: u64) -> impl Iterator<Item = WaitingTarget> {
+        let mut start = 0;
+        self.targets.iter().map(move |target| {
+            let name = self.entries[start..target.end as usize].into();
+            start = target.end as usize;
+            let ListedTarget { sequence, attempts, throttled_since, .. } = *target;
+            WaitingTarget { sequence, name, attempts, kind, not_before, throttled_since }
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.targets.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.targets.is_empty()
+    }
+
+    /// Bytes that they have in memory.
+    pub fn memory(&self) -> usize {
+        self.entries.len() + self.targets.len() * size_of::<ListedTarget>()
+    }
+
+    /// Forgets them and keeps the memory.
+    pub fn clear(&mut self) {
+        self.targets.clear();
+        self.entries.clear();
     }
 }
 

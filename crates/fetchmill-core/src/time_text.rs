@@ -3,13 +3,8 @@
 //! A year has four digits: a time behind 9999 is written as the end of that year, so that every date can be read by
 //! all.
 
-/// Microseconds since 1970 UTC.
-type Micros = u64;
-/// Seconds since 1970 UTC.
-type Seconds = u64;
-
 /// The last second that four digits of a year can name.
-pub(crate) const SECONDS_MAX: Seconds = 253_402_300_799;
+pub(crate) const SECONDS_MAX: u64 = 253_402_300_799;
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
@@ -18,7 +13,7 @@ const MONTHS: [&str; 12] =
 const DATE_BYTES: usize = 19;
 
 /// Seconds since 1970 as `2026-11-20T21:08:00Z`.
-pub(crate) fn utc(seconds: Seconds) -> String {
+pub(crate) fn utc(seconds: u64) -> String {
     let date = date(seconds);
     let mut text = String::with_capacity(DATE_BYTES + 1);
     text.extend(date.iter().map(|byte| char::from(*byte)));
@@ -27,7 +22,7 @@ pub(crate) fn utc(seconds: Seconds) -> String {
 }
 
 /// Seconds since 1970 as `20261120T210800Z`, the basic form of ISO 8601, that signatures have.
-pub(crate) fn basic_date(seconds: Seconds) -> [u8; 16] {
+pub(crate) fn basic_date(seconds: u64) -> [u8; 16] {
     let date = date(seconds);
     let mut text = *b"yyyymmddThhmmssZ";
     for (to, from) in
@@ -39,13 +34,13 @@ pub(crate) fn basic_date(seconds: Seconds) -> [u8; 16] {
 }
 
 /// Appends what [`utc`] gives.
-pub(crate) fn write_utc(seconds: Seconds, out: &mut Vec<u8>) {
+pub(crate) fn write_utc(seconds: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&date(seconds));
     out.push(b'Z');
 }
 
 /// Appends microseconds since 1970 as `2026-11-20T21:08:00.123456Z`.
-pub(crate) fn write_utc_micros(micros: Micros, out: &mut Vec<u8>) {
+pub(crate) fn write_utc_micros(micros: u64, out: &mut Vec<u8>) {
     let micros = micros.min(SECONDS_MAX * 1_000_000 + 999_999);
     let (seconds, fraction) = (micros / 1_000_000, micros % 1_000_000);
     let mut text = *b".000000Z";
@@ -55,13 +50,13 @@ pub(crate) fn write_utc_micros(micros: Micros, out: &mut Vec<u8>) {
 }
 
 /// The reverse of [`write_utc`]; `None` for what it would not write.
-pub(crate) fn parse_utc(text: &[u8]) -> Option<Seconds> {
+pub(crate) fn parse_utc(text: &[u8]) -> Option<u64> {
     let (date, b"Z") = text.split_at_checked(DATE_BYTES)? else { return None };
     parse_date(date)
 }
 
 /// As [`parse_utc`], for a date that may have a fraction of a second, which is left out.
-pub(crate) fn parse_utc_to_the_second(text: &[u8]) -> Option<Seconds> {
+pub(crate) fn parse_utc_to_the_second(text: &[u8]) -> Option<u64> {
     let (date, rest) = text.split_at_checked(DATE_BYTES)?;
     let is_end = match rest {
         b"Z" => true,
@@ -72,7 +67,7 @@ pub(crate) fn parse_utc_to_the_second(text: &[u8]) -> Option<Seconds> {
 }
 
 /// The reverse of [`write_utc_micros`]; `None` for what it would not write.
-pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<Micros> {
+pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     let (date, &[b'.', ref fraction @ .., b'Z']) = text.split_at_checked(DATE_BYTES)? else { return None };
     if fraction.len() != 6 {
         return None;
@@ -82,7 +77,7 @@ pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<Micros> {
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers must send (RFC 9110, 5.6.7), as seconds since 1970; the
 /// name of the day is not compared with the date.
-pub(crate) fn parse_http_date(value: &[u8]) -> Option<Seconds> {
+pub(crate) fn parse_http_date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     let &[_, _, _, b',', b' ', _, _, b' ', _, _, _, b' ', _, _, _, _, b' ', _, _, b':', _, _, b':', _, _, ..] =
         value
@@ -108,14 +103,14 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
 }
 
 /// `2026-11-20T21:08:00`; a day that its month does not have is refused.
-fn parse_date(text: &[u8]) -> Option<Seconds> {
+fn parse_date(text: &[u8]) -> Option<u64> {
     let (year, month, day) = (text.get(..4)?, text.get(5..7)?, text.get(8..10)?);
     let seconds = seconds_of(number(year)?, number(month)?, number(day)?, text.get(11..)?)?;
     (date(seconds) == text).then_some(seconds)
 }
 
 /// Of a date and a time of day as `08:49:37`, whose colons are not looked at.
-fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<Seconds> {
+fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     let &[h, hh, _, m, mm, _, s, ss] = time else { return None };
     let (hour, minute, second) = (number(&[h, hh])?, number(&[m, mm])?, number(&[s, ss])?);
     let in_day = hour < 24 && minute < 60 && second <= 60;
@@ -132,7 +127,7 @@ fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
 }
 
 /// Without the zone. The civil date follows Hinnant's algorithm.
-fn date(seconds: Seconds) -> [u8; DATE_BYTES] {
+fn date(seconds: u64) -> [u8; DATE_BYTES] {
     let seconds = seconds.min(SECONDS_MAX);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
@@ -168,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    fn utc_micros(micros: Micros) -> String {
+    fn utc_micros(micros: u64) -> String {
         let mut out = Vec::new();
         write_utc_micros(micros, &mut out);
         String::from_utf8(out).unwrap()

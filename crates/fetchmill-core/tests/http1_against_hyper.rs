@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fetchmill_core::http1::{Ended, Progress, ReplyReader};
+use fetchmill_core::http1::{ReplyProgress, ReplyReader, StreamEnd};
 use fetchmill_core::limits::HEAD_FIELDS_MAX;
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
@@ -182,13 +182,13 @@ fn ours(random: &mut Random, stream: &[u8]) -> Option<(u16, Vec<u8>)> {
     while end < stream.len() {
         end = (end + 1 + random.below(stream.len())).min(stream.len());
         match reader.read(&stream[start..end], &mut body).ok()? {
-            Progress::NeedMore { consumed } => start += consumed,
-            Progress::Done { .. } => return Some((reader.head()?.status, body)),
+            ReplyProgress::NeedMore { consumed } => start += consumed,
+            ReplyProgress::Done { .. } => return Some((reader.head()?.status, body)),
         }
     }
     match reader.end_of_stream().ok()? {
-        Ended::Complete => Some((reader.head()?.status, body)),
-        Ended::Unanswered => None,
+        StreamEnd::Complete => Some((reader.head()?.status, body)),
+        StreamEnd::Unanswered => None,
     }
 }
 

@@ -13,7 +13,7 @@ use crate::errors;
 const BATCH_CHANGES: usize = 1000;
 
 /// A site, what it answered before and what it answers now.
-type Changed = (String, Option<String>, Option<String>);
+type ChangeTuple = (String, Option<String>, Option<String>);
 
 /// Compares two files. `each` is called with lists of changes; signals are heeded.
 #[pyfunction]
@@ -24,7 +24,7 @@ pub(crate) fn diff(
     new: PathBuf,
     each: Py<PyAny>,
 ) -> PyResult<Bound<'_, PyDict>> {
-    let mut batch = Batch { each, changes: Vec::new(), raised: None };
+    let mut batch = ChangeBatch { each, changes: Vec::new(), raised: None };
     let found = py.detach(|| {
         let found = results::diff(&old, &new, &mut |change| batch.take(change))?;
         batch.hand_over().map(|()| found)
@@ -36,13 +36,13 @@ pub(crate) fn diff(
 }
 
 /// Changes on their way to Python.
-struct Batch {
+struct ChangeBatch {
     each: Py<PyAny>,
-    changes: Vec<Changed>,
+    changes: Vec<ChangeTuple>,
     raised: Option<PyErr>,
 }
 
-impl Batch {
+impl ChangeBatch {
     fn take(&mut self, change: Option<Change<'_>>) -> Result<(), Error> {
         let Some(Change { site, before, after }) = change else {
             return self.attached(|py, _| py.check_signals());

@@ -1,6 +1,7 @@
 //! The core's errors as the exceptions of `fetchmill.errors`: by exit code, in one place.
 
 use fetchmill_core::error::Error;
+use fetchmill_core::hidden_text;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -26,11 +27,26 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Listing(_) => "ListingError",
         Error::Temporary(_) => "TemporaryError",
         Error::Security(_) => "SecurityError",
-        Error::Storage { .. } | Error::NoRoom(_) => "StorageError",
+        Error::Storage { .. } | Error::NoRoom(_) | Error::Moved(_) => "StorageError",
         Error::Busy(_) => "BusyError",
         Error::Journal(_) => "JournalError",
     };
-    exception(class, &error.to_string())
+    exception(class, &hidden_text::hide_secrets(&error.to_string()))
+}
+
+/// A text for people, without signatures, tokens and passwords of URLs.
+#[pyfunction]
+pub(crate) fn hide_secrets(text: &str) -> String {
+    hidden_text::hide_secrets(text).into_owned()
+}
+
+/// Replies at these places of a stream's input may be those of other requests.
+pub(crate) fn stray_reply(py: Python<'_>, indexes: Vec<u64>) -> PyErr {
+    let made = py
+        .import("fetchmill.errors")
+        .and_then(|errors| errors.getattr("StrayReplyError"))
+        .and_then(|class| class.call1((indexes,)));
+    made.map_or_else(|error| error, PyErr::from_value)
 }
 
 pub(crate) fn usage(message: &str) -> PyErr {

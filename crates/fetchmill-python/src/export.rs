@@ -11,10 +11,11 @@ use serde::Deserialize;
 
 use crate::errors;
 use crate::job::{report_dict, snapshot_dict};
+use crate::start::start;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+struct ExportArguments {
     dest: PathBuf,
     other: PathBuf,
     format: String,
@@ -24,7 +25,7 @@ struct Options {
     durability: Option<String>,
 }
 
-impl Options {
+impl ExportArguments {
     fn into_core(self) -> PyResult<ExportOptions> {
         let format = Format::from_name(&self.format)
             .ok_or_else(|| errors::usage(&format!("there is no format {}", self.format)))?;
@@ -59,11 +60,12 @@ pub(crate) struct Export {
 impl Export {
     #[new]
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let options: Options =
+        let options: ExportArguments =
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
         let options = options.into_core()?;
-        let running = py.detach(|| engine::Export::start(&options)).map_err(|error| errors::of(&error))?;
-        Ok(Export { running, from: options.from, dest: options.dest, format: options.format.name() })
+        let (from, dest, format) = (options.from.clone(), options.dest.clone(), options.format.name());
+        let running = start(py, move || engine::Export::start(&options))?;
+        Ok(Export { running, from, dest, format })
     }
 
     fn wait(&self, py: Python<'_>, seconds: f64) -> bool {

@@ -3,18 +3,21 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{self, Report, Snapshot};
+use fetchmill_core::engine::{self, JobReport, Snapshot};
 use fetchmill_core::error::Error;
+use fetchmill_core::journal::Wait;
 use fetchmill_core::outcome::{KindCounts, Tally};
 use fetchmill_core::results::Summary;
 use fetchmill_core::source::list::Items;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyIterator};
 
-use crate::desk::{self, Desk};
+use crate::dispatcher::{self, Dispatcher};
 use crate::errors;
-use crate::given::{self, Given, Raised};
-use crate::options::Options;
+use crate::iterable::{self, IterableSource, RaisedError};
+use crate::names::set_doubtful;
+use crate::options;
+use crate::start::start;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Job {
@@ -22,7 +25,7 @@ pub(crate) struct Job {
     source: String,
     dest: PathBuf,
     format: &'static str,
-    raised: Raised,
+    raised: RaisedError,
 }
 
 #[pymethods]
@@ -30,11 +33,12 @@ impl Job {
     #[new]
     #[pyo3(signature = (options, iterator=None))]
     fn new(py: Python<'_>, options: &str, iterator: Option<&Bound<'_, PyIterator>>) -> PyResult<Self> {
-        let options = Options::parse(options)?.into_core()?;
+        let options = options::parse(options)?;
         let (source, dest, format) = (options.source.text(), options.dest.clone(), options.format.name());
-        let raised = Raised::default();
-        let given = iterator.map(|iterator| Box::new(Given::new(iterator, &raised)) as Box<dyn Items>);
-        let running = py.detach(|| engine::Job::start(options, given)).map_err(|error| errors::of(&error))?;
+        let raised = RaisedError::default();
+        let given =
+            iterator.map(|iterator| Box::new(IterableSource::new(iterator, &raised)) as Box<dyn Items>);
+        let running = start(py, move || engine::Job::start(options, given))?;
         Ok(Job { running, source, dest, format, raised })
     }
 
@@ -51,15 +55,15 @@ impl Job {
         self.running.abort();
     }
 
-    /// The desk of an engine in this process; None when it is not there within so many seconds.
-    fn take_desk(&self, py: Python<'_>, seconds: f64) -> Option<Desk> {
+    /// The dispatcher of an engine in this process; None when it is not there within so many seconds.
+    fn take_dispatcher(&self, py: Python<'_>, seconds: f64) -> Option<Dispatcher> {
         let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        py.detach(|| self.running.take_desk(patience)).map(Desk::new)
+        py.detach(|| self.running.take_dispatcher(patience)).map(Dispatcher::new)
     }
 
     /// A worker's process has come up: the job takes these two sockets.
     fn attach(&self, worker: usize, pid: u32, turns: i32, receipts: i32) -> PyResult<()> {
-        let (turns, receipts) = (desk::own_descriptor(turns)?, desk::own_descriptor(receipts)?);
+        let (turns, receipts) = (dispatcher::own_descriptor(turns)?, dispatcher::own_descriptor(receipts)?);
         self.running.attach(worker, pid, turns, receipts);
         Ok(())
     }
@@ -90,7 +94,7 @@ impl Job {
         let report =
             self.running.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
         let report =
-            report.map_err(|error| given::take(&self.raised).unwrap_or_else(|| errors::of(&error)))?;
+            report.map_err(|error| iterable::take(&self.raised).unwrap_or_else(|| errors::of(&error)))?;
         let dict = report_dict(py, &report)?;
         dict.set_item("source", &self.source)?;
         dict.set_item("dest", self.dest.as_os_str())?;
@@ -125,7 +129,20 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("seconds", snapshot.elapsed.as_secs_f64())?;
     dict.set_item("resumed", snapshot.is_resumed)?;
     dict.set_item("start_settled", snapshot.settled_before)?;
+    dict.set_item("waits", wait_dicts(py, &snapshot.waits)?)?;
     Ok(dict)
+}
+
+/// What a job waits for.
+pub(crate) fn wait_dicts<'py>(py: Python<'py>, waits: &[Wait]) -> PyResult<Vec<Bound<'py, PyDict>>> {
+    let dict_of = |wait: &Wait| {
+        let dict = PyDict::new(py);
+        dict.set_item("what", &wait.what)?;
+        dict.set_item("since", &wait.since)?;
+        dict.set_item("until", &wait.until)?;
+        Ok(dict)
+    };
+    waits.iter().map(dict_of).collect()
 }
 
 /// What a check has found. Rows are JSON.
@@ -141,7 +158,7 @@ fn summary_dict<'py>(py: Python<'py>, summary: &Summary) -> PyResult<Bound<'py, 
     Ok(dict)
 }
 
-pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn report_dict<'py>(py: Python<'py>, report: &JobReport) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     set_tally(&dict, report.tally, &report.kinds)?;
     dict.set_item("seconds", report.elapsed.as_secs_f64())?;
@@ -150,6 +167,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
     dict.set_item("already_finished", report.was_finished)?;
     dict.set_item("interrupted", report.is_interrupted)?;
     dict.set_item("resumed", report.is_resumed)?;
+    set_doubtful(&dict, &report.doubtful)?;
     dict.set_item("notices", &report.notices)?;
     if let Some(summary) = &report.summary {
         dict.set_item("check", summary_dict(py, summary)?)?;

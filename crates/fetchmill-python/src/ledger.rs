@@ -5,17 +5,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use fetchmill_core::error::Error;
+use fetchmill_core::extra_columns::ExtraColumns;
 use fetchmill_core::journal::{
-    FailedFolder, Place, must_have_objects, read_failed_folders, read_shards, read_status,
+    FailedFolder, JobLocation, must_have_objects, read_failed_folders, read_shards, read_status,
 };
-use fetchmill_core::kept::Columns;
 use fetchmill_core::outcome::ShardEnd;
 use fetchmill_core::sink::failures::{FailureRow, FailureRows};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::errors;
-use crate::job::set_tally;
+use crate::job::{set_tally, wait_dicts};
+use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
 /// Rows of a batch.
@@ -25,7 +26,7 @@ const BATCH_ROWS: usize = 1000;
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
 pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
-    let read = || read_status(&Place::find(&dest, state.as_deref())?);
+    let read = || read_status(&JobLocation::find(&dest, state.as_deref())?);
     let status = py.detach(read).map_err(|error| errors::of(&error))?;
     let dict = PyDict::new(py);
     set_tally(&dict, status.tally, &status.kinds)?;
@@ -39,51 +40,60 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     dict.set_item("already_finished", status.finished_at.is_some())?;
     dict.set_item("finished_at", status.finished_at)?;
     dict.set_item("running", status.is_running)?;
+    dict.set_item("waits", wait_dicts(py, &status.waits)?)?;
     dict.set_item("interrupted", false)?;
     dict.set_item("resumed", false)?;
     dict.set_item("seconds", 0.0)?;
     dict.set_item("attempts", 0)?;
+    set_doubtful(&dict, &status.doubtful)?;
     dict.set_item("notices", Vec::<String>::new())?;
     Ok(dict)
 }
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Failures {
-    reader: Mutex<Reader>,
+    reader: Mutex<FailureReader>,
 }
 
 /// Shards first, then the folders that gave no listing.
-struct Reader {
-    place: Place,
-    columns: Columns,
+struct FailureReader {
+    place: JobLocation,
+    columns: ExtraColumns,
     folder: PathBuf,
     shards: VecDeque<ShardEnd>,
     rows: Option<FailureRows>,
     last_folder: Option<Vec<u8>>,
 }
 
-enum Row {
+enum FailureItem {
     Target(FailureRow),
     Folder(FailedFolder),
 }
 
-impl Reader {
+impl FailureReader {
     fn open(dest: &Path, state: Option<&Path>) -> Result<Self, Error> {
-        let place = Place::find(dest, state)?;
+        let place = JobLocation::find(dest, state)?;
         let identity = read_status(&place)?.identity;
         must_have_objects(&identity, dest)?;
         let shards = read_shards(&place)?.into();
-        let columns = Columns::of_identity(&identity);
-        Ok(Reader { folder: place.failures_path(), place, columns, shards, rows: None, last_folder: None })
+        let columns = ExtraColumns::of_identity(&identity);
+        Ok(FailureReader {
+            folder: place.failures_path(),
+            place,
+            columns,
+            shards,
+            rows: None,
+            last_folder: None,
+        })
     }
 
-    fn next_batch(&mut self) -> Result<Vec<Row>, Error> {
+    fn next_batch(&mut self) -> Result<Vec<FailureItem>, Error> {
         let mut batch = Vec::new();
         while batch.len() < BATCH_ROWS {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
                     Some(Ok(row)) if row.is_skipped() => {}
-                    Some(row) => batch.push(Row::Target(row?)),
+                    Some(row) => batch.push(FailureItem::Target(row?)),
                     None => self.rows = None,
                 }
             } else if let Some(shard) = self.shards.pop_front() {
@@ -97,7 +107,7 @@ impl Reader {
             if let Some(last) = folders.last() {
                 self.last_folder = Some(last.path.clone());
             }
-            batch.extend(folders.into_iter().map(Row::Folder));
+            batch.extend(folders.into_iter().map(FailureItem::Folder));
         }
         Ok(batch)
     }
@@ -109,7 +119,7 @@ impl Failures {
     #[pyo3(signature = (dest, state))]
     #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
     fn new(dest: PathBuf, state: Option<PathBuf>) -> PyResult<Self> {
-        let reader = Reader::open(&dest, state.as_deref()).map_err(|error| errors::of(&error))?;
+        let reader = FailureReader::open(&dest, state.as_deref()).map_err(|error| errors::of(&error))?;
         Ok(Failures { reader: Mutex::new(reader) })
     }
 
@@ -127,10 +137,10 @@ impl Failures {
     }
 }
 
-fn row_dict<'py>(py: Python<'py>, row: &Row, columns: &Columns) -> PyResult<Bound<'py, PyDict>> {
+fn row_dict<'py>(py: Python<'py>, row: &FailureItem, columns: &ExtraColumns) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     match row {
-        Row::Target(row) => {
+        FailureItem::Target(row) => {
             dict.set_item("name", whole_text(&row.name_bytes().unwrap_or_default()))?;
             dict.set_item("sequence", row.sequence)?;
             dict.set_item("outcome", &row.outcome)?;
@@ -139,9 +149,9 @@ fn row_dict<'py>(py: Python<'py>, row: &Row, columns: &Columns) -> PyResult<Boun
             dict.set_item("attempts", row.attempts)?;
             dict.set_item("detail", row.detail.as_deref().unwrap_or_default())?;
             dict.set_item("url", row.url_bytes().map(|url| whole_text(&url)))?;
-            dict.set_item("columns", kept_dict(py, columns, row.kept_bytes().as_deref())?)?;
+            dict.set_item("columns", kept_dict(py, columns, row.extra_bytes().as_deref())?)?;
         }
-        Row::Folder(folder) => {
+        FailureItem::Folder(folder) => {
             dict.set_item("name", format!("{}/", whole_text(&folder.path)))?;
             dict.set_item("sequence", py.None())?;
             dict.set_item("outcome", "failed")?;
@@ -154,19 +164,4 @@ fn row_dict<'py>(py: Python<'py>, row: &Row, columns: &Columns) -> PyResult<Boun
         }
     }
     Ok(dict)
-}
-
-/// A name as data: whole, so that it can be looked for. Whoever shows it escapes what a terminal would obey.
-pub(crate) fn whole_text(name: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        text.push_str(chunk.valid());
-        for byte in chunk.invalid() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
 }

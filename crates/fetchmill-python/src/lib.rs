@@ -1,19 +1,22 @@
 //! The Python binding: thin classes over the core and the server. Options come as one JSON object, counters go out
 //! as dicts, batches as lists. No call is made for an object, and the GIL is released wherever something waits.
 
-mod desk;
+mod certainty;
+mod destination_content;
 mod diff;
+mod dispatcher;
 mod errors;
 mod export;
-mod given;
+mod iterable;
 mod job;
 mod ledger;
 mod list;
+mod names;
 mod objects;
 mod options;
 mod s3;
-mod served;
 mod server;
+mod start;
 mod stream;
 mod verify;
 mod world;
@@ -26,18 +29,20 @@ use pyo3::types::PyTuple;
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<certainty::OriginReplies>()?;
+    module.add_class::<certainty::ConnectionReplies>()?;
     module.add_class::<job::Job>()?;
-    module.add_class::<desk::Desk>()?;
-    module.add_class::<desk::Target>()?;
+    module.add_class::<dispatcher::Dispatcher>()?;
+    module.add_class::<dispatcher::Target>()?;
     module.add_class::<export::Export>()?;
     module.add_class::<ledger::Failures>()?;
     module.add_class::<list::ListTargets>()?;
     module.add_class::<objects::Objects>()?;
     module.add_class::<objects::ObjectBatches>()?;
     module.add_class::<server::Server>()?;
-    module.add_class::<stream::Batch>()?;
+    module.add_class::<stream::ArrowBatch>()?;
     module.add_class::<stream::Batches>()?;
-    module.add_class::<stream::Body>()?;
+    module.add_class::<stream::BodyBuffer>()?;
     module.add_class::<stream::Fetcher>()?;
     module.add_class::<stream::Headers>()?;
     module.add_class::<stream::Reply>()?;
@@ -49,8 +54,10 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<s3::S3>()?;
     module
         .add("FAILURE_KINDS", PyTuple::new(module.py(), FailureKind::ALL.iter().map(|kind| kind.name()))?)?;
-    module.add_function(wrap_pyfunction!(desk::is_public, module)?)?;
+    module.add_function(wrap_pyfunction!(dispatcher::is_public, module)?)?;
     module.add_function(wrap_pyfunction!(diff::diff, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::status, module)?)?;
+    module.add_function(wrap_pyfunction!(errors::hide_secrets, module)?)?;
+    module.add_function(wrap_pyfunction!(options::options, module)?)?;
     module.add_function(wrap_pyfunction!(server::synthetic_body, module)?)
 }

@@ -3,22 +3,22 @@
 use std::sync::Mutex;
 
 use fetchmill_core::engine::{SourceOptions, open_list};
-use fetchmill_core::entry::{Entry, Naming};
-use fetchmill_core::source::list::{ListReader, ListSource, Listed};
+use fetchmill_core::entry::{ListEntry, Naming};
+use fetchmill_core::source::list::{ListReader, ListSource, ListStep};
 use pyo3::prelude::*;
 
 use crate::errors;
-use crate::options::Options;
+use crate::options;
 
 /// A URL, none for a line that has none, and a name.
-type Row = (Option<String>, String);
+type TargetTuple = (Option<String>, String);
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ListTargets {
-    reading: Mutex<Reading>,
+    reading: Mutex<OpenList>,
 }
 
-struct Reading {
+struct OpenList {
     reader: ListReader,
     naming: Naming,
     count: u64,
@@ -28,16 +28,17 @@ struct Reading {
 impl ListTargets {
     #[new]
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let options = Options::parse(options)?.into_core()?;
-        let SourceOptions::List { path, format, options: list } = &options.source else {
+        let options = options::parse(options)?;
+        let SourceOptions::List(path) = &options.source else {
             return Err(errors::usage(
                 "--dry-run is for lists: a server would have to be asked for its names",
             ));
         };
+        let (format, list) = (options.list_format, &options.list);
         let open = || {
-            let mut reader = open_list(path.as_deref(), *format, list)?;
+            let mut reader = open_list(path.as_deref(), format, list)?;
             if let Some(count) = list.sample {
-                let found = open_list(path.as_deref(), *format, list)?.find_sample(count, || true)?;
+                let found = open_list(path.as_deref(), format, list)?.find_sample(count, || true)?;
                 if let Some(sample) = found {
                     reader.set_sample(sample);
                 }
@@ -45,11 +46,11 @@ impl ListTargets {
             Ok(reader)
         };
         let reader = py.detach(open).map_err(|error| errors::of(&error))?;
-        Ok(ListTargets { reading: Mutex::new(Reading { reader, naming: options.naming(), count: 0 }) })
+        Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming: options.naming(), count: 0 }) })
     }
 
     /// The next rows, and how many were left out among them; none behind the last.
-    fn next_page(&self, py: Python<'_>) -> PyResult<Option<(Vec<Row>, u64)>> {
+    fn next_page(&self, py: Python<'_>) -> PyResult<Option<(Vec<TargetTuple>, u64)>> {
         let page = py.detach(|| {
             let mut reading = self.reading.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             reading.next_page()
@@ -58,18 +59,18 @@ impl ListTargets {
     }
 }
 
-impl Reading {
-    fn next_page(&mut self) -> fetchmill_core::error::Result<Option<(Vec<Row>, u64)>> {
+impl OpenList {
+    fn next_page(&mut self) -> fetchmill_core::error::Result<Option<(Vec<TargetTuple>, u64)>> {
         let page = match self.reader.next_page()? {
-            Listed::End => return Ok(None),
-            Listed::NothingNow => return Ok(Some((Vec::new(), 0))),
-            Listed::Page(page) => page,
+            ListStep::End => return Ok(None),
+            ListStep::NothingNow => return Ok(Some((Vec::new(), 0))),
+            ListStep::Page(page) => page,
         };
         let mut name = Vec::new();
         let rows = page.names.iter().map(|entry| {
             self.naming.write_name(self.count, entry, &mut name);
             self.count += 1;
-            let url = Entry::read(entry).url;
+            let url = ListEntry::read(entry).url;
             let url = (!url.is_empty()).then(|| String::from_utf8_lossy(url).into_owned());
             (url, String::from_utf8_lossy(&name).into_owned())
         });

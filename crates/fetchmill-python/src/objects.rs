@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use fetchmill_core::error::Error;
-use fetchmill_core::kept::{Columns, kept_values};
-use fetchmill_core::reader::{ArrowBatches, Destination, Found, Listed, Objects as Iter, Position};
+use fetchmill_core::extra_columns::{ExtraColumns, extra_values};
+use fetchmill_core::reader::{ArrowBatches, Destination, FoundObject, ListedName, Objects as Iter, Position};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
 
@@ -107,11 +107,11 @@ impl Objects {
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct ObjectBatches {
     objects: Mutex<Iter>,
-    columns: Columns,
+    columns: ExtraColumns,
 }
 
 impl ObjectBatches {
-    fn read(&self) -> Result<Vec<Found>, Error> {
+    fn read(&self) -> Result<Vec<FoundObject>, Error> {
         let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         while batch.len() < BATCH_OBJECTS && bytes < BATCH_BYTES {
@@ -144,12 +144,16 @@ pub(crate) fn name_of<'py>(py: Python<'py>, name: &[u8]) -> PyResult<Bound<'py, 
     }
 }
 
-fn listed_tuple<'py>(py: Python<'py>, listed: &Listed) -> PyResult<Bound<'py, PyTuple>> {
+fn listed_tuple<'py>(py: Python<'py>, listed: &ListedName) -> PyResult<Bound<'py, PyTuple>> {
     (name_of(py, &listed.name)?, listed.length).into_pyobject(py)
 }
 
 /// The fields of `fetchmill.Object`, in their order; times as numbers.
-fn object_tuple<'py>(py: Python<'py>, found: &Found, columns: &Columns) -> PyResult<Bound<'py, PyTuple>> {
+fn object_tuple<'py>(
+    py: Python<'py>,
+    found: &FoundObject,
+    columns: &ExtraColumns,
+) -> PyResult<Bound<'py, PyTuple>> {
     let object = &found.object;
     let text = |text: &Option<Vec<u8>>| text.as_deref().map(|text| name_of(py, text)).transpose();
     (
@@ -171,11 +175,11 @@ fn object_tuple<'py>(py: Python<'py>, found: &Found, columns: &Columns) -> PyRes
 /// Kept values by the names of their columns; bytes that are no UTF-8 are replaced.
 pub(crate) fn kept_dict<'py>(
     py: Python<'py>,
-    columns: &Columns,
+    columns: &ExtraColumns,
     kept: Option<&[u8]>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
-    let mut values = kept_values(kept.unwrap_or_default());
+    let mut values = extra_values(kept.unwrap_or_default());
     for name in columns.kept() {
         dict.set_item(name, values.next().flatten().map(String::from_utf8_lossy))?;
     }

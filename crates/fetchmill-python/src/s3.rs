@@ -13,12 +13,12 @@ use crate::errors;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct S3 {
-    running: Mutex<Running>,
+    running: Mutex<RunningStore>,
     #[pyo3(get)]
     address: String,
 }
 
-enum Running {
+enum RunningStore {
     Yes(Store),
     /// What it had counted at its end.
     No(S3Stats),
@@ -30,7 +30,7 @@ impl S3 {
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
         let options: S3Options = read(options)?;
         let store = py.detach(|| Store::start(&options)).map_err(|error| refused(&error))?;
-        Ok(S3 { address: store.address().to_string(), running: Mutex::new(Running::Yes(store)) })
+        Ok(S3 { address: store.address().to_string(), running: Mutex::new(RunningStore::Yes(store)) })
     }
 
     fn add_bucket(&self, py: Python<'_>, options: &str) -> PyResult<()> {
@@ -76,8 +76,8 @@ impl S3 {
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
-            Running::Yes(store) => store.stats(),
-            Running::No(stats) => *stats,
+            RunningStore::Yes(store) => store.stats(),
+            RunningStore::No(stats) => *stats,
         };
         let json = serde_json::to_string(&stats).map_err(|error| errors::usage(&error.to_string()))?;
         py.import("json")?.call_method1("loads", (json,))
@@ -93,9 +93,9 @@ impl S3 {
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running();
-            if let Running::Yes(store) = &*running {
+            if let RunningStore::Yes(store) = &*running {
                 let stats = store.stats();
-                if let Running::Yes(store) = std::mem::replace(&mut *running, Running::No(stats)) {
+                if let RunningStore::Yes(store) = std::mem::replace(&mut *running, RunningStore::No(stats)) {
                     store.stop();
                 }
             }
@@ -105,7 +105,7 @@ impl S3 {
 
 impl S3 {
     /// A thread that panicked has left it as it was.
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, RunningStore> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,8 +116,8 @@ impl S3 {
         work: impl Send + FnOnce(&Store) -> Result<T, fetchmill_server::Error>,
     ) -> PyResult<T> {
         let done = py.detach(|| match &*self.running() {
-            Running::Yes(store) => Some(work(store)),
-            Running::No(_) => None,
+            RunningStore::Yes(store) => Some(work(store)),
+            RunningStore::No(_) => None,
         });
         done.ok_or_else(|| errors::usage("the store has been stopped"))?.map_err(|error| refused(&error))
     }

@@ -8,16 +8,17 @@ use fetchmill_server::{Options, Stats, synthetic_body as body};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::destination_content::DestinationContent;
 use crate::errors;
-use crate::served::Served;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct Server {
-    running: Mutex<Running>,
+    running: Mutex<RunningServer>,
     address: String,
+    ca_pem: Option<String>,
 }
 
-enum Running {
+enum RunningServer {
     Yes(fetchmill_server::Server),
     /// What it had counted at its end.
     No(Box<Stats>),
@@ -34,13 +35,14 @@ impl Server {
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
         let open = || dest.map(|dest| Destination::open(&dest, state.as_deref())).transpose();
         let destination = py.detach(open).map_err(|error| errors::of(&error))?;
-        let start = || match destination.map(Served::new) {
+        let start = || match destination.map(DestinationContent::new) {
             Some(content) => fetchmill_server::Server::start_with(Arc::new(content), &options),
             None => fetchmill_server::Server::start(&options),
         };
         let server = py.detach(start).map_err(|error| errors::usage(&error.to_string()))?;
         let address = server.address().to_string();
-        Ok(Server { running: Mutex::new(Running::Yes(server)), address })
+        let ca_pem = server.ca_pem().map(str::to_owned);
+        Ok(Server { running: Mutex::new(RunningServer::Yes(server)), address, ca_pem })
     }
 
     #[getter]
@@ -48,10 +50,15 @@ impl Server {
         &self.address
     }
 
+    #[getter]
+    fn ca_pem(&self) -> Option<&str> {
+        self.ca_pem.as_deref()
+    }
+
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner) {
-            Running::Yes(server) => server.stats(),
-            Running::No(stats) => (**stats).clone(),
+            RunningServer::Yes(server) => server.stats(),
+            RunningServer::No(stats) => (**stats).clone(),
         };
         let json = serde_json::to_string(&stats).map_err(|error| errors::usage(&error.to_string()))?;
         py.import("json")?.call_method1("loads", (json,))
@@ -60,9 +67,10 @@ impl Server {
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            if let Running::Yes(server) = &*running {
+            if let RunningServer::Yes(server) = &*running {
                 let stats = Box::new(server.stats());
-                if let Running::Yes(server) = std::mem::replace(&mut *running, Running::No(stats)) {
+                if let RunningServer::Yes(server) = std::mem::replace(&mut *running, RunningServer::No(stats))
+                {
                     server.stop();
                 }
             }

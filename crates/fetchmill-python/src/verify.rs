@@ -5,19 +5,22 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fetchmill_core::outcome::KindCounts;
-use fetchmill_core::reader::verify::{self as core, Finding, Sampled, VerifyOptions, VerifyReport, What};
-use fetchmill_core::reader::{Asked, SampleReader};
+use fetchmill_core::reader::verify::{
+    self as core, Finding, FindingKind, SampledObject, VerifyOptions, VerifyReport,
+};
+use fetchmill_core::reader::{ObjectOrigin, SampleReader};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 use serde::Deserialize;
 
 use crate::errors;
 use crate::job::set_tally;
-use crate::ledger::whole_text;
+use crate::names::whole_text;
+use crate::start::start;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Options {
+struct VerifyArguments {
     dest: PathBuf,
     state: Option<PathBuf>,
     threads: Option<usize>,
@@ -36,23 +39,23 @@ pub(crate) struct Verify {
     running: core::Verify,
     dest: PathBuf,
     state: Option<PathBuf>,
-    sample: Mutex<Option<Drawn>>,
+    sample: Mutex<Option<DrawnSample>>,
 }
 
 /// Drawn objects, and how to read and ask for them.
-struct Drawn {
-    objects: std::vec::IntoIter<Sampled>,
+struct DrawnSample {
+    objects: std::vec::IntoIter<SampledObject>,
     reader: SampleReader,
-    asked: Asked,
+    asked: ObjectOrigin,
 }
 
 #[pymethods]
 impl Verify {
     #[new]
     fn new(py: Python<'_>, options: &str) -> PyResult<Self> {
-        let options: Options =
+        let options: VerifyArguments =
             serde_json::from_str(options).map_err(|error| errors::usage(&format!("the options: {error}")))?;
-        let Options { dest, state, threads, repair, sample, seed, against } = options;
+        let VerifyArguments { dest, state, threads, repair, sample, seed, against } = options;
         let sample = sample.unwrap_or(0);
         let asked = VerifyOptions {
             dest: dest.clone(),
@@ -63,7 +66,7 @@ impl Verify {
             seed,
             against,
         };
-        let running = py.detach(|| core::Verify::start(asked)).map_err(|error| errors::of(&error))?;
+        let running = start(py, move || core::Verify::start(asked))?;
         Ok(Verify { running, dest, state, sample: Mutex::new(None) })
     }
 
@@ -102,7 +105,7 @@ impl Verify {
             let opened = SampleReader::open(&self.dest, self.state.as_deref());
             let reader = opened.map_err(|error| errors::of(&error))?;
             dict.set_item("follows", asked.follows())?;
-            let drawn = Drawn { objects: report.sample.into_iter(), reader, asked };
+            let drawn = DrawnSample { objects: report.sample.into_iter(), reader, asked };
             *self.sample.lock().unwrap_or_else(PoisonError::into_inner) = Some(drawn);
         }
         Ok(dict)
@@ -111,7 +114,7 @@ impl Verify {
     fn next_sampled<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let read = || {
             let mut drawn = self.sample.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(Drawn { objects, reader, asked }) = &mut *drawn else { return Ok(None) };
+            let Some(DrawnSample { objects, reader, asked }) = &mut *drawn else { return Ok(None) };
             let Some(object) = objects.next() else { return Ok(None) };
             let stored = reader.read(&object)?.map(|stored| (asked.url(&stored), stored.body));
             Ok(Some((object, stored)))
@@ -149,7 +152,7 @@ fn report_dict<'py>(py: Python<'py>, report: &VerifyReport) -> PyResult<Bound<'p
     dict.set_item("format", part("format"))?;
     dict.set_item("checked", report.progress.objects)?;
     dict.set_item("findings", report.progress.findings)?;
-    for (what, count) in What::ALL.iter().zip(report.found) {
+    for (what, count) in FindingKind::ALL.iter().zip(report.found) {
         dict.set_item(what.name(), count)?;
     }
     dict.set_item("interrupted", report.is_interrupted)?;

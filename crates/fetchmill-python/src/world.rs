@@ -9,7 +9,7 @@ use crate::errors;
 
 #[pyclass(frozen, module = "fetchmill._native")]
 pub(crate) struct World {
-    running: Mutex<Running>,
+    running: Mutex<RunningWorld>,
     #[pyo3(get)]
     dns: String,
     #[pyo3(get)]
@@ -20,7 +20,7 @@ pub(crate) struct World {
     ca_pem: String,
 }
 
-enum Running {
+enum RunningWorld {
     Yes(fetchmill_server::world::World),
     /// What it had seen at its end.
     No(Box<WorldStats>),
@@ -39,7 +39,7 @@ impl World {
             http_port: world.http_port(),
             https_port: world.https_port(),
             ca_pem: world.ca_pem().to_owned(),
-            running: Mutex::new(Running::Yes(world)),
+            running: Mutex::new(RunningWorld::Yes(world)),
         })
     }
 
@@ -50,8 +50,8 @@ impl World {
 
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let stats = match &*self.running() {
-            Running::Yes(world) => world.stats(),
-            Running::No(stats) => (**stats).clone(),
+            RunningWorld::Yes(world) => world.stats(),
+            RunningWorld::No(stats) => (**stats).clone(),
         };
         let json = serde_json::to_string(&stats).map_err(|error| errors::usage(&error.to_string()))?;
         py.import("json")?.call_method1("loads", (json,))
@@ -60,9 +60,9 @@ impl World {
     fn stop(&self, py: Python<'_>) {
         py.detach(|| {
             let mut running = self.running();
-            if let Running::Yes(world) = &*running {
+            if let RunningWorld::Yes(world) = &*running {
                 let stats = Box::new(world.stats());
-                if let Running::Yes(world) = std::mem::replace(&mut *running, Running::No(stats)) {
+                if let RunningWorld::Yes(world) = std::mem::replace(&mut *running, RunningWorld::No(stats)) {
                     world.stop();
                 }
             }
@@ -72,7 +72,7 @@ impl World {
 
 impl World {
     /// A thread that panicked has left it as it was.
-    fn running(&self) -> MutexGuard<'_, Running> {
+    fn running(&self) -> MutexGuard<'_, RunningWorld> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

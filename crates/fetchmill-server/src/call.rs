@@ -12,7 +12,7 @@ pub(crate) const TEXT: &str = "text/plain";
 /// A request whose meaning is known.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call<'a> {
-    pub(crate) what: What<'a>,
+    pub(crate) what: CallKind<'a>,
     /// HEAD: the reply ends with its head.
     pub(crate) head: bool,
     pub(crate) old: bool,
@@ -20,30 +20,30 @@ pub(crate) struct Call<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What<'a> {
+pub(crate) enum CallKind<'a> {
     Get(&'a str),
     List(Option<&'a str>),
 }
 
 /// What became of a request.
-pub(crate) enum Answer {
+pub(crate) enum CallResult {
     /// The reply is in the buffer.
     Done,
     /// As before, and the connection ends.
     Last,
     /// More has to be done.
-    Later(Later),
+    Later(Continuation),
 }
 
 /// What the plain way cannot do.
-pub(crate) enum Later {
+pub(crate) enum Continuation {
     /// The head is in the buffer, the body follows piece by piece.
-    Large(Large),
+    Large(LargeReply),
     /// It waits or goes wrong.
     Script(Box<Script>),
 }
 
-pub(crate) struct Large {
+pub(crate) struct LargeReply {
     pub(crate) size: u64,
     pub(crate) stream: Box<dyn Stream>,
     pub(crate) keep_alive: bool,
@@ -64,7 +64,7 @@ impl Script {
     pub(crate) fn call(&self) -> Call<'_> {
         let text = self.text.as_deref();
         Call {
-            what: if self.list { What::List(text) } else { What::Get(text.unwrap_or_default()) },
+            what: if self.list { CallKind::List(text) } else { CallKind::Get(text.unwrap_or_default()) },
             head: self.head,
             old: self.old,
             persistence: self.persistence,
@@ -73,7 +73,7 @@ impl Script {
 }
 
 /// A reply in parts.
-pub(crate) struct Parts {
+pub(crate) struct ReplyParts {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     pub(crate) extra: Vec<u8>,
@@ -82,16 +82,23 @@ pub(crate) struct Parts {
     pub(crate) stream: Option<Box<dyn Stream>>,
 }
 
-impl Parts {
+impl ReplyParts {
     /// A reply that only says its status.
     pub(crate) fn text(status: u16) -> Self {
         let body = text(status).into_bytes();
         let size = body.len() as u64;
-        Parts { status, content_type: TEXT, extra: Vec::new(), body, size, stream: None }
+        ReplyParts { status, content_type: TEXT, extra: Vec::new(), body, size, stream: None }
     }
 }
 
 /// The body of such a reply.
 pub(crate) fn text(status: u16) -> String {
-    format!("{status} {}\n", reply::reason(status))
+    let what_to_do = match status {
+        421 => {
+            "This server answers requests to localhost only: ask for http://localhost or http://127.0.0.1, or start it with \
+                --allow-host NAME.\n"
+        }
+        _ => "",
+    };
+    format!("{status} {}\n{what_to_do}", reply::reason(status))
 }

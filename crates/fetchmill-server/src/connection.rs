@@ -4,19 +4,19 @@
 //! no buffer. Only the start of a request that is not complete is kept, and what the kernel did not take.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
-use tokio::net::TcpStream;
 
-use crate::call::{Answer, Later};
+use crate::call::{CallResult, Continuation};
+use crate::client_stream::ClientStream;
+use crate::options::ActionName;
 use crate::request;
-use crate::scripted;
+use crate::stray::Stray;
 use crate::worker::{Buffers, Worker};
 
 /// The read buffer of a thread: some thousand pipelined requests.
@@ -28,15 +28,18 @@ const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 /// A client that is told of its mistake gets this long to read it.
 const LINGER: Duration = Duration::from_millis(500);
 
+/// Timers have this step: a shorter time is waited for by looking at the clock.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+    static SCRATCH: RefCell<TurnBuffers> = RefCell::new(TurnBuffers {
         input: vec![0; READ_BYTES].into_boxed_slice(),
         output: Vec::new(),
         buffers: Buffers::default(),
     });
 }
 
-struct Scratch {
+struct TurnBuffers {
     input: Box<[u8]>,
     output: Vec<u8>,
     buffers: Buffers,
@@ -44,31 +47,34 @@ struct Scratch {
 
 /// A connection and what is left over from its last turn.
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: ClientStream,
     pub(crate) worker: Arc<Worker>,
     /// Input that is not answered: less than a request, or anything after a turn that ended early.
     unread: Vec<u8>,
     /// The last turn ended early, so `unread` may hold complete requests.
     ended_early: bool,
+    stray: Stray,
+    /// Requests that were answered.
+    pub(crate) answered: u64,
 }
 
 /// What follows a turn that the fast loop cannot go on from.
-struct Turn {
+pub(crate) struct Turn {
     /// What the kernel did not take.
-    rest: Vec<u8>,
-    then: Then,
+    pub(crate) rest: Vec<u8>,
+    pub(crate) then: AfterTurn,
 }
 
-enum Then {
+pub(crate) enum AfterTurn {
     Continue,
     Close,
     /// Close, but the client may be sending still.
     Linger,
-    Later(Later),
+    Later(Continuation),
 }
 
 /// How a connection goes on after a script.
-pub(crate) enum Next {
+pub(crate) enum AfterScript {
     Continue,
     Close,
     Reset,
@@ -80,26 +86,20 @@ impl Drop for Connection {
     }
 }
 
-/// Serves a connection to its end. Errors of the connection are its end, and nobody's business.
-pub(crate) async fn serve(stream: TcpStream, worker: Arc<Worker>) {
-    worker.counters().connections.add(1);
-    let mut connection = Connection { stream, worker, unread: Vec::new(), ended_early: false };
-    while let Ok(turn) = poll_fn(|context| connection.turns(context)).await {
-        match connection.follow(turn).await {
-            Ok(Next::Continue) => {}
-            Ok(Next::Close) | Err(_) => break,
-            Ok(Next::Reset) => {
-                // Nothing can be done about an error: the connection ends either way.
-                let _ = socket2::SockRef::from(&connection.stream).set_linger(Some(Duration::ZERO));
-                break;
-            }
-        }
-    }
-}
-
 impl Connection {
+    pub(crate) fn new(stream: ClientStream, worker: Arc<Worker>) -> Self {
+        let stray = Stray::new(worker.shared.faults.stray(worker.shared.next_connection()));
+        Connection { stream, worker, unread: Vec::new(), ended_early: false, stray, answered: 0 }
+    }
+
+    /// Its end is a reset.
+    pub(crate) fn reset_at_end(&self) {
+        // Nothing can be done about an error: the connection ends either way.
+        let _ = socket2::SockRef::from(self.stream.tcp()).set_linger(Some(Duration::ZERO));
+    }
+
     /// Takes turns for as long as each one is a read and a complete write.
-    fn turns(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+    pub(crate) fn turns(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         SCRATCH.with_borrow_mut(|scratch| {
             loop {
                 let length = ready!(self.fill(context, &mut scratch.input))?;
@@ -108,9 +108,11 @@ impl Connection {
                 let input = &scratch.input[..length];
                 let (used, then) = self.answer_all(input, &mut scratch.buffers, &mut scratch.output);
                 self.keep(&input[used..]);
+                self.stray.writing();
                 let written = self.write_now(context, &scratch.output)?;
-                let whole = written == scratch.output.len();
-                if !(whole && matches!(then, Then::Continue)) {
+                let flushed = Pin::new(&mut self.stream).poll_flush(context)?.is_ready();
+                let whole = flushed && written == scratch.output.len();
+                if !(whole && matches!(then, AfterTurn::Continue)) || self.stray.is_armed() {
                     return Poll::Ready(Ok(Turn { rest: scratch.output[written..].to_vec(), then }));
                 }
             }
@@ -135,39 +137,45 @@ impl Connection {
     }
 
     /// Answers the requests of the input. Gives how much of it is done with.
-    fn answer_all(&mut self, input: &[u8], buffers: &mut Buffers, output: &mut Vec<u8>) -> (usize, Then) {
+    fn answer_all(
+        &mut self,
+        input: &[u8],
+        buffers: &mut Buffers,
+        output: &mut Vec<u8>,
+    ) -> (usize, AfterTurn) {
         let mut used = 0;
         let mut answered = 0;
         let then = loop {
             if used == input.len() {
-                break Then::Continue;
+                break AfterTurn::Continue;
             }
             let request = match request::parse(&input[used..]) {
                 Ok(Some((request, length))) => {
                     used += length;
                     request
                 }
-                Ok(None) => break Then::Continue,
+                Ok(None) => break AfterTurn::Continue,
                 Err(refused) => {
                     self.worker.refuse(refused, output);
-                    break Then::Linger;
+                    break AfterTurn::Linger;
                 }
             };
             answered += 1;
-            match self.worker.answer(&request, buffers, output) {
-                Answer::Done if output.len() < WRITE_BYTES => {}
-                Answer::Done => {
+            match self.worker.answer(&request, &mut self.stray, buffers, output) {
+                CallResult::Done if output.len() < WRITE_BYTES => {}
+                CallResult::Done => {
                     self.ended_early = true;
-                    break Then::Continue;
+                    break AfterTurn::Continue;
                 }
-                Answer::Last if request.body => break Then::Linger,
-                Answer::Last => break Then::Close,
-                Answer::Later(later) => {
+                CallResult::Last if request.body => break AfterTurn::Linger,
+                CallResult::Last => break AfterTurn::Close,
+                CallResult::Later(later) => {
                     self.ended_early = true;
-                    break Then::Later(later);
+                    break AfterTurn::Later(later);
                 }
             }
         };
+        self.answered += answered;
         if answered > 1 {
             self.worker.counters().batches.add(1);
             self.worker.counters().batched_requests.add(answered);
@@ -200,38 +208,104 @@ impl Connection {
         Ok(written)
     }
 
-    async fn follow(&mut self, turn: Turn) -> io::Result<Next> {
-        self.send(&turn.rest).await?;
-        drop(turn.rest);
-        match turn.then {
-            Then::Continue => Ok(Next::Continue),
-            Then::Close => Ok(Next::Close),
-            Then::Linger => {
-                self.linger().await?;
-                Ok(Next::Close)
-            }
-            // Boxed: an idle connection should not hold the room that a script needs.
-            Then::Later(later) => Box::pin(scripted::carry_out(self, later)).await,
+    /// Sends all bytes. A client that takes none of them for too long is let go, with what waits for it.
+    pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        if !bytes.is_empty() {
+            self.stray.writing();
         }
+        let patience = self.worker.shared.client_timeout;
+        while !bytes.is_empty() {
+            let Ok(written) = tokio::time::timeout(patience, self.stream.write(bytes)).await else {
+                self.reset_at_end();
+                return Err(io::ErrorKind::TimedOut.into());
+            };
+            let written = written?;
+            if written == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.worker.counters().bytes_sent.add(written as u64);
+            bytes = &bytes[written..];
+        }
+        // A session of TLS may hold what the kernel did not take.
+        tokio::time::timeout(patience, self.stream.flush()).await.unwrap_or_else(|late| Err(late.into()))
     }
 
-    /// Sends all bytes.
-    pub(crate) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if !bytes.is_empty() {
-            self.stream.write_all(bytes).await?;
-            self.worker.counters().bytes_sent.add(bytes.len() as u64);
+    /// The replies of a turn were sent.
+    pub(crate) fn turn_sent(&mut self) {
+        self.stray.turn_written();
+    }
+
+    /// When the stray reply is to be sent, if there is one.
+    pub(crate) fn stray_due(&self) -> Option<Instant> {
+        self.stray.due()
+    }
+
+    /// Sends the stray reply now, unless the time for it has passed.
+    pub(crate) async fn send_stray(&mut self) -> io::Result<()> {
+        let Some((reply, latest)) = self.stray.take() else { return Ok(()) };
+        if Instant::now() > latest {
+            self.worker.counters().strays_skipped.add(1);
+            return Ok(());
+        }
+        self.send(&reply).await?;
+        let counters = self.worker.counters();
+        counters.faults[ActionName::Stray as usize].add(1);
+        if Instant::now() > latest {
+            counters.strays_late.add(1);
         }
         Ok(())
     }
 
+    /// Waits until it is time to reply, and sends the stray reply when that is due before.
+    pub(crate) async fn wait_for_turn(&mut self, time: Duration) -> io::Result<()> {
+        let end = Instant::now() + time;
+        if let Some(due) = self.stray.due()
+            && due < end
+        {
+            self.wait(due.saturating_duration_since(Instant::now())).await?;
+            self.send_stray().await?;
+        }
+        self.wait(end.saturating_duration_since(Instant::now())).await
+    }
+
+    /// Sends the stray reply before the end of the connection, which waits for it.
+    pub(crate) async fn end(&mut self) -> io::Result<()> {
+        if let Some(due) = self.stray.due() {
+            self.wait(due.saturating_duration_since(Instant::now())).await?;
+            self.send_stray().await?;
+        }
+        if self.stream.announces_end() {
+            self.stream.shutdown().await?;
+        }
+        Ok(())
+    }
+
+    /// The client took too long for its next request. One that has begun it is told so.
+    pub(crate) async fn time_out(&mut self) -> io::Result<()> {
+        if self.unread.is_empty() {
+            return Ok(());
+        }
+        let mut reply = Vec::new();
+        self.worker.time_out(&mut reply);
+        self.send(&reply).await?;
+        self.linger().await
+    }
+
     /// Waits. An error when the client goes away meanwhile: many thousands that have gone would keep their sockets.
     pub(crate) async fn wait(&self, time: Duration) -> io::Result<()> {
+        if time < TIMER_STEP {
+            let end = Instant::now() + time;
+            while Instant::now() < end {
+                tokio::task::yield_now().await;
+            }
+            return Ok(());
+        }
         let sleep = tokio::time::sleep(time);
         tokio::pin!(sleep);
         tokio::select! {
             biased;
             () = &mut sleep => return Ok(()),
-            ready = self.stream.ready(Interest::READABLE) => if ready?.is_read_closed() {
+            ready = self.stream.tcp().ready(Interest::READABLE) => if ready?.is_read_closed() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             },
         }

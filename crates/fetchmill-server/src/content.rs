@@ -103,10 +103,11 @@ impl<'a> Page<'a> {
         if self.count > 0 {
             self.out.pop();
         }
-        self.out.extend_from_slice(br#"],"NextMarker":"#);
-        match &self.next {
-            Some(marker) => json::string(marker, self.out),
-            None => self.out.extend_from_slice(b"null"),
+        self.out.push(b']');
+        // Without the field on the last page: many clients ask whether it is there, not what it is.
+        if let Some(marker) = &self.next {
+            self.out.extend_from_slice(br#","NextMarker":"#);
+            json::string(marker, self.out);
         }
         if let Some(total) = self.total {
             self.out.extend_from_slice(br#","Total":"#);
@@ -165,14 +166,14 @@ impl<'a> Body<'a> {
     }
 
     /// What was written. An error when it is not what was announced.
-    pub(crate) fn finish(self) -> Result<Written, ContentError> {
+    pub(crate) fn finish(self) -> Result<WrittenBody, ContentError> {
         let bytes = self.out.len() - self.start;
         match (self.size, self.stream) {
             (Some(size), Some(stream)) if bytes == 0 => {
-                Ok(Written { start: self.start, size, stream: Some(stream) })
+                Ok(WrittenBody { start: self.start, size, stream: Some(stream) })
             }
             (Some(size), None) if size == bytes as u64 => {
-                Ok(Written { start: self.start, size, stream: None })
+                Ok(WrittenBody { start: self.start, size, stream: None })
             }
             _ => Err(io::Error::other("the body is not as long as announced").into()),
         }
@@ -180,7 +181,7 @@ impl<'a> Body<'a> {
 }
 
 /// A finished [`Body`].
-pub(crate) struct Written {
+pub(crate) struct WrittenBody {
     /// Where the body starts in the buffer.
     pub(crate) start: usize,
     /// Its announced size.

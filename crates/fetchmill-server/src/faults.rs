@@ -10,20 +10,23 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::hash;
-use crate::options::{On, Rule};
-use crate::rules::{self, Action, Compiled, Fault};
+use crate::options::{Rule, RuleScope};
+use crate::rules::{self, Action, CompiledRule, Fault};
+use crate::stray::StrayPlan;
 
 /// Names that `times` remembers, in two halves: when the younger is full, the older is forgotten.
 const REMEMBERED_MAX: usize = 1 << 20;
+/// A stray reply is meant to come within this share of the time that its rule gives: a timer may be late.
+const LATENESS_USED: f64 = 0.96;
 /// Steps of a listing that `period` remembers.
 const STEPS_MAX: usize = 4096;
 
 /// The rules, compiled.
 #[derive(Debug)]
 pub(crate) struct Faults {
-    rules: Vec<Compiled>,
+    rules: Vec<CompiledRule>,
     seed: u64,
-    hits: Mutex<Hits>,
+    hits: Mutex<HitCounts>,
     steps: Mutex<HashMap<String, String>>,
 }
 
@@ -45,15 +48,16 @@ impl Faults {
     }
 
     /// The fault of a request, if any. `on` is `Get` with a name or `List` with a marker.
-    pub(crate) fn pick(&self, on: On, name: &str) -> Option<Fault> {
+    pub(crate) fn pick(&self, on: RuleScope, name: &str) -> Option<Fault> {
         self.rules
             .iter()
             .enumerate()
+            .filter(|(_, rule)| !matches!(rule.fault.action, Action::Stray { .. }))
             .find(|(position, rule)| rule.is_for(on, name) && self.is_hit(*position, rule, name))
             .map(|(_, rule)| rule.fault)
     }
 
-    fn is_hit(&self, position: usize, rule: &Compiled, name: &str) -> bool {
+    fn is_hit(&self, position: usize, rule: &CompiledRule, name: &str) -> bool {
         let hash = hash::of_bytes(hash::mix(self.seed.wrapping_add(position as u64 + 1)), name.as_bytes());
         if hash::unit(hash) >= rule.rate {
             return false;
@@ -65,12 +69,40 @@ impl Faults {
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(hash, times)
     }
 
+    /// What the seed says of the connection with this number: the first rule for stray replies that hits it.
+    pub(crate) fn stray(&self, connection: u64) -> Option<StrayPlan> {
+        self.rules.iter().enumerate().find_map(|(position, rule)| {
+            let Action::Stray { time, requests } = rule.fault.action else { return None };
+            let word = hash::mix(self.seed.wrapping_add(position as u64 + 1)) ^ hash::mix(connection + 1);
+            let word = |number: u64| hash::mix(word.wrapping_add(number.wrapping_mul(hash::GOLDEN)));
+            (hash::unit(word(0)) < rule.rate).then(|| StrayPlan {
+                rule: position,
+                left: 1 + u32::try_from(hash::below(word(1), u64::from(requests))).unwrap_or(0),
+                after: time.mul_f64(hash::unit(word(2)) * LATENESS_USED),
+                at_most: time,
+                random: word(3),
+            })
+        })
+    }
+
+    /// Whether a plan's rule is for such a request.
+    pub(crate) fn stray_counts(&self, plan: &StrayPlan, on: RuleScope, name: &str) -> bool {
+        self.rules[plan.rule].is_for(on, name)
+    }
+
+    /// Takes one of the `times` of a plan's rule.
+    pub(crate) fn take_stray(&self, plan: &StrayPlan) -> bool {
+        let Some(times) = self.rules[plan.rule].times else { return true };
+        let rule = hash::mix(plan.rule as u64);
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).hit(rule, times)
+    }
+
     /// Notes that the page of `marker` led to `next`, when a rule needs to know.
     pub(crate) fn note_step(&self, marker: Option<&str>, next: Option<&str>) {
         let (Some(marker), Some(next)) = (marker, next) else {
             return;
         };
-        let wanted = |rule: &Compiled| matches!(rule.fault.action, Action::RepeatMarker { period: 2.. });
+        let wanted = |rule: &CompiledRule| matches!(rule.fault.action, Action::RepeatMarker { period: 2.. });
         if self.rules.iter().any(wanted) {
             let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
             if steps.len() >= STEPS_MAX {
@@ -89,12 +121,12 @@ impl Faults {
 
 /// How often names were hit.
 #[derive(Debug, Default)]
-struct Hits {
+struct HitCounts {
     young: HashMap<u64, u32>,
     old: HashMap<u64, u32>,
 }
 
-impl Hits {
+impl HitCounts {
     fn hit(&mut self, hash: u64, times: u32) -> bool {
         let before = self.young.get(&hash).or_else(|| self.old.get(&hash)).copied().unwrap_or(0);
         if before >= times {
@@ -117,7 +149,7 @@ mod tests {
     }
 
     fn hits(faults: &Faults) -> Vec<usize> {
-        (0..10_000).filter(|index| faults.pick(On::Get, &format!("name-{index}")).is_some()).collect()
+        (0..10_000).filter(|index| faults.pick(RuleScope::Get, &format!("name-{index}")).is_some()).collect()
     }
 
     #[test]
@@ -141,7 +173,7 @@ mod tests {
         let faults =
             faults(r#"[{"action": "close", "times": 2}, {"action": "eof", "times": 1}]"#, 0).expect("valid");
         let actions = |name: &str| -> Vec<_> {
-            (0..4).map(|_| faults.pick(On::Get, name).map(|fault| fault.action)).collect()
+            (0..4).map(|_| faults.pick(RuleScope::Get, name).map(|fault| fault.action)).collect()
         };
         let expected = vec![Some(Action::Close), Some(Action::Close), Some(Action::Eof), None];
 
@@ -151,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_oldest_names_are_forgotten() {
-        let mut hits = Hits::default();
+        let mut hits = HitCounts::default();
         for hash in 0..2_000_000 {
             assert!(hits.hit(hash, 1));
         }
@@ -166,7 +198,7 @@ mod tests {
         let json = r#"[{"action": "status", "status": 503, "above": 1000}, {"action": "close"}]"#;
         let faults = faults(json, 0).expect("valid");
         let actions: Vec<_> =
-            (0..10_000).map(|_| faults.pick(On::Get, "a").map(|fault| fault.action)).collect();
+            (0..10_000).map(|_| faults.pick(RuleScope::Get, "a").map(|fault| fault.action)).collect();
 
         // A hundred at once, and then the next rule for as many as come in the time that this takes.
         assert!(actions[..100].iter().all(|action| *action == Some(Action::Close)));
@@ -182,12 +214,36 @@ mod tests {
         .expect("valid");
         let action = |on, name| faults.pick(on, name).map(|fault| fault.action);
 
-        assert_eq!(action(On::Get, "a/x"), Some(Action::Close));
-        assert_eq!(action(On::List, "a/"), Some(Action::Close));
-        assert_eq!(action(On::Get, "a"), None);
-        assert_eq!(action(On::Get, "b"), Some(Action::Eof));
-        assert_eq!(action(On::List, "b"), None);
-        assert_eq!(action(On::Get, "bb"), None);
+        assert_eq!(action(RuleScope::Get, "a/x"), Some(Action::Close));
+        assert_eq!(action(RuleScope::List, "a/"), Some(Action::Close));
+        assert_eq!(action(RuleScope::Get, "a"), None);
+        assert_eq!(action(RuleScope::Get, "b"), Some(Action::Eof));
+        assert_eq!(action(RuleScope::List, "b"), None);
+        assert_eq!(action(RuleScope::Get, "bb"), None);
+    }
+
+    #[test]
+    fn stray_replies_follow_from_the_seed_and_the_connection() {
+        let json = r#"[{"action": "stray", "rate": 0.5, "requests": 10, "times": 3}, {"action": "close"}]"#;
+        let plans = |seed| {
+            let faults = faults(json, seed).expect("valid");
+            (0..1000)
+                .map(|connection| faults.stray(connection).map(|plan| (plan.left, plan.after)))
+                .collect::<Vec<_>>()
+        };
+        let first = plans(7);
+        let hit: Vec<_> = first.iter().flatten().collect();
+
+        assert_eq!(plans(7), first);
+        assert_ne!(plans(8), first);
+        assert!((400..600).contains(&hit.len()), "{} of 1,000", hit.len());
+        assert!((1..=10).all(|left| hit.iter().any(|plan| plan.0 == left)));
+        assert!(hit.iter().all(|plan| plan.1 < std::time::Duration::from_millis(50)));
+
+        let faults = faults(json, 7).expect("valid");
+        let plan = (0..).find_map(|connection| faults.stray(connection)).expect("hit");
+        assert_eq!([(); 4].map(|()| faults.take_stray(&plan)), [true, true, true, false]);
+        assert_eq!(faults.pick(RuleScope::Get, "a").map(|fault| fault.action), Some(Action::Close));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 //!
 //! A name is a path below the folder, with `/` between its segments. Names come from strangers, so nothing but the
 //! kernel decides what lies below: every file is opened with `RESOLVE_BENEATH` and `RESOLVE_NO_SYMLINKS`, after the
-//! forms that no honest name has were refused ([`is_safe`]). What is opened must be a regular file; `O_NONBLOCK`
+//! forms that no honest name has were refused (`beneath`). What is opened must be a regular file; `O_NONBLOCK`
 //! keeps a FIFO from holding the thread.
 //!
 //! Files are read when they are asked for: a file of at most [`BUFFERED_MAX`] bytes into the reply's buffer, a
 //! larger one in pieces.
 
+mod beneath;
 mod walk;
 
 use std::io;
@@ -15,12 +16,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::buffer::spare_capacity;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use self::beneath::{is_safe, is_shown, open_beneath};
+use self::walk::WalkCache;
 use crate::content::{Body, Content, ContentError, Page, Stream};
 use crate::error::Error;
-use walk::Walks;
 
 /// The largest file that is read at once.
 const BUFFERED_MAX: u64 = 256 * 1024;
@@ -29,16 +31,18 @@ const BUFFERED_MAX: u64 = 256 * 1024;
 #[derive(Debug)]
 pub struct Folder {
     root: OwnedFd,
-    walks: Walks,
+    walks: WalkCache,
+    hidden: bool,
 }
 
 impl Folder {
-    /// Opens a folder, which may be reached through symbolic links; below it none is followed.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    /// Opens a folder, which may be reached through symbolic links; below it none is followed. `hidden`: names that
+    /// start with a dot are there too.
+    pub fn open(path: &Path, hidden: bool) -> Result<Self, Error> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::openat(CWD, path, flags, Mode::empty())
             .map_err(|errno| Error::Folder { path: path.to_owned(), source: errno.into() })?;
-        Ok(Folder { root, walks: Walks::default() })
+        Ok(Folder { root, walks: WalkCache::new(hidden), hidden })
     }
 }
 
@@ -48,7 +52,7 @@ impl Content for Folder {
     }
 
     fn get(&self, name: &str, body: &mut Body<'_>) -> Result<(), ContentError> {
-        if !is_safe(name) {
+        if !is_safe(name) || !name.split('/').all(|segment| is_shown(segment, self.hidden)) {
             return Err(ContentError::NotFound);
         }
         let file = open_beneath(&self.root, name, OFlags::NONBLOCK).map_err(get_error)?;
@@ -58,7 +62,7 @@ impl Content for Folder {
         }
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         if size > BUFFERED_MAX {
-            body.stream(size, Box::new(Pieces { file, at: 0 }));
+            body.stream(size, Box::new(FileStream { file, at: 0 }));
             return Ok(());
         }
         let out = body.sized(size as usize);
@@ -75,12 +79,12 @@ impl Content for Folder {
 }
 
 /// A large file.
-struct Pieces {
+struct FileStream {
     file: OwnedFd,
     at: u64,
 }
 
-impl Stream for Pieces {
+impl Stream for FileStream {
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         let start = out.len();
         out.reserve(limit);
@@ -99,19 +103,6 @@ fn append(file: &OwnedFd, offset: u64, out: &mut Vec<u8>) -> io::Result<usize> {
             result => return Ok(result?),
         }
     }
-}
-
-/// Opens for reading what lies below the folder, without following any symbolic link.
-fn open_beneath(root: &OwnedFd, path: &str, more: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY | more;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    rustix::fs::openat2(root, path, flags, Mode::empty(), resolve)
-}
-
-/// Whether a name can be one of ours: segments that are not empty, `.` or `..`, without NUL. An encoded slash is a
-/// slash by now.
-fn is_safe(name: &str) -> bool {
-    !name.as_bytes().contains(&0) && name.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
 }
 
 fn get_error(errno: Errno) -> ContentError {
@@ -136,6 +127,18 @@ mod tests {
         {
             assert!(!is_safe(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn names_that_start_with_a_dot_are_hidden() {
+        for name in [".env", ".git", ".ssh", "...", "..a", ".fetchmill"] {
+            assert!(!is_shown(name, false), "{name}");
+        }
+        for name in ["a", "a.", "a.b", "%2eenv"] {
+            assert!(is_shown(name, false) && is_shown(name, true), "{name}");
+        }
+        assert!(is_shown(".env", true));
+        assert!(!is_shown(".fetchmill", true));
     }
 
     #[test]

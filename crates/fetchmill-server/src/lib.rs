@@ -5,23 +5,24 @@
 //!
 //! # The API
 //! - `GET /list` and `GET /list?next-marker=MARKER`: `{"FileNames": ["...", ...], "NextMarker": "MARKER"}`; the
-//!   marker is null on the last page and means nothing to clients; an unknown one is answered 400.
+//!   last page has no marker. It means nothing to clients; an unknown one is answered 400.
 //! - `GET /get/NAME`: the bytes, or 404. Names are UTF-8 and percent-encoded; `/` may stay.
 //! - `GET /stats`: the counters ([`Stats`]).
 //!
 //! HEAD works for all of them. Connections stay open as HTTP/1.1 says, and pipelined requests are answered with one
-//! write. A request head has at most 16 KiB (431), no body (400), and must be well-formed (400).
+//! write. A request head has at most 16 KiB (431), no body (400), and must be well-formed (400). At loopback it must be for
+//! this machine (421). A client that asks for nothing, or takes nothing, for `client_timeout` is let go.
 //!
 //! # Layout, from the bottom up
-//! - `hash`, `json`, `error`, `options`
+//! - `hash`, `json`, `error`, `hosts`, `options`
 //! - `request` reads heads, `reply` writes them; `rules` checks the faults, `faults` decides which request
 //!   goes wrong; `stats` counts
 //! - `content` is the trait, `synthetic` and `folder` are two contents
 //! - `shared` is what all threads know, `call` a request that is understood; `worker` turns it into a reply
 //! - `connection` moves bytes; `scripted` is the slow way of a reply, `source` its body in pieces
 //! - `threads` accept connections and serve them; `server` is the whole
-//! - [`world`] is apart from all of these: a thousand hosts with their name server, for jobs over many hosts; [`s3`] is a
-//!   store that speaks S3
+//! - [`world`] is apart from all of these: a thousand hosts with their name server, for jobs over many hosts; [`s3`] is
+//!   a store that speaks S3
 //!
 //! # Example
 //! ```
@@ -31,34 +32,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod bucket;
 mod call;
+mod client_stream;
 mod connection;
 mod content;
 mod error;
 mod faults;
 mod folder;
 mod hash;
+mod hosts;
 mod json;
 mod options;
 mod reply;
 mod request;
 mod rules;
 pub mod s3;
-mod scripted;
+mod scripted_reply;
 mod server;
-mod shared;
+mod server_state;
+mod serving;
 mod source;
 mod stats;
+mod stray;
 mod synthetic;
 mod threads;
+mod tls;
+mod token_bucket;
 mod worker;
 pub mod world;
 
 pub use content::{Body, Content, ContentError, Page, Stream};
 pub use error::Error;
 pub use folder::Folder;
-pub use options::{ActionName, ContentOptions, On, Options, RetryAfter, Rule};
+pub use options::{ActionName, CertificateFiles, ContentOptions, Options, RetryAfter, Rule, RuleScope};
 pub use server::Server;
 pub use stats::Stats;
 pub use synthetic::{SYNTHETIC_COUNT_MAX, Synthetic, synthetic_body};

@@ -35,12 +35,26 @@ pub struct Options {
     pub delay: Option<[f64; 2]>,
     /// The same in whole seconds, both ends included.
     pub delay_steps: bool,
+    /// Share of the `/get` requests that wait `slow_delay` in place of `delay`, 0 to 1.
+    pub slow_rate: f64,
+    /// Seconds that these wait: 2.
+    pub slow_delay: [f64; 2],
     /// Seconds that each `/list` waits.
     pub list_delay: Option<[f64; 2]>,
+    /// Serve https, with a certificate for `localhost` and the loopback addresses.
+    pub tls: bool,
+    /// Serve https with this certificate instead, of a name that leads here.
+    pub certificate: Option<CertificateFiles>,
     /// Start of all that is random.
     pub seed: u64,
     /// Scripted faults; the first rule that applies to a request decides.
     pub faults: Vec<Rule>,
+    /// Whether files and folders whose name starts with a dot are served: no. The state of a job never is.
+    pub hidden: bool,
+    /// Hosts that requests may be for besides this machine's own names, when it listens at loopback; `*` for all.
+    pub allow_hosts: Vec<String>,
+    /// Seconds that a client may take for the next request, or for taking some of a reply: 60.
+    pub client_timeout: f64,
 }
 
 impl Default for Options {
@@ -53,9 +67,16 @@ impl Default for Options {
             page_size: 1000,
             delay: None,
             delay_steps: false,
+            slow_rate: 0.0,
+            slow_delay: [2.0, 2.0],
             list_delay: None,
+            tls: false,
+            certificate: None,
             seed: 0,
             faults: Vec::new(),
+            hidden: false,
+            allow_hosts: Vec::new(),
+            client_timeout: 60.0,
         }
     }
 }
@@ -75,23 +96,33 @@ pub enum ContentOptions {
     },
 }
 
+/// A certificate with its key, as files in PEM.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CertificateFiles {
+    /// The server's own certificate, then those that lead to its authority.
+    pub chain: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
 /// A scripted fault: which requests, and what happens to them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
     /// What happens.
     pub action: ActionName,
-    /// Share of the names that are hit, 0 to 1. A name is always hit or never.
+    /// Share of the names that are hit, 0 to 1. A name is always hit or never. For `stray`, share of the connections.
     #[serde(default = "one")]
     pub rate: f64,
-    /// Only the first so many requests of a name are hit.
+    /// Only the first so many requests of a name are hit; for `stray`, only so many connections.
     pub times: Option<u32>,
     /// A name, or the start of names followed by `*`. For `/list` it is compared with the marker, which is empty
     /// for the first page.
     #[serde(rename = "match")]
     pub pattern: Option<String>,
     /// Which requests; `get` unless the action only makes sense for `list`.
-    pub on: Option<On>,
+    pub on: Option<RuleScope>,
     /// For `status`: the status.
     pub status: Option<u16>,
     /// For `status`: seconds of `Retry-After`, or a range of them.
@@ -102,8 +133,10 @@ pub struct Rule {
     pub after_bytes: Option<u64>,
     /// For `wrong-length`: added to the announced length.
     pub delta: Option<i64>,
-    /// For `stall`, `trickle` and `unsolicited`: seconds.
+    /// For `stall`, `trickle` and `unsolicited`: seconds. For `stray`: it comes at most so many later, 0.05.
     pub seconds: Option<f64>,
+    /// For `stray`: it follows the reply to one of the first so many requests of its connection, 100.
+    pub requests: Option<u32>,
     /// For `repeat-marker`: pages in the cycle.
     pub period: Option<u32>,
 }
@@ -138,12 +171,14 @@ pub enum ActionName {
     Chunked,
     /// Sends no length and ends the body by closing.
     Eof,
+    /// Sends a reply that nobody asked for some time after one reply of a connection, while it goes on.
+    Stray,
 }
 
 /// Which requests a rule is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum On {
+pub enum RuleScope {
     /// `/get`.
     Get,
     /// `/list`.
@@ -179,7 +214,18 @@ impl Options {
                 return refuse(format!("synthetic.size must be at most {SYNTHETIC_SIZE_MAX}, not {size}"));
             }
         }
+        if !(0.0..=1.0).contains(&self.slow_rate) {
+            return refuse(format!("slow_rate must be 0 to 1, not {}", self.slow_rate));
+        }
         Ok(())
+    }
+}
+
+/// How long a client may take.
+pub(crate) fn client_timeout(given: f64) -> Result<Duration, Error> {
+    match seconds("client_timeout", given)? {
+        Duration::ZERO => refuse("client_timeout must be more than 0 seconds".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -245,7 +291,7 @@ mod tests {
 
         assert!(matches!(options.content, Some(ContentOptions::Synthetic { count: 5, size: 100 })));
         assert_eq!(options.page_size, 1000);
-        assert_eq!(options.faults[0].on, Some(On::Any));
+        assert_eq!(options.faults[0].on, Some(RuleScope::Any));
         assert!(matches!(options.faults[1].retry_after, Some(RetryAfter::Range([1, 5]))));
     }
 

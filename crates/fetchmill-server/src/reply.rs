@@ -116,6 +116,7 @@ pub(crate) fn reason(status: u16) -> &'static str {
         410 => "Gone",
         412 => "Precondition Failed",
         416 => "Range Not Satisfiable",
+        421 => "Misdirected Request",
         425 => "Too Early",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",

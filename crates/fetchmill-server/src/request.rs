@@ -1,7 +1,7 @@
 //! From bytes to a request: the parser of heads, and of what a target says.
 //!
-//! It looks at the request line, `Connection`, `Content-Length` and `Transfer-Encoding`; other fields must only
-//! look like fields. Nothing is copied. It shares no code with the client, whose mistakes it has to show.
+//! It looks at the request line, `Host`, `Connection`, `Content-Length` and `Transfer-Encoding`; other fields must only
+//! be fields (RFC 9112, 5.1), since what one parser passes over and another reads tells them different requests. Nothing is copied. It shares no code with the client, whose mistakes it has to show.
 
 use memchr::memchr;
 
@@ -18,6 +18,8 @@ pub(crate) struct Request<'a> {
     pub(crate) keep_alive: bool,
     /// It announces a body, which is refused.
     pub(crate) body: bool,
+    /// The field Host.
+    pub(crate) host: Option<&'a [u8]>,
 }
 
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
@@ -29,13 +31,13 @@ pub(crate) enum Method {
 
 /// Why a head is refused. The connection ends with it.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
-pub(crate) enum Refused {
+pub(crate) enum BadRequest {
     Malformed,
     TooLarge,
 }
 
 /// Reads the first request of the input; `None` while its head is not complete. Gives the length of its head too.
-pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refused> {
+pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
     // An empty line before a request is forgiven (RFC 9112, 2.2).
     let start = if input.starts_with(b"\r\n") { 2 } else { 0 };
     let Some((line, mut position)) = line(input, start)? else {
@@ -47,68 +49,96 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refuse
             return incomplete(input);
         };
         position = next;
-        match field.first() {
-            None => break,
-            Some(b'c' | b'C' | b't' | b'T') => read_field(field, &mut request)?,
-            Some(b' ' | b'\t' | b':') => return Err(Refused::Malformed),
-            Some(_) if memchr(b':', field).is_none() => return Err(Refused::Malformed),
-            Some(_) => {}
+        if field.is_empty() {
+            break;
         }
+        read_field(field, &mut request)?;
     }
     if position > HEAD_BYTES_MAX {
-        return Err(Refused::TooLarge);
+        return Err(BadRequest::TooLarge);
     }
     Ok(Some((request, position)))
 }
 
-fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, Refused> {
+fn incomplete(input: &[u8]) -> Result<Option<(Request<'_>, usize)>, BadRequest> {
     // A client that speaks TLS, say, waits for an answer before it sends a line.
     if input.first().is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r') {
-        return Err(Refused::Malformed);
+        return Err(BadRequest::Malformed);
     }
-    if input.len() > HEAD_BYTES_MAX { Err(Refused::TooLarge) } else { Ok(None) }
+    if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
 /// The line that starts here, without its end, and where the next one starts.
-fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, Refused> {
+fn line(input: &[u8], start: usize) -> Result<Option<(&[u8], usize)>, BadRequest> {
     let rest = &input[start..];
     match memchr(b'\n', rest) {
         None => Ok(None),
         Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some((&rest[..end - 1], start + end + 1))),
-        Some(_) => Err(Refused::Malformed),
+        Some(_) => Err(BadRequest::Malformed),
     }
 }
 
-fn request_line(line: &[u8]) -> Result<Request<'_>, Refused> {
-    let (rest, version) = line.split_last_chunk::<9>().ok_or(Refused::Malformed)?;
+fn request_line(line: &[u8]) -> Result<Request<'_>, BadRequest> {
+    let (rest, version) = line.split_last_chunk::<9>().ok_or(BadRequest::Malformed)?;
     let old = match version {
         b" HTTP/1.1" => false,
         b" HTTP/1.0" => true,
-        _ => return Err(Refused::Malformed),
+        _ => return Err(BadRequest::Malformed),
     };
     let (method, target) = if let Some(target) = rest.strip_prefix(b"GET ") {
         (Method::Get, target)
     } else if let Some(target) = rest.strip_prefix(b"HEAD ") {
         (Method::Head, target)
     } else {
-        let space = memchr(b' ', rest).ok_or(Refused::Malformed)?;
+        let space = memchr(b' ', rest).ok_or(BadRequest::Malformed)?;
         let token = &rest[..space];
         if token.is_empty() || !token.iter().all(u8::is_ascii_alphanumeric) {
-            return Err(Refused::Malformed);
+            return Err(BadRequest::Malformed);
         }
         (Method::Other, &rest[space + 1..])
     };
     // All bytes are looked at, without a way out in between: so the compiler makes vector code of it.
     let printable = target.iter().fold(true, |printable, byte| printable & (byte.wrapping_sub(0x21) < 0x5e));
     if target.is_empty() || !printable {
-        return Err(Refused::Malformed);
+        return Err(BadRequest::Malformed);
     }
-    Ok(Request { method, target, old, keep_alive: !old, body: false })
+    Ok(Request { method, target, old, keep_alive: !old, body: false, host: None })
 }
 
-fn read_field(field: &[u8], request: &mut Request<'_>) -> Result<(), Refused> {
-    let colon = memchr(b':', field).ok_or(Refused::Malformed)?;
-    let (name, value) = (&field[..colon], field[colon + 1..].trim_ascii());
+/// Bytes of which names of fields are made.
+const TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"!#$%&'*+-.^_`|~";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
+/// A field: a token, a colon without anything before it, and a value without control characters. A line that goes on
+/// the one before begins with a blank, which is in no token.
+fn read_field<'a>(field: &'a [u8], request: &mut Request<'a>) -> Result<(), BadRequest> {
+    let colon = memchr(b':', field).ok_or(BadRequest::Malformed)?;
+    let (name, value) = (&field[..colon], &field[colon + 1..]);
+    let is_name = !name.is_empty() && name.iter().all(|byte| TOKEN[*byte as usize]);
+    let is_value = !value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t');
+    if !(is_name && is_value) {
+        return Err(BadRequest::Malformed);
+    }
+    match name[0] {
+        b'c' | b'C' | b'h' | b'H' | b't' | b'T' => read_known_field(name, value.trim_ascii(), request),
+        _ => Ok(()),
+    }
+}
+
+fn read_known_field<'a>(name: &[u8], value: &'a [u8], request: &mut Request<'a>) -> Result<(), BadRequest> {
     if name.eq_ignore_ascii_case(b"connection") {
         for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             if option.eq_ignore_ascii_case(b"close") {
@@ -119,11 +149,13 @@ fn read_field(field: &[u8], request: &mut Request<'_>) -> Result<(), Refused> {
         }
     } else if name.eq_ignore_ascii_case(b"content-length") {
         if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
-            return Err(Refused::Malformed);
+            return Err(BadRequest::Malformed);
         }
         request.body |= value.iter().any(|digit| *digit != b'0');
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
         request.body = true;
+    } else if name.eq_ignore_ascii_case(b"host") && request.host.replace(value).is_some() {
+        return Err(BadRequest::Malformed);
     }
     Ok(())
 }
@@ -154,6 +186,12 @@ pub(crate) fn route(target: &[u8]) -> Route<'_> {
         b"/stats" => Route::Stats,
         _ => Route::Unknown,
     }
+}
+
+/// The host that a target in the form of a whole URL names: it counts instead of the field.
+pub(crate) fn host_of_target(target: &[u8]) -> Option<&[u8]> {
+    let rest = target.strip_prefix(b"http://")?;
+    Some(rest.split(|byte| matches!(byte, b'/' | b'?')).next().unwrap_or(rest))
 }
 
 fn path_of_url(target: &[u8]) -> &[u8] {
@@ -214,7 +252,14 @@ mod tests {
     fn a_request_is_read() {
         assert_eq!(
             parsed("GET /get/a HTTP/1.1\r\nHost: x\r\n\r\n"),
-            Request { method: Method::Get, target: b"/get/a", old: false, keep_alive: true, body: false }
+            Request {
+                method: Method::Get,
+                target: b"/get/a",
+                old: false,
+                keep_alive: true,
+                body: false,
+                host: Some(b"x"),
+            }
         );
         assert_eq!(parsed("HEAD / HTTP/1.1\r\n\r\n").method, Method::Head);
         assert_eq!(parsed("POST / HTTP/1.1\r\n\r\n").method, Method::Other);
@@ -245,6 +290,9 @@ mod tests {
             ("Content-Length: 10", true),
             ("content-length:5", true),
             ("Transfer-Encoding: chunked", true),
+            ("Transfer-Encoding: identity", true),
+            ("Content-Length: 0\r\nTransfer-Encoding: chunked", true),
+            ("Content-Length: 0\r\nContent-Length: 5", true),
             ("Content-Type: text/plain", false),
         ] {
             assert_eq!(parsed(&format!("GET / HTTP/1.1\r\n{field}\r\n\r\n")).body, expected, "{field}");
@@ -277,21 +325,38 @@ mod tests {
             "GET / HTTP/1.1\r\ncolon\r\n\r\n",
             "GET / HTTP/1.1\r\nA: b\r\n folded\r\n\r\n",
             "GET / HTTP/1.1\r\n: no name\r\n\r\n",
+            "GET / HTTP/1.1\r\n folded\r\n\r\n",
+            "GET / HTTP/1.1\r\n\tfolded: x\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length : 27\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length\t: 27\r\n\r\n",
+            "GET / HTTP/1.1\r\nTransfer-Encoding\u{b}: chunked\r\n\r\n",
+            "GET / HTTP/1.1\r\nTransfer-Encoding : chunked\r\n\r\n",
+            "GET / HTTP/1.1\r\nTransfer-Encoding\0: chunked\r\n\r\n",
+            "GET / HTTP/1.1\r\n\u{b}Transfer-Encoding: chunked\r\n\r\n",
+            "GET / HTTP/1.1\r\nX: a\rContent-Length: 27\r\n\r\n",
+            "GET / HTTP/1.1\r\nX: a\nContent-Length: 27\r\n\r\n",
+            "GET / HTTP/1.1\r\nX: a\0b\r\n\r\n",
+            "GET / HTTP/1.1\r\nX(y): a\r\n\r\n",
+            "GET / HTTP/1.1\r\nX\u{fc}: a\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: 5, 5\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: +5\r\n\r\n",
+            "GET / HTTP/1.1\r\nContent-Length: 0x5\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
             "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
             "GET / HTTP/1.1\r\nContent-Length:\r\n\r\n",
             "\x16\x03\x01\x02",
         ] {
-            assert_eq!(parse(head.as_bytes()), Err(Refused::Malformed), "{head:?}");
+            assert_eq!(parse(head.as_bytes()), Err(BadRequest::Malformed), "{head:?}");
         }
     }
 
     #[test]
     fn a_head_has_a_limit() {
         let endless = vec![b'a'; HEAD_BYTES_MAX + 1];
-        assert_eq!(parse(&endless), Err(Refused::TooLarge));
+        assert_eq!(parse(&endless), Err(BadRequest::TooLarge));
 
         let whole = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(HEAD_BYTES_MAX));
-        assert_eq!(parse(whole.as_bytes()), Err(Refused::TooLarge));
+        assert_eq!(parse(whole.as_bytes()), Err(BadRequest::TooLarge));
     }
 
     #[test]

@@ -2,12 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bucket::Bucket;
 use crate::error::Error;
-use crate::options::{ActionName, On, RetryAfter, Rule, refuse, seconds};
+use crate::options::{ActionName, RetryAfter, Rule, RuleScope, refuse, seconds};
+use crate::token_bucket::TokenBucket;
+
+/// A stray reply comes at most so late, unless the rule says otherwise: the limit that clients promise.
+const STRAY_SECONDS: f64 = 0.05;
+/// It follows one of so many first replies.
+const STRAY_REQUESTS: u32 = 100;
 
 /// The names of all actions, as in the options, by their position in [`ActionName`].
-pub(crate) const ACTIONS: [(&str, &[&str]); 11] = [
+pub(crate) const ACTIONS: [(&str, &[&str]); 12] = [
     ("status", &["status", "retry_after", "above"]),
     ("reset", &["after_bytes"]),
     ("truncate", &["after_bytes"]),
@@ -19,6 +24,7 @@ pub(crate) const ACTIONS: [(&str, &[&str]); 11] = [
     ("close", &[]),
     ("chunked", &[]),
     ("eof", &[]),
+    ("stray", &["seconds", "requests"]),
 ];
 
 /// An action with its parameters.
@@ -55,6 +61,11 @@ pub(crate) enum Action {
     Close,
     Chunked,
     Eof,
+    /// After one of the first `requests` replies of a connection, at most `time` later.
+    Stray {
+        time: Duration,
+        requests: u32,
+    },
 }
 
 /// A fault that hits a request.
@@ -67,13 +78,13 @@ pub(crate) struct Fault {
 
 /// A rule that was checked.
 #[derive(Debug)]
-pub(crate) struct Compiled {
+pub(crate) struct CompiledRule {
     pub(crate) fault: Fault,
-    on: On,
+    on: RuleScope,
     pattern: Option<Pattern>,
     pub(crate) rate: f64,
     pub(crate) times: Option<u32>,
-    pub(crate) above: Option<Bucket>,
+    pub(crate) above: Option<TokenBucket>,
 }
 
 #[derive(Debug)]
@@ -82,10 +93,10 @@ enum Pattern {
     Start(String),
 }
 
-impl Compiled {
+impl CompiledRule {
     /// Whether the rule is for such a request, whatever its rate.
-    pub(crate) fn is_for(&self, on: On, name: &str) -> bool {
-        (self.on == On::Any || self.on == on)
+    pub(crate) fn is_for(&self, on: RuleScope, name: &str) -> bool {
+        (self.on == RuleScope::Any || self.on == on)
             && match &self.pattern {
                 None => true,
                 Some(Pattern::Exact(text)) => name == text,
@@ -94,17 +105,17 @@ impl Compiled {
     }
 }
 
-pub(crate) fn compile(rule: &Rule) -> Result<Compiled, Error> {
+pub(crate) fn compile(rule: &Rule) -> Result<CompiledRule, Error> {
     if !(0.0..=1.0).contains(&rule.rate) {
         return refuse(format!("rate must be 0 to 1, not {}", rule.rate));
     }
     let action = action(rule)?;
     let only_list = matches!(action, Action::RepeatMarker { .. });
-    let on = rule.on.unwrap_or(if only_list { On::List } else { On::Get });
-    if only_list && on != On::List {
+    let on = rule.on.unwrap_or(if only_list { RuleScope::List } else { RuleScope::Get });
+    if only_list && on != RuleScope::List {
         return refuse("repeat-marker is for list only".to_owned());
     }
-    Ok(Compiled {
+    Ok(CompiledRule {
         fault: Fault { action, name: rule.action },
         on,
         pattern: rule.pattern.as_deref().map(pattern).transpose()?,
@@ -114,9 +125,9 @@ pub(crate) fn compile(rule: &Rule) -> Result<Compiled, Error> {
     })
 }
 
-fn above(per_second: f64) -> Result<Bucket, Error> {
+fn above(per_second: f64) -> Result<TokenBucket, Error> {
     if per_second > 0.0 && per_second.is_finite() {
-        Ok(Bucket::new(per_second, Instant::now()))
+        Ok(TokenBucket::new(per_second, Instant::now()))
     } else {
         refuse(format!("above must be more than 0, not {per_second}"))
     }
@@ -139,6 +150,7 @@ fn action(rule: &Rule) -> Result<Action, Error> {
         ("after_bytes", rule.after_bytes.is_some()),
         ("delta", rule.delta.is_some()),
         ("seconds", rule.seconds.is_some()),
+        ("requests", rule.requests.is_some()),
         ("period", rule.period.is_some()),
     ] {
         if given && !allowed.contains(&parameter) {
@@ -170,6 +182,12 @@ fn action(rule: &Rule) -> Result<Action, Error> {
         ActionName::Close => Action::Close,
         ActionName::Chunked => Action::Chunked,
         ActionName::Eof => Action::Eof,
+        ActionName::Stray => match rule.requests.unwrap_or(STRAY_REQUESTS) {
+            0 => return refuse("requests must be at least 1".to_owned()),
+            requests => {
+                Action::Stray { time: seconds("seconds", rule.seconds.unwrap_or(STRAY_SECONDS))?, requests }
+            }
+        },
     })
 }
 
@@ -211,6 +229,7 @@ mod tests {
             (r#"{"action": "stall"}"#, "stall needs seconds"),
             (r#"{"action": "stall", "seconds": -1}"#, "seconds must be 0 to 86400 seconds, not -1"),
             (r#"{"action": "status", "status": 503, "above": 0}"#, "above must be more than 0, not 0"),
+            (r#"{"action": "stray", "requests": 0}"#, "requests must be at least 1"),
             (r#"{"action": "close", "above": 9}"#, "close takes no above"),
             (r#"{"action": "close", "delta": 1}"#, "close takes no delta"),
             (r#"{"action": "close", "rate": 2}"#, "rate must be 0 to 1, not 2"),

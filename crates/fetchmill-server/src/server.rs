@@ -3,21 +3,24 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::connection;
 use crate::content::Content;
 use crate::error::Error;
 use crate::folder::Folder;
+use crate::hosts::AllowedHosts;
 use crate::options::{ContentOptions, Options, refuse};
-use crate::shared::Shared;
+use crate::server_state::ServerState;
+use crate::serving;
 use crate::stats::Stats;
 use crate::synthetic::Synthetic;
 use crate::threads::{self, Threads};
+use crate::tls;
 use crate::worker::Worker;
 
 /// A running server. It ends when it is stopped or dropped.
 pub struct Server {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
+    ca_pem: Option<String>,
     /// Dropping it ends them.
     _threads: Threads,
 }
@@ -34,7 +37,7 @@ impl Server {
         options.check()?;
         let content: Arc<dyn Content> = match &options.content {
             None => return refuse("content must be given: a folder or synthetic".to_owned()),
-            Some(ContentOptions::Folder(path)) => Arc::new(Folder::open(path)?),
+            Some(ContentOptions::Folder(path)) => Arc::new(Folder::open(path, options.hidden)?),
             Some(ContentOptions::Synthetic { count, size }) => {
                 Arc::new(Synthetic { count: *count, size: *size })
             }
@@ -45,19 +48,32 @@ impl Server {
     /// Starts to serve some other content.
     pub fn start_with(content: Arc<dyn Content>, options: &Options) -> Result<Server, Error> {
         options.check()?;
-        let shared = Arc::new(Shared::new(content, options)?);
+        let mut shared = ServerState::new(content, options)?;
         let (listener, address) = threads::listen(&options.host, options.port)?;
+        let (tls, ca_pem) = match &options.certificate {
+            Some(files) => (Some(tls::acceptor_with(files)?), None),
+            None if options.tls => tls::acceptor().map(|(tls, pem)| (Some(tls), Some(pem)))?,
+            None => (None, None),
+        };
+        shared.hosts = AllowedHosts::of(address, &options.allow_hosts);
+        let shared = Arc::new(shared);
         let serve = |position| {
             let worker = Arc::new(Worker::new(Arc::clone(&shared), position));
-            move |stream| connection::serve(stream, Arc::clone(&worker))
+            let tls = tls.clone();
+            move |stream| serving::serve(stream, tls.clone(), Arc::clone(&worker))
         };
         let threads = Threads::start("fetchmill-serve", options.threads, listener, serve)?;
-        Ok(Server { address, shared, _threads: threads })
+        Ok(Server { address, shared, ca_pem, _threads: threads })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// With `tls`, the certificate of the authority that clients must trust, in PEM.
+    pub fn ca_pem(&self) -> Option<&str> {
+        self.ca_pem.as_deref()
     }
 
     /// What it has done so far.

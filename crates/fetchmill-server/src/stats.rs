@@ -87,6 +87,10 @@ counters! {
     batches,
     /// Requests answered by these.
     batched_requests,
+    /// Stray replies that were not sent because it was too late for them.
+    strays_skipped,
+    /// Stray replies that were sent too late: the thread had to wait for a processor.
+    strays_late,
     /// Bytes handed to the kernel.
     bytes_sent,
 }

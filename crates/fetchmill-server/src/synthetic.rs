@@ -70,7 +70,7 @@ impl Content for Synthetic {
         }
         let size = self.size as u64;
         if self.size > BUFFERED_MAX {
-            body.stream(size, Box::new(Pieces { name: name.to_owned(), left: 0..size }));
+            body.stream(size, Box::new(SyntheticStream { name: name.to_owned(), left: 0..size }));
         } else {
             append_body(name, 0..size, body.sized(self.size));
         }
@@ -148,12 +148,12 @@ pub(crate) fn append_body(name: &str, part: Range<u64>, out: &mut Vec<u8>) {
 }
 
 /// A body that is too large for one buffer.
-struct Pieces {
+struct SyntheticStream {
     name: String,
     left: Range<u64>,
 }
 
-impl Stream for Pieces {
+impl Stream for SyntheticStream {
     fn read(&mut self, limit: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         let end = self.left.end.min(self.left.start + limit as u64);
         append_body(&self.name, self.left.start..end, out);
@@ -285,7 +285,7 @@ mod tests {
     fn pieces_make_up_the_body() {
         let name = "file-000000000007";
         for limit in [1, 17, 18, 82, 100, 999] {
-            let mut pieces = Pieces { name: name.to_owned(), left: 0..1000 };
+            let mut pieces = SyntheticStream { name: name.to_owned(), left: 0..1000 };
             let mut out = Vec::new();
 
             while pieces.read(limit, &mut out).expect("no error") > 0 {}

@@ -2,26 +2,29 @@
 //! without I/O on the connection.
 //!
 //! The plain way takes no lock and allocates nothing: the reply is appended to the thread's output buffer. What has
-//! to wait, goes wrong on purpose or does not fit into a buffer is handed back as [`Later`].
+//! to wait, goes wrong on purpose or does not fit into a buffer is handed back as [`Continuation`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::call::{self, Answer, Call, Large, Later, Parts, Script, TEXT, What};
-use crate::content::{Body, ContentError, Page, Written};
+use crate::call::{self, Call, CallKind, CallResult, Continuation, LargeReply, ReplyParts, Script, TEXT};
+use crate::content::{Body, ContentError, Page, WrittenBody};
 use crate::hash::{self, GOLDEN};
-use crate::options::On;
+use crate::options::RuleScope;
 use crate::reply::{self, Framing, GetHead, Persistence};
-use crate::request::{self, BadText, Method, Refused, Request, Route};
+use crate::request::{self, BadRequest, BadText, Method, Request, Route};
 use crate::rules::Action;
-use crate::shared::Shared;
+use crate::server_state::ServerState;
 use crate::stats::Counters;
+use crate::stray::Stray;
 
 const JSON: &str = "application/json";
+/// What stray replies for objects are full of.
+const STRAY_TEXT: &[u8] = b"nobody asked for this; ";
 
 /// One thread's view.
 pub(crate) struct Worker {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ServerState>,
     position: usize,
     random: AtomicU64,
 }
@@ -34,7 +37,7 @@ pub(crate) struct Buffers {
 }
 
 impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, position: usize) -> Self {
+    pub(crate) fn new(shared: Arc<ServerState>, position: usize) -> Self {
         let random = AtomicU64::new(hash::mix(shared.seed ^ (position as u64 + 1).wrapping_mul(GOLDEN)));
         Worker { shared, position, random }
     }
@@ -51,7 +54,13 @@ impl Worker {
     }
 
     /// Answers one request.
-    pub(crate) fn answer(&self, request: &Request<'_>, buffers: &mut Buffers, out: &mut Vec<u8>) -> Answer {
+    pub(crate) fn answer(
+        &self,
+        request: &Request<'_>,
+        stray: &mut Stray,
+        buffers: &mut Buffers,
+        out: &mut Vec<u8>,
+    ) -> CallResult {
         let counters = self.counters();
         counters.requests.add(1);
         let head = request.method == Method::Head;
@@ -63,6 +72,10 @@ impl Worker {
             (true, true) => Persistence::KeepOld,
             (false, _) => Persistence::Close,
         };
+        if let Some(status) = self.misdirected(request) {
+            self.plain(status, head, Persistence::Close, out);
+            return CallResult::Last;
+        }
         if request.method == Method::Other || request.body {
             // A body is not read: where the next request would start is not known.
             let persistence = if request.body { Persistence::Close } else { persistence };
@@ -75,7 +88,7 @@ impl Worker {
             Route::Get(name) => {
                 counters.get.add(1);
                 match request::decode(name, &mut buffers.text) {
-                    Ok(name) => return self.start(call(What::Get(name)), &mut buffers.page, out),
+                    Ok(name) => return self.start(call(CallKind::Get(name)), stray, &mut buffers.page, out),
                     Err(BadText::Escape) => self.plain(400, head, persistence, out),
                     Err(BadText::NotUtf8) => self.plain(404, head, persistence, out),
                 }
@@ -83,7 +96,9 @@ impl Worker {
             Route::List(marker) => {
                 counters.list.add(1);
                 match marker.map(|marker| request::decode(marker, &mut buffers.text)).transpose() {
-                    Ok(marker) => return self.start(call(What::List(marker)), &mut buffers.page, out),
+                    Ok(marker) => {
+                        return self.start(call(CallKind::List(marker)), stray, &mut buffers.page, out);
+                    }
                     Err(_) => self.plain(400, head, persistence, out),
                 }
             }
@@ -96,20 +111,35 @@ impl Worker {
         done(persistence)
     }
 
+    /// The status of a request that is for another host, or for none.
+    fn misdirected(&self, request: &Request<'_>) -> Option<u16> {
+        let Some(host) = request::host_of_target(request.target).or(request.host) else {
+            return (!request.old).then_some(400);
+        };
+        let hosts = self.shared.hosts.as_ref()?;
+        (!hosts.allow(host)).then_some(421)
+    }
+
+    /// Tells a client that its request takes too long.
+    pub(crate) fn time_out(&self, out: &mut Vec<u8>) {
+        self.plain(408, false, Persistence::Close, out);
+    }
+
     /// Answers what is not a request. The connection ends with it.
-    pub(crate) fn refuse(&self, refused: Refused, out: &mut Vec<u8>) {
+    pub(crate) fn refuse(&self, refused: BadRequest, out: &mut Vec<u8>) {
         let status = match refused {
-            Refused::Malformed => 400,
-            Refused::TooLarge => 431,
+            BadRequest::Malformed => 400,
+            BadRequest::TooLarge => 431,
         };
         self.plain(status, false, Persistence::Close, out);
     }
 
-    fn start(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> Answer {
+    fn start(&self, call: Call<'_>, stray: &mut Stray, page: &mut Vec<u8>, out: &mut Vec<u8>) -> CallResult {
+        self.note_stray(call, stray);
         if self.shared.scripted
             && let Some(script) = self.script(call)
         {
-            return Answer::Later(Later::Script(Box::new(script)));
+            return CallResult::Later(Continuation::Script(Box::new(script)));
         }
         self.carry_out(call, page, out)
     }
@@ -117,16 +147,17 @@ impl Worker {
     fn script(&self, call: Call<'_>) -> Option<Script> {
         let shared = &*self.shared;
         let (on, text, delay) = match call.what {
-            What::Get(name) => (On::Get, Some(name), shared.get_delay),
-            What::List(marker) => (On::List, marker, shared.list_delay),
+            CallKind::Get(name) => (RuleScope::Get, Some(name), shared.get_delay),
+            CallKind::List(marker) => (RuleScope::List, marker, shared.list_delay),
         };
-        let delay = delay.map(|delay| delay.pick(self.random()));
+        let slow = shared.slow.filter(|(rate, _)| on == RuleScope::Get && hash::unit(self.random()) < *rate);
+        let delay = slow.map(|(_, delay)| delay).or(delay).map(|delay| delay.pick(self.random()));
         let fault = shared.faults.pick(on, text.unwrap_or_default());
         if delay.is_none() && fault.is_none() {
             return None;
         }
         Some(Script {
-            list: on == On::List,
+            list: on == RuleScope::List,
             text: text.map(str::to_owned),
             head: call.head,
             old: call.old,
@@ -136,16 +167,70 @@ impl Worker {
         })
     }
 
+    /// Counts a request for the connection's stray reply, which is made when this is the request that it follows.
+    fn note_stray(&self, call: Call<'_>, stray: &mut Stray) {
+        let Some(plan) = stray.plan() else { return };
+        let (on, text) = match call.what {
+            CallKind::Get(name) => (RuleScope::Get, name),
+            CallKind::List(marker) => (RuleScope::List, marker.unwrap_or_default()),
+        };
+        if call.head || !self.shared.faults.stray_counts(plan, on, text) {
+            return;
+        }
+        plan.left = plan.left.saturating_sub(1);
+        if plan.left == 0
+            && let Some(reply) = self.stray_reply(call, plan.random)
+            && self.shared.faults.take_stray(plan)
+        {
+            stray.arm(reply);
+        }
+    }
+
+    /// A complete reply that is not the one to the call. None when the call has no object or page.
+    fn stray_reply(&self, call: Call<'_>, random: u64) -> Option<Vec<u8>> {
+        let (content_type, body) = match call.what {
+            CallKind::Get(name) => {
+                let mut bytes = Vec::new();
+                let mut body = Body::alone(&mut bytes);
+                let size = self.shared.content.get(name, &mut body).and_then(|()| body.finish()).ok()?.size;
+                let text = STRAY_TEXT.iter().copied().cycle().take(usize::try_from(size).ok()?).collect();
+                (self.shared.content.content_type(), text)
+            }
+            CallKind::List(marker) => (JSON, self.stray_page(marker, random)?),
+        };
+        let mut out = Vec::new();
+        reply::head(200, content_type, Framing::Length(body.len() as u64), Persistence::Keep, b"", &mut out);
+        out.extend_from_slice(&body);
+        Some(out)
+    }
+
+    /// The same page again, another one, or one that nobody has and that ends the listing.
+    fn stray_page(&self, marker: Option<&str>, random: u64) -> Option<Vec<u8>> {
+        let mut page = Vec::new();
+        self.page(marker, None, &mut page).ok()?;
+        match hash::below(random, 3) {
+            0 => {}
+            1 => {
+                let next = serde_json::from_slice::<serde_json::Value>(&page).ok()?;
+                let other = if marker.is_some() { None } else { next["NextMarker"].as_str() };
+                page.clear();
+                self.page(other, None, &mut page).ok()?;
+            }
+            _ => page = br#"{"FileNames": ["stray"]}"#.to_vec(),
+        }
+        Some(page)
+    }
+
     /// Answers a call as it should be.
-    pub(crate) fn carry_out(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> Answer {
+    pub(crate) fn carry_out(&self, call: Call<'_>, page: &mut Vec<u8>, out: &mut Vec<u8>) -> CallResult {
         let start = out.len();
         let result = match call.what {
-            What::Get(name) => self.get(name, call, out),
-            What::List(marker) => self.list(marker, call, page, out).map(|()| None),
+            CallKind::Get(name) => self.get(name, call, out),
+            CallKind::List(marker) => self.list(marker, call, page, out).map(|()| None),
         };
         match result {
             Ok(None) => {}
-            Ok(Some(large)) => return Answer::Later(Later::Large(large)),
+            Ok(Some(large)) => return CallResult::Later(Continuation::Large(large)),
             Err(error) => {
                 out.truncate(start);
                 self.plain(status(&error), call.head, call.persistence, out);
@@ -155,17 +240,17 @@ impl Worker {
     }
 
     /// Appends a body, or only its head when it is large.
-    fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<Large>, ContentError> {
+    fn get(&self, name: &str, call: Call<'_>, out: &mut Vec<u8>) -> Result<Option<LargeReply>, ContentError> {
         let head = GetHead { prepared: &self.shared.get_head, persistence: call.persistence };
         let mut body = Body::with_head(out, head);
         self.shared.content.get(name, &mut body)?;
-        let Written { start, size, stream } = body.finish()?;
+        let WrittenBody { start, size, stream } = body.finish()?;
         if call.head {
             out.truncate(start);
             return Ok(None);
         }
         let keep_alive = call.persistence != Persistence::Close;
-        Ok(stream.map(|stream| Large { size, stream, keep_alive }))
+        Ok(stream.map(|stream| LargeReply { size, stream, keep_alive }))
     }
 
     fn list(
@@ -204,16 +289,16 @@ impl Worker {
     }
 
     /// The reply to a call as its parts, for a script that changes them.
-    pub(crate) fn parts(&self, call: Call<'_>, fault: Action) -> Parts {
+    pub(crate) fn parts(&self, call: Call<'_>, fault: Action) -> ReplyParts {
         let mut bytes = Vec::new();
         let result = match call.what {
-            What::Get(name) => {
+            CallKind::Get(name) => {
                 let mut body = Body::alone(&mut bytes);
                 self.shared.content.get(name, &mut body).and_then(|()| body.finish())
             }
-            What::List(marker) => {
+            CallKind::List(marker) => {
                 let period = if let Action::RepeatMarker { period } = fault { Some(period) } else { None };
-                self.page(marker, period, &mut bytes).map(|()| Written {
+                self.page(marker, period, &mut bytes).map(|()| WrittenBody {
                     start: 0,
                     size: bytes.len() as u64,
                     stream: None,
@@ -221,17 +306,17 @@ impl Worker {
             }
         };
         match result {
-            Ok(Written { size, stream, .. }) => {
+            Ok(WrittenBody { size, stream, .. }) => {
                 let content_type = match call.what {
-                    What::Get(_) => self.shared.content.content_type(),
-                    What::List(_) => JSON,
+                    CallKind::Get(_) => self.shared.content.content_type(),
+                    CallKind::List(_) => JSON,
                 };
-                Parts { status: 200, content_type, extra: Vec::new(), body: bytes, size, stream }
+                ReplyParts { status: 200, content_type, extra: Vec::new(), body: bytes, size, stream }
             }
             Err(error) => {
                 let status = status(&error);
                 self.count_status(status);
-                Parts::text(status)
+                ReplyParts::text(status)
             }
         }
     }
@@ -267,8 +352,8 @@ impl Worker {
     }
 }
 
-fn done(persistence: Persistence) -> Answer {
-    if persistence == Persistence::Close { Answer::Last } else { Answer::Done }
+fn done(persistence: Persistence) -> CallResult {
+    if persistence == Persistence::Close { CallResult::Last } else { CallResult::Done }
 }
 
 fn status(error: &ContentError) -> u16 {

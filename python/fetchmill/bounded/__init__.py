@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fetchmill.bounded import processes, threads
-    from fetchmill.bounded.completing import as_completed
-    from fetchmill.bounded.failing import Failed, Tally, WorkerDiedError
+    from fetchmill.bounded.completion import as_completed
+    from fetchmill.bounded.failures import Failed, Tally, WorkerDiedError
     from fetchmill.bounded.task_pool import TaskPool
     from fetchmill.bounded.tasks import each, map  # noqa: A004 - as bounded.map
 
@@ -40,12 +40,12 @@ __all__ = [
     "threads",
 ]
 
-_HOMES = {
-    "Failed": "failing",
-    "Tally": "failing",
+_MODULES = {
+    "Failed": "failures",
+    "Tally": "failures",
     "TaskPool": "task_pool",
-    "WorkerDiedError": "failing",
-    "as_completed": "completing",
+    "WorkerDiedError": "failures",
+    "as_completed": "completion",
     "each": "tasks",
     "map": "tasks",
 }
@@ -54,9 +54,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name not in _HOMES:
+    if name not in _MODULES:
         return import_module(f"{__name__}.{name}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

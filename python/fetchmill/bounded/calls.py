@@ -42,7 +42,7 @@ def item_of(arguments: tuple[Any, ...]) -> Any:  # noqa: ANN401 - whatever the i
     return arguments[0] if len(arguments) == 1 else arguments
 
 
-class Handover:
+class ResultBuffer:
     """Calls that are done and not yet handed over: as they come, or by their numbers."""
 
     def __init__(self, *, ordered: bool) -> None:
@@ -70,7 +70,7 @@ class Handover:
         return bool(self._ready)
 
 
-def raised(error: BaseException) -> BaseException:
+def as_raisable(error: BaseException) -> BaseException:
     """An error as an iterator may raise it: one that means the iterator's end would be lost without a word."""
     if isinstance(error, StopIteration | StopAsyncIteration):
         instead = RuntimeError(f"the function raised {type(error).__name__}")

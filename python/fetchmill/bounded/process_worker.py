@@ -1,4 +1,4 @@
-"""A crew's worker that has a process do the work: started by spawn, told what to do by a pipe, its death noticed."""
+"""A worker of a pool that has a process do the work: started by spawn, fed by a pipe, its death noticed."""
 
 import contextlib
 import multiprocessing
@@ -11,8 +11,9 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 from fetchmill.bounded.calls import Chunk, Outcome, item_of
-from fetchmill.bounded.failing import RemoteTraceback, WorkerDiedError, shown
-from fetchmill.bounded.worker_process import END, Plan, serve
+from fetchmill.bounded.failures import RemoteTraceback, WorkerDiedError, format_item
+from fetchmill.bounded.interrupts import start_without_interrupts
+from fetchmill.bounded.worker_entry import END, WorkerFunctions, serve
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -24,8 +25,8 @@ NOT_READY = "before it was ready: does it start below `if __name__ == '__main__'
 class ProcessWorker:
     """The parent's end of a worker process. An item is a chunk: a list of tuples of arguments."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    def __init__(self, functions: WorkerFunctions) -> None:
+        self._functions = functions
         self._process: SpawnProcess | None = None
         self._connection: Connection | None = None
         # Death is seen by it even while a grandchild holds the pipe open, and it cannot mean another process.
@@ -46,18 +47,18 @@ class ProcessWorker:
             _result(self._receive(NOT_READY))
             self._is_busy = False
         except BaseException:
-            self._let_go()
+            self._release()
             raise
 
     def call(self, chunk: list[tuple[Any, ...]]) -> Chunk:
         """Has the process call the function with each."""
-        pickled = [_pickled(arguments) for arguments in chunk]
+        pickled = [_pickle(arguments) for arguments in chunk]
         sent = pickle.dumps([item for item in pickled if isinstance(item, bytes)])
         # Either this sees that all is given up, or `give_up` sees that there is something to end.
         self._is_busy = True
         if self._is_given_up:
             raise WorkerDiedError("all was given up")
-        answers = iter(pickle.loads(self._ask(sent, _had(chunk))))  # noqa: S301 - our own process
+        answers = iter(pickle.loads(self._ask(sent, _describe_chunk(chunk))))  # noqa: S301 - our own process
         self._is_busy = False
         return Chunk(
             Outcome(arguments, None, item) if isinstance(item, Exception) else _outcome(arguments, next(answers))
@@ -74,7 +75,7 @@ class ProcessWorker:
             if not self._is_given_up:
                 raise
         finally:
-            self._let_go()
+            self._release()
 
     def give_up(self) -> None:
         """Ends a process that does anything; an idle one is told to end."""
@@ -84,16 +85,16 @@ class ProcessWorker:
 
     def _spawn(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
+        self._connection, child_end = context.Pipe()
         try:
-            process = context.Process(target=serve, args=(theirs, self._plan), name="fetchmill-bounded")
-            process.start()
+            process = context.Process(target=serve, args=(child_end, self._functions), name="fetchmill-bounded")
+            start_without_interrupts(process)
             self._process = process
             with self._lock:
                 self._pidfd = os.pidfd_open(process.pid or -1)
         finally:
             # Held open here, it would hide that the process is gone.
-            theirs.close()
+            child_end.close()
         self._events.register(self._connection, select.POLLIN)
         self._events.register(self._pidfd, select.POLLIN)
 
@@ -103,7 +104,7 @@ class ProcessWorker:
             if self._connection is not None:
                 self._connection.send_bytes(request)
         except OSError:
-            raise WorkerDiedError(self._last_words(when)) from None
+            raise WorkerDiedError(self._describe_end(when)) from None
         return self._receive(when)
 
     def _receive(self, when: str) -> bytes:
@@ -114,9 +115,9 @@ class ProcessWorker:
                 return self._connection.recv_bytes()
         except (EOFError, OSError):
             pass
-        raise WorkerDiedError(self._last_words(when))
+        raise WorkerDiedError(self._describe_end(when))
 
-    def _last_words(self, when: str) -> str:
+    def _describe_end(self, when: str) -> str:
         self._kill()
         process = self._process
         if process is None:
@@ -133,7 +134,7 @@ class ProcessWorker:
             if self._pidfd >= 0:
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Waits for the process's end, which comes by itself unless it is busy."""
         if self._is_busy:
             self._kill()
@@ -151,7 +152,7 @@ class ProcessWorker:
             os.close(pidfd)
 
 
-def _pickled(arguments: tuple[Any, ...]) -> bytes | Exception:
+def _pickle(arguments: tuple[Any, ...]) -> bytes | Exception:
     """An item as bytes, or why it cannot be: that is its own failure."""
     try:
         return bytes(ForkingPickler.dumps(arguments))
@@ -159,8 +160,8 @@ def _pickled(arguments: tuple[Any, ...]) -> bytes | Exception:
         return error
 
 
-def _had(chunk: list[tuple[Any, ...]]) -> str:
-    first = shown(item_of(chunk[0]))
+def _describe_chunk(chunk: list[tuple[Any, ...]]) -> str:
+    first = format_item(item_of(chunk[0]))
     return f"while it had item {first}" if len(chunk) == 1 else f"while it had {len(chunk)} items from {first} on"
 
 

@@ -25,14 +25,14 @@ import multiprocessing.util  # noqa: F401 - it registers what waits for all proc
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, TypeVar, overload
 
-from fetchmill.bounded.calls import Handover
-from fetchmill.bounded.crew import Crew, end_all_first
-from fetchmill.bounded.failing import Failed, OnError, Tally, check_on_error, count
-from fetchmill.bounded.pacing import pace_of
+from fetchmill.bounded.calls import ResultBuffer
+from fetchmill.bounded.failures import Failed, OnError, Tally, check_on_error, count
 from fetchmill.bounded.process_worker import ProcessWorker
+from fetchmill.bounded.rate_limit import make_rate_limiter
 from fetchmill.bounded.results import Results
-from fetchmill.bounded.staffing import Staffing
-from fetchmill.bounded.worker_process import Plan
+from fetchmill.bounded.scaling import Scaler
+from fetchmill.bounded.worker_entry import WorkerFunctions
+from fetchmill.bounded.worker_pool import WorkerPool, end_all_first
 
 __all__ = ["Results", "each", "map"]
 
@@ -72,8 +72,8 @@ def each(
         ValueError: `limit`, `rate` or `on_error` makes no sense.
         Exception: What the function, the input, `on_start` or `on_done` raised.
     """
-    plan = Plan(function, on_start, on_done, keeps_values=False)
-    with _results(plan, (items,), limit=limit, on_error=on_error, rate=rate) as results:
+    functions = WorkerFunctions(function, on_start, on_done, keeps_values=False)
+    with _results(functions, (items,), limit=limit, on_error=on_error, rate=rate) as results:
         return count(results)
 
 
@@ -138,9 +138,9 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     Raises:
         ValueError: `limit`, `rate`, `chunksize` or `on_error` makes no sense.
     """
-    plan = Plan(function, on_start, on_done, keeps_values=True)
+    functions = WorkerFunctions(function, on_start, on_done, keeps_values=True)
     return _results(
-        plan,
+        functions,
         iterables,
         limit=limit,
         ordered=ordered,
@@ -152,7 +152,7 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
 
 
 def _results(
-    plan: Plan,
+    functions: WorkerFunctions,
     iterables: tuple[Iterable[Any], ...],
     *,
     limit: int,
@@ -165,16 +165,16 @@ def _results(
     check_on_error(on_error)
     if chunksize < 1:
         raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
-    crew = Crew(
+    pool = WorkerPool(
         _chunks(zip(*iterables, strict=False), chunksize),
-        lambda: ProcessWorker(plan),
-        Staffing(limit, is_slow=True, is_paced=rate is not None),
-        Handover(ordered=ordered),
+        lambda: ProcessWorker(functions),
+        Scaler(limit, is_slow=True, is_paced=rate is not None),
+        ResultBuffer(ordered=ordered),
         on_error=on_error,
-        pace=pace_of(rate),
+        rate_limiter=make_rate_limiter(rate),
         timeout=timeout,
     )
-    return Results(crew, on_error, iterables)
+    return Results(pool, on_error, iterables)
 
 
 def _chunks(items: Iterator[tuple[Any, ...]], size: int) -> Iterator[list[tuple[Any, ...]]]:

@@ -6,9 +6,9 @@ from collections.abc import Set as AbstractSet
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from fetchmill.bounded.calls import Call, Chunk, Outcome, item_of, raised
-from fetchmill.bounded.crew import Crew
-from fetchmill.bounded.failing import Failed, OnError
+from fetchmill.bounded.calls import Call, Chunk, Outcome, as_raisable, item_of
+from fetchmill.bounded.failures import Failed, OnError
+from fetchmill.bounded.worker_pool import WorkerPool
 
 R = TypeVar("R")
 
@@ -20,15 +20,15 @@ class Results(Generic[R]):
     come to their ends by themselves, in processes they are ended with them.
     """
 
-    def __init__(self, crew: Crew, on_error: OnError, iterables: tuple[Iterable[Any], ...]) -> None:
-        self._crew = crew
+    def __init__(self, pool: WorkerPool, on_error: OnError, iterables: tuple[Iterable[Any], ...]) -> None:
+        self._pool = pool
         self._returns_errors = on_error == "return"
         self._ready: deque[Outcome] = deque()
         self._is_begun = False
         self._is_over = False
         # Reading from these takes no time; another input is read when somebody asks.
         if iterables and all(isinstance(iterable, Sequence | AbstractSet | Mapping) for iterable in iterables):
-            crew.read_at_once()
+            pool.read_at_once()
 
     def __iter__(self) -> Self:
         return self
@@ -39,7 +39,7 @@ class Results(Generic[R]):
         try:
             outcome = self._next_outcome()
             if outcome is not None:
-                return self._unpacked(outcome)
+                return self._unpack(outcome)
         except BaseException:
             # The error holds this frame by its traceback: it must not hold the error.
             outcome = None
@@ -49,7 +49,7 @@ class Results(Generic[R]):
 
     def _next_outcome(self) -> Outcome | None:
         while not self._ready:
-            call = None if self._is_over else self._crew.next_call()
+            call = None if self._is_over else self._pool.next_call()
             if call is None:
                 self._end()
                 return None
@@ -59,9 +59,9 @@ class Results(Generic[R]):
     def _end(self) -> None:
         if not self._is_over:
             self._is_over = True
-            self._crew.finish()
+            self._pool.finish()
 
-    def _unpacked(self, outcome: Outcome) -> R:
+    def _unpack(self, outcome: Outcome) -> R:
         error = outcome.error
         if error is None:
             value: R = outcome.value
@@ -70,7 +70,7 @@ class Results(Generic[R]):
             if self._returns_errors and isinstance(error, Exception):
                 failed: Any = Failed(item_of(outcome.arguments), error)
                 return failed  # type: ignore[no-any-return] # R is wide enough where errors are returned
-            raise raised(error)
+            raise as_raisable(error)
         finally:
             # As there.
             del error, outcome
@@ -78,12 +78,12 @@ class Results(Generic[R]):
     def _give_up(self) -> None:
         self._is_over = True
         self._ready.clear()
-        self._crew.give_up()
+        self._pool.give_up()
 
     def close(self) -> None:
         """Gives up what has not begun, and waits for the rest; in processes that is ended at once."""
         self._give_up()
-        self._crew.join()
+        self._pool.join()
 
     def __enter__(self) -> Self:
         return self
@@ -95,10 +95,10 @@ class Results(Generic[R]):
 
     def __del__(self) -> None:
         if self._is_begun:
-            self._crew.give_up()
+            self._pool.give_up()
         else:
             # As of Executor.map: what was read at the call is done, even if nobody ever asks for it.
-            self._crew.end_input()
+            self._pool.end_input()
 
 
 def _outcomes(call: Call) -> Iterator[Outcome]:

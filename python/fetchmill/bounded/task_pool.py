@@ -26,7 +26,7 @@ class TaskPool:
     def __init__(self, limit: int) -> None:
         if limit < 1:
             raise ValueError(f"limit is {limit!r}: give 1 or more")
-        self._places = asyncio.Semaphore(limit)
+        self._slots = asyncio.Semaphore(limit)
         self._group = asyncio.TaskGroup()
 
     async def put(self, coroutine: Coroutine[Any, Any, object]) -> None:
@@ -40,20 +40,20 @@ class TaskPool:
             RuntimeError: The block was not entered, or has been left.
         """
         try:
-            await self._places.acquire()
+            await self._slots.acquire()
         except BaseException:
             coroutine.close()
             raise
         try:
             task = self._group.create_task(coroutine)
         except BaseException:
-            self._places.release()
+            self._slots.release()
             coroutine.close()
             raise
-        task.add_done_callback(self._free_place)
+        task.add_done_callback(self._release_slot)
 
-    def _free_place(self, _task: asyncio.Task[Any]) -> None:
-        self._places.release()
+    def _release_slot(self, _task: asyncio.Task[Any]) -> None:
+        self._slots.release()
 
     async def __aenter__(self) -> Self:
         await self._group.__aenter__()

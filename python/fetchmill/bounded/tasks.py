@@ -25,11 +25,11 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
-from fetchmill.bounded.calls import Call, Handover, item_of, raised
-from fetchmill.bounded.failing import Counter, Failed, OnError, Tally, check_on_error
-from fetchmill.bounded.pacing import pace_of
-from fetchmill.bounded.staffing import Staffing
-from fetchmill.bounded.task_crew import TaskCrew, inputs
+from fetchmill.bounded.async_worker_pool import AsyncWorkerPool, inputs
+from fetchmill.bounded.calls import Call, ResultBuffer, as_raisable, item_of
+from fetchmill.bounded.failures import Counter, Failed, OnError, Tally, check_on_error
+from fetchmill.bounded.rate_limit import make_rate_limiter
+from fetchmill.bounded.scaling import Scaler
 
 R = TypeVar("R")
 
@@ -138,24 +138,24 @@ def map(
         TypeError: An async iterable beside another one.
     """
     check_on_error(on_error)
-    crew = TaskCrew(
+    pool = AsyncWorkerPool(
         function,
         inputs(iterables),
         on_start,
         on_done,
-        Staffing(limit, is_slow=False, is_paced=rate is not None),
-        Handover(ordered=ordered),
-        pace_of(rate),
+        Scaler(limit, is_slow=False, is_paced=rate is not None),
+        ResultBuffer(ordered=ordered),
+        make_rate_limiter(rate),
         on_error,
     )
-    return AsyncResults(crew, on_error, timeout)
+    return AsyncResults(pool, on_error, timeout)
 
 
 class AsyncResults(Generic[R]):
     """An async iterator of results, and an async context manager that cancels what is left and waits for it."""
 
-    def __init__(self, crew: TaskCrew, on_error: OnError, timeout: float | None) -> None:
-        self._crew = crew
+    def __init__(self, pool: AsyncWorkerPool, on_error: OnError, timeout: float | None) -> None:
+        self._pool = pool
         self._returns_errors = on_error == "return"
         self._timeout = timeout
         self._deadline: float | None = None
@@ -164,8 +164,8 @@ class AsyncResults(Generic[R]):
         return self
 
     async def __anext__(self) -> R:
-        crew = self._crew
-        crew.start()
+        pool = self._pool
+        pool.start()
         try:
             call = await self._next_call()
         except BaseException:
@@ -173,7 +173,7 @@ class AsyncResults(Generic[R]):
             del self
             raise
         if call is None:
-            crew.finish()
+            pool.finish()
             raise StopAsyncIteration
         if call.error is None:
             value: R = call.value
@@ -183,21 +183,21 @@ class AsyncResults(Generic[R]):
             return failed  # type: ignore[no-any-return] # R is wide enough where errors are returned
         await self.aclose()
         try:
-            raise raised(call.error)
+            raise as_raisable(call.error)
         finally:
             # An error holds this frame by its traceback.
             del call
 
     async def _next_call(self) -> Call | None:
-        crew, deadline = self._crew, self._deadline_of(asyncio.get_running_loop())
+        pool, deadline = self._pool, self._deadline_of(asyncio.get_running_loop())
         del self
         if deadline is None:
-            return await crew.next_call()
+            return await pool.next_call()
         try:
             async with asyncio.timeout_at(deadline):
-                return await crew.next_call()
+                return await pool.next_call()
         except TimeoutError:
-            await crew.aclose()
+            await pool.aclose()
             raise
 
     def _deadline_of(self, loop: asyncio.AbstractEventLoop) -> float | None:
@@ -207,7 +207,7 @@ class AsyncResults(Generic[R]):
 
     async def aclose(self) -> None:
         """Cancels what is left, and waits until every `on_done` has run."""
-        await self._crew.aclose()
+        await self._pool.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -218,4 +218,4 @@ class AsyncResults(Generic[R]):
         await self.aclose()
 
     def __del__(self) -> None:
-        self._crew.close_soon()
+        self._pool.close_soon()

@@ -27,12 +27,12 @@ a `with`, and `each` wait for that; interrupting them a second time stops the wa
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar, overload
 
-from fetchmill.bounded.calls import Handover
-from fetchmill.bounded.crew import Crew
-from fetchmill.bounded.failing import Failed, OnError, Tally, check_on_error, count
-from fetchmill.bounded.pacing import pace_of
+from fetchmill.bounded.calls import ResultBuffer
+from fetchmill.bounded.failures import Failed, OnError, Tally, check_on_error, count
+from fetchmill.bounded.rate_limit import make_rate_limiter
 from fetchmill.bounded.results import Results
-from fetchmill.bounded.staffing import Staffing
+from fetchmill.bounded.scaling import Scaler
+from fetchmill.bounded.worker_pool import WorkerPool
 
 __all__ = ["Results", "each", "map"]
 
@@ -139,20 +139,20 @@ def map(  # noqa: PLR0913 - Executor.map's and each's together
     check_on_error(on_error)
     if chunksize < 1:
         raise ValueError(f"chunksize is {chunksize!r}: give 1 or more")
-    staffing = Staffing(limit, is_slow=on_start is not None, is_paced=rate is not None)
-    crew = Crew(
+    scaler = Scaler(limit, is_slow=on_start is not None, is_paced=rate is not None)
+    pool = WorkerPool(
         zip(*iterables, strict=False),
-        lambda: _Thread(function, on_start, on_done),
-        staffing,
-        Handover(ordered=ordered),
+        lambda: _ThreadWorker(function, on_start, on_done),
+        scaler,
+        ResultBuffer(ordered=ordered),
         on_error=on_error,
-        pace=pace_of(rate),
+        rate_limiter=make_rate_limiter(rate),
         timeout=timeout,
     )
-    return Results(crew, on_error, iterables)
+    return Results(pool, on_error, iterables)
 
 
-class _Thread:
+class _ThreadWorker:
     """A worker that calls the function itself."""
 
     def __init__(

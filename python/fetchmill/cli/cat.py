@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from fetchmill.cli.streams import escaped, say, write_bytes
+from fetchmill.cli.streams import escape, say, write_bytes
 
 MISSING = 3
 
@@ -28,7 +28,7 @@ def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
     Any format is read in place, also while its job runs: what is sealed by now. Nothing is unpacked, and of millions
     of objects only those asked for are read. Of a name that came twice, the first one counts.
     """
-    from fetchmill.objects import Objects
+    from fetchmill._destination.objects import Objects
 
     code = 0
     with Objects(dest, state=state) as objects:
@@ -36,7 +36,7 @@ def command(dest: str, names: tuple[str, ...], state: str | None) -> int:
             try:
                 body = objects[name]
             except KeyError:
-                say(f"fetchmill: no object has the name {escaped(name)}")
+                say(f"fetchmill: no object has the name {escape(name)}")
                 code = MISSING
                 continue
             if not write_bytes(sys.stdout, body):

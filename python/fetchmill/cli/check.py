@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from fetchmill.check_options import CheckOptions
+from fetchmill._options.check import CheckOptions
+from fetchmill._options.units import format_count, format_seconds
 from fetchmill.cli.options import gathered, options_of
-from fetchmill.cli.running import Signals, choose_display, watch
-from fetchmill.cli.streams import escaped, write_event, write_line
-from fetchmill.cli.summary import private_lines
-from fetchmill.progress import Display, JsonDisplay, QuietDisplay
-from fetchmill.units import format_count, format_seconds
+from fetchmill.cli.progress import Display, JsonDisplay, QuietDisplay
+from fetchmill.cli.streams import escape, write_event, write_line
+from fetchmill.cli.summary import doubtful_line, private_address_lines
+from fetchmill.cli.watch import Signals, choose_display, watch
 
 FOUND_WHAT_FAILS = 3
 
@@ -54,15 +54,15 @@ def _run(
             raise click.UsageError("--redirects and --no-redirects exclude each other")
         options["redirects"] = 0
     checked = CheckOptions(source=source, results=results, **gathered(options))
-    # Imported late: the native module takes its time.
+    # Imported late: help needs nothing of it.
+    from fetchmill._job.check import CheckReport, check_pattern, matching_counts, state_folder
     from fetchmill._native import Job
-    from fetchmill.checking import CheckReport, check_pattern, matching, state_of
 
     patterns = [pattern.strip() for text in fail_on for pattern in text.split(",")]
     for pattern in patterns:
         check_pattern(pattern)
     signals = Signals()
-    with state_of(checked) as temporary:
+    with state_folder(checked) as temporary:
         job = Job(checked.to_json(temporary))
         signals.attach(job)
         display = choose_display(as_json, quiet)
@@ -71,13 +71,13 @@ def _run(
         finally:
             display.close()
         report = CheckReport.from_native(job.report(), results)
-    found = matching(report, patterns)
+    found = matching_counts(report, patterns)
     _conclude(report.to_dict(), found, display, is_resumable=not checked.is_temporary)
     if as_json:
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    return FOUND_WHAT_FAILS if found else 0
+    return FOUND_WHAT_FAILS if found or report.doubtful_count else 0
 
 
 command = click.Command(
@@ -113,9 +113,7 @@ def _conclude(report: dict[str, Any], found: dict[str, int], display: Display, *
             display.notice(notice)
         return
     lines = [*report["notices"], _run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
-    lines += private_lines(report["counts"])
-    if report["suspect"]:
-        lines.append(f"{format_count(report['suspect'])} rows are suspect: this machine may be to blame for them")
+    lines += [*private_address_lines(report["counts"]), *_doubt_lines(report)]
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
@@ -126,6 +124,16 @@ def _conclude(report: dict[str, Any], found: dict[str, int], display: Display, *
     for line in lines:
         if not write_line(sys.stdout, line):
             return
+
+
+def _doubt_lines(report: dict[str, Any]) -> list[str]:
+    """Rows that may not tell what their sites answer."""
+    lines = []
+    if report["suspect"]:
+        lines.append(f"{format_count(report['suspect'])} rows are suspect: this machine may be to blame for them")
+    if report["doubtful_count"]:
+        lines.append(doubtful_line(report["doubtful"], report["doubtful_count"], "row", "tell another target's answer"))
+    return lines
 
 
 def _run_line(report: dict[str, Any]) -> str:
@@ -154,6 +162,6 @@ def _failed_lines(failed: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _site(row: dict[str, Any]) -> str:
-    site, detail = escaped(str(row["url"] or row["key"])), row["detail"]
+    site, detail = escape(str(row["url"] or row["key"])), row["detail"]
     # What is in it of the list is escaped already.
-    return f"{site} ({detail if detail.isprintable() else escaped(detail)})" if detail else site
+    return f"{site} ({detail if detail.isprintable() else escape(detail)})" if detail else site

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fetchmill.cli.streams import escaped, write_line
-from fetchmill.cli.values import COUNT
-from fetchmill.units import format_count
+from fetchmill._options.units import format_count
+from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.streams import escape, write_line
 
 if TYPE_CHECKING:
-    from fetchmill.differing import Changed, DiffReport
+    from fetchmill._destination.diff import ChangeRow, DiffReport
 
 DIFFERENT = 3
 # Changed rows that are shown to people.
@@ -39,14 +39,14 @@ def command(old: str, new: str, as_json: bool, limit: int) -> int:
     OLD and NEW are files that `fetchmill check` has written, each in any of its formats. Rows are compared by key or
     else URL; of one that comes several times the n-th with the n-th.
     """
-    from fetchmill.differing import DiffReport, compare
+    from fetchmill._destination.diff import DiffReport, compare
 
     if as_json:
         writer = _JsonWriter(limit)
         report = DiffReport.from_native(compare(old, new, writer.write), ())
         writer.close(report)
     else:
-        shown: list[Changed] = []
+        shown: list[ChangeRow] = []
         report = DiffReport.from_native(
             compare(old, new, lambda changes: shown.extend(changes[: ROWS_SHOWN - len(shown)])), ()
         )
@@ -62,7 +62,7 @@ class _JsonWriter:
         self._written = 0
         self._is_read = True
 
-    def write(self, changes: "list[Changed]") -> None:
+    def write(self, changes: "list[ChangeRow]") -> None:
         """Some more changes."""
         if self._limit:
             changes = changes[: self._limit - self._written]
@@ -87,16 +87,15 @@ def _report_lines(report: "DiffReport") -> list[str]:
     ordered = sorted(report.transitions.items(), key=lambda pair: (-pair[1], pair[0]))
     width = max((len(format_count(count)) for _, count in ordered), default=0)
     return lines + [
-        f"  {format_count(count):>{width}}  {escaped(before)} -> {escaped(after)}" for (before, after), count in ordered
+        f"  {format_count(count):>{width}}  {escape(before)} -> {escape(after)}" for (before, after), count in ordered
     ]
 
 
-def _row_lines(changes: "list[Changed]") -> list[str]:
+def _row_lines(changes: "list[ChangeRow]") -> list[str]:
     """Some of the rows that differ."""
     if not changes:
         return []
     rows = [
-        f"  {escaped(site)}  {escaped(before or 'new')} -> {escaped(after or 'gone')}"
-        for site, before, after in changes
+        f"  {escape(site)}  {escape(before or 'new')} -> {escape(after or 'gone')}" for site, before, after in changes
     ]
     return [f"the first {len(rows)}:", *rows]

@@ -4,17 +4,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fetchmill.cli.running import Signals, choose_display, watch
+from fetchmill._destination.export import EXPORT_FORMATS, to_json
+from fetchmill._job.report import Report
+from fetchmill.cli.parameter_types import BYTES
+from fetchmill.cli.progress import JsonDisplay, LiveDisplay, describe_failures
 from fetchmill.cli.streams import say, write_event
-from fetchmill.cli.summary import destination_arguments, ledger_line, run_line
-from fetchmill.cli.values import BYTES
-from fetchmill.exporting import EXPORT_FORMATS, to_json
-from fetchmill.progress import JsonDisplay, LiveDisplay, describe_failures
-from fetchmill.report import Report
+from fetchmill.cli.summary import destination_arguments, doubtful_lines, ledger_line, run_line
+from fetchmill.cli.watch import Signals, choose_display, watch
 
 if TYPE_CHECKING:
     from fetchmill._native import Export
-    from fetchmill.progress import Display
+    from fetchmill.cli.progress import Display
 
 FINISHED_WITH_FAILURES = 3
 
@@ -26,8 +26,9 @@ Examples:
 
 \b
 Exit codes: 0 all written, 3 finished, but some names cannot be files or meet on disk
-(fetchmill status OTHER --failures), 10 an object is damaged (fetchmill verify DEST), 130 and 143
-stopped by SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help)."""
+(fetchmill status OTHER --failures), or some objects of DEST were doubtful, 10 an object is
+damaged (fetchmill verify DEST), 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint;
+the others are errors (fetchmill --help)."""
 
 
 @click.command("export", epilog=_EPILOG, short_help="Write a destination again in another format.")
@@ -77,7 +78,7 @@ def command(  # noqa: PLR0913, PLR0917 - an argument an option
     _conclude(report, first.start_settled, other_state, display)
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    return FINISHED_WITH_FAILURES if report.failed else 0
+    return FINISHED_WITH_FAILURES if report.failed or report.doubtful_count else 0
 
 
 def _start(options: str, signals: Signals) -> "Export":
@@ -98,6 +99,7 @@ def _conclude(report: Report, settled_before: int, state: str | None, display: "
     if report.failed:
         lines.append(f"failed: {describe_failures(report.failures, None)}")
         lines.append(f"list them: fetchmill status {destination_arguments(report.dest, state)} --failures")
+    lines += doubtful_lines(report, state)
     if report.interrupted:
         lines.append("stopped after a checkpoint: run the same command again to resume")
     for line in lines:

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fetchmill._job.report import Report
+from fetchmill._options.get import GetOptions
 from fetchmill.cli.options import TableCommand, gathered, options_of
-from fetchmill.cli.running import Signals, choose_display, watch
-from fetchmill.cli.streams import escaped, say, write_event, write_line
-from fetchmill.cli.summary import failure_lines, finished_lines, ledger_line, run_line
-from fetchmill.options import GetOptions
-from fetchmill.progress import Display, JsonDisplay, LiveDisplay
-from fetchmill.report import Report
+from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
+from fetchmill.cli.streams import escape, say, write_event, write_line
+from fetchmill.cli.summary import doubtful_lines, failure_lines, finished_lines, ledger_line, run_line
+from fetchmill.cli.watch import Signals, choose_display, watch
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
-    from fetchmill.engines.running import EngineJob
+    from fetchmill.engines.engine_job import EngineJob
 
 FINISHED_WITH_FAILURES = 3
 
@@ -63,7 +63,7 @@ class _Destination(click.Path):
         """The command that was probably meant."""
         del param
         source = ctx.params.get("source") if ctx else None
-        return f"Give a folder, as in: fetchmill get {escaped(shlex.quote(source))} out/" if source else None
+        return f"Give a folder, as in: fetchmill get {escape(shlex.quote(source))} out/" if source else None
 
 
 def _run(
@@ -95,7 +95,8 @@ def _run(
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    return FINISHED_WITH_FAILURES if report.failed or (report.absent and not allow_absent) else 0
+    is_incomplete = report.failed or report.doubtful_count or (report.absent and not allow_absent)
+    return FINISHED_WITH_FAILURES if is_incomplete else 0
 
 
 command = TableCommand(
@@ -123,9 +124,11 @@ def _start(options: GetOptions, signals: Signals) -> "Job | EngineJob":
     if options.engine == "native":
         job: Job | EngineJob = Job(options.to_json())
     else:
-        from fetchmill.engines.choosing import choose
+        from fetchmill.engines.garbage import collect_rarely
+        from fetchmill.engines.selection import select_engine
 
-        engine = choose(options, options.to_json(), None)
+        collect_rarely()
+        engine = select_engine(options, options.to_json(), None)
         job = engine.start(Job(engine.options))
     signals.attach(job)
     return job
@@ -151,8 +154,8 @@ def _show_targets(options: GetOptions) -> int:
 def _target_line(url: str | None, name: str) -> str:
     """A target as a dry run shows it."""
     if url is None:
-        return f"{escaped(name)} is no URL"
-    return url if url == name else f"{url}\t{escaped(name)}"
+        return f"{escape(name)} is no URL"
+    return url if url == name else f"{url}\t{escape(name)}"
 
 
 def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display) -> None:
@@ -170,7 +173,7 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
 def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
     """What happened, the ledger, and how to go on."""
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
-    lines = [*done, ledger_line(report), *failure_lines(report, state)]
+    lines = [*done, ledger_line(report), *failure_lines(report, state), *doubtful_lines(report, state)]
     if report.interrupted:
         lines.append("stopped after a checkpoint: run the same command again to resume")
     return lines

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fetchmill._options.list import ListOptions
+from fetchmill._options.units import format_count, format_seconds
 from fetchmill.cli.options import TableCommand, gathered, options_of
-from fetchmill.cli.running import Signals, choose_display, watch
-from fetchmill.cli.streams import escaped, say, write_bytes, write_event
-from fetchmill.list_options import ListOptions
-from fetchmill.progress import Display, QuietDisplay
-from fetchmill.units import format_count, format_seconds
+from fetchmill.cli.progress import Display, QuietDisplay
+from fetchmill.cli.streams import escape, say, write_bytes, write_event
+from fetchmill.cli.watch import Signals, choose_display, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fetchmill.listing import ListedTarget, ListReport
+    from fetchmill._job.list import ListedTarget, ListReport
 
 INCOMPLETE = 3
 
@@ -48,14 +48,14 @@ docs/manifests.md has the columns of a row.
 def _run(source: str, manifest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
     """The body of the command; gives the exit code."""
     listed = ListOptions(source=source, manifest=manifest, **gathered(options))
-    # Imported late: the native module takes its time.
+    # Imported late: help needs nothing of it.
+    from fetchmill._job.list import ListReport, RowJob, state_folder
     from fetchmill._native import Job
-    from fetchmill.listing import GivenRows, ListReport, state_of
 
     signals = Signals()
-    with state_of(listed) as temporary:
+    with state_folder(listed) as temporary:
         native = Job(listed.to_json(temporary))
-        job = native if manifest is not None else GivenRows(native, _printer(as_json))
+        job = native if manifest is not None else RowJob(native, _printer(as_json))
         signals.attach(job)
         display = _display(as_json, quiet, is_given=manifest is None)
         try:
@@ -111,7 +111,7 @@ def _printer(as_json: bool) -> "Callable[[Sequence[ListedTarget]], None]":
 
 def _name(target: "ListedTarget") -> str:
     """What its object is called."""
-    return escaped(target.name or target.url or "")
+    return escape(target.name or target.url or "")
 
 
 def _event(target: "ListedTarget") -> str:
@@ -149,5 +149,5 @@ def _lines(report: "ListReport") -> list[str]:
         again = "stopped after a checkpoint: run the same command again to resume"
         lines.append(again if report.manifest else "stopped: nothing of it is kept")
     elif report.manifest:
-        lines.append(f"manifest: {escaped(report.manifest)}")
+        lines.append(f"manifest: {escape(report.manifest)}")
     return lines

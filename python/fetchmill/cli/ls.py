@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill.cli.streams import escaped, say, write_bytes
+from fetchmill.cli.streams import escape, say, write_bytes
 
 if TYPE_CHECKING:
-    from fetchmill.objects import Object, Objects
+    from fetchmill._destination.objects import Object, Objects
 
 MISSING = 3
 # Lines that are written at once.
@@ -48,10 +48,10 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
     """
     if null and (is_long or as_json):
         raise click.UsageError("--null goes with neither --long nor --json.")
-    from fetchmill.objects import Objects
+    from fetchmill._destination.objects import Objects
 
     with Objects(dest, state=state) as objects:
-        listing = _Listing(objects, patterns)
+        listing = _NameListing(objects, patterns)
         if null:
             lines: Iterator[bytes] = (_encode(name) + b"\0" for name, _ in listing.names(with_lengths=False))
         elif as_json:
@@ -59,16 +59,16 @@ def command(dest: str, patterns: tuple[str, ...], is_long: bool, null: bool, as_
         elif is_long:
             lines = map(_long_line, listing.facts())
         else:
-            lines = ((escaped(name) + "\n").encode() for name, _ in listing.names(with_lengths=False))
+            lines = ((escape(name) + "\n").encode() for name, _ in listing.names(with_lengths=False))
         while part := b"".join(islice(lines, _LINES)):
             if not write_bytes(sys.stdout, part):
                 return 0
     for pattern in listing.unmatched:
-        say(f"fetchmill: no name matches {escaped(pattern)}")
+        say(f"fetchmill: no name matches {escape(pattern)}")
     return MISSING if listing.unmatched else 0
 
 
-class _Listing:
+class _NameListing:
     """The names that some patterns match, each once; afterwards, the patterns that matched none."""
 
     def __init__(self, objects: "Objects", patterns: tuple[str, ...]) -> None:
@@ -123,14 +123,14 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 
 def _long_line(found: "tuple[str, int | None] | Object") -> bytes:
     if isinstance(found, tuple):
-        columns = [str(found[1]), "-", "-", escaped(found[0])]
+        columns = [str(found[1]), "-", "-", escape(found[0])]
     else:
         status, time = found.status, found.fetched_at
         columns = [
             str(len(found.body)),
             "-" if status is None else str(status),
             "-" if time is None else _time_text(time),
-            escaped(found.name),
+            escape(found.name),
         ]
     return ("\t".join(columns) + "\n").encode()
 

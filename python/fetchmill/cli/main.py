@@ -2,16 +2,20 @@
 
 import os
 import sys
+import traceback
+from collections.abc import Callable
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
-from fetchmill.cli.streams import flush_or_silence, open_missing, say, write_event
-from fetchmill.errors import FetchmillError, InternalError
+from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
+from fetchmill.errors import FetchmillError, InternalError, StorageError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
 _COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
+# The exit code of a command that did all it could, with something to tell.
+_FINISHED_WITH_DIFFERENCES = 3
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -29,13 +33,22 @@ class _LazyGroup(click.Group):
         found: click.Command = import_module(f"fetchmill.cli.{cmd_name}").command
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is to run; who has started the program is told."""
+        found = super().resolve_command(ctx, args)
+        if ctx.obj is not None and found[0] is not None:
+            ctx.obj(found[0])
+        return found
+
 
 def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
     if not wanted:
         return
     from fetchmill import __version__
 
-    click.echo(f"fetchmill {__version__}")
+    write_line(sys.stdout, f"fetchmill {__version__}")
     ctx.exit()
 
 
@@ -59,26 +72,40 @@ def command() -> None:
     """Fetch huge numbers of small HTTP objects: crash-safe, in flat memory."""
 
 
-def main(arguments: list[str] | None = None) -> NoReturn:
+def main(
+    arguments: list[str] | None = None,
+    *,
+    on_command: Callable[[str], object] | None = None,
+) -> NoReturn:
     """Runs the command line and exits.
 
     Args:
         arguments: without the program's name; those of the process if not given.
+        on_command: called with the name of the command, when that is loaded and about to run.
     """
     open_missing()
-    code = _run(arguments)
-    flush_or_silence()
+    code = _run(arguments, on_command)
+    if (reason := output_error()) is not None:
+        say(f"fetchmill: error: {reason}")
+        # What the command says of its job stays, unless that would pass for a success.
+        code = StorageError.exit_code if code in (0, _FINISHED_WITH_DIFFERENCES) else code
     sys.exit(code)
 
 
-def _run(arguments: list[str] | None) -> int:
+def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None) -> int:
     """The exit code."""
     try:
-        return int(command.main(arguments, prog_name="fetchmill", standalone_mode=False) or 0)
+        return int(command.main(arguments, prog_name="fetchmill", standalone_mode=False, obj=on_command) or 0)
     except (KeyboardInterrupt, click.Abort):
         return 130
     except SystemExit:
         raise
+    except OSError as error:
+        if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
+            return _fail(error)
+        # A help text: click writes that itself.
+        give_up(sys.stdout, error)
+        return 0
     except BaseException as error:  # noqa: BLE001 - a panic of the native module is no Exception
         return _fail(error)
 

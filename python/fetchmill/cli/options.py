@@ -5,8 +5,8 @@ from typing import Any
 
 import click
 
-from fetchmill.cli.values import BYTES, COLUMNS, COUNT, DATE, HEADER, NAME, NUMBER, SECONDS, URL
-from fetchmill.options import default_text
+from fetchmill._options.rows import default_text
+from fetchmill.cli.parameter_types import BYTES, COLUMNS, COUNT, DATE, HEADER, NAME, NUMBER, SECONDS, URL
 
 _TYPES: dict[str, click.ParamType[Any]] = {
     "text": click.STRING,
@@ -27,16 +27,8 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "auth": click.STRING,
     "function": click.STRING,
 }
-# Options that may be repeated, and what they are called then.
-_REPEATED = {
-    "headers": "header",
-    "include": "include",
-    "exclude": "exclude",
-    "insecure_host": "insecure-host",
-    "resolver": "resolver",
-}
-# What should not stand where every user of the machine can read it.
-_FROM_ENVIRONMENT = {"auth": "FETCHMILL_AUTH", "bearer": "FETCHMILL_BEARER", "proxy": "FETCHMILL_PROXY"}
+# Options that may be repeated; they are named after one of what Python takes all at once.
+_REPEATED = ("headers", "patterns")
 
 
 class TableOption(click.Option):
@@ -72,14 +64,15 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         value: dict[str, Any] = {"is_flag": True} if kind == "flag" else {"type": _TYPES.get(kind)}
         if kind == "choice":
             value = {"type": click.Choice(field.metadata["choices"])}
-        if field.name in _REPEATED:
+        is_repeated = kind in _REPEATED
+        if is_repeated:
             value["multiple"] = True
-        envvar = _FROM_ENVIRONMENT.get(field.name)
+        envvar = field.metadata["envvar"]
         hint = f"  [{envvar}]" if envvar else ""
         options.append(
             TableOption(
                 [*_declarations(field.name, is_on=field.default is True)],
-                default=None if field.name in _REPEATED else field.default,
+                default=None if is_repeated else field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
                 envvar=envvar,
                 heading=field.metadata["heading"],
@@ -91,13 +84,13 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
 
 def _declarations(name: str, *, is_on: bool) -> list[str]:
     """How an option is written, and the field that it sets; a flag that is on can only be taken back."""
-    written = _REPEATED.get(name, name.replace("_", "-"))
+    written = "header" if name == "headers" else name.replace("_", "-")
     return [name, f"--{written}/--no-{written}" if is_on else f"--{written}"]
 
 
 def gathered(options: dict[str, Any]) -> dict[str, Any]:
     """Options that were repeated, as the values that the tables take."""
-    for name in _REPEATED.keys() & options.keys():
-        values = options[name]
-        options[name] = (dict(values) if name == "headers" else list(values)) if values else None
+    for name, values in options.items():
+        if isinstance(values, tuple):
+            options[name] = (dict(values) if name == "headers" else list(values)) if values else None
     return options

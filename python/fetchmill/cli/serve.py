@@ -9,18 +9,21 @@ from typing import Any, get_args
 
 import click
 
+from fetchmill._server import Action, Fault, ServeOptions, Server
+from fetchmill.cli.parameter_types import BYTES, COUNT, RANGE, SECONDS, SHARE
 from fetchmill.cli.streams import say, write_line
-from fetchmill.cli.values import BYTES, COUNT, RANGE, SHARE
-from fetchmill.server import Action, Fault, ServeOptions, Server
 
 # A stalled reply stays so for longer than any client waits.
 _STALL_SECONDS = 3600.0
-_RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall")
+_RATES: tuple[Action, ...] = ("reset", "truncate", "wrong-length", "stall", "stray")
 
 _HELP = """Serve the files of FOLDER, or synthetic objects, over the list/get API.
 
 A FOLDER that `fetchmill get` has written is served as what it holds: its objects under their names, whatever their
 format, so that a mirror can be mirrored.
+
+Names that start with a dot are not served without --hidden. At loopback only requests for localhost are answered, so
+that no page in a browser can read what is served.
 
 Synthetic objects are computed from their names, nothing is stored: any number of them will do. The faults hit a
 share of the names; whether a name is hit depends on --seed alone.
@@ -41,10 +44,27 @@ Examples:
 @click.option("--size", type=BYTES, default=100, show_default=True, help="Bytes of a synthetic object.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Port; 0 is any free one.")
+@click.option("--hidden", is_flag=True, help="Serve files and folders whose names start with a dot, too.")
+@click.option(
+    "--allow-host",
+    "allow_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Answer requests for this host besides localhost, when listening at loopback; * for all. May be given again.",
+)
+@click.option(
+    "--client-timeout",
+    type=SECONDS,
+    default="60s",
+    show_default=True,
+    help="Time that a client may take for its next request, or for taking some of a reply.",
+)
 @click.option("--threads", type=COUNT, default=1, show_default=True, help="Threads that serve.")
 @click.option("--page-size", type=COUNT, default=1000, show_default=True, help="Names in a page of the listing.")
 @click.option("--delay", type=RANGE, help="Time that each /get waits, such as 0-3 or 50ms-2s: uniform.")
 @click.option("--delay-steps", is_flag=True, help="Let --delay be whole seconds.")
+@click.option("--slow-rate", type=SHARE, default=0.0, help="Share of the /get requests that wait --slow-delay instead.")
+@click.option("--slow-delay", type=RANGE, default="2s", show_default=True, help="Time that these wait.")
 @click.option("--list-delay", type=RANGE, help="Time that each /list waits.")
 @click.option("--seed", type=COUNT, default=0, show_default=True, help="Start of all that is random.")
 @click.option("--error-rate", type=SHARE, help="Share of names answered with --error-status.")
@@ -54,7 +74,16 @@ Examples:
 @click.option("--truncate-rate", type=SHARE, help="Share of names whose body ends in the middle.")
 @click.option("--wrong-length-rate", type=SHARE, help="Share of names with a wrong Content-Length.")
 @click.option("--stall-rate", type=SHARE, help="Share of names whose reply never comes.")
-@click.option("--fault-times", type=COUNT, help="Hit only the first so many requests of a name.  [default: all]")
+@click.option(
+    "--stray-rate",
+    type=SHARE,
+    help="Share of connections with one reply that nobody asked for, up to 50 ms after one of their first 100.",
+)
+@click.option(
+    "--fault-times",
+    type=COUNT,
+    help="Hit only the first so many requests of a name, and with --stray-rate so many connections.  [default: all]",
+)
 @click.option("--repeat-marker", is_flag=True, help="Let the listing go round in a circle.")
 @click.option("--stats", is_flag=True, help="Write the counters as JSON to standard output at the end.")
 def command(stats: bool, **flags: Any) -> int:  # noqa: ANN401
@@ -77,7 +106,7 @@ def _options(flags: dict[str, Any]) -> ServeOptions:
     if (flags["folder"] is None) == (flags["synthetic"] is None):
         raise click.UsageError("Give either FOLDER or --synthetic N.")
     faults = _faults(flags)
-    names = set(ServeOptions.__dataclass_fields__) - {"faults"}
+    names = set(ServeOptions.__dataclass_fields__) - {"faults", "tls"}
     return ServeOptions(**{name: flags[name] for name in names}, faults=faults)
 
 

@@ -2,13 +2,13 @@
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
-from fetchmill.cli.streams import escaped, write_line
+from fetchmill._job.report import Failure
+from fetchmill.cli.streams import escape, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
-from fetchmill.report import Failure
 
 _EPILOG = """\b
 Examples:
@@ -27,7 +27,8 @@ def command(dest: str, failures: bool, state: str | None, as_json: bool) -> int:
 
     With --failures, list the absent and failed targets, one a line, with tabs between: name, outcome, kind, HTTP
     status (or -), attempts, detail, and the URL when that is not the name. Control characters and backslashes are
-    escaped with a backslash.
+    escaped with a backslash. Signatures and tokens in URLs are hidden; fetchmill.failures in Python gives them as they
+    are.
     """
     if failures:
         _write_failures(dest, state, as_json)
@@ -37,27 +38,29 @@ def command(dest: str, failures: bool, state: str | None, as_json: bool) -> int:
 
 
 def _write_status(dest: str, state: str | None, as_json: bool) -> None:
-    from fetchmill.ledger import status
+    from fetchmill._destination.status import status
 
     found = status(dest, state=state)
     if as_json:
         write_line(sys.stdout, json.dumps(found.to_dict()))
     else:
-        write_line(sys.stdout, "\n".join(status_lines(found)))
+        write_line(sys.stdout, without_secrets("\n".join(status_lines(found, state))))
 
 
 def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
     """One line each, as they are read; ends early, and well, when nobody reads any more."""
-    from fetchmill.ledger import failures
+    from fetchmill._destination.status import failures
 
     for failure in failures(dest, state=state):
-        line = json.dumps(asdict(failure)) if as_json else _tabbed(failure)
+        url = None if failure.url is None else without_secrets(failure.url)
+        hidden = replace(failure, name=without_secrets(failure.name), detail=without_secrets(failure.detail), url=url)
+        line = json.dumps(asdict(hidden)) if as_json else _tab_separated(hidden)
         if not write_line(sys.stdout, line):
             return
 
 
-def _tabbed(failure: Failure) -> str:
+def _tab_separated(failure: Failure) -> str:
     status = "-" if failure.status is None else str(failure.status)
     columns = (failure.name, failure.outcome, failure.kind, status, str(failure.attempts), failure.detail)
     url = () if failure.url is None else (failure.url,)
-    return "\t".join(escaped(column) for column in columns + url)
+    return "\t".join(escape(column) for column in columns + url)

@@ -1,14 +1,16 @@
 """Standard streams that may go away: `fetchmill ... | head` must not end a job.
 
-A stream whose reader has gone is pointed at /dev/null, so that neither this process nor the interpreter's own flush
-at exit trips over it.
+A stream that cannot be written to is pointed at /dev/null, so that neither this process nor the interpreter's own flush
+at exit trips over it. That nobody reads any more is no error. Anything else, such as a full disk, has cut the output:
+`output_error` tells it when the command is done.
 """
 
 import contextlib
 import json
 import os
+import select
 import sys
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 
 def open_missing() -> None:
@@ -28,31 +30,46 @@ def open_missing() -> None:
 
 
 def write_line(stream: TextIO, text: str) -> bool:
-    """Writes a line and flushes it; False when nobody reads any more."""
+    """Writes a line and flushes it; False when nobody reads any more, or it cannot be written."""
+    line = text + "\n"
     try:
-        stream.write(text + "\n")
-        stream.flush()
-    except (OSError, ValueError):
-        _silence(stream)
-        return False
+        data = line.encode(stream.encoding or "utf-8", stream.errors or "strict")
     except UnicodeEncodeError:
-        return write_line(stream, text.encode("ascii", "backslashreplace").decode())
-    return True
+        data = line.encode("ascii", "backslashreplace")
+    return write_bytes(stream, data)
 
 
 def write_bytes(stream: TextIO, data: bytes) -> bool:
-    """Writes bytes as they are; False when nobody reads any more."""
+    """Writes bytes as they are; False when nobody reads any more, or they cannot be written."""
     try:
         stream.flush()
-        stream.buffer.write(data)
-        stream.buffer.flush()
-    except (OSError, ValueError):
-        _silence(stream)
+        _write_all(stream.buffer, memoryview(data))
+    except (OSError, ValueError) as error:
+        give_up(stream, error)
         return False
     return True
 
 
-def escaped(text: str) -> str:
+def _write_all(stream: BinaryIO, rest: memoryview) -> None:
+    """All of it: without a buffer (PYTHONUNBUFFERED) a write may take a part, a pipe that does not block nothing."""
+    while rest:
+        try:
+            written = stream.write(rest)
+        except BlockingIOError as error:
+            written = error.characters_written
+        if not written:
+            select.select([], [stream], [])
+        rest = rest[written or 0 :]
+    while True:
+        try:
+            stream.flush()
+        except BlockingIOError:
+            select.select([], [stream], [])
+        else:
+            return
+
+
+def escape(text: str) -> str:
     """Text without tabs, line ends and terminal sequences."""
     if text.isprintable() and "\\" not in text:
         return text
@@ -61,9 +78,18 @@ def escaped(text: str) -> str:
     )
 
 
+def without_secrets(text: str) -> str:
+    """A text for people: signatures, tokens and passwords that URLs have in it are hidden."""
+    if "=" not in text and "@" not in text:
+        return text
+    from fetchmill._destination.status import without_secrets as hide
+
+    return hide(text)
+
+
 def say(text: str) -> None:
     """Talk: a line on standard error."""
-    write_line(sys.stderr, text)
+    write_line(sys.stderr, without_secrets(text))
 
 
 def write_event(event: str, values: dict[str, Any]) -> bool:
@@ -76,12 +102,32 @@ def flush_or_silence() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError):
-            _silence(stream)
+        except (OSError, ValueError) as error:
+            give_up(stream, error)
 
 
-def _silence(stream: TextIO) -> None:
-    """Points a stream whose reader has gone at /dev/null."""
+def output_error() -> str | None:
+    """Why standard output is cut short, in one line; None when all of it was written, or nobody read it any more."""
+    flush_or_silence()
+    try:
+        # Some file systems tell only then that what they took is lost.
+        os.close(os.dup(sys.stdout.fileno()))
+    except (OSError, ValueError) as error:
+        give_up(sys.stdout, error)
+    if not _failures:
+        return None
+    reason = _failures[0].strerror or str(_failures[0])
+    return f"standard output: {reason}: it is cut short; make room or write it elsewhere, and run the command again"
+
+
+# What has cut standard output short; the first one is told.
+_failures: list[OSError] = []
+
+
+def give_up(stream: TextIO, error: OSError | ValueError) -> None:
+    """Points a stream that cannot be written to at /dev/null, and remembers why."""
+    if stream is sys.stdout and isinstance(error, OSError) and not isinstance(error, ConnectionError):
+        _failures.append(error)
     with contextlib.suppress(OSError, ValueError):
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, stream.fileno())

@@ -1,13 +1,16 @@
 """The ledger as lines for people, at the end of `get` and in `status`."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from fetchmill.progress import describe_failures
-from fetchmill.report import Report, Status
-from fetchmill.units import format_bytes, format_count, format_seconds
+from fetchmill._job.report import Report, Status
+from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.progress import describe_failures, describe_wait
+from fetchmill.cli.streams import escape
 
 _MICRO = 1e6
+# Names that a line has room for.
+DOUBTFUL_SHOWN = 5
 
 
 def ledger_line(report: Report) -> str:
@@ -24,13 +27,31 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
         return []
     where = destination_arguments(report.dest, state)
     lines = [f"failed: {describe_failures(report.failures, None)}"] if report.failures else []
-    lines += private_lines(report.failures)
+    lines += private_address_lines(report.failures)
     lines.append(f"list them: fetchmill status {where} --failures")
     lines.append("fetch them again: the same command with --retry-failed")
     return lines
 
 
-def private_lines(failures: Mapping[str, int]) -> list[str]:
+def doubtful_lines(report: Report, state: str | None) -> list[str]:
+    """Objects that may hold another one's bytes."""
+    if not report.doubtful_count:
+        return []
+    where = destination_arguments(report.dest, state)
+    return [
+        doubtful_line(report.doubtful, report.doubtful_count, "object", "hold another object's bytes"),
+        f"list them: fetchmill status {where} --json, field `doubtful`; fetch them again into another destination",
+    ]
+
+
+def doubtful_line(names: Sequence[str], count: int, noun: str, what: str) -> str:
+    """What may be wrong with so many, of which the first have these names."""
+    shown = ", ".join(escape(name) for name in names[:DOUBTFUL_SHOWN]) + (", ..." if count > DOUBTFUL_SHOWN else "")
+    many = f"1 {noun}" if count == 1 else f"{format_count(count)} {noun}s"
+    return f"doubtful: {many} may {what}, because a reply that nobody asked for came too late: {shown}"
+
+
+def private_address_lines(failures: Mapping[str, int]) -> list[str]:
     """How targets at private addresses are allowed, when some were refused."""
     if not failures.get("private-address"):
         return []
@@ -64,7 +85,7 @@ def listed_at(report: Report) -> str:
     return report.listed_at.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def status_lines(status: Status) -> list[str]:
+def status_lines(status: Status, state: str | None) -> list[str]:
     """A job as a small table."""
     if status.running:
         condition = "running"
@@ -86,7 +107,9 @@ def status_lines(status: Status) -> list[str]:
         ("pending", format_count(status.pending)),
         ("bytes", format_bytes(status.bytes)),
     ]
-    return [f"{name:<12} {value}" for name, value in rows] + list(status.notices)
+    waits = [describe_wait(wait, with_dates=True) for wait in status.waits]
+    notes = [*waits, *doubtful_lines(status, state), *status.notices]
+    return [f"{name:<12} {value}" for name, value in rows] + notes
 
 
 def destination_arguments(dest: str, state: str | None) -> str:

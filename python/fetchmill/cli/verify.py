@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fetchmill.cli.streams import say, write_event, write_line
+from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.parameter_types import COUNT
+from fetchmill.cli.streams import escape, say, write_event, write_line
 from fetchmill.cli.summary import destination_arguments
-from fetchmill.cli.values import COUNT
-from fetchmill.units import format_bytes, format_count, format_seconds
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from fetchmill.verifying import Finding, Progress, VerifyReport
+    from fetchmill._destination.verify import Finding, Progress, VerifyReport
 
 DIFFERENCES = 3
 DAMAGED = 10
@@ -56,18 +56,18 @@ def command(dest: str, show_all: bool, as_json: bool, quiet: bool, seed: int | N
     line, with tabs between: what, name, sequence number, shard, detail. A job that is not finished can be verified
     as far as it is; no job can run meanwhile.
     """
-    from fetchmill.verifying import verify
+    from fetchmill._destination.verify import verify
 
     signal.signal(signal.SIGTERM, _interrupt)
     drawn = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
     if (options["sample"] or options["against"]) and not quiet:
         say(f"drawing objects with --seed {drawn}")
     findings = _Findings(show_all=show_all, as_json=as_json)
-    meter = _Meter(as_json=as_json, quiet=quiet)
+    progress_line = _ProgressLine(as_json=as_json, quiet=quiet)
     try:
-        report = verify(dest, seed=drawn, on_finding=findings.show, on_progress=meter.show, **options)
+        report = verify(dest, seed=drawn, on_finding=findings.show, on_progress=progress_line.show, **options)
     finally:
-        meter.close()
+        progress_line.close()
     if as_json:
         write_event("report", report.to_dict())
     elif not quiet:
@@ -106,7 +106,7 @@ class _Findings:
         number = "-" if finding.sequence is None else str(finding.sequence)
         shard = "-" if finding.shard is None else str(finding.shard)
         columns = (finding.what, finding.name or "-", number, shard, finding.detail)
-        write_line(sys.stdout, "\t".join(_escaped(column) for column in columns))
+        write_line(sys.stdout, "\t".join(escape(column) for column in columns))
 
     def conclude(self) -> None:
         """Says that there are more."""
@@ -114,14 +114,7 @@ class _Findings:
             say(f"... and {format_count(self._count - self._shown_max)} more: --all shows them")
 
 
-def _escaped(text: str) -> str:
-    """Text without tabs, line ends and terminal sequences."""
-    return "".join(
-        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
-    )
-
-
-class _Meter:
+class _ProgressLine:
     """Progress on standard error: a line that is written over on a terminal, else one every ten seconds."""
 
     def __init__(self, *, as_json: bool, quiet: bool) -> None:
@@ -176,14 +169,24 @@ def _summary(report: "VerifyReport", state: str | None) -> list[str]:
         )
     if report.interrupted:
         lines.append("ended early: nothing is proved")
-    elif not report.findings:
-        checksums = "" if report.format == "null" else ", every checksum"
-        lines.append(f"all is proved: every target exactly once{checksums}")
     else:
-        kinds = ("missing", "damaged", "doubled", "unknown")
-        counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
-        lines.append("found: " + ", ".join(counts))
+        lines.append(_conclusion(report))
     return lines + _next_steps(report, state)
+
+
+def _conclusion(report: "VerifyReport") -> str:
+    """What was proved, or what was found in its place."""
+    kinds = ("missing", "damaged", "doubled", "unknown")
+    counts = [f"{format_count(getattr(report, kind))} {kind}" for kind in kinds if getattr(report, kind)]
+    if report.differs or report.absent_now:
+        unlike = report.differs + report.absent_now
+        counts.append(f"{format_count(unlike)} of {format_count(report.compared)} compared are not as at the origin")
+    checksums = "" if report.format == "null" else ", every checksum"
+    whole = f"every target exactly once{checksums}"
+    if not counts:
+        return f"all is proved: {whole}"
+    # What is stored may be whole all the same.
+    return f"found: {', '.join(counts)}" + ("" if report.findings else f"; what is stored is whole: {whole}")
 
 
 def _next_steps(report: "VerifyReport", state: str | None) -> list[str]:

@@ -1,12 +1,12 @@
-"""Processes x asyncio: the engine `combo`. In each process one thread has the desk and one the event loop."""
+"""Processes x asyncio: the engine `combo`. In each process one thread has the dispatcher and one the event loop."""
 
 from fetchmill.engines import event_loop
-from fetchmill.engines.crew_member import Member
-from fetchmill.engines.transports import AwaitingTransport
+from fetchmill.engines.transports import AsyncTransport
+from fetchmill.engines.worker_entry import WorkerMain
 
-__all__ = ["member"]
+__all__ = ["worker_main"]
 
 
-def member(transport: AwaitingTransport, limit: int) -> Member:
-    """What each process does, with at most `limit` requests in flight."""
-    return Member(event_loop.run, (transport, limit))
+def worker_main(transport: AsyncTransport, limit: int, processes: int) -> WorkerMain:
+    """What each of so many processes does, with at most `limit` requests in flight."""
+    return WorkerMain(event_loop.run, (transport, limit, processes))

@@ -1,56 +1,95 @@
 """An event loop with many requests: the engine `asyncio`, and what each process of the engine `combo` does.
 
-One thread has the desk, one the loop. They meet once a batch: targets come in by `call_soon_threadsafe`, answers go out
-together at the end of the loop's round. At most `limit` tasks exist, however many targets wait.
+One thread has the dispatcher, one the loop. They meet once a batch: targets come in by `call_soon_threadsafe`, answers
+go out together at the end of the loop's round. At most `limit` tasks exist, however many targets wait, and no more than
+there is memory for their bodies.
 """
 
 import asyncio
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from fetchmill.engines.exchange import DRAIN_SECONDS, Answers, exchange, read_ahead
-from fetchmill.engines.transports import AwaitingTransport
+from fetchmill.engines.body_memory import BodyMemory, bytes_of
+from fetchmill.engines.exchange import DRAIN_SECONDS, AnswerQueue, exchange, read_ahead
+from fetchmill.engines.transports import AsyncTransport, Target
 
 if TYPE_CHECKING:
-    from fetchmill._native import Desk, Target
+    from fetchmill._native import Dispatcher
     from fetchmill.engines.answers import Answer
 
+# Answers that connections hold until they are certain, beside what is waited for.
+_HELD_MAX = 8192
 
-def run(desk: "Desk", transport: AwaitingTransport, limit: int) -> None:
-    """Fetches what the desk gives with at most `limit` requests in flight, until there is no more."""
-    loop = _Loop(transport, limit)
+
+def run(dispatcher: "Dispatcher", transport: AsyncTransport, limit: int, loops: int = 1) -> None:
+    """Fetches what the dispatcher gives with at most `limit` requests in flight, until there is no more.
+
+    The job has so many event loops, which share its memory.
+    """
+    if (replies := transport.origin_replies) is not None:
+        dispatcher.observe_arrivals(replies)
+    loop = _EventLoop(transport, limit, BodyMemory(loops))
     loop.thread.start()
     try:
-        exchange(desk, loop.give, loop.answers, limit + read_ahead(limit))
+        # What waits is bounded: of an origin that begins to refuse it is asked for without a pace.
+        most = limit + read_ahead(limit)
+        exchange(dispatcher, loop.add_targets, loop.answers, lambda: most + min(loop.held, _HELD_MAX), loop.on_reported)
     finally:
         loop.end()
 
 
-class _Loop:
-    """The loop in its thread."""
+class _EventLoop:
+    """The loop in its thread. To its transport it is the `AnswerReceiver`."""
 
-    def __init__(self, transport: AwaitingTransport, limit: int) -> None:
-        self.answers: Answers = SimpleQueue()
+    def __init__(self, transport: AsyncTransport, limit: int, body_memory: BodyMemory) -> None:
+        self.answers: AnswerQueue = SimpleQueue()
         self.thread = threading.Thread(target=self._run, name="fetchmill-loop", daemon=True)
         self._transport = transport
         self._limit = limit
         self._waiting: deque[Target] = deque()
         self._done: list[Answer] = []
+        self._is_publishing = False
+        # Answers that the transport holds; the dispatcher's thread reads it.
+        self.held = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self.body_memory = body_memory
         self._loop = _new_loop()
         self._over = asyncio.Event()
         self._state: Any = None
 
-    def give(self, batch: list["Target"]) -> None:
-        """From the desk's thread."""
-        self._call(self._take, batch)
+    def add_targets(self, batch: Sequence[Target]) -> None:
+        """From the dispatcher's thread."""
+        self._call(self._append, batch)
+
+    def on_reported(self, answers: "list[Answer]") -> None:
+        """From the dispatcher's thread: it has taken them."""
+        self._call(self._release, bytes_of(answers))
+
+    def hold(self, answer: "Answer") -> None:
+        """From the transport: an answer has come and is not certain yet."""
+        self.body_memory.note(answer)
+        self.held += 1
+        # Another target may be handed out.
+        self._publish_soon()
+
+    def give(self, answers: "list[Answer]") -> None:
+        """From the transport: these were held, and are certain."""
+        self.held -= len(answers)
+        self._done += answers
+        self._publish_soon()
+
+    def ask_again(self, targets: list[Target], held_bytes: int) -> None:
+        """From the transport: what was held for these will never be certain."""
+        self.held -= len(targets)
+        self._waiting.extendleft(reversed(targets))
+        self._release(held_bytes)
 
     def end(self) -> None:
-        """From the desk's thread: what still runs is cancelled."""
+        """From the dispatcher's thread: what still runs is cancelled."""
         self._call(self._over.set)
         self.thread.join(DRAIN_SECONDS)
 
@@ -67,7 +106,7 @@ class _Loop:
             self.answers.put(error)
 
     async def _serve(self) -> None:
-        self._state = await self._transport.start()
+        self._state = await self._transport.start(self)
         try:
             self._start_tasks()
             await self._over.wait()
@@ -77,30 +116,52 @@ class _Loop:
         finally:
             await self._transport.done(self._state)
 
-    def _take(self, batch: list["Target"]) -> None:
+    def _append(self, batch: Sequence[Target]) -> None:
         self._waiting.extend(batch)
         if self._state is not None:
             self._start_tasks()
 
-    def _start_tasks(self) -> None:
-        for _ in range(min(len(self._waiting), self._limit - len(self._tasks))):
-            task = self._loop.create_task(self._work_off())
-            self._tasks.add(task)
-            task.add_done_callback(self._ended)
+    def _release(self, held: int) -> None:
+        self.body_memory.release(held)
+        if self._state is not None:
+            self._start_tasks()
 
-    async def _work_off(self) -> None:
-        """One target after the other while there are some: a task is made for a stretch of them."""
+    def _start_tasks(self) -> None:
+        if self._over.is_set():
+            return
+        for _ in range(min(len(self._waiting), self._limit - len(self._tasks))):
+            if not self.body_memory.has_room(len(self._tasks)):
+                return
+            task = self._loop.create_task(self._fetch_waiting())
+            self._tasks.add(task)
+            task.add_done_callback(self._on_task_done)
+
+    async def _fetch_waiting(self) -> None:
+        """One target after the other while there are some: a task is made for a stretch of them.
+
+        The first one has its place; when there is no memory for the next, the dispatcher's next report makes some.
+        """
         while self._waiting:
             answer = await self._transport.fetch(self._waiting.popleft(), self._state)
-            if not self._done:
-                self._loop.call_soon(self._hand_over)
-            self._done.append(answer)
+            if answer is not None:
+                self.body_memory.note(answer)
+                self._done.append(answer)
+                self._publish_soon()
+            if not self.body_memory.has_room(len(self._tasks) - 1):
+                return
 
-    def _hand_over(self) -> None:
+    def _publish_soon(self) -> None:
+        """At the end of the loop's round, also when none of its answers is certain yet."""
+        if not self._is_publishing:
+            self._is_publishing = True
+            self._loop.call_soon(self._publish_answers)
+
+    def _publish_answers(self) -> None:
+        self._is_publishing = False
         self.answers.put(self._done)
         self._done = []
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)

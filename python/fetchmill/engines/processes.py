@@ -1,12 +1,12 @@
 """Many processes, each with a request at a time: the engine `processes`. Each has its own sink and shards."""
 
 from fetchmill.engines import sync
-from fetchmill.engines.crew_member import Member
 from fetchmill.engines.transports import BlockingTransport
+from fetchmill.engines.worker_entry import WorkerMain
 
-__all__ = ["member"]
+__all__ = ["worker_main"]
 
 
-def member(transport: BlockingTransport) -> Member:
+def worker_main(transport: BlockingTransport) -> WorkerMain:
     """What each process does."""
-    return Member(sync.run, (transport,))
+    return WorkerMain(sync.run, (transport,))

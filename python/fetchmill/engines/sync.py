@@ -3,11 +3,11 @@
 import time
 from typing import TYPE_CHECKING
 
-from fetchmill.engines.exchange import PATIENCE_SECONDS
+from fetchmill.engines.exchange import IDLE_WAIT_SECONDS
 from fetchmill.engines.transports import BlockingTransport
 
 if TYPE_CHECKING:
-    from fetchmill._native import Desk
+    from fetchmill._native import Dispatcher
     from fetchmill.engines.answers import Answer
 
 # Targets that are taken at once, and answers that are reported at once.
@@ -16,20 +16,26 @@ BATCH = 64
 REPORT_SECONDS = 0.1
 
 
-def run(desk: "Desk", transport: BlockingTransport) -> None:
-    """Fetches what the desk gives, until there is no more."""
+def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
+    """Fetches what the dispatcher gives, until there is no more."""
+    if (replies := transport.origin_replies) is not None:
+        dispatcher.observe_arrivals(replies)
     state = transport.start()
     try:
-        while (batch := desk.next_batch(BATCH, PATIENCE_SECONDS)) is not None:
+        while (batch := dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)) is not None:
             answers: list[Answer] = []
             reported = time.monotonic()
             for target in batch:
-                if desk.is_stopping:
+                if dispatcher.is_stopping:
                     break  # the rest stays pending
-                answers.append(transport.fetch(target, state))
+                answers += transport.fetch(target, state)
+                answers += transport.rest(state, is_idle=False)
                 if time.monotonic() - reported >= REPORT_SECONDS:
-                    desk.report(answers)
+                    dispatcher.report(answers)
                     answers, reported = [], time.monotonic()
-            desk.report(answers)
+            if len(batch) < BATCH:
+                answers += transport.rest(state, is_idle=True)
+            dispatcher.report(answers)
+        dispatcher.report(transport.rest(state, is_idle=True))
     finally:
         transport.done(state)

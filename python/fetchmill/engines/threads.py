@@ -5,36 +5,44 @@ one may be slow (a client is made), and a hundred starts at once would hold up t
 """
 
 import threading
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from fetchmill.engines.exchange import DRAIN_SECONDS, Answers, exchange, read_ahead
+from fetchmill.engines.exchange import DRAIN_SECONDS, HELD_MAX, AnswerQueue, exchange, read_ahead
 from fetchmill.engines.transports import BlockingTransport
 
 if TYPE_CHECKING:
-    from fetchmill._native import Desk, Target
+    from fetchmill._native import Dispatcher, Target
+    from fetchmill.engines.answers import Answer
 
 
-def run(desk: "Desk", transport: BlockingTransport, limit: int) -> None:
-    """Fetches what the desk gives in at most `limit` threads, until there is no more.
+def run(dispatcher: "Dispatcher", transport: BlockingTransport, limit: int, resting: int = 0) -> None:
+    """Fetches what the dispatcher gives, at most `limit` targets at a time, until there is no more.
+
+    There are `resting` threads more: those whose connection rests make no request.
 
     Threads that are still in a request when the job is stopped are left behind: they end with it, and its target stays
     pending.
     """
-    threads = _Threads(transport, limit)
+    if (replies := transport.origin_replies) is not None:
+        dispatcher.observe_arrivals(replies)
+    threads = _ThreadPool(transport, limit, resting)
     try:
-        exchange(desk, threads.give, threads.answers, limit + read_ahead(limit))
+        most = limit + read_ahead(limit)
+        held = transport.held
+        exchange(dispatcher, threads.add_targets, threads.answers, lambda: most + min(held(), HELD_MAX))
     finally:
         threads.end()
 
 
-class _Threads:
+class _ThreadPool:
     """The threads and the queues between. What they hold is bounded by what `exchange` gives."""
 
-    def __init__(self, transport: BlockingTransport, limit: int) -> None:
-        self.answers: Answers = SimpleQueue()
+    def __init__(self, transport: BlockingTransport, limit: int, resting: int) -> None:
+        self.answers: AnswerQueue = SimpleQueue()
         self._transport = transport
-        self._limit = limit
+        self._threads_max = limit + resting
+        self._in_flight = threading.Semaphore(limit)
         self._work: SimpleQueue[Target | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -42,27 +50,27 @@ class _Threads:
         self._ready = 0
         self._is_over = False
 
-    def give(self, batch: list["Target"]) -> None:
+    def add_targets(self, batch: list["Target"]) -> None:
         with self._lock:
             self._waiting += len(batch)
         for target in batch:
             self._work.put(target)
-        self._hire()
+        self._start_threads()
 
-    def _hire(self) -> None:
+    def _start_threads(self) -> None:
         """Starts threads if there is more to do than there are."""
         with self._lock:
             if self._is_over:
                 return
             there = len(self._threads)
             starting = there - self._ready
-            wanted = min(self._waiting - there, self._limit - there, self._ready + 1 - starting)
+            wanted = min(self._waiting - there, self._threads_max - there, self._ready + 1 - starting)
             for _ in range(wanted):
-                thread = threading.Thread(target=self._work_off, name="fetchmill-worker", daemon=True)
+                thread = threading.Thread(target=self._fetch_waiting, name="fetchmill-worker", daemon=True)
                 self._threads.append(thread)
                 thread.start()
 
-    def _work_off(self) -> None:
+    def _fetch_waiting(self) -> None:
         try:
             state = self._transport.start()
             with self._lock:
@@ -75,11 +83,26 @@ class _Threads:
             self.answers.put(error)
 
     def _fetch_all(self, state: object) -> None:
-        self._hire()
-        while (target := self._work.get()) is not None and not self._is_over:
-            self.answers.put([self._transport.fetch(target, state)])
+        self._start_threads()
+        while (target := self._next_target(state)) is not None and not self._is_over:
+            with self._in_flight:
+                answers = self._transport.fetch(target, state)
             with self._lock:
                 self._waiting -= 1
+            self._publish(answers)
+            self._publish(self._transport.rest(state, is_idle=False))
+
+    def _next_target(self, state: object) -> "Target | None":
+        """The next one. While there is none, what the thread holds becomes certain."""
+        try:
+            return self._work.get_nowait()
+        except Empty:
+            self._publish(self._transport.rest(state, is_idle=True))
+            return self._work.get()
+
+    def _publish(self, answers: "list[Answer]") -> None:
+        if answers:
+            self.answers.put(answers)
 
     def end(self) -> None:
         """Lets the threads go, and waits for those that come to their end."""

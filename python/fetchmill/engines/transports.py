@@ -2,9 +2,16 @@
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fetchmill.engines.answers import Answer
+
+if TYPE_CHECKING:
+    from fetchmill._native import OriginReplies
+    from fetchmill.engines.body_memory import BodyMemory
+
+# Of connections that make requests, one in so many more may be open and rest.
+_RESTING_SHARE = 2
 
 
 class Target(Protocol):
@@ -61,27 +68,74 @@ class TransportOptions:
     public_only: bool = False
 
 
+def resting_connections(requests_max: int) -> int:
+    """Connections that may rest beside those that make so many requests: half as many, and at least one."""
+    return max(1, requests_max // _RESTING_SHARE)
+
+
 class BlockingTransport(Protocol):
     """Makes requests in threads and processes. Threads share it; what is a thread's own is its state."""
+
+    @property
+    def origin_replies(self) -> "OriginReplies | None":
+        """What replies say of the origin as they come, for a transport that holds them; else their answers say it."""
+
+    def held(self) -> int:
+        """Replies that have come and are held, of all threads. Called by the thread that has the dispatcher."""
 
     def start(self) -> Any:  # noqa: ANN401 - the transport's own
         """Called once by each thread or process, before its first target; what it gives is passed to the others."""
 
-    def fetch(self, target: Target, state: Any) -> Answer:  # noqa: ANN401
-        """One attempt at a target. It raises nothing for what a server does."""
+    def fetch(self, target: Target, state: Any) -> list[Answer]:  # noqa: ANN401
+        """One attempt at a target. It raises nothing for what a server does.
+
+        Gives the answers that are certain now: perhaps none, perhaps those of earlier targets.
+        """
+
+    def rest(self, state: Any, *, is_idle: bool) -> list[Answer]:  # noqa: ANN401
+        """Called behind `fetch`: waits if the connection must rest, or if nothing else is to be done.
+
+        Gives the answers that are certain now. With `is_idle` these are all that were held.
+        """
 
     def done(self, state: Any) -> None:  # noqa: ANN401
         """Called once by each, after its last target."""
 
 
-class AwaitingTransport(Protocol):
+class AnswerReceiver(Protocol):
+    """What an event loop is told of answers that its transport holds until it is certain whose they are.
+
+    Args:
+        body_memory: where a body that comes in pieces has its room before it is read.
+    """
+
+    body_memory: "BodyMemory"
+
+    def hold(self, answer: Answer) -> None:
+        """One has come and is held from now on."""
+
+    def give(self, answers: list[Answer]) -> None:
+        """These were held, and are certain."""
+
+    def ask_again(self, targets: list[Target], held_bytes: int) -> None:
+        """What was held for these will never be certain; bytes of its bodies."""
+
+
+class AsyncTransport(Protocol):
     """Makes requests in an event loop."""
 
-    async def start(self) -> Any:  # noqa: ANN401
+    @property
+    def origin_replies(self) -> "OriginReplies | None":
+        """As of a `BlockingTransport`."""
+
+    async def start(self, receiver: AnswerReceiver) -> Any:  # noqa: ANN401
         """Called once by each loop, before its first target."""
 
-    def fetch(self, target: Target, state: Any) -> Awaitable[Answer]:  # noqa: ANN401
-        """One attempt at a target. It raises nothing for what a server does."""
+    def fetch(self, target: Target, state: Any) -> Awaitable[Answer | None]:  # noqa: ANN401
+        """One attempt at a target. It raises nothing for what a server does.
+
+        Gives None when the answer is held; then the receiver is told what becomes of it.
+        """
 
     async def done(self, state: Any) -> None:  # noqa: ANN401
         """Called once by each loop, after its last target."""

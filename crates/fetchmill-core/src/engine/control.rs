@@ -1,115 +1,54 @@
-//! What the threads of a job share: the plan behind its lock, the signals, and the first error.
+//! What the threads of a job share, each part by what it serves.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
-use tokio::sync::Notify;
-
+use super::clock::Clock;
 use super::counters::{self, Counters, Sum};
-use super::desk::{self, Outlet};
+use super::health_check_link::HealthCheckLink;
+use super::job_origins::JobOrigins;
+use super::journal_link::{JournalLink, JournalRequest};
 use super::options::JobOptions;
 use super::preflight::Preflight;
-use super::recorder::ToJournal;
 use super::s3::Access;
+use super::shared_plan::SharedPlan;
+use super::stop::{StopSignal, Wakers};
+use super::stray_replies::StrayReplies;
+use super::waits::Waits;
 use crate::error::Error;
+use crate::hidden_text::hide_secrets;
 use crate::limits;
 use crate::origin::OriginKey;
-use crate::planner::origin::Millis;
+use crate::planner::origin::{Millis, Observations};
 use crate::planner::pace::Pace;
-use crate::planner::{Next, Planner, PlannerOptions, Report};
-use crate::target::{Batch, LiveBytes};
-
-/// How far a job is asked to go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[repr(u8)]
-pub(super) enum Stop {
-    /// To its end.
-    No = 0,
-    /// Finish what is in flight, make it durable, end.
-    Drain = 1,
-    /// End.
-    Abort = 2,
-}
-
-/// Milliseconds: 1970 UTC when the job starts, monotonic from there.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
-    started: Instant,
-    offset: Millis,
-}
-
-impl Clock {
-    pub(super) fn start() -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Clock { started: Instant::now(), offset: since.as_millis() as Millis }
-    }
-
-    pub(super) fn now(&self) -> Millis {
-        self.offset + self.started.elapsed().as_millis() as Millis
-    }
-
-    /// Microseconds from its start to a moment.
-    pub(super) fn micros_at(&self, moment: Instant) -> u64 {
-        moment.saturating_duration_since(self.started).as_micros() as u64
-    }
-
-    /// Microseconds since the job started.
-    pub(super) fn micros(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
-    }
-
-    pub(super) fn elapsed(&self) -> Duration {
-        self.started.elapsed()
-    }
-}
+use crate::planner::probing::{HealthCheck, HealthStatus};
+use crate::planner::{NextWork, Planner, PlannerOptions, WorkerReport};
+use crate::sync::lock;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Control {
     pub(super) clock: Clock,
-    planner: Mutex<Planner>,
-    /// Signalled when there may be room for a page.
-    room: Condvar,
-    wake: Vec<Notify>,
-    pub(super) live_bytes: LiveBytes,
-    stop: AtomicU8,
-    /// When it was first asked to stop, in microseconds of the clock.
-    stopped_at: AtomicU64,
-    /// The origin rests until then: looked at before each target, so no lock.
-    resting_until: AtomicU64,
-    /// The origin has sent a reply that nobody asked for: looked at after each reply.
-    is_suspicious: AtomicBool,
-    /// The server that lists its objects itself. Where a bucket is shows when it was talked to.
-    server: OnceLock<OriginKey>,
+    pub(super) stop: Arc<StopSignal>,
+    pub(super) plan: SharedPlan,
+    pub(super) origins: JobOrigins,
+    pub(super) journal: JournalLink,
+    pub(super) health_checks: HealthCheckLink,
+    pub(super) waits: Waits,
     /// What is known of stores of S3, if the job has anything to do with them.
-    store: Arc<Access>,
-    /// What a user should know at the end.
-    notices: Mutex<Vec<String>>,
-    /// A list that leads to more than one origin: what fails at one says nothing of the job.
-    has_many_origins: AtomicBool,
-    /// The origin of a list's first target.
-    first_origin: Mutex<Option<Vec<u8>>>,
+    pub(super) store: Arc<Access>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
-    /// That of the only origin, while it throttles: set at each turn, looked at before each request, so no lock.
-    pub(super) origin_pace: Pace,
-    /// Waiting targets that the journal has not yet written.
-    parking: AtomicUsize,
-    failure: Mutex<Option<Error>>,
-    /// Of a desk, which might not come back.
-    outlet: Mutex<Option<Outlet>>,
     /// None: nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
     pub(super) counters: Vec<Counters>,
-    /// Taken away at the end: the journal's thread works until nobody can send.
-    to_journal: Mutex<Option<crossbeam_channel::Sender<ToJournal>>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panicked ends the job anyway (engine::job); what it held is plain data.
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    /// What a user should know at the end.
+    pub(super) stray: StrayReplies,
+    notices: Mutex<Vec<String>>,
+    /// Hosts whose certificates are not to be trusted, as far as a user was told of them.
+    distrusted: Mutex<BTreeSet<String>>,
 }
 
 impl Control {
@@ -117,56 +56,41 @@ impl Control {
         options: &JobOptions,
         workers: usize,
         preflight: Option<Preflight>,
-        to_journal: crossbeam_channel::Sender<ToJournal>,
+        to_journal: crossbeam_channel::Sender<JournalRequest>,
     ) -> Arc<Self> {
         let clock = Clock::start();
         let planner = PlannerOptions {
             workers,
-            limit: options.limit as usize,
+            limit: options.http.limit as usize,
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,
             seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
         };
-        let mut planner = Planner::new(planner, clock.now());
+        let mut planner = Planner::new(planner);
         if options.rows.is_some() && !options.lists_only() {
             // What a host says in a check says nothing of the job, be it the only one.
-            planner.route_by_host(clock.now());
+            planner.route_by_host();
         }
+        let wakers = Wakers::new(workers);
         Arc::new(Control {
             clock,
-            planner: Mutex::new(planner),
-            room: Condvar::new(),
-            wake: (0..workers).map(|_| Notify::new()).collect(),
-            live_bytes: Arc::new(AtomicUsize::new(0)),
-            stop: AtomicU8::new(0),
-            stopped_at: AtomicU64::new(u64::MAX),
-            resting_until: AtomicU64::new(0),
-            is_suspicious: AtomicBool::new(false),
-            server: OnceLock::new(),
-            store: Access::new(options.s3.clone()),
-            notices: Mutex::default(),
+            stop: StopSignal::new(clock, Arc::clone(&wakers)),
+            plan: SharedPlan::new(planner, wakers),
             // Of targets that are only listed it does not matter.
-            has_many_origins: AtomicBool::new(options.rows.is_some()),
-            first_origin: Mutex::new(None),
-            pace: options.rate.map(Pace::new),
-            origin_pace: Pace::unset(limits::PACE_BURST),
-            parking: AtomicUsize::new(0),
-            failure: Mutex::new(None),
-            outlet: Mutex::new(None),
+            origins: JobOrigins::new(options.rows.is_some()),
+            journal: JournalLink::new(to_journal),
+            health_checks: HealthCheckLink::default(),
+            waits: Waits::default(),
+            store: Access::new(options.s3.clone()),
+            pace: options.http.rate.map(Pace::new),
             preflight,
             is_listing_done: AtomicBool::new(false),
             // The workers' and the listing's.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
-            to_journal: Mutex::new(Some(to_journal)),
+            stray: StrayReplies::default(),
+            notices: Mutex::default(),
+            distrusted: Mutex::default(),
         })
-    }
-
-    pub(super) fn planner(&self) -> MutexGuard<'_, Planner> {
-        lock(&self.planner)
-    }
-
-    pub(super) fn workers(&self) -> usize {
-        self.wake.len()
     }
 
     pub(super) fn listing_counters(&self) -> &Counters {
@@ -177,204 +101,104 @@ impl Control {
         counters::sum(self.counters.iter())
     }
 
-    /// Sends to the journal's thread. When that has ended there is an error already, and the job is ending.
-    pub(super) fn journal(&self, message: ToJournal) {
-        if let ToJournal::Waiting(targets) = &message {
-            self.parking.fetch_add(targets.len(), Ordering::Relaxed);
+    /// A worker's turn: it says what it has done and gets something to do.
+    pub(super) fn turn(&self, worker: usize, report: WorkerReport, max: usize) -> NextWork {
+        let turn = self.plan.turn(worker, report, max, self.clock.now(), &self.journal);
+        if let Some(asked) = turn.health_check
+            && !self.health_checks.ask(asked.clone())
+        {
+            self.health_checked(&asked, HealthStatus::Unknown);
         }
-        let to_journal = lock(&self.to_journal).clone();
-        if let Some(to_journal) = to_journal {
-            let _ = to_journal.send(message);
+        if self.waits.set_origin(turn.trouble) {
+            self.note_waits();
         }
-    }
-
-    /// The journal has written so many waiting targets.
-    pub(super) fn parked(&self, targets: usize) {
-        self.parking.fetch_sub(targets, Ordering::Relaxed);
-    }
-
-    /// Whether the journal has enough waiting targets to write: no more are parked.
-    pub(super) fn is_parking_full(&self) -> bool {
-        self.parking.load(Ordering::Relaxed) >= limits::PARKING_MAX
-    }
-
-    /// Nobody will send to the journal's thread any more.
-    pub(super) fn end_journal(&self) {
-        lock(&self.to_journal).take();
-    }
-
-    /// A worker's turn: it says what it has done and gets something to do. One lock.
-    pub(super) fn turn(&self, worker: usize, report: Report, max: usize) -> Next {
-        let now = self.clock.now();
-        let (to_journal, load, next, is_given_up, is_freed) = {
-            let mut planner = self.planner();
-            let was_held_back = planner.is_held_back(now);
-            let to_journal = planner.report(report, now);
-            let next = if max > 0 { planner.next_batch(worker, max, now) } else { planner.outlook() };
-            self.resting_until.store(planner.resting_until(now).unwrap_or(0), Ordering::Relaxed);
-            self.is_suspicious.store(planner.is_suspicious(), Ordering::Relaxed);
-            self.origin_pace.set(planner.rate());
-            let is_freed = was_held_back && !planner.is_held_back(now) || planner.take_divided();
-            (to_journal, planner.wants_waiting(), next, planner.is_given_up(now), is_freed)
-        };
-        self.room.notify_all();
-        if !to_journal.is_empty() {
-            self.journal(ToJournal::Waiting(to_journal));
-        }
-        if let Some((from, max)) = load {
-            self.journal(ToJournal::LoadWaiting { from, max });
-        }
-        if is_given_up {
-            self.fail(Error::Temporary(
+        if turn.is_given_up {
+            self.stop.fail(Error::Temporary(
                 "the server gave no good reply for too long (--give-up-after); run the same command again to resume"
                     .into(),
             ));
         }
-        if is_freed || matches!(next, Next::Done) {
-            self.wake_all();
+        if turn.is_freed || matches!(turn.next, NextWork::Done) {
+            self.plan.wake_all();
         }
-        next
+        turn.next
     }
 
-    pub(super) fn give_back(&self, batch: Batch) {
-        self.planner().give_back(batch);
+    /// A health check has come back.
+    pub(super) fn health_checked(&self, asked: &HealthCheck, status: HealthStatus) {
+        self.plan.health_checked(asked, status, self.clock.now(), &self.journal);
+        self.plan.wake_all();
     }
 
-    pub(super) fn is_suspicious(&self) -> bool {
-        self.is_suspicious.load(Ordering::Relaxed)
+    /// A page of the listing fails since then, for a reason, and is waited for until then; none: it has come.
+    pub(super) fn note_page(&self, failing: Option<(&str, &str, Millis, Millis)>) {
+        if self.waits.set_page(failing) {
+            self.note_waits();
+        }
     }
 
-    /// Whether this origin is all that the job has: it lists its objects, or a list that is long enough names no other.
+    /// For who reads the journal.
+    fn note_waits(&self) {
+        self.journal
+            .send(JournalRequest::Waits(serde_json::to_string(&self.waits.all()).unwrap_or_default()));
+    }
+
+    /// What the listing has seen of the origin.
+    pub(super) fn observe_listing(&self, observed: Observations) {
+        self.plan.observe_listing(observed, self.clock.now());
+        if observed.successes == 0 {
+            // Somebody has to ask whether the origin is well.
+            self.plan.wake_all();
+        }
+    }
+
+    /// Whether this origin is all that the job has.
     pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
-        if let Some(server) = self.server.get() {
-            return server == key;
-        }
         let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
-        let is_listed = self.is_listing_done.load(Ordering::Relaxed) || is_long();
-        is_listed && !self.has_many_origins() && self.first_origin().as_deref() == Some(key.text().as_bytes())
+        self.origins.is_only(key, || self.is_listing_done.load(Ordering::Relaxed) || is_long())
     }
 
-    /// Whether a server lists the targets.
-    pub(super) fn has_server(&self) -> bool {
-        self.server.get().is_some()
-    }
-
-    /// The only origin of the job is this.
-    pub(super) fn set_server(&self, key: OriginKey) {
-        // Set once, before there are threads that look.
-        let _ = self.server.set(key);
-    }
-
-    /// What is known of stores of S3.
-    pub(super) fn store(&self) -> &Arc<Access> {
-        &self.store
+    /// Takes note of whether a list leads to more than one origin.
+    pub(super) fn note_origins<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) {
+        if self.origins.note(entries) {
+            self.plan.route_by_host(self.clock.now());
+        }
     }
 
     /// Something that a user should know at the end.
-    pub(super) fn notice(&self, text: String) {
-        lock(&self.notices).push(text);
+    pub(super) fn notice(&self, text: &str) {
+        lock(&self.notices).push(hide_secrets(text).into_owned());
+    }
+
+    /// A host of many cannot show that it is the one that was asked for: told once for each, of a few of them.
+    pub(super) fn notice_distrust(&self, key: &OriginKey, error: &Error) {
+        let mut told = lock(&self.distrusted);
+        if told.len() < limits::DISTRUSTED_TOLD_MAX && told.insert(key.text().to_owned()) {
+            self.notice(&format!("{error}; the targets of this host fail"));
+        }
     }
 
     /// All of these.
     pub(super) fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut lock(&self.notices))
-    }
-
-    pub(super) fn first_origin(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
-        lock(&self.first_origin)
-    }
-
-    pub(super) fn find_many_origins(&self) {
-        self.has_many_origins.store(true, Ordering::Relaxed);
-        let mut planner = self.planner();
-        planner.route_by_host(self.clock.now());
-        self.resting_until.store(0, Ordering::Relaxed);
-        self.origin_pace.set(None);
-    }
-
-    pub(super) fn has_many_origins(&self) -> bool {
-        self.has_many_origins.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn is_resting(&self, now: Millis) -> bool {
-        self.resting_until.load(Ordering::Relaxed) > now
+        let mut notices = std::mem::take(&mut *lock(&self.notices));
+        notices.extend(self.stray.notice());
+        notices
     }
 
     /// Waits until the planner wants another page; `false` when the job is to end.
     pub(super) fn wait_for_room(&self) -> bool {
-        let mut planner = self.planner();
-        while self.stop() == Stop::No {
-            if planner.wants_pages(self.live_bytes.load(Ordering::Relaxed)) {
-                return true;
-            }
-            let waited = self.room.wait_timeout(planner, Duration::from_millis(100));
-            planner = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        }
-        false
+        self.plan.wait_for_room(&self.stop)
     }
 
     pub(super) fn end_listing(&self) {
         self.is_listing_done.store(true, Ordering::Relaxed);
-        self.planner().end_listing();
-        self.wake_all();
-    }
-
-    pub(super) fn wake(&self, worker: usize) -> &Notify {
-        &self.wake[worker]
-    }
-
-    pub(super) fn wake_all(&self) {
-        self.wake.iter().for_each(Notify::notify_one);
-        self.room.notify_all();
-    }
-
-    pub(super) fn stop(&self) -> Stop {
-        match self.stop.load(Ordering::Relaxed) {
-            0 => Stop::No,
-            1 => Stop::Drain,
-            _ => Stop::Abort,
-        }
-    }
-
-    /// A desk's way to its sink is taken away when the job is to end at once: the writer need not wait for the desk.
-    pub(super) fn close_at_abort(&self, outlet: Outlet) {
-        *lock(&self.outlet) = Some(outlet);
-    }
-
-    /// Whether the job was asked to stop and nothing is waited for any more.
-    pub(super) fn is_drained(&self) -> bool {
-        let since = self.clock.micros().saturating_sub(self.stopped_at.load(Ordering::Relaxed));
-        self.stop() == Stop::Abort || since >= limits::DRAIN.as_micros() as u64
-    }
-
-    pub(super) fn ask_to_stop(&self, stop: Stop) {
-        self.stopped_at.fetch_min(self.clock.micros(), Ordering::Relaxed);
-        self.stop.fetch_max(stop as u8, Ordering::Relaxed);
-        if stop == Stop::Abort
-            && let Some(outlet) = &*lock(&self.outlet)
-        {
-            desk::close(outlet);
-        }
-        self.wake_all();
-    }
-
-    /// Keeps the first error and lets the job drain: what is in flight is made durable where that is still possible.
-    pub(super) fn fail(&self, error: Error) {
-        lock(&self.failure).get_or_insert(error);
-        self.ask_to_stop(Stop::Drain);
+        self.plan.lock().end_listing();
+        self.plan.wake_all();
     }
 
     /// Keeps the first error; what is listed already is fetched all the same.
     pub(super) fn fail_listing(&self, error: Error) {
-        lock(&self.failure).get_or_insert(error);
+        self.stop.keep_failure(error);
         self.end_listing();
-    }
-
-    pub(super) fn take_failure(&self) -> Option<Error> {
-        lock(&self.failure).take()
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        lock(&self.failure).is_some()
     }
 }

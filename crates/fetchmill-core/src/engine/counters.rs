@@ -54,6 +54,15 @@ impl Delta {
     }
 }
 
+impl Delta {
+    /// Adds what another one has, which is empty afterwards.
+    pub(super) fn append(&mut self, other: &mut Delta) {
+        self.tally.add(&std::mem::take(&mut other.tally));
+        self.attempts += std::mem::take(&mut other.attempts);
+        self.kinds.append(&mut other.kinds);
+    }
+}
+
 impl Counters {
     pub(super) fn listed(&self) -> u64 {
         self.listed.load(Ordering::Relaxed)

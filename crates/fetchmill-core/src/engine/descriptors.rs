@@ -1,17 +1,19 @@
 //! What this machine allows a job: processors and descriptors.
 
+use super::http_options::Resolvers;
 use super::options::{JobOptions, SourceOptions};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::sink::Keeps;
+use crate::sink::StoredParts;
 
 /// Processors that this process may use.
 pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows.
-pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<()> {
+/// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows. Returns how
+/// many connections may rest beside those that make requests.
+pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
     use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
     use limits::{DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,13 +23,16 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let workers = options.threads.unwrap_or_else(processors).min(options.limit as usize);
+    let workers = options.threads.unwrap_or_else(processors).min(options.http.limit as usize);
     options.threads = Some(workers);
-    let Some(allowed) = allowed else { return Ok(()) };
+    let Some(allowed) = allowed else {
+        return Ok(limits::resting_connections(options.http.limit as usize));
+    };
     // A body that does not fit into memory is in a file of its own while it is received.
-    let each = if options.properties().keeps < Keeps::Bodies { 1 } else { 2 };
+    let each = if options.properties().keeps < StoredParts::Bodies { 1 } else { 2 };
     let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
-    let looks_up = !matches!(options.source, SourceOptions::Server { .. }) && !options.system_resolver;
+    let looks_up =
+        !matches!(options.source, SourceOptions::Server(_)) && options.http.resolver != Resolvers::System;
     let transforms = if options.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
     let a_worker = DESCRIPTORS_A_WORKER + if looks_up { DESCRIPTORS_OF_NAMES } else { 0 } + transforms;
     if left < a_worker + each {
@@ -38,14 +43,18 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     }
     let workers_max = left / (a_worker + WORKER_CONNECTIONS_MIN * each);
     let workers = (workers as u64).min(workers_max.max(1));
-    let connections = (left - workers * a_worker) / each;
-    if u64::from(options.limit) > connections {
+    let left = left - workers * a_worker;
+    // Beside those that make requests some rest; with fewer of these, more requests wait for a rest.
+    let share = limits::RESTING_SHARE_MIN as u64;
+    let connections = (left * share / (each * share + 1)).max(1);
+    if u64::from(options.http.limit) > connections {
         notices.push(format!(
             "--limit {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",
-            options.limit
+            options.http.limit
         ));
-        options.limit = connections as u32;
+        options.http.limit = connections as u32;
     }
     options.threads = Some(workers as usize);
-    Ok(())
+    let beside = left.saturating_sub(u64::from(options.http.limit) * each);
+    Ok(limits::resting_connections(options.http.limit as usize).min(beside.max(1) as usize))
 }

@@ -8,30 +8,36 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::gathered::Gathered;
-use super::job::{Report, Snapshot};
+use super::job::Snapshot;
+use super::job_state::JobReport;
 use super::recovery;
+use super::window_outcomes::WindowOutcomes;
+use crate::background::Background;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::journal::{Books, Identity, Journal, Place, TRANSFORM, must_be_here, must_have_objects};
-use crate::kept::{COLUMNS_PART, Columns};
+use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
+use crate::journal::{
+    Identity, JobLocation, Journal, JournalSnapshot, TRANSFORM, must_be_here, must_have_objects,
+    read_doubtful,
+};
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::name;
 use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use crate::reader::{EXPORT_OF, are_of_list, for_each_object, warc_origin};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, Described, FetchedBody, Format, Sink, SinkSetup, Stage};
-use crate::source::{Cursor, ListedPage};
+use crate::sink::{Block, EntryDescription, FetchedBody, Format, Sink, SinkSetup, Stage};
+use crate::source::{ListedPage, PageCursor};
 use crate::target::{Names, Sequence};
 
 const GO: u8 = 0;
 const STOP: u8 = 1;
 const ABORT: u8 = 2;
+/// Names of objects in doubt that are copied at once.
+const DOUBTFUL_AT_ONCE: usize = 1000;
 
 /// What is written again, and how.
 #[derive(Debug, Clone)]
@@ -69,17 +75,17 @@ impl ExportOptions {
     }
 
     /// The same objects in the same order in the same format are the same job.
-    fn identity(&self, books: &Books) -> Identity {
-        let contents = format!("{:?}{:?}{:?}", books.shards, books.manifests, books.tally);
+    fn identity(&self, snapshot: &JournalSnapshot) -> Identity {
+        let contents = format!("{:?}{:?}{:?}", snapshot.shards, snapshot.manifests, snapshot.tally);
         let digest = xxhash_rust::xxh3::xxh3_64(contents.as_bytes());
         let parts = [
-            ("source", format!("{EXPORT_OF}{}", books.part("source"))),
-            ("listing", books.part("listing").to_owned()),
-            ("contents", format!("{} {} {digest:016x}", books.part("format"), books.tally.fetched)),
+            ("source", format!("{EXPORT_OF}{}", snapshot.part("source"))),
+            ("listing", snapshot.part("listing").to_owned()),
+            ("contents", format!("{} {} {digest:016x}", snapshot.part("format"), snapshot.tally.fetched)),
             ("format", self.format.name().to_owned()),
         ];
-        let columns = self.columns(books).to_text();
-        let transform = Some(books.part(TRANSFORM)).filter(|part| !part.is_empty());
+        let columns = self.columns(snapshot).to_text();
+        let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
         Identity::new(
             parts
                 .into_iter()
@@ -89,11 +95,11 @@ impl ExportOptions {
     }
 
     /// What the format keeps of the columns that the objects have.
-    fn columns(&self, books: &Books) -> Columns {
-        self.format.columns(&Columns::of_identity(&books.identity))
+    fn columns(&self, snapshot: &JournalSnapshot) -> ExtraColumns {
+        self.format.columns(&ExtraColumns::of_identity(&snapshot.identity))
     }
 
-    fn setup(&self, place: &Place, books: &Books) -> Result<SinkSetup> {
+    fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot) -> Result<SinkSetup> {
         Ok(SinkSetup {
             format: self.format,
             dest: place.dest.clone(),
@@ -101,11 +107,11 @@ impl ExportOptions {
             is_durable: self.is_durable,
             shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
             seal_after: limits::SEAL_AFTER,
+            server_times: true,
             workers: 1,
-            columns: self.columns(books),
-            origin: Some(warc_origin(&books.identity)?),
-            settle_before_rename: None,
-            depot: None,
+            columns: self.columns(snapshot),
+            origin: Some(warc_origin(&snapshot.identity)?),
+            upload_queue: None,
         })
     }
 }
@@ -113,12 +119,12 @@ impl ExportOptions {
 /// An export that runs.
 #[derive(Debug)]
 pub struct Export {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    shared: Arc<ExportState>,
+    running: Background<JobReport>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ExportState {
     stop: AtomicU8,
     /// Objects that are to be written.
     total: u64,
@@ -127,49 +133,35 @@ struct Shared {
     /// What this run has written, durable or not.
     written: Mutex<(Tally, KindCounts)>,
     started: Instant,
-    ended: Mutex<Option<Result<Report>>>,
-    has_ended: Condvar,
 }
 
 impl Export {
     /// Opens both destinations, finishes what an earlier run left half done, and starts.
     pub fn start(options: &ExportOptions) -> Result<Self> {
         options.check()?;
-        let from = Place::look(&options.from, options.from_state.as_deref())?;
-        let books = Books::read(&from)?;
-        refuse_unfit(&from, &books)?;
-        let place = Place::prepare(&options.dest, options.state.as_deref())?;
-        let mut journal = Journal::open(&place, &options.identity(&books), options.is_durable)?;
-        let setup = options.setup(&place, &books)?;
+        let from = JobLocation::look(&options.from, options.from_state.as_deref())?;
+        let snapshot = JournalSnapshot::read(&from)?;
+        refuse_unfit(&from, &snapshot)?;
+        let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
+        let mut journal = Journal::open(&place, &options.identity(&snapshot), options.is_durable)?;
+        let setup = options.setup(&place, &snapshot)?;
         recovery::recover(&place, &mut journal, &setup, Naming::Whole)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ExportState {
             stop: AtomicU8::new(GO),
-            total: books.tally.fetched,
+            total: snapshot.tally.fetched,
             before: journal.tally(),
             kinds_before: journal.kinds()?,
             written: Mutex::default(),
             started: Instant::now(),
-            ended: Mutex::new(None),
-            has_ended: Condvar::new(),
         });
-        let for_thread = Arc::clone(&shared);
-        let copy = Copy { from, books, place, journal, setup, shared: Arc::clone(&shared) };
-        let thread = std::thread::Builder::new()
-            .name("fetchmill-export".into())
-            .spawn(move || {
-                let ended = copy.run();
-                *for_thread.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
-                for_thread.has_ended.notify_all();
-            })
-            .map_err(|error| Error::storage("start a thread of", "this process", error))?;
-        Ok(Export { shared, thread: Mutex::new(Some(thread)) })
+        let copy = ExportThread { from, snapshot, place, journal, setup, shared: Arc::clone(&shared) };
+        let running = Background::start("fetchmill-export", &Arc::default(), move || copy.run())?;
+        Ok(Export { shared, running })
     }
 
     /// Waits for the end; whether it has come.
     pub fn wait(&self, timeout: Duration) -> bool {
-        let ended = self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.shared.has_ended.wait_timeout_while(ended, timeout, |ended| ended.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.is_some()
+        self.running.wait(timeout)
     }
 
     /// Makes what is written durable and ends; the same export can be resumed.
@@ -183,8 +175,8 @@ impl Export {
     }
 
     /// The report or error of one that has ended; it can be taken once.
-    pub fn report(&self) -> Option<Result<Report>> {
-        self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner).take()
+    pub fn report(&self) -> Option<Result<JobReport>> {
+        self.running.take()
     }
 
     /// How it stands. Cheap.
@@ -192,7 +184,6 @@ impl Export {
         let shared = &self.shared;
         let (written, mut kinds) = shared.written.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kinds.add_all(&shared.kinds_before);
-        let has_ended = shared.ended.lock().unwrap_or_else(PoisonError::into_inner).is_some();
         let before = shared.before;
         Snapshot {
             tally: Tally {
@@ -207,13 +198,14 @@ impl Export {
             waiting: 0,
             is_listing_done: true,
             kinds,
-            phase: match (has_ended, shared.stop()) {
+            phase: match (self.running.has_ended(), shared.stop()) {
                 (true, _) => "done",
                 (_, GO) => "fetching",
                 _ => "draining",
             },
             elapsed: shared.started.elapsed(),
             is_resumed: before.listed > 0,
+            waits: Vec::new(),
         }
     }
 }
@@ -222,26 +214,24 @@ impl Drop for Export {
     /// No thread outlives it.
     fn drop(&mut self) {
         self.abort();
-        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = thread.join();
-        }
+        self.running.join();
     }
 }
 
-impl Shared {
+impl ExportState {
     fn stop(&self) -> u8 {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-fn refuse_unfit(from: &Place, books: &Books) -> Result<()> {
-    must_have_objects(&books.identity, &from.dest)?;
-    must_be_here(&books.identity)?;
+fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot) -> Result<()> {
+    must_have_objects(&snapshot.identity, &from.dest)?;
+    must_be_here(&snapshot.identity)?;
     let dest = from.dest.display();
-    if books.part("format") == Format::Null.name() {
+    if snapshot.part("format") == Format::Null.name() {
         return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
     }
-    if !books.open_shards.is_empty() {
+    if !snapshot.open_shards.is_empty() {
         return Err(Error::Usage(format!(
             "the job of {dest} was killed: run the same `fetchmill get` again, then export"
         )));
@@ -250,20 +240,21 @@ fn refuse_unfit(from: &Place, books: &Books) -> Result<()> {
 }
 
 /// What the thread has.
-struct Copy {
-    from: Place,
-    books: Books,
-    place: Place,
+struct ExportThread {
+    from: JobLocation,
+    snapshot: JournalSnapshot,
+    place: JobLocation,
     journal: Journal,
     setup: SinkSetup,
-    shared: Arc<Shared>,
+    shared: Arc<ExportState>,
 }
 
-impl Copy {
-    fn run(mut self) -> Result<Report> {
+impl ExportThread {
+    fn run(mut self) -> Result<JobReport> {
         if self.journal.get("finished_at")?.is_some() {
             return self.report(true);
         }
+        self.copy_doubtful()?;
         let pending = self.pending()?;
         let from = pending.first().map_or(self.journal.next_sequence(), |(first, _)| *first);
         let stage = Arc::new(Stage::open(&self.place.stage_path().join("0"))?);
@@ -273,21 +264,21 @@ impl Copy {
             recovery::shard_name("export", 0),
             self.setup.is_durable,
         );
-        let mut writer = Writer {
+        let mut writer = ExportWriter {
             listed_before: self.journal.next_sequence(),
             journal: &mut self.journal,
             sink,
             stage,
             failures,
             names_are_paths: self.setup.format.properties().names_are_paths,
-            is_of_list: are_of_list(&self.books),
+            is_of_list: are_of_list(&self.snapshot),
             block: Block::default(),
             names: Names::default(),
-            gathered: Gathered::default(),
-            window: Window::default(),
+            gathered: WindowOutcomes::default(),
+            window: ExportWindow::default(),
             shared: &self.shared,
         };
-        for_each_object(&self.from, &self.books, from, &mut |sequence, object| {
+        for_each_object(&self.from, &self.snapshot, from, &mut |sequence, object| {
             if is_settled(&pending, writer.listed_before, sequence) {
                 return Ok(if self.shared.stop() == GO {
                     ControlFlow::Continue(())
@@ -308,15 +299,33 @@ impl Copy {
         self.report(false)
     }
 
+    /// What is in doubt there is in doubt here.
+    fn copy_doubtful(&mut self) -> Result<()> {
+        let are_paths = self.setup.format.properties().names_are_paths && are_of_list(&self.snapshot);
+        let mut from = 0;
+        loop {
+            let mut found = read_doubtful(&self.from, from, DOUBTFUL_AT_ONCE)?;
+            let Some((last, _)) = found.last() else { break };
+            from = last + 1;
+            if are_paths {
+                for (_, name) in &mut found {
+                    *name = path_of_url(name).to_vec();
+                }
+            }
+            self.journal.doubt(&found)?;
+        }
+        self.journal.commit()
+    }
+
     /// Every object is written.
     fn conclude(&mut self) -> Result<()> {
         let tally = self.journal.tally();
-        if tally.pending() > 0 || tally.listed != self.books.tally.fetched {
+        if tally.pending() > 0 || tally.listed != self.snapshot.tally.fetched {
             return Err(Error::Journal(format!(
                 "{} objects were read of {}, its journal counts {}; look with `fetchmill verify`",
                 tally.listed,
                 self.from.dest.display(),
-                self.books.tally.fetched
+                self.snapshot.tally.fetched
             )));
         }
         self.journal.begin()?;
@@ -336,10 +345,11 @@ impl Copy {
         Ok(runs)
     }
 
-    fn report(&self, was_finished: bool) -> Result<Report> {
-        Ok(Report {
+    fn report(&self, was_finished: bool) -> Result<JobReport> {
+        Ok(JobReport {
             tally: self.journal.tally(),
             kinds: self.journal.kinds()?,
+            doubtful: self.journal.doubtful()?,
             elapsed: self.shared.started.elapsed(),
             attempts: 0,
             listed_at: self.journal.get("listed_at")?,
@@ -350,6 +360,12 @@ impl Copy {
             notices: Vec::new(),
         })
     }
+}
+
+/// A URL without its scheme; other names as they are.
+fn path_of_url(name: &[u8]) -> &[u8] {
+    let is_url = [&b"http://"[..], b"https://"].iter().any(|scheme| name.starts_with(scheme));
+    if is_url { behind_scheme(name) } else { name }
 }
 
 /// Whether an earlier run has settled it.
@@ -364,14 +380,14 @@ fn is_settled(pending: &[(Sequence, u64)], listed: Sequence, sequence: Sequence)
 
 /// What has gathered in a window.
 #[derive(Default)]
-struct Window {
+struct ExportWindow {
     outcomes: usize,
     bytes: u64,
     since: Option<Instant>,
 }
 
 /// Blocks, pages and receipts of one export.
-struct Writer<'w> {
+struct ExportWriter<'w> {
     journal: &'w mut Journal,
     /// Targets below this stand in pages of earlier runs.
     listed_before: Sequence,
@@ -384,12 +400,12 @@ struct Writer<'w> {
     /// Those of the block that are in no page yet.
     names: Names,
     /// Outcomes of this window that are not fetched.
-    gathered: Gathered,
-    window: Window,
-    shared: &'w Shared,
+    gathered: WindowOutcomes,
+    window: ExportWindow,
+    shared: &'w ExportState,
 }
 
-impl Writer<'_> {
+impl ExportWriter<'_> {
     fn take(&mut self, sequence: Sequence, object: &Object<'_>) -> Result<ControlFlow<()>> {
         self.window.since.get_or_insert_with(Instant::now);
         self.window.outcomes += 1;
@@ -406,7 +422,7 @@ impl Writer<'_> {
             GO => {}
             _ => return Ok(ControlFlow::Break(())),
         }
-        let Window { outcomes, bytes, since } = self.window;
+        let ExportWindow { outcomes, bytes, since } = self.window;
         let is_over = outcomes >= COMMIT_WINDOW_OUTCOMES_MAX
             || bytes >= COMMIT_WINDOW_BYTES
             || since.is_some_and(|since| since.elapsed() >= limits::COMMIT_WINDOW);
@@ -418,12 +434,7 @@ impl Writer<'_> {
 
     /// What it is stored as: a URL without its scheme where names are paths, as `files` does with lists.
     fn name_of<'o>(&self, object: &Object<'o>) -> &'o [u8] {
-        let is_url = || [&b"http://"[..], b"https://"].iter().any(|scheme| object.name.starts_with(scheme));
-        if self.names_are_paths && self.is_of_list && is_url() {
-            behind_scheme(object.name)
-        } else {
-            object.name
-        }
+        if self.names_are_paths && self.is_of_list { path_of_url(object.name) } else { object.name }
     }
 
     fn push(&mut self, sequence: Sequence, object: &Object<'_>) -> Result<()> {
@@ -434,12 +445,12 @@ impl Writer<'_> {
         };
         if self.names_are_paths && !is_path() {
             let outcome = Outcome::Failed(FailureKind::Name);
-            let target = Described { url: object.facts.url, ..Described::named(name) };
+            let target = EntryDescription { url: object.facts.url, ..EntryDescription::named(name) };
             self.block.push_other(sequence, outcome, 0, 0, &target);
             return Ok(());
         }
         let body = if object.body.len() > BODY_MEMORY_BYTES_MAX {
-            self.stage.write(sequence, object.body)?;
+            self.stage.write(sequence, object.body, None)?;
             FetchedBody::Spilled(object.body.len() as u64)
         } else {
             FetchedBody::Bytes(object.body)
@@ -453,7 +464,7 @@ impl Writer<'_> {
         if !self.names.is_empty() {
             let names = std::mem::take(&mut self.names);
             let next = self.journal.next_sequence() + names.len() as u64;
-            let cursor = Cursor::Marker { from: None, next: Some(next.to_string()) };
+            let cursor = PageCursor::Marker { from: None, next: Some(next.to_string()) };
             self.journal.add_page(&ListedPage { names, skipped: 0, total: None, cursor })?;
         }
         let mut block = std::mem::take(&mut self.block);
@@ -499,7 +510,7 @@ impl Writer<'_> {
 
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
     fn commit(&mut self, is_last: bool) -> Result<()> {
-        self.window = Window::default();
+        self.window = ExportWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
         let durable = self.sink.checkpoint(is_last)?;
         let receipt = self.gathered.receipt(0, durable, failures);

@@ -1,45 +1,70 @@
-//! The native engine: threads, connections, stop signal; it wires everything else. For other engines it has a desk
-//! instead of threads that fetch, or a steward for each of their processes.
+//! The native engine: threads, connections, stop signal; it wires everything else. For other engines it has a
+//! dispatcher instead of threads that fetch, or a supervisor for each of their processes.
 //!
-//! Threads of a job: one for the job itself, one for the journal, one for the listing, and for each processor a
-//! worker that fetches with a writer beside it that has the sink. They meet once a batch (the planner's lock) and
-//! once a block or window (channels).
+//! Threads of a job: one for the job itself, one for the journal, one for the listing, one that asks whether the origin
+//! is well, and for each processor a worker that fetches with a writer beside it that has the sink. They meet once a batch
+//! (the planner's lock) and once a block or window (channels).
 
+mod block_sender;
+mod body_memory;
+mod clock;
 mod control;
 mod counters;
 mod descriptors;
-mod desk;
+mod dispatch;
 mod export;
-mod gathered;
+mod health_check;
+mod health_check_link;
+mod host_gate;
+mod http_options;
+mod idle_connections;
 mod job;
+mod job_origins;
+mod job_state;
+mod journal_link;
+mod list_worker;
 mod listing;
-mod lobby;
+mod option_reader;
 mod options;
-mod pacing;
-mod parking;
 mod preflight;
+mod rate_wait;
 mod recorder;
 mod recovery;
 mod redirect;
+mod resting;
 mod run;
 mod s3;
-mod scribe;
 mod second_pass;
+mod shared_plan;
+mod stop;
+mod stray_replies;
 mod stream;
+mod target;
 mod threads;
+mod tls_errors;
 mod transform;
-mod trust;
+mod upload;
+mod waits;
+mod window_outcomes;
 mod worker;
+mod worker_registry;
 mod writer;
 
 pub use counters::Sum;
-pub use desk::{Answer, AnswerFields, Desk, Handed, Joining, join_job};
+pub use dispatch::{
+    AnswerFields, Arrivals, DispatchedTarget, Dispatcher, WorkerAnswer, WorkerProcessOptions, join_job,
+};
 pub use export::{Export, ExportOptions};
-pub use job::{Job, Report, Snapshot};
+pub use http_options::{HttpOptions, Resolvers};
+pub use job::{Job, Snapshot};
+pub use job_state::JobReport;
 pub use listing::open_list;
-pub use options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
+pub use option_reader::option_tables;
+pub use options::{
+    Durability, JobOptions, Listing, NameScheme, RowsOptions, SourceOptions, TransformOptions, Workers,
+};
 pub use s3::S3Options;
 pub use stream::{
-    Advance, Body, Call, Channel, Fetcher, Known, Record, Replies, ReplyRows, Requests, StreamOptions, Taken,
-    Times, reply_schema,
+    Channel, CustomRequest, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
+    RequestTimes, StreamOptions, StreamProgress, TakenReplies, reply_schema,
 };

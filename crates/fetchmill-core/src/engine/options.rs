@@ -1,79 +1,92 @@
 //! What a user asks for, checked in one place.
 
-use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::desk::HostGate;
-use super::s3::{Access, S3Options, SignedOrigins};
+use serde::{Deserialize, Serialize};
+
+use super::host_gate::HostGate;
+use super::http_options::HttpOptions;
+use super::s3::{Access, S3Options};
 use crate::entry::Naming;
 use crate::error::{Error, Result};
+use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
 use crate::http1::RequestTemplate;
-use crate::journal::{CHECK, DESTINATION, Identity, KEYS, LIST, Place, TRANSFORM, transform_text};
-use crate::kept::{COLUMNS_PART, Columns};
+use crate::journal::{
+    CHECK, DESTINATION, FOLDERS, Identity, JobLocation, KEYS, LIST, TRANSFORM, transform_text,
+};
 use crate::limits;
+use crate::options::{Bounds, Options, options, seconds, words};
 use crate::origin::{OriginFields, OriginKey};
 use crate::pack::WarcOrigin;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
-use crate::s3::{BucketName, KeyBounds, Upload};
-use crate::sink::{Format, Keeps, Properties, SinkSetup};
+use crate::s3::{BucketName, KeyBounds, UploadDestination};
+use crate::sink::{Format, Properties, SinkSetup, StoredParts};
 use crate::source::list::{ListFormat, ListOptions};
 use crate::source::{ApiNames, OriginUrl};
-use crate::transport::{
-    NameSetup, Paces, PoolSettings, Proxy, ProxySetup, Reach, Timeouts, TlsOptions, TlsSetup,
-};
+use crate::transport::{AddressPolicy, PoolSettings};
+use crate::verdict::Rules;
 
 /// Redirects of a list's targets unless `--redirects` says otherwise: what it takes from `http://host` to
 /// `https://www.host/path`, and some more.
 const REDIRECTS_OF_LIST: u32 = 5;
 
 /// How a server lists its objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Listing {
     /// The list/get API.
-    Api(ApiNames),
+    #[default]
+    Api,
     /// Folders, as nginx's `autoindex_format json` lists them.
     Autoindex,
 }
 
+/// What objects of a list are called.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NameScheme {
+    /// As their source calls them.
+    #[default]
+    Source,
+    /// By their sequence numbers.
+    Seq,
+}
+
+/// What a commit survives.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// A power cut.
+    #[default]
+    Power,
+    /// The death of the process.
+    Process,
+}
+
+words!(Listing, NameScheme, Durability);
+
 /// Where targets come from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Default, Clone)]
 pub enum SourceOptions {
-    /// A server that lists its objects itself.
-    Server {
-        /// Its place.
-        url: OriginUrl,
-        /// How it lists.
-        listing: Listing,
-    },
+    /// A server that lists its objects itself, at this place.
+    Server(OriginUrl),
     /// A bucket of S3 or a compatible store.
     S3 {
         /// Which bucket.
         bucket: BucketName,
         /// What its keys begin with, as it is written behind the bucket.
         prefix: String,
-        /// What the listing must say of them.
-        bounds: KeyBounds,
     },
-    /// A list of URLs in a file, or on standard input.
-    List {
-        /// The file; none: standard input.
-        path: Option<PathBuf>,
-        /// What it is; none: as its name says.
-        format: Option<ListFormat>,
-        /// How it is read.
-        options: ListOptions,
-    },
+    /// A list of URLs in a file; none: on standard input.
+    List(Option<PathBuf>),
     /// URLs that a program gives one after the other; the job is given their [`Items`](crate::source::list::Items).
-    Iterable {
-        /// How its items become targets.
-        options: ListOptions,
-    },
+    #[default]
+    Iterable,
 }
 
 /// Who fetches.
@@ -82,8 +95,8 @@ pub enum Workers {
     /// Threads of this crate, with its own transport.
     #[default]
     Native,
-    /// An engine of the program in this process: it takes [`super::Job::take_desk`].
-    Desk,
+    /// An engine of the program in this process: it takes [`super::Job::take_dispatcher`].
+    Dispatcher,
     /// So many processes of the program's engine ([`super::join_job`], [`super::Job::attach`]).
     Processes(usize),
 }
@@ -102,11 +115,11 @@ impl SourceOptions {
     /// As it stands in reports and in the journal.
     pub fn text(&self) -> String {
         match self {
-            SourceOptions::Server { url, .. } => url.text(),
-            SourceOptions::S3 { bucket, prefix, .. } => format!("s3://{}/{prefix}", bucket.text()),
-            SourceOptions::List { path: Some(path), .. } => file_name(path),
-            SourceOptions::List { path: None, .. } => "standard input".to_owned(),
-            SourceOptions::Iterable { .. } => "an iterable".to_owned(),
+            SourceOptions::Server(url) => url.text(),
+            SourceOptions::S3 { bucket, prefix } => format!("s3://{}/{prefix}", bucket.text()),
+            SourceOptions::List(Some(path)) => file_name(path),
+            SourceOptions::List(None) => "standard input".to_owned(),
+            SourceOptions::Iterable => "an iterable".to_owned(),
         }
     }
 }
@@ -122,183 +135,116 @@ pub struct RowsOptions {
     pub results: Option<PathBuf>,
     /// How it is written.
     pub format: ResultsFormat,
-    /// Whether what failed for a reason that may pass is looked at once more at the end.
-    pub second_look: bool,
 }
 
 /// A function that is given the fetched replies before they are stored. It runs in processes: one for each worker.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct TransformOptions {
     /// The command of such a process, which speaks over its standard input (`engine::transform`).
-    pub command: Vec<OsString>,
+    pub command: Vec<String>,
     /// What it is sent first: it tells the process what the function is.
     pub setup: Vec<u8>,
-    /// Columns that the function may fill.
-    pub columns: Vec<String>,
-    /// Replies that the function is given at once.
-    pub batch: usize,
 }
 
-/// Everything about a job. Times have bounds of their own; `None` takes the default of `limits`.
-#[derive(Debug, Clone)]
-#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
-pub struct JobOptions {
-    /// Where targets come from.
-    pub source: SourceOptions,
-    /// Where objects go.
-    pub dest: PathBuf,
-    /// The bucket that they go to; none: the destination is a folder.
-    pub upload: Option<Upload>,
-    /// Where the journal is, when not in the destination.
-    pub state: Option<PathBuf>,
-    /// How objects are stored.
-    pub format: Format,
-    /// Bytes of a shard; none: what the format takes.
-    pub shard_size: Option<u64>,
-    /// See [`limits::SEAL_AFTER`].
-    pub seal_after: Duration,
-    /// What objects have besides the standard columns: of a list, their URLs and what `--keep-columns` names.
-    pub columns: Columns,
-    /// Requests in flight.
-    pub limit: u32,
-    /// Who fetches.
-    pub workers: Workers,
-    /// Threads that fetch; none: one for each processor of the affinity mask.
-    pub threads: Option<usize>,
-    /// Time of a commit window.
-    pub commit_window: Duration,
-    /// Whether a power cut is survived, or only a kill.
-    pub is_durable: bool,
-    /// Attempts at a target.
-    pub attempts: u32,
-    /// See [`Timeouts`].
-    pub timeouts: Timeouts,
-    /// Bytes of a body.
-    pub max_size: u64,
-    /// Bodies without a length are taken as they come.
-    pub allow_eof_bodies: bool,
-    /// See [`limits::GIVE_UP_AFTER`].
-    pub give_up_after: Duration,
-    /// Whether a job whose files would not fit is stopped before they fill the file system.
-    pub preflight: bool,
-    /// Only targets of a server that match one of these are fetched; a list has its own.
-    pub include: Vec<String>,
-    /// Targets of a server that match are left out.
-    pub exclude: Vec<String>,
-    /// Whether objects of a list are stored under their numbers.
-    pub names_by_number: bool,
-    /// Redirects that are followed one after the other; none: 5 for a list, 0 for a server that lists.
-    pub redirects: Option<u32>,
-    /// What is added to requests, and to whose.
-    pub headers: Vec<(String, String)>,
-    /// The origin that gets the headers which may be secrets; none: the source's own.
-    pub credentials_for: Option<OriginKey>,
-    /// Whom to believe in TLS.
-    pub tls: TlsOptions,
-    /// What stands between this machine and the origins.
-    pub proxy: Option<Proxy>,
-    /// Hosts that are reached without it.
-    pub no_proxy: Vec<String>,
-    /// Requests a second, of the whole job.
-    pub rate: Option<f64>,
-    /// Requests a second, to each host.
-    pub rate_per_host: Option<f64>,
-    /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
-    pub limit_per_host: Option<u32>,
-    /// Name servers to ask; none: those of the system's configuration.
-    pub resolvers: Vec<SocketAddr>,
-    /// Whether names are looked up as all programs of this machine do, instead of by asking name servers.
-    pub system_resolver: bool,
-    /// Whether targets of a list may lead to addresses that are not public.
-    pub allow_private: bool,
-    /// Whether no target may lead to an address that is not public.
-    pub public_only: bool,
-    /// How buckets are reached.
-    pub s3: S3Options,
-    /// Every target becomes a row, and nothing is stored: a check, or a list that is written out.
-    pub rows: Option<RowsOptions>,
-    /// What is made of each reply before it is stored.
-    pub transform: Option<TransformOptions>,
-    /// A second pass over what failed or was absent.
-    pub retry_failed: bool,
-    /// Of the jitter; none: from the clock.
-    pub seed: Option<u64>,
-    /// See [`crate::sink::FilesSink::settle_before_rename`]: tests only.
-    pub settle_before_rename: Option<Duration>,
+options! {
+    /// Everything about a job.
+    pub struct JobOptions {
+        /// How objects are stored.
+        format: Format = Format::Files;
+        /// Bytes of a shard; none: what the format takes.
+        shard_size: Option<u64> = None, Bounds::at_least(1.0, "bytes");
+        /// See [`limits::SEAL_AFTER`].
+        #[serde(deserialize_with = "seconds")]
+        seal_after: Duration = limits::SEAL_AFTER, Bounds::above_0("seconds");
+        /// How the source is listed.
+        listing: Listing = Listing::Api;
+        /// What a list is; none: as its name says.
+        list_format: Option<ListFormat> = None;
+        /// What objects of a list are called.
+        names: NameScheme = NameScheme::Source;
+        /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
+        limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
+        /// Whether targets of a list may lead to addresses that are not public.
+        allow_private: bool = false;
+        /// Threads that fetch; none: one for each processor of the affinity mask.
+        threads: Option<usize> = None, Bounds::at_least(1.0, "");
+        /// Time of a commit window.
+        #[serde(deserialize_with = "seconds")]
+        commit_window: Duration = limits::COMMIT_WINDOW, Bounds::between(0.001, 3600.0, "seconds");
+        /// What a commit survives.
+        durability: Durability = Durability::Power;
+        /// Where the journal is, when not in the destination.
+        state: Option<PathBuf> = None;
+        /// Whether a file is as old as the server says, or as its fetching.
+        server_times: bool = true;
+        /// Whether a job whose files would not fit is stopped before they fill the file system.
+        preflight: bool = true;
+        /// Columns that the transform may fill.
+        transform_columns: Vec<String> = Vec::new();
+        /// Replies that the transform is given at once.
+        transform_batch: usize = limits::TRANSFORM_BATCH, Bounds::at_least(1.0, "");
+        /// A second pass over what failed or was absent.
+        retry_failed: bool = false;
+        /// Whether a check looks once more, at its end, at what failed for a reason that may pass.
+        second_look: bool = false;
+        /// See [`limits::GIVE_UP_AFTER`].
+        #[serde(deserialize_with = "seconds")]
+        give_up_after: Duration = limits::GIVE_UP_AFTER, Bounds::above_0("seconds");
+    } and {
+        /// Where targets come from.
+        source: SourceOptions,
+        /// Where objects go.
+        dest: PathBuf,
+        /// The bucket that they go to; none: the destination is a folder.
+        upload: Option<UploadDestination>,
+        /// What objects have besides the standard columns: of a list, their URLs and what `--keep-columns` names.
+        columns: ExtraColumns,
+        /// Who fetches.
+        workers: Workers,
+        /// How requests are made.
+        http: HttpOptions,
+        /// How buckets are reached.
+        s3: S3Options,
+        /// What a server calls the parts of its API.
+        api: ApiNames,
+        /// Which targets are taken, and how a list is read.
+        list: ListOptions,
+        /// What the listing of a bucket must say of its keys.
+        bounds: KeyBounds,
+        /// Every target becomes a row, and nothing is stored: a check, or a list that is written out.
+        rows: Option<RowsOptions>,
+        /// What is made of each reply before it is stored.
+        transform: Option<TransformOptions>,
+        /// Of the jitter; none: from the clock.
+        seed: Option<u64>,
+    }
 }
 
 impl JobOptions {
     /// With the defaults.
     pub fn new(source: SourceOptions, dest: PathBuf) -> Self {
-        JobOptions {
-            source,
-            dest,
-            upload: None,
-            state: None,
-            format: Format::Files,
-            shard_size: None,
-            seal_after: limits::SEAL_AFTER,
-            columns: Columns::default(),
-            limit: limits::LIMIT_DEFAULT,
-            workers: Workers::Native,
-            threads: None,
-            commit_window: limits::COMMIT_WINDOW,
-            is_durable: true,
-            attempts: limits::ATTEMPTS_MAX,
-            timeouts: Timeouts::default(),
-            max_size: limits::BODY_BYTES_MAX,
-            allow_eof_bodies: false,
-            give_up_after: limits::GIVE_UP_AFTER,
-            preflight: true,
-            include: Vec::new(),
-            exclude: Vec::new(),
-            names_by_number: false,
-            redirects: None,
-            headers: Vec::new(),
-            credentials_for: None,
-            tls: TlsOptions { http2: true, ..TlsOptions::default() },
-            proxy: None,
-            no_proxy: Vec::new(),
-            rate: None,
-            rate_per_host: None,
-            limit_per_host: None,
-            resolvers: Vec::new(),
-            system_resolver: false,
-            allow_private: false,
-            public_only: false,
-            s3: S3Options::default(),
-            rows: None,
-            transform: None,
-            retry_failed: false,
-            seed: None,
-            settle_before_rename: None,
-        }
+        JobOptions { source, dest, ..JobOptions::default() }
     }
 
-    /// A check of a list, with its defaults: many hosts at once, one attempt, the start of each body, any end of it.
-    pub fn of_check(source: SourceOptions, dest: PathBuf, rows: RowsOptions) -> Self {
-        JobOptions {
-            format: Format::Null,
-            limit: limits::CHECK_LIMIT,
-            attempts: 1,
-            max_size: limits::CHECK_BODY_BYTES,
-            allow_eof_bodies: true,
-            rows: Some(rows),
-            ..JobOptions::new(source, dest)
+    /// Fills in what the environment and the profile say of stores.
+    pub(super) fn resolve_s3(&mut self) -> Result<()> {
+        self.s3.resolve()?;
+        if matches!(self.source, SourceOptions::Server(_)) && self.upload.is_none() {
+            // It has nothing to do with a store.
+            self.s3.ca_bundle = None;
         }
-    }
-
-    /// A list that is written out, with its defaults: nobody is asked but who lists.
-    pub fn of_list(source: SourceOptions, dest: PathBuf, rows: RowsOptions) -> Self {
-        JobOptions { format: Format::Null, rows: Some(rows), ..JobOptions::new(source, dest) }
+        Ok(())
     }
 
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
-        if self.limit == 0 {
-            return refuse("--limit must be at least 1");
-        }
+        let written = |name: &str| format!("--{}", name.replace('_', "-"));
+        self.http.check_bounds(written)?;
+        self.list.check_bounds(written)?;
+        self.bounds.check_bounds(written)?;
+        self.check_bounds(written)?;
         self.check_transform()?;
         if !self.columns.kept().is_empty()
             && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
@@ -308,53 +254,17 @@ impl JobOptions {
         self.check_rows()?;
         self.check_upload()?;
         self.check_workers()?;
-        if self.threads == Some(0) {
-            return refuse("--threads must be at least 1");
-        }
-        if self.attempts == 0 {
-            return refuse("--attempts must be at least 1");
-        }
-        if self.commit_window < Duration::from_millis(1) || self.commit_window > Duration::from_secs(3600) {
-            return refuse("--commit-window must be between 0.001 and 3600 seconds");
-        }
-        if self.shard_size == Some(0) {
-            return refuse("--shard-size must be at least 1 byte");
-        }
-        if self.seal_after.is_zero() {
-            return refuse("--seal-after must be above 0 seconds");
-        }
-        if self.max_size == 0 {
-            return refuse("--max-size must be at least 1 byte");
-        }
-        let Timeouts { connect, head, idle, total, attempt } = self.timeouts;
-        if [connect, head, idle, total].iter().chain(&attempt).any(Duration::is_zero) {
-            return refuse("a timeout must be above 0 seconds");
-        }
-        if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
-            return refuse("--rate must be above 0 requests a second");
-        }
-        if self.rate_per_host.is_some_and(|rate| !rate.is_finite() || rate < 0.0) {
-            return refuse("--rate-per-host must be at least 0 requests a second");
-        }
-        if self.system_resolver && !self.resolvers.is_empty() {
-            return refuse("--resolver is either addresses or system");
-        }
-        if self.allow_private && self.public_only {
+        if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only contradict each other");
         }
-        if self.redirects_max() > limits::REDIRECTS_MAX {
-            return refuse("--redirects must be at most 20");
-        }
         self.fields()?;
-        match &self.source {
-            SourceOptions::Server { listing: Listing::Api(names), .. }
-                if !names.list_path.starts_with('/') =>
-            {
-                refuse("--list-path must start with /")
-            }
-            SourceOptions::Server { listing: Listing::Api(names), .. } => names.around_name().map(drop),
-            _ => Ok(()),
+        if !matches!(self.source, SourceOptions::Server(_)) || self.listing != Listing::Api {
+            return Ok(());
         }
+        if !self.api.list_path.starts_with('/') {
+            return refuse("--list-path must start with /");
+        }
+        self.api.around_name().map(drop)
     }
 
     /// What a transform needs.
@@ -362,11 +272,8 @@ impl JobOptions {
         let Some(transform) = &self.transform else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
         let has_columns = matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null);
-        if !transform.columns.is_empty() && !has_columns {
+        if !self.transform_columns.is_empty() && !has_columns {
             return refuse("--transform-columns needs --format parquet or jsonl");
-        }
-        if transform.batch == 0 {
-            return refuse("--transform-batch must be at least 1");
         }
         if transform.command.is_empty() {
             return refuse("a transform needs the command of its processes");
@@ -376,18 +283,25 @@ impl JobOptions {
 
     /// Adds what the transform may fill to what is kept of the list.
     pub(super) fn add_transformed_columns(&mut self) -> Result<()> {
-        if let Some(transform) = &self.transform {
-            self.columns = std::mem::take(&mut self.columns).with_transformed(&transform.columns)?;
+        if self.transform.is_some() {
+            self.columns = std::mem::take(&mut self.columns).with_transformed(&self.transform_columns)?;
         }
         Ok(())
     }
 
-    /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored.
+    /// Whether a power cut is survived, or only a kill.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durability == Durability::Power
+    }
+
+    /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored, and files
+    /// need a time of them.
     pub(super) fn properties(&self) -> Properties {
         let properties = self.format.properties();
-        match self.transform {
-            Some(_) => Properties { keeps: Keeps::Facts, ..properties },
-            None => properties,
+        if self.transform.is_some() || self.format == Format::Files && self.server_times {
+            Properties { keeps: StoredParts::Facts, ..properties }
+        } else {
+            properties
         }
     }
 
@@ -419,62 +333,74 @@ impl JobOptions {
 
     /// Whether targets come from who has them, not from a list of somebody else.
     pub(super) fn lists_itself(&self) -> bool {
-        matches!(self.source, SourceOptions::Server { .. } | SourceOptions::S3 { .. })
+        matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
 
-    /// See [`RowsOptions::second_look`].
-    pub(super) fn has_second_look(&self) -> bool {
-        self.rows.as_ref().is_some_and(|rows| rows.second_look)
-    }
-
-    /// See [`JobOptions::redirects`].
+    /// See [`HttpOptions::redirects`]: 5 for a list, 0 for a server that lists its objects.
     pub(super) fn redirects_max(&self) -> u32 {
         let default = if self.lists_itself() { 0 } else { REDIRECTS_OF_LIST };
-        self.redirects.unwrap_or(default)
+        self.http.redirects.unwrap_or(default)
+    }
+
+    /// What holds for attempts. To a check a refusal is an answer: every attempt counts.
+    pub(super) fn rules(&self) -> Rules {
+        let is_check = self.rows.is_some();
+        Rules {
+            attempts_max: self.http.attempts,
+            is_patient: !is_check,
+            redirects_max: self.redirects_max(),
+            allow_eof_bodies: self.http.allow_eof_bodies,
+            // Of a longer one a check reads the start.
+            body_max: if is_check { u64::MAX } else { self.http.max_size },
+            has_second_look: self.second_look && is_check,
+            ..Rules::default()
+        }
     }
 
     /// Where targets may lead: a list that somebody else has made only to public addresses.
-    pub(super) fn reach(&self) -> Reach {
+    pub(super) fn reach(&self) -> AddressPolicy {
         let is_trusted = match self.source {
-            SourceOptions::List { .. } => self.allow_private,
-            SourceOptions::Server { .. } | SourceOptions::S3 { .. } | SourceOptions::Iterable { .. } => {
-                !self.public_only
+            SourceOptions::List(_) => self.allow_private,
+            SourceOptions::Server(_) | SourceOptions::S3 { .. } | SourceOptions::Iterable => {
+                !self.http.public_only
             }
         };
-        if is_trusted { Reach::Anywhere } else { Reach::PublicOnly }
+        if is_trusted { AddressPolicy::Anywhere } else { AddressPolicy::PublicOnly }
     }
 
     /// Workers that have a sink each.
     pub(super) fn worker_count(&self) -> usize {
         match self.workers {
             _ if self.lists_only() => 1,
-            Workers::Native => self.threads.unwrap_or(1).min(self.limit as usize),
-            Workers::Desk => 1,
+            Workers::Native => self.threads.unwrap_or(1).min(self.http.limit as usize),
+            Workers::Dispatcher => 1,
             Workers::Processes(count) => count.max(1),
         }
     }
 
     /// What holds for each host of a job over many.
     pub(super) fn host_rules(&self, workers: usize) -> HostRules {
-        let rate = self.rate_per_host.unwrap_or(limits::HOST_RATE);
+        let rate = self.http.rate_per_host.unwrap_or(limits::HOST_RATE);
         HostRules {
             connections: self.limit_per_host.unwrap_or(limits::HOST_CONNECTIONS),
             rate: (rate > 0.0).then_some(rate),
-            probes: self.attempts - 1,
+            probes: self.http.attempts - 1,
             dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
             held_max: limits::HOSTS_HELD_MAX / workers,
+            places: self.http.limit as usize / workers,
         }
     }
 
-    /// For one of so many desks.
-    pub(super) fn host_gate(&self, desks: usize) -> HostGate {
-        let many = self.host_rules(desks);
+    /// For one of so many dispatchers.
+    pub(super) fn host_gate(&self, dispatchers: usize) -> HostGate {
+        let many = self.host_rules(dispatchers);
         let only = HostRules {
             connections: self.limit_per_host.unwrap_or(0),
-            rate: self.rate_per_host.filter(|rate| *rate > 0.0),
+            rate: self.http.host_rate(),
+            places: 0,
             ..many
         };
-        HostGate::new(many, only, desks)
+        HostGate::new(many, only, dispatchers)
     }
 
     /// What cannot go into a bucket.
@@ -507,50 +433,40 @@ impl JobOptions {
         Ok(())
     }
 
-    /// The proxy, and whom it is for.
-    pub(super) fn proxy_setup(&self) -> Option<ProxySetup> {
-        self.proxy.clone().map(|proxy| ProxySetup { proxy, without: self.no_proxy.clone() })
-    }
-
     /// What all connections have in common.
     pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
-        Ok(PoolSettings {
-            tls: Arc::new(TlsSetup::new(self.tls.clone())),
-            names: NameSetup::new(self.system_resolver, &self.resolvers, self.threads.unwrap_or(1)),
-            idle_max: 0,
-            proxy: self.proxy_setup().map(Arc::new),
-            timeouts: self.timeouts,
+        let threads = self.threads.unwrap_or(1);
+        let settings = self.http.pool_settings(store, self.fields()?, self.reach(), threads);
+        Ok(match self.rows {
             // What is not read of a body in a check may be as long as it likes.
-            max_body: if self.rows.is_some() { u64::MAX } else { self.max_size },
-            connections: 0,
-            fields: self.fields()?,
-            authority: Some(Arc::new(SignedOrigins(Arc::clone(store)))),
-            paces: self.rate_per_host.filter(|rate| *rate > 0.0).map(Paces::new).map(Arc::new),
-            reach: self.reach(),
-            times_phases: self.rows.is_some(),
+            Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
+            None => settings,
         })
     }
 
     /// What requests say, and to whom.
     pub(super) fn fields(&self) -> Result<OriginFields> {
-        OriginFields::new(self.credentials_for.clone().or_else(|| self.server_key()), self.headers.clone())
+        self.http.fields(self.server_key())
     }
 
     /// The origin of a server that lists its objects.
     pub(super) fn server_key(&self) -> Option<OriginKey> {
         match &self.source {
-            SourceOptions::Server { url, .. } => OriginKey::of_url(&url.text()).map(|(key, _)| key),
+            SourceOptions::Server(url) => OriginKey::of_url(&url.text()).map(|(key, _)| key),
             SourceOptions::S3 { bucket, .. } => self.s3.place(bucket).ok().map(|place| place.key),
-            SourceOptions::List { .. } | SourceOptions::Iterable { .. } => None,
+            SourceOptions::List(_) | SourceOptions::Iterable => None,
         }
     }
 
     /// How targets are named.
     pub fn naming(&self) -> Naming {
         match (&self.source, self.format) {
-            (SourceOptions::Server { .. }, _) => Naming::Whole,
+            (SourceOptions::Server(_), _) => match self.listing {
+                Listing::Api => Naming::Whole,
+                Listing::Autoindex => Naming::Sized,
+            },
             (SourceOptions::S3 { .. }, _) => Naming::Listed,
-            _ if self.names_by_number => Naming::Number,
+            _ if self.names == NameScheme::Seq => Naming::Number,
             (_, Format::Files) => Naming::Path,
             _ => Naming::Url,
         }
@@ -559,9 +475,9 @@ impl JobOptions {
     /// The only origin of a job whose server lists its objects, and how a target is asked for there.
     pub(super) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         let (key, prefix, behind) = match &self.source {
-            SourceOptions::Server { url, listing } => {
-                let (before, behind) = match listing {
-                    Listing::Api(names) => names.around_name()?,
+            SourceOptions::Server(url) => {
+                let (before, behind) = match self.listing {
+                    Listing::Api => self.api.around_name()?,
                     Listing::Autoindex => ("/", ""),
                 };
                 let Some((key, _)) = OriginKey::of_url(&url.text()) else {
@@ -573,11 +489,11 @@ impl JobOptions {
                 let place = self.s3.place(bucket)?;
                 (place.key, place.prefix, "")
             }
-            SourceOptions::List { .. } | SourceOptions::Iterable { .. } => return Ok(None),
+            SourceOptions::List(_) | SourceOptions::Iterable => return Ok(None),
         };
         let fields = self.fields()?;
         let fields = fields.of(&key);
-        let setup = self.proxy_setup().filter(|setup| setup.is_for(key.host()) && !key.is_tls());
+        let setup = self.http.proxy_setup().filter(|setup| setup.is_for(key.host()) && !key.is_tls());
         let template = match setup {
             None => RequestTemplate::new(key.authority(), &prefix, behind, &fields)?,
             Some(setup) => {
@@ -599,70 +515,64 @@ impl JobOptions {
     }
 
     /// What the sinks of so many workers have in common.
-    pub(super) fn sink_setup(&self, place: &Place, workers: usize) -> Result<SinkSetup> {
+    pub(super) fn sink_setup(&self, place: &JobLocation, workers: usize) -> Result<SinkSetup> {
         Ok(SinkSetup {
             format: self.format,
             dest: place.dest.clone(),
             manifests: place.manifests_path(),
-            is_durable: self.is_durable,
+            is_durable: self.is_durable(),
             shard_bytes: self.shard_size.unwrap_or_else(|| self.format.shard_bytes()),
             seal_after: self.seal_after,
+            server_times: self.server_times,
             workers,
             columns: self.format.columns(&self.columns),
             origin: Some(self.warc_origin()?),
-            settle_before_rename: self.settle_before_rename,
-            depot: None,
+            upload_queue: None,
         })
     }
 
     /// Where the job lives.
-    pub(super) fn prepare_place(&self) -> Result<Place> {
+    pub(super) fn prepare_place(&self) -> Result<JobLocation> {
         let state = self.state.as_deref();
         if let Some(upload) = &self.upload {
-            return Place::prepare_bucket(upload, state);
+            return JobLocation::prepare_bucket(upload, state);
         }
         match &self.rows {
             Some(rows) => {
                 if let Some(results) = &rows.results {
-                    refuse_foreign(results, Place::has_journal(results, state))?;
+                    refuse_foreign(results, JobLocation::has_journal(results, state))?;
                 }
-                Place::prepare_file(&self.dest, state)
+                JobLocation::prepare_file(&self.dest, state)
             }
-            None => Place::prepare(&self.dest, state),
+            None => JobLocation::prepare(&self.dest, state),
         }
     }
 
     /// Where the rows go, when that is a file.
-    pub(super) fn results(&self) -> Option<results::Target<'_>> {
+    pub(super) fn results(&self) -> Option<results::ResultsTarget<'_>> {
         let rows = self.rows.as_ref()?;
-        Some(results::Target {
+        Some(results::ResultsTarget {
             path: rows.results.as_deref()?,
             rows: rows.kind,
             format: rows.format,
             kept: self.columns.kept(),
-            is_durable: self.is_durable,
+            is_durable: self.is_durable(),
         })
     }
 
     /// What makes another run the same job.
     pub fn identity(&self) -> Identity {
-        let (listing, names) = match &self.source {
-            SourceOptions::Server { listing: Listing::Api(names), .. } => (
-                format!(
-                    "api {} {} {} {} {}",
-                    names.list_path,
-                    names.names_field,
-                    names.marker_field,
-                    names.marker_param,
-                    names.get_path
-                ),
-                None,
-            ),
-            SourceOptions::Server { listing: Listing::Autoindex, .. } => ("autoindex".to_owned(), None),
-            SourceOptions::S3 { .. } => (KEYS.to_owned(), None),
-            SourceOptions::List { options, .. } | SourceOptions::Iterable { options } => {
-                (format!("list {}", options.text()), self.names_by_number.then(|| "seq".to_owned()))
+        let (listing, names) = match (&self.source, self.listing) {
+            (SourceOptions::Server(_), Listing::Api) => {
+                let ApiNames { list_path, names_field, marker_field, marker_param, get_path, .. } = &self.api;
+                (format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}"), None)
             }
+            (SourceOptions::Server(_), Listing::Autoindex) => (FOLDERS.to_owned(), None),
+            (SourceOptions::S3 { .. }, _) => (KEYS.to_owned(), None),
+            (SourceOptions::List(_) | SourceOptions::Iterable, _) => (
+                format!("list {}", self.list.text()),
+                (self.names == NameScheme::Seq).then(|| "seq".to_owned()),
+            ),
         };
         let format = match self.rows.as_ref().map(|rows| rows.kind) {
             Some(RowKind::Answers) => CHECK,
@@ -674,11 +584,12 @@ impl JobOptions {
             if self.rows.is_some() { self.columns.clone() } else { self.format.columns(&self.columns) };
         let columns = kept.to_text();
         let columns = columns.map(|columns| (COLUMNS_PART, columns));
-        let is_filtered = !self.include.is_empty() || !self.exclude.is_empty();
+        let ListOptions { include, exclude, .. } = &self.list;
+        let is_filtered = !include.is_empty() || !exclude.is_empty();
         let filters = (is_filtered && self.lists_itself())
-            .then(|| ("filters", format!("include {:?} exclude {:?}", self.include, self.exclude)));
+            .then(|| ("filters", format!("include {include:?} exclude {exclude:?}")));
         let (endpoint, bounds) = match &self.source {
-            SourceOptions::S3 { bounds, .. } => (self.s3.endpoint.url.as_ref(), bounds.text()),
+            SourceOptions::S3 { .. } => (self.s3.endpoint_url.as_ref(), self.bounds.text()),
             _ => (None, None),
         };
         Identity::new(
@@ -691,9 +602,7 @@ impl JobOptions {
                 .chain(columns)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
-                .chain(
-                    self.transform.as_ref().map(|transform| (TRANSFORM, transform_text(&transform.columns))),
-                ),
+                .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
         )
     }
 }

@@ -7,12 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use super::options::{JobOptions, Listing, SourceOptions};
 use crate::durable::{self, FreeRoom};
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Place};
+use crate::journal::{JobLocation, Journal};
 use crate::outcome::{Outcome, Tally};
-use crate::planner::preflight::{Lack, Room, Sample, Work, find_lack};
+use crate::planner::preflight::{Room, Shortage, SizeSample, Work, find_lack};
 use crate::sink::Block;
 use crate::sink::Format;
-use crate::source::{Cursor, ListedPage};
+use crate::source::{ListedPage, PageCursor};
 
 /// See the module.
 #[derive(Debug)]
@@ -23,13 +23,13 @@ pub(super) struct Preflight {
     total_field: Option<String>,
     /// Targets that were settled when the run began.
     settled: u64,
-    known: Mutex<Known>,
+    known: Mutex<PreflightState>,
 }
 
 /// What is known so far.
 #[derive(Debug)]
-struct Known {
-    targets: Targets,
+struct PreflightState {
+    targets: TargetCount,
     work: Work,
     /// Bodies of `work.sample`.
     bytes: u64,
@@ -40,7 +40,7 @@ struct Known {
 
 /// How many targets the job has, and how that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Targets {
+enum TargetCount {
     /// The listing has said it.
     Told(u64),
     /// It has not ended.
@@ -49,17 +49,17 @@ enum Targets {
     All(u64),
 }
 
-impl Targets {
+impl TargetCount {
     fn new(listed: u64, total: Option<u64>, is_complete: bool) -> Self {
         match total {
-            _ if is_complete => Targets::All(listed),
-            Some(total) if total > listed => Targets::Told(total),
-            _ => Targets::Listed(listed),
+            _ if is_complete => TargetCount::All(listed),
+            Some(total) if total > listed => TargetCount::Told(total),
+            _ => TargetCount::Listed(listed),
         }
     }
 
     fn count(self) -> u64 {
-        let (Targets::Told(count) | Targets::Listed(count) | Targets::All(count)) = self;
+        let (TargetCount::Told(count) | TargetCount::Listed(count) | TargetCount::All(count)) = self;
         count
     }
 }
@@ -75,7 +75,7 @@ fn settled_targets(tally: Tally) -> u64 {
 
 impl Preflight {
     /// Looks at what is free, and whether that is enough for what earlier runs have listed. None: not to be checked.
-    pub(super) fn open(options: &JobOptions, place: &Place, journal: &Journal) -> Result<Option<Self>> {
+    pub(super) fn open(options: &JobOptions, place: &JobLocation, journal: &Journal) -> Result<Option<Self>> {
         if options.format != Format::Files || !options.preflight {
             return Ok(None);
         }
@@ -84,23 +84,23 @@ impl Preflight {
         let FreeRoom { inodes, free_inodes, free_blocks, block } = free;
         let room = Room::new((inodes, free_inodes), free_blocks, block);
         let tally = journal.tally();
-        let before = Sample {
+        let before = SizeSample {
             stored: tally.fetched,
             others: tally.absent.saturating_add(tally.failed),
             space: tally.bytes.max(tally.fetched.saturating_mul(room.block)),
         };
-        let workers = options.threads.unwrap_or(1).min(options.limit as usize) as u64;
+        let workers = options.threads.unwrap_or(1).min(options.http.limit as usize) as u64;
         let is_complete = journal.get("listed_at")?.is_some();
         let preflight = Preflight {
             room,
             dest: place.dest.clone(),
-            total_field: match &options.source {
-                SourceOptions::Server { listing: Listing::Api(names), .. } => Some(names.total_field.clone()),
+            total_field: match (&options.source, options.listing) {
+                (SourceOptions::Server(_), Listing::Api) => Some(options.api.total_field.clone()),
                 _ => None,
             },
             settled: settled_targets(tally),
-            known: Mutex::new(Known {
-                targets: Targets::new(listed_targets(tally), journal.total(), is_complete),
+            known: Mutex::new(PreflightState {
+                targets: TargetCount::new(listed_targets(tally), journal.total(), is_complete),
                 work: Work { before, workers, ..Work::default() },
                 bytes: 0,
                 is_begun: journal.is_begun()?,
@@ -114,8 +114,8 @@ impl Preflight {
     /// Before a page is journaled. Once one is refused all that follow are: its names must come again.
     pub(super) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
-        let is_complete = matches!(&page.cursor, Cursor::Marker { next: None, .. });
-        let targets = Targets::new(listed, page.total.or(total), is_complete);
+        let is_complete = matches!(&page.cursor, PageCursor::Marker { next: None, .. });
+        let targets = TargetCount::new(listed, page.total.or(total), is_complete);
         self.update(|known| known.targets = targets)?;
         self.known().is_begun = true;
         Ok(())
@@ -123,7 +123,7 @@ impl Preflight {
 
     /// After a block was written.
     pub(super) fn note(&self, block: &Block) -> Result<()> {
-        let mut noted = Sample::default();
+        let mut noted = SizeSample::default();
         let mut bytes = 0;
         for entry in block.entries() {
             if entry.outcome == Outcome::Fetched {
@@ -143,12 +143,12 @@ impl Preflight {
         })
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn known(&self) -> std::sync::MutexGuard<'_, PreflightState> {
         // What a thread that panicked held is plain data, and the job ends.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn update(&self, change: impl FnOnce(&mut Known)) -> Result<()> {
+    fn update(&self, change: impl FnOnce(&mut PreflightState)) -> Result<()> {
         let mut known = self.known();
         change(&mut known);
         known.work.targets = known.targets.count().saturating_sub(self.settled);
@@ -164,12 +164,12 @@ impl Preflight {
         }
     }
 
-    fn message(&self, lack: Lack, known: &Known) -> String {
+    fn message(&self, lack: Shortage, known: &PreflightState) -> String {
         let (needed, free, is_packed) = match lack {
-            Lack::Inodes { needed, free } => {
+            Shortage::Inodes { needed, free } => {
                 (format!("{} inodes", with_commas(needed)), with_commas(free), true)
             }
-            Lack::Bytes { needed, free } => {
+            Shortage::Bytes { needed, free } => {
                 (format!("about {}", bytes_text(needed)), bytes_text(free), known.is_padding(&self.room))
             }
         };
@@ -182,11 +182,11 @@ impl Preflight {
     }
 
     /// The first words, up to the verb.
-    fn files(&self, known: &Known) -> String {
+    fn files(&self, known: &PreflightState) -> String {
         let more = if self.settled > 0 { " more" } else { "" };
         let source = match (known.targets, &self.total_field) {
-            (Targets::Told(_), Some(field)) => format!(" (the listing's {field})"),
-            (Targets::Listed(_), _) => " (listed so far)".to_owned(),
+            (TargetCount::Told(_), Some(field)) => format!(" (the listing's {field})"),
+            (TargetCount::Listed(_), _) => " (listed so far)".to_owned(),
             _ => String::new(),
         };
         let count = known.work.targets;
@@ -195,7 +195,7 @@ impl Preflight {
     }
 }
 
-impl Known {
+impl PreflightState {
     /// Whether most of the space is what blocks have too much: then packs need a fraction of it.
     fn is_padding(&self, room: &Room) -> bool {
         let sample = &self.work.sample;
@@ -262,8 +262,8 @@ mod tests {
             dest: "out".into(),
             total_field: Some("Total".into()),
             settled: 0,
-            known: Mutex::new(Known {
-                targets: Targets::Listed(0),
+            known: Mutex::new(PreflightState {
+                targets: TargetCount::Listed(0),
                 work: Work { workers: 2, ..Work::default() },
                 bytes: 0,
                 is_begun: false,
@@ -275,7 +275,7 @@ mod tests {
     fn page(count: usize, total: Option<u64>, next: Option<&str>) -> ListedPage {
         let mut names = Names::default();
         (0..count).for_each(|_| names.push(b"n"));
-        let cursor = Cursor::Marker { from: None, next: next.map(Into::into) };
+        let cursor = PageCursor::Marker { from: None, next: next.map(Into::into) };
         ListedPage { names, skipped: 0, total, cursor }
     }
 

@@ -7,49 +7,20 @@ use std::sync::mpsc::{Sender, SyncSender};
 use crossbeam_channel::Receiver;
 
 use super::control::Control;
-use super::listing::note_origins;
-use super::recovery::Estate;
+use super::journal_link::{JournalRequest, ended};
+use super::recovery::ProcessRecovery;
 use crate::error::{Error, Result};
-use crate::journal::{Journal, PendingPage, Upload};
-use crate::outcome::{Receipt, Runs, ShardNumber};
-use crate::planner::waiting::Key;
-use crate::source::{Folder, ListedPage};
-use crate::target::{Page, Sequence, Waiting};
+use crate::journal::Journal;
+use crate::outcome::ShardNumber;
+use crate::source::ListedPage;
+use crate::target::Page;
 
 /// Messages that make one transaction: pages of 16 MiB at the worst, a few hundred rows usually.
 const MESSAGES_MAX: usize = 64;
 
-/// Everything that the journal is asked for.
-#[derive(Debug)]
-pub(super) enum ToJournal {
-    /// A page; its targets are announced to the planner.
-    Page(ListedPage),
-    /// A folder that gives no listing.
-    FailFolder { path: Vec<u8>, status: Option<u16>, attempts: u32, detail: String },
-    /// What is behind a key in a range of keys becomes a range of its own.
-    SplitRange { range: u64, at: Vec<u8>, behind: u64 },
-    /// The listing is complete.
-    EndListing,
-    /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
-    /// shard that was sealed.
-    Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),
-    /// How far the upload of a shard is; the sender is told when that is in the journal.
-    Upload(ShardNumber, Upload, SyncSender<Option<ShardNumber>>),
-    /// Targets that wait longer than a commit window.
-    Waiting(Vec<Waiting>),
-    /// The planner has room for waiting targets.
-    LoadWaiting { from: Key, max: usize },
-    /// A worker's process has died: what it left is brought into agreement. The answer is what that has settled.
-    Bury { worker: u32, pid: u32, reply: Sender<Runs> },
-    /// The next folder to list.
-    NextFolder(Sender<Option<Folder>>),
-    /// A page of an earlier run with targets that are not settled.
-    NextLivePage(Sequence, Sender<Option<PendingPage>>),
-}
-
 /// What is told to others once the transaction is durable.
 #[derive(Default)]
-struct Afterwards {
+struct CommitEffects {
     pages: Vec<Arc<Page>>,
     acknowledge: Vec<(SyncSender<Option<ShardNumber>>, Option<ShardNumber>)>,
 }
@@ -57,15 +28,15 @@ struct Afterwards {
 /// Works until every sender has gone. Returns the journal.
 pub(super) fn run(
     mut journal: Journal,
-    messages: &Receiver<ToJournal>,
+    messages: &Receiver<JournalRequest>,
     control: &Control,
-    estate: &Estate,
+    recovery: &ProcessRecovery,
 ) -> Result<Journal> {
     while let Ok(first) = messages.recv() {
-        let mut afterwards = Afterwards::default();
-        if let Err(error) = transact(&mut journal, first, (messages, control, estate), &mut afterwards) {
+        let mut afterwards = CommitEffects::default();
+        if let Err(error) = transact(&mut journal, first, (messages, control, recovery), &mut afterwards) {
             // Before those who wait for an answer are let go: all that they know is that none comes.
-            control.fail(error);
+            control.stop.fail(error);
             return Err(ended());
         }
         afterwards.tell(control);
@@ -73,25 +44,20 @@ pub(super) fn run(
     Ok(journal)
 }
 
-/// What others are told when the journal's thread has failed; the failure itself is known by then.
-pub(super) fn ended() -> Error {
-    Error::Internal("the journal's thread has ended".into())
-}
-
 fn transact(
     journal: &mut Journal,
-    first: ToJournal,
-    (messages, control, estate): (&Receiver<ToJournal>, &Control, &Estate),
-    afterwards: &mut Afterwards,
+    first: JournalRequest,
+    (messages, control, recovery): (&Receiver<JournalRequest>, &Control, &ProcessRecovery),
+    afterwards: &mut CommitEffects,
 ) -> Result<()> {
     let mut next = Some(first);
     for _ in 0..MESSAGES_MAX {
         let Some(message) = next.take() else { break };
-        handle(journal, message, (control, estate), afterwards)?;
+        handle(journal, message, (control, recovery), afterwards)?;
         next = messages.try_recv().ok();
     }
     if let Some(message) = next {
-        handle(journal, message, (control, estate), afterwards)?;
+        handle(journal, message, (control, recovery), afterwards)?;
     }
     journal.commit()
 }
@@ -104,7 +70,7 @@ fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<(
             Ok(())
         }
         Err(error) => {
-            control.fail(error);
+            control.stop.fail(error);
             Err(ended())
         }
     }
@@ -112,41 +78,49 @@ fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<(
 
 fn handle(
     journal: &mut Journal,
-    message: ToJournal,
-    (control, estate): (&Control, &Estate),
-    afterwards: &mut Afterwards,
+    message: JournalRequest,
+    (control, recovery): (&Control, &ProcessRecovery),
+    afterwards: &mut CommitEffects,
 ) -> Result<()> {
     match message {
-        ToJournal::Page(page) => add_page(journal, page, control, afterwards)?,
-        ToJournal::FailFolder { path, status, attempts, detail } => {
+        JournalRequest::Page(page) => add_page(journal, page, control, afterwards)?,
+        JournalRequest::FailFolder { path, status, attempts, detail } => {
             journal.fail_folder(&path, status, attempts, &detail)?;
         }
-        ToJournal::SplitRange { range, at, behind } => journal.split_range(range, &at, behind)?,
-        ToJournal::EndListing => {
+        JournalRequest::Doubtful(targets) => journal.doubt(&targets)?,
+        JournalRequest::SplitRange { range, at, behind } => journal.split_range(range, &at, behind)?,
+        JournalRequest::EndListing => {
             journal.begin()?;
             journal.end_listing()?;
         }
-        ToJournal::Receipt(receipt, sender) => {
+        JournalRequest::Receipt(receipt, sender) => {
+            recovery.place.must_be_in_place()?;
             let number = journal.settle(&receipt)?;
             afterwards.acknowledge.push((sender, number));
         }
-        ToJournal::Upload(number, upload, sender) => {
+        JournalRequest::Upload(number, upload, sender) => {
             journal.note_upload(number, upload)?;
             afterwards.acknowledge.push((sender, None));
         }
-        ToJournal::Waiting(targets) => {
+        JournalRequest::Waiting(targets) => {
             journal.add_waiting(&targets)?;
-            control.parked(targets.len());
+            control.journal.written(targets.len());
         }
-        ToJournal::LoadWaiting { from, max } => {
+        JournalRequest::Waits(waits) => {
+            journal.begin()?;
+            journal.set("waits", &waits)?;
+        }
+        JournalRequest::LoadWaiting { from, max } => {
             let (rows, complete) = journal.load_waiting(from, max)?;
-            note_origins(control, rows.iter().map(|row| &*row.name));
-            control.planner().loaded_waiting(rows, complete);
-            control.wake_all();
+            control.note_origins(rows.iter().map(|row| &*row.name));
+            control.plan.loaded_waiting(rows, complete, &control.journal);
+            control.plan.wake_all();
         }
-        ToJournal::Bury { worker, pid, reply } => answer(&reply, estate.bury(journal, worker, pid), control)?,
-        ToJournal::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
-        ToJournal::NextLivePage(from, reply) => answer(&reply, journal.next_live_page(from), control)?,
+        JournalRequest::Bury { worker, pid, reply } => {
+            answer(&reply, recovery.recover_process(journal, worker, pid), control)?;
+        }
+        JournalRequest::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
+        JournalRequest::NextLivePage(from, reply) => answer(&reply, journal.next_live_page(from), control)?,
     }
     Ok(())
 }
@@ -155,26 +129,26 @@ fn add_page(
     journal: &mut Journal,
     page: ListedPage,
     control: &Control,
-    afterwards: &mut Afterwards,
+    afterwards: &mut CommitEffects,
 ) -> Result<()> {
     if let Some(preflight) = &control.preflight
         && let Err(error) = preflight.admit(&page, journal.tally(), journal.total())
     {
-        control.planner().withdraw(page.names.len());
-        control.fail(error);
+        control.plan.lock().withdraw(page.names.len());
+        control.stop.fail(error);
         return Ok(());
     }
     match journal.add_page(&page) {
         Ok(first) => {
             control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
             if !page.names.is_empty() {
-                let live_bytes = Arc::clone(&control.live_bytes);
+                let live_bytes = Arc::clone(&control.plan.live_bytes);
                 afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
             }
             Ok(())
         }
         Err(error @ Error::Listing(_)) => {
-            control.planner().withdraw(page.names.len());
+            control.plan.lock().withdraw(page.names.len());
             control.fail_listing(error);
             Ok(())
         }
@@ -182,19 +156,19 @@ fn add_page(
     }
 }
 
-impl Afterwards {
+impl CommitEffects {
     fn tell(self, control: &Control) {
         for (sender, number) in self.acknowledge {
             let _ = sender.send(number);
         }
         if !self.pages.is_empty() {
-            let mut planner = control.planner();
+            let mut planner = control.plan.lock();
             for page in self.pages {
                 let all = 0..page.names.len();
                 planner.add_page(&page, std::iter::once(all));
             }
             drop(planner);
-            control.wake_all();
+            control.plan.wake_all();
         }
     }
 }

@@ -8,36 +8,40 @@ use std::sync::Arc;
 use crate::durable;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Place, Shard, Upload};
+use crate::journal::{JobLocation, Journal, Shard, UploadState};
 use crate::manifest::{self, Manifest};
 use crate::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
+use crate::pack::parquet::{ShardError, footer_of};
 use crate::sink::failures::{FailuresShard, cut_back, cut_back_of};
-use crate::sink::{Depot, Format, Placed, Places, Refused, ShardSize, Shelf, SinkSetup, Stage, new_encoder};
+use crate::sink::{
+    DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
+    UploadQueue, new_encoder,
+};
 
 /// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
-pub(super) struct Estate {
-    pub(super) place: Arc<Place>,
+pub(super) struct ProcessRecovery {
+    pub(super) place: Arc<JobLocation>,
     pub(super) setup: SinkSetup,
     pub(super) naming: Naming,
 }
 
-impl Estate {
+impl ProcessRecovery {
     /// What [`recover`] does, for one worker's dead process only: the others go on. Its files begin with its worker and
     /// process. Gives the targets that this has settled.
-    pub(super) fn bury(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
+    pub(super) fn recover_process(&self, journal: &mut Journal, worker: u32, pid: u32) -> Result<Runs> {
         journal.commit()?;
         let of_pack = format!("{worker}-{pid}-");
         let of_failures = format!("worker-{of_pack}");
         cut_back_of(&self.place.failures_path(), &journal.failures_shards()?, &of_failures)?;
         cut_back_of(&self.place.manifests_path(), &journal.manifests()?, &of_pack)?;
-        if let Some(shelf) = self.setup.shelf() {
-            publish_sealed(&shelf, journal)?;
+        if let Some(shard_folder) = self.setup.shard_folder() {
+            publish_sealed(&shard_folder, journal)?;
             for open in journal.open_shards()?.iter().filter(|open| open.data.path.starts_with(&of_pack)) {
-                seal_open(&shelf, journal, &self.setup, open)?;
+                seal_open(&shard_folder, journal, &self.setup, open)?;
             }
-            shelf.clear_open(&of_pack)?;
+            shard_folder.clear_open(&of_pack)?;
         }
         let staged = journal.staged()?.into_iter().find(|(of, _)| *of == worker);
         let settled = match &staged {
@@ -52,15 +56,20 @@ impl Estate {
 }
 
 /// Brings the output and the journal into agreement.
-pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup, naming: Naming) -> Result<()> {
+pub(super) fn recover(
+    place: &JobLocation,
+    journal: &mut Journal,
+    setup: &SinkSetup,
+    naming: Naming,
+) -> Result<()> {
     cut_back(&place.failures_path(), &journal.failures_shards()?)?;
     cut_back(&place.manifests_path(), &journal.manifests()?)?;
-    if let Some(shelf) = setup.shelf() {
-        publish_sealed(&shelf, journal)?;
+    if let Some(shard_folder) = setup.shard_folder() {
+        publish_sealed(&shard_folder, journal)?;
         for open in journal.open_shards()? {
-            seal_open(&shelf, journal, setup, &open)?;
+            seal_open(&shard_folder, journal, setup, &open)?;
         }
-        shelf.clear_open("")?;
+        shard_folder.clear_open("")?;
     }
     for (worker, staged) in journal.staged()? {
         finish_window(place, journal, (worker, &staged), setup.is_durable, naming)?;
@@ -69,15 +78,15 @@ pub(super) fn recover(place: &Place, journal: &mut Journal, setup: &SinkSetup, n
 }
 
 /// The renames that follow a sealing transaction, and the removal of what it replaced.
-fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
+fn publish_sealed(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
     let shards = journal.shards()?;
     let uploads = journal.uploads()?;
-    let is_uploaded = |number: &ShardNumber| uploads.get(number) == Some(&Upload::Done);
+    let is_uploaded = |number: &ShardNumber| uploads.get(number) == Some(&UploadState::Done);
     for shard in shards.iter().filter(|shard| !shard.is_replaced && !is_uploaded(&shard.number)) {
         let SealedShard { data, manifest, .. } = &shard.sealed;
-        let path = shelf.shard_path(shard.number);
-        if !path.exists() || !shelf.manifest_path(shard.number).exists() {
-            shelf.publish_if_there(&data.path, &manifest.path, shard.number)?;
+        let path = shard_folder.shard_path(shard.number);
+        if !path.exists() || !shard_folder.manifest_path(shard.number).exists() {
+            shard_folder.publish_if_there(&data.path, &manifest.path, shard.number)?;
         }
         let length = std::fs::metadata(&path).map_or(0, |metadata| metadata.len());
         if length != data.end {
@@ -92,15 +101,16 @@ fn publish_sealed(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
     }
     // The run before may have ended between its renames and their sync.
     if !shards.is_empty() {
-        shelf.sync_sealed()?;
+        shard_folder.sync_sealed()?;
     }
     let replaced = shards.iter().filter(|shard| shard.is_replaced).map(|shard| shard.number);
     let replaced: Vec<ShardNumber> = replaced.collect();
-    shelf.remove(&replaced)?;
+    shard_folder.remove(&replaced)?;
     // The files of all others are removed already: the last one's removal may have been cut off.
-    let is_left = |number| shelf.shard_path(number).exists() || shelf.manifest_path(number).exists();
+    let is_left =
+        |number| shard_folder.shard_path(number).exists() || shard_folder.manifest_path(number).exists();
     let uploaded = uploads.keys().copied().filter(|number| is_uploaded(number) && is_left(*number));
-    shelf.remove(&uploaded.collect::<Vec<_>>())?;
+    shard_folder.remove(&uploaded.collect::<Vec<_>>())?;
     if !replaced.is_empty() {
         journal.forget_replaced()?;
         journal.commit()?;
@@ -120,7 +130,7 @@ fn size(shard: &Shard) -> ShardSize {
 }
 
 /// The shards that are still to be uploaded, and what is to be known of them.
-pub(super) fn depot(journal: &Journal, setup: &SinkSetup, workers: usize) -> Result<Depot> {
+pub(super) fn upload_queue(journal: &Journal, setup: &SinkSetup, workers: usize) -> Result<UploadQueue> {
     let uploads = journal.uploads()?;
     let full = setup.full_shard();
     let is_final = |shard: &Shard| {
@@ -128,22 +138,34 @@ pub(super) fn depot(journal: &Journal, setup: &SinkSetup, workers: usize) -> Res
         is_begun || setup.format != Format::Parquet || !full.makes_small(size(shard))
     };
     let shards = journal.shards()?;
-    let is_left = |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&Upload::Done);
+    let is_left =
+        |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&UploadState::Done);
     let left = shards.iter().filter(is_left);
-    Ok(Depot::new(left.map(|shard| (shard.number, is_final(shard))), workers))
+    Ok(UploadQueue::new(left.map(|shard| (shard.number, is_final(shard))), workers))
 }
 
 /// An open shard ends with its last receipt; what was written behind that is fetched again.
-fn seal_open(shelf: &Shelf, journal: &mut Journal, setup: &SinkSetup, open: &OpenShard) -> Result<()> {
-    let folder = shelf.open_path();
+fn seal_open(
+    shard_folder: &ShardFolder,
+    journal: &mut Journal,
+    setup: &SinkSetup,
+    open: &OpenShard,
+) -> Result<()> {
+    let folder = shard_folder.open_path();
     for end in [&open.data, &open.manifest] {
         cut(&folder, end)?;
     }
-    let mut trailer = Vec::new();
-    new_encoder(setup.format, &setup.columns, setup.origin.clone())?.finish(&mut trailer);
+    let (trailer, rows) = trailer_of(&folder, setup, &open.data)?;
     let data = append(&folder, &open.data, &trailer, setup.is_durable)?;
     let manifest_end = manifest::seal_open(&folder, &open.manifest, setup.is_durable)?;
     let manifest = Manifest::open(&folder.join(&manifest_end.path))?;
+    if rows.is_some_and(|rows| rows != manifest.rows()) {
+        return Err(Error::Journal(format!(
+            "{} and its manifest have not the same rows: the shard is damaged; fetch its objects again with \
+             `fetchmill verify --repair`",
+            folder.join(&open.data.path).display()
+        )));
+    }
     let sealed = SealedShard {
         data,
         manifest: manifest_end,
@@ -154,7 +176,26 @@ fn seal_open(shelf: &Shelf, journal: &mut Journal, setup: &SinkSetup, open: &Ope
     let receipt = Receipt { sealed: Some(sealed.clone()), ..Receipt::default() };
     let number = journal.settle(&receipt)?;
     journal.commit()?;
-    number.map_or(Ok(()), |number| shelf.publish(&sealed.data.path, &sealed.manifest.path, number))
+    number.map_or(Ok(()), |number| shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number))
+}
+
+/// What stands behind the last record of a shard, or the footer of one that has rows; and then how many.
+fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<u8>, Option<u64>)> {
+    let mut trailer = Vec::new();
+    if setup.format != Format::Parquet {
+        new_encoder(setup.format, &setup.columns, setup.origin.clone())?.finish(&mut trailer);
+        return Ok((trailer, None));
+    }
+    let path = folder.join(&data.path);
+    let file = std::fs::File::open(&path).map_err(|error| Error::storage("read", &path, error))?;
+    let (footer, rows) = footer_of(&file, data.end).map_err(|error| match error {
+        ShardError::Io(error) => Error::storage("read", &path, error),
+        damage => Error::Journal(format!(
+            "{} cannot be completed: {damage}; fetch its objects again with `fetchmill verify --repair`",
+            path.display()
+        )),
+    })?;
+    Ok((footer, Some(rows)))
 }
 
 fn cut(folder: &Path, end: &ShardEnd) -> Result<()> {
@@ -189,14 +230,14 @@ fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Resu
 
 /// A staged file of a journaled window is still to be renamed; a missing one is done.
 fn finish_window(
-    place: &Place,
+    place: &JobLocation,
     journal: &mut Journal,
     (worker, staged): (u32, &Runs),
     is_durable: bool,
     naming: Naming,
 ) -> Result<Runs> {
     let stage = Stage::open(&place.stage_path().join(worker.to_string()))?;
-    let mut places = Places::open(&place.dest)?;
+    let mut places = DestinationFolder::open(&place.dest)?;
     let mut failures = FailuresShard::new(&place.failures_path(), shard_name("recovery", worker), is_durable);
     let mut tally = Tally::default();
     let mut kinds = KindCounts::default();
@@ -205,7 +246,7 @@ fn finish_window(
     journal.for_each_name(staged, |sequence, entry| {
         let name = naming.name_of(sequence, entry, &mut named);
         match places.put(&stage, sequence, name)? {
-            Placed::Done | Placed::Missing => {
+            RenameResult::Done | RenameResult::Missing => {
                 // Neither staged nor in its place: somebody has removed it, so it is fetched again.
                 let Some(bytes) = places.size(name) else {
                     return Ok(());
@@ -213,10 +254,10 @@ fn finish_window(
                 tally.fetched += 1;
                 tally.bytes += bytes;
             }
-            Placed::Refused(kind) => {
+            RenameResult::Refused(kind) => {
                 tally.count(Outcome::Failed(kind));
                 kinds.add(kind, 1);
-                failures.add_refused(&Refused {
+                failures.add_refused(&RefusedObject {
                     sequence,
                     name: name.into(),
                     url: naming.url_of(entry),
@@ -242,12 +283,7 @@ fn finish_window(
 
 /// What is staged and in no journaled window is fetched again.
 pub(super) fn remove_stage(stage: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(stage) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(Error::storage("remove", stage, error))
-        }
-        _ => Ok(()),
-    }
+    durable::remove_folder(stage).map_err(|error| Error::storage("remove", stage, error))
 }
 
 /// A name that no other shard of the job has: the process and the time are in it.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use url::Url;
 
 use crate::outcome::FailureKind;
-use crate::transport::{Reach, is_public};
+use crate::transport::{AddressPolicy, is_public};
 
 /// Goes on to where a reply says that the object is. `visited` has where it was before, as hashes: a redirect to one
 /// of these is a loop.
@@ -31,20 +31,15 @@ pub(super) fn follow(
     Ok(())
 }
 
-/// How far a redirect may lead: what came from a public address never leads to one that is not, however many hops later.
-/// Without an address a proxy was asked, which does not say where it has been: it counts as public, unless the host
-/// that it was asked for is itself an address that is not.
-pub(super) fn reach_behind(reach: Reach, host: &str, address: Option<SocketAddr>) -> Reach {
+/// How far a redirect may lead: what came from a public address never leads to one that is not, however many hops
+/// later. Without an address a proxy was asked, which does not say where it has been: it counts as public, unless the
+/// host that it was asked for is itself an address that is not.
+pub(super) fn reach_behind(reach: AddressPolicy, host: &str, address: Option<SocketAddr>) -> AddressPolicy {
     let came_from_public = match address {
         Some(address) => is_public(address.ip()),
-        None => Reach::PublicOnly.allows_host(host),
+        None => AddressPolicy::PublicOnly.allows_host(host),
     };
-    if came_from_public { Reach::PublicOnly } else { reach }
-}
-
-/// Whether a status says that the object is somewhere else.
-pub(super) fn is_redirect(status: u16) -> bool {
-    matches!(status, 301 | 302 | 303 | 307 | 308)
+    if came_from_public { AddressPolicy::PublicOnly } else { reach }
 }
 
 /// Where a redirect leads. It may not take TLS away, name a user, or leave http.
@@ -83,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_redirect_never_leads_out_of_the_public_internet() {
-        use Reach::{Anywhere, PublicOnly};
+        use AddressPolicy::{Anywhere, PublicOnly};
         let address = |text: &str| Some(SocketAddr::new(text.parse().unwrap(), 80));
         for (reach, host, address, behind) in [
             (Anywhere, "a.test", address("8.8.8.8"), PublicOnly),

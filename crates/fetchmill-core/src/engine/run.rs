@@ -1,147 +1,161 @@
 //! A run of a job: makes the threads, waits for them, and writes the end into the journal.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
-use super::control::{Control, Stop};
-use super::desk::{Desk, Rules, Steward, Suspects};
-use super::job::{Report, Shared};
-use super::lobby::Lobby;
+use super::control::Control;
+use super::dispatch::{DispatchRules, Dispatcher, PoisonCandidates, Supervisor};
+use super::health_check::HealthChecker;
+use super::job_origins::ListingServer;
+use super::job_state::{JobReport, JobState};
+use super::journal_link::JournalRequest;
 use super::options::{JobOptions, Listing, SourceOptions, Workers};
-use super::recorder::{self, ToJournal};
-use super::s3::{Client, Uploader, contact};
-use super::threads::{join, spawn, waiting_runtime};
-use super::{listing, recovery, scribe, worker, writer};
+use super::recorder;
+use super::s3::{Client, contact};
+use super::stop::Stop;
+use super::threads::{join, network_runtime, spawn};
+use super::upload::Uploader;
+use super::worker_registry::WorkerRegistry;
+use super::{list_worker, listing, recovery, worker, writer};
 use crate::error::{Error, Result};
-use crate::journal::{Journal, Place};
+use crate::journal::{JobLocation, Journal};
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::results;
-use crate::s3::Selection;
-use crate::sink::{Depot, SinkSetup};
+use crate::s3::{Selection, list_query};
+use crate::sink::{SinkSetup, UploadQueue};
+use crate::source::autoindex;
 use crate::source::list::Filters;
-use crate::transport::{PoolSettings, Resolver};
+use crate::transport::{NameResolver, PoolSettings};
 
 /// A job before its threads are there.
 pub(super) struct Run {
     pub(super) options: JobOptions,
     /// The list, when the source is one.
-    pub(super) list: Option<listing::List>,
-    pub(super) place: Arc<Place>,
+    pub(super) list: Option<listing::OpenedList>,
+    pub(super) place: Arc<JobLocation>,
     pub(super) journal: Journal,
-    pub(super) messages: crossbeam_channel::Receiver<ToJournal>,
+    pub(super) messages: crossbeam_channel::Receiver<JournalRequest>,
     pub(super) notices: Vec<String>,
+    /// Connections that may rest beside those that make requests.
+    pub(super) resting_max: usize,
     pub(super) was_finished: bool,
-    pub(super) lobby: Arc<Lobby>,
+    pub(super) worker_registry: Arc<WorkerRegistry>,
     /// Where shards wait for their upload; none before that is prepared, or when the destination is a folder.
-    pub(super) depot: Option<Arc<Depot>>,
+    pub(super) upload_queue: Option<Arc<UploadQueue>>,
     /// Where rows go that are given to the program.
-    pub(super) parcels: Option<Sender<Vec<u8>>>,
+    pub(super) rows_chunks: Option<Sender<Vec<u8>>>,
 }
 
 impl Run {
     /// Until the job has ended.
-    pub(super) fn run(mut self, shared: &Shared) -> Result<Report> {
+    pub(super) fn run(mut self, shared: &JobState) -> Result<JobReport> {
         if !self.options.retry_failed && self.was_finished {
             return self.report(shared, true);
         }
         let control = Arc::clone(&shared.control);
         if self.journal.has_waiting()? {
-            control.planner().resume_waiting();
+            control.plan.lock().resume_waiting();
         }
         let is_listed = self.journal.get("listed_at")?.is_some();
-        let pool = self.options.pool_settings(control.store())?;
-        control.store().prepare(pool.clone(), 0);
+        let pool = self.options.pool_settings(&control.store)?;
+        control.store.prepare(pool.clone(), 0);
         if let Err(error) = self.open_store(&control, &pool) {
-            if control.stop() != Stop::No {
+            if control.stop.get() != Stop::No {
                 return self.report(shared, false);
             }
             return Err(error);
         }
         let server = match self.server(&control, is_listed) {
-            Err(_) if control.stop() != Stop::No => return self.report(shared, false),
+            Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             server => server?,
         };
         let upload = match self.prepare_upload(&control, &pool) {
-            Err(_) if control.stop() != Stop::No => return self.report(shared, false),
+            Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             upload => upload?,
         };
-        let is_given = matches!(self.options.source, SourceOptions::Iterable { .. });
+        let is_given = matches!(self.options.source, SourceOptions::Iterable);
+        self.journal.set("waits", "[]")?;
         let threads = self.start_workers(&control, server.as_ref(), &pool)?;
+        let health_checker = self.start_health_checker(&control, server.clone(), &pool)?;
         let from = self.listing_start(&control, server, pool)?;
-        let estate = self.estate()?;
+        let recovery = self.recovery()?;
         let journal = self.journal;
         let messages = self.messages;
         let recorder = {
             let control = Arc::clone(&control);
-            spawn("fetchmill-journal", &Arc::clone(&control), move || {
-                recorder::run(journal, &messages, &control, &estate)
+            spawn("fetchmill-journal", &Arc::clone(&control.stop), move || {
+                recorder::run(journal, &messages, &control, &recovery)
             })?
         };
         let lister = {
             let control = Arc::clone(&control);
-            spawn("fetchmill-list", &Arc::clone(&control), move || {
+            spawn("fetchmill-list", &Arc::clone(&control.stop), move || {
                 listing::run(&control, from);
                 Ok(())
             })?
         };
         let uploading = upload.map(|upload| upload.start(&control)).transpose()?;
         for thread in threads {
-            join(thread, &control);
+            join(thread);
         }
-        join_lister(lister, &control, is_given);
+        join_lister(lister, is_given);
+        control.health_checks.end();
+        join(health_checker);
         if let Some(uploading) = uploading {
-            self.depot.iter().for_each(|depot| depot.complete());
-            join(uploading, &control);
+            self.upload_queue.iter().for_each(|upload_queue| upload_queue.complete());
+            join(uploading);
         }
-        control.end_journal();
-        let journal = join(recorder, &control);
-        let run = Finished { place: self.place, journal, options: self.options, notices: self.notices };
+        control.journal.end();
+        let journal = join(recorder);
+        let run = FinishedJob { place: self.place, journal, options: self.options, notices: self.notices };
         run.finish(shared)
     }
 
     /// Who uploads shards, when the destination is a bucket: below its prefix there is nothing but this job's.
     fn prepare_upload(&mut self, control: &Arc<Control>, pool: &PoolSettings) -> Result<Option<Uploader>> {
         let Some(upload) = self.options.upload.clone() else { return Ok(None) };
-        let setup = self.options.sink_setup(&self.place, control.workers())?;
-        let Some(shelf) = setup.shelf() else { return Ok(None) };
-        let depot = Arc::new(recovery::depot(&self.journal, &setup, control.workers())?);
+        let setup = self.options.sink_setup(&self.place, control.plan.workers())?;
+        let Some(shard_folder) = setup.shard_folder() else { return Ok(None) };
+        let upload_queue = Arc::new(recovery::upload_queue(&self.journal, &setup, control.plan.workers())?);
         let uploader = Uploader {
-            access: Arc::clone(control.store()),
+            access: Arc::clone(&control.store),
             pool: pool.clone(),
             upload,
-            shelf,
-            depot: Arc::clone(&depot),
+            shard_folder,
+            upload_queue: Arc::clone(&upload_queue),
             begun: self.journal.uploads()?.into_keys().collect(),
             give_up_after: self.options.give_up_after,
         };
-        uploader.access.load(&|| control.stop() != Stop::No)?;
+        uploader.access.load(&|| control.stop.get() != Stop::No)?;
         if !self.journal.is_destination_claimed()? {
             uploader.claim(control)?;
             self.journal.claim_destination()?;
         }
-        self.depot = Some(depot);
+        self.upload_queue = Some(upload_queue);
         Ok(Some(uploader))
     }
 
     /// What the sinks of so many workers have in common.
     fn sink_setup(&self, workers: usize) -> Result<SinkSetup> {
         let setup = self.options.sink_setup(&self.place, workers)?;
-        Ok(SinkSetup { depot: self.depot.clone(), ..setup })
+        Ok(SinkSetup { upload_queue: self.upload_queue.clone(), ..setup })
     }
 
-    fn estate(&self) -> Result<recovery::Estate> {
-        Ok(recovery::Estate {
+    fn recovery(&self) -> Result<recovery::ProcessRecovery> {
+        Ok(recovery::ProcessRecovery {
             place: Arc::clone(&self.place),
             setup: self.options.sink_setup(&self.place, 1)?,
             naming: self.options.naming(),
         })
     }
 
-    fn report(&self, shared: &Shared, was_finished: bool) -> Result<Report> {
+    fn report(&self, shared: &JobState, was_finished: bool) -> Result<JobReport> {
         let mut notices = self.notices.clone();
         if let Some(target) = self.options.results().filter(|target| was_finished && !target.path.exists()) {
             notices.push(format!(
@@ -155,19 +169,18 @@ impl Run {
 
     /// Says hello to the bucket of the job: where it is, is in the options from then on.
     fn open_store(&mut self, control: &Arc<Control>, pool: &PoolSettings) -> Result<()> {
-        let SourceOptions::S3 { bucket, prefix, .. } = &self.options.source else { return Ok(()) };
-        let store = control.store();
-        store.load(&|| control.stop() != Stop::No)?;
-        let (clock, over) = (Arc::clone(control), Arc::clone(control));
+        let SourceOptions::S3 { bucket, prefix } = &self.options.source else { return Ok(()) };
+        let store = &control.store;
+        store.load(&|| control.stop.get() != Stop::No)?;
+        let (clock, stop) = (control.clock, Arc::clone(&control.stop));
         let client = Client::new(
             Arc::clone(store),
             pool.clone(),
             1,
-            move || clock.clock.now(),
-            move || over.stop() != Stop::No,
+            move || clock.now(),
+            move || stop.get() != Stop::No,
         );
-        let runtime = waiting_runtime()?;
-        runtime.block_on(contact(&client, bucket, prefix.as_bytes()))?;
+        network_runtime()?.block_on(contact(&client, bucket, prefix.as_bytes()))?;
         let place = store.place(bucket)?;
         self.options.s3.region = Some(place.region);
         Ok(())
@@ -177,75 +190,81 @@ impl Run {
     fn listing_start(
         &mut self,
         control: &Arc<Control>,
-        server: Option<worker::Server>,
+        server: Option<ListingServer>,
         pool: PoolSettings,
-    ) -> Result<listing::From> {
+    ) -> Result<listing::ListingStart> {
         let is_listed = self.journal.get("listed_at")?.is_some();
-        if let SourceOptions::S3 { bucket, prefix, bounds } = &self.options.source {
+        if let SourceOptions::S3 { bucket, prefix } = &self.options.source {
             if is_listed {
-                return Ok(listing::From::Nowhere);
+                return Ok(listing::ListingStart::Nowhere);
             }
-            let filters = Filters::new(&self.options.include, &self.options.exclude)?;
-            return Ok(listing::From::Bucket(Box::new(listing::s3::Setup {
+            let filters = Filters::new(&self.options.list.include, &self.options.list.exclude)?;
+            return Ok(listing::ListingStart::Bucket(Box::new(listing::s3::BucketListerSetup {
                 control: Arc::clone(control),
                 pool,
                 bucket: bucket.clone(),
                 prefix: prefix.clone(),
-                selection: Selection { filters, bounds: *bounds },
+                selection: Selection { filters, bounds: self.options.bounds },
                 ranges: self.journal.start_ranges()?,
+                give_up_after: self.options.give_up_after.as_millis() as u64,
             })));
         }
-        let SourceOptions::Server { url, listing } = &self.options.source else {
+        let SourceOptions::Server(url) = &self.options.source else {
             return match self.list.take() {
-                Some(list) if !is_listed => Ok(listing::From::List(Box::new(list))),
-                _ => Ok(listing::From::Nowhere),
+                Some(list) if !is_listed => Ok(listing::ListingStart::List(Box::new(list))),
+                _ => Ok(listing::ListingStart::Nowhere),
             };
         };
-        let Some(server) = server else { return Ok(listing::From::Nowhere) };
-        let setup = listing::server::Setup {
+        let Some(server) = server else { return Ok(listing::ListingStart::Nowhere) };
+        let setup = listing::server::ServerListerSetup {
             control: Arc::clone(control),
             origin: url.clone(),
             server,
             pool,
-            filters: Filters::new(&self.options.include, &self.options.exclude)?,
+            filters: Filters::new(&self.options.list.include, &self.options.list.exclude)?,
+            give_up_after: self.options.give_up_after.as_millis() as u64,
             has_listed: self.journal.tally().listed > 0 || self.journal.get("marker")?.is_some(),
         };
-        let place = match listing {
-            Listing::Api(_) if is_listed => return Ok(listing::From::Nowhere),
-            Listing::Api(names) => listing::server::Place::Api(names.clone(), self.journal.get("marker")?),
+        let place = match self.options.listing {
+            Listing::Api if is_listed => return Ok(listing::ListingStart::Nowhere),
+            Listing::Api => {
+                listing::server::ListingCursor::Api(self.options.api.clone(), self.journal.get("marker")?)
+            }
             Listing::Autoindex => {
                 if self.journal.get("walk")?.is_none() {
                     self.journal.start_walk()?;
                 }
-                listing::server::Place::Autoindex
+                listing::server::ListingCursor::Autoindex
             }
         };
-        Ok(listing::From::Server(Box::new(setup), place))
+        Ok(listing::ListingStart::Server(Box::new(setup), place))
     }
 
     /// The only origin of the job, with its addresses, when there is one.
-    fn server(&self, control: &Control, is_listed: bool) -> Result<Option<worker::Server>> {
+    fn server(&self, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
         let Some((key, template)) = self.options.server()? else { return Ok(None) };
-        control.set_server(key.clone());
+        control.origins.set_server(key.clone());
         let is_of_store = matches!(self.options.source, SourceOptions::S3 { .. });
         if is_of_store {
             // It has many addresses, which change: they are looked up while the job runs.
-            return Ok(Some(worker::Server { key, template, addresses: None }));
+            return Ok(Some(ListingServer { key, template, addresses: None }));
         }
-        if self.options.proxy_setup().is_some_and(|setup| setup.is_for(key.host())) {
+        if self.options.http.proxy_setup().is_some_and(|setup| setup.is_for(key.host())) {
             // The proxy looks it up.
-            return Ok(Some(worker::Server { key, template, addresses: None }));
+            return Ok(Some(ListingServer { key, template, addresses: None }));
         }
-        let resolver = Resolver::new();
+        let clock = Rc::new(Cell::new(control.clock.now()));
+        let resolver = NameResolver::new(&self.options.http.names_of_server(), &clock);
         let is_over = async {
             let mut tick = tokio::time::interval(limits::TICK);
-            while control.stop() == Stop::No {
+            while control.stop.get() == Stop::No {
                 tick.tick().await;
+                clock.set(control.clock.now());
+                resolver.tick();
             }
         };
-        let found = waiting_runtime()?.block_on(async {
+        let found = network_runtime()?.block_on(async {
             tokio::select! {
-                // One name: as everything else on this machine looks it up.
                 found = resolver.resolve(key.host(), key.port()) => found,
                 () = is_over => Err(FailureKind::Dns),
             }
@@ -255,7 +274,7 @@ impl Run {
                 format!("cannot look up the host {} ({}); is the name right?", key.host(), kind.name());
             if is_listed { Error::Temporary(message) } else { Error::Listing(message) }
         })?;
-        Ok(Some(worker::Server { key, template, addresses: Some(addresses) }))
+        Ok(Some(ListingServer { key, template, addresses: Some(addresses) }))
     }
 
     /// The worker's own writer, and the worker's way to it.
@@ -264,7 +283,7 @@ impl Run {
         control: &Arc<Control>,
         setup: &SinkSetup,
         index: usize,
-    ) -> Result<(writer::Writer, writer::Inlet)> {
+    ) -> Result<(writer::SinkWriter, writer::BlockInput)> {
         // What an earlier run left small is merged by the first worker.
         let small = if index == 0 { recovery::sealed_shards(&self.journal)? } else { Vec::new() };
         writer::open(&self.place, &self.options, control, setup, index, small)
@@ -274,94 +293,135 @@ impl Run {
     fn start_workers(
         &mut self,
         control: &Arc<Control>,
-        server: Option<&worker::Server>,
+        server: Option<&ListingServer>,
         pool: &PoolSettings,
     ) -> Result<Vec<JoinHandle<Option<()>>>> {
         match self.options.workers {
-            _ if self.options.lists_only() => self.start_scribe(control),
+            _ if self.options.lists_only() => self.start_list_worker(control),
             Workers::Native => self.start_native(control, server, pool),
-            Workers::Desk => self.start_desk(control),
-            Workers::Processes(_) => self.start_stewards(control),
+            Workers::Dispatcher => self.start_dispatcher(control),
+            Workers::Processes(_) => self.start_supervisors(control),
         }
     }
 
     fn start_native(
         &self,
         control: &Arc<Control>,
-        server: Option<&worker::Server>,
+        server: Option<&ListingServer>,
         pool: &PoolSettings,
     ) -> Result<Vec<JoinHandle<Option<()>>>> {
-        let count = control.workers();
-        let limit = self.options.limit as usize;
+        let count = control.plan.workers();
+        let limit = self.options.http.limit as usize;
         let setup = self.sink_setup(count)?;
+        let resting_max = self.resting_max.div_ceil(count);
+        // With one origin, the connections that have rested are those that rest next.
+        let rested = if control.origins.are_many() { 0 } else { resting_max };
         let (mut writers, mut workers) = (Vec::new(), Vec::new());
         for index in 0..count {
-            let (writer, inlet) = self.writer(control, &setup, index)?;
+            let (writer, block_input) = self.writer(control, &setup, index)?;
             writers.push(writer);
-            workers.push(worker::Setup {
+            workers.push(worker::WorkerSetup {
                 index,
                 control: Arc::clone(control),
                 server: server.cloned(),
                 naming: self.options.naming(),
                 pool: PoolSettings {
                     connections: limit / count + usize::from(index < limit % count),
-                    idle_max: limits::HOST_IDLE_CONNECTIONS.div_ceil(count),
+                    idle_max: limits::HOST_IDLE_CONNECTIONS.div_ceil(count).max(rested),
                     ..pool.clone()
                 },
+                resting_max,
                 hosts: self.options.host_rules(count),
-                has_second_look: self.options.has_second_look(),
-                attempts_max: self.options.attempts,
-                redirects_max: self.options.redirects_max(),
-                allow_eof_bodies: self.options.allow_eof_bodies,
-                enough: self.options.rows.as_ref().map(|_| self.options.max_size),
-                properties: inlet.properties,
-                stage: inlet.stage,
-                blocks: inlet.blocks,
-                empty: inlet.empty,
+                rules: self.options.rules(),
+                enough: self.options.rows.as_ref().map(|_| self.options.http.max_size),
+                properties: block_input.properties,
+                body_memory: block_input.body_memory,
+                stage: block_input.stage,
+                blocks: block_input.blocks,
+                empty: block_input.empty,
             });
         }
         let mut threads = Vec::new();
         for writer in writers {
-            threads.push(spawn("fetchmill-sink", control, move || writer.run())?);
+            threads.push(spawn("fetchmill-sink", &control.stop, move || writer.run())?);
         }
         for setup in workers {
-            threads.push(spawn("fetchmill-fetch", control, move || worker::run(setup))?);
+            threads.push(spawn("fetchmill-fetch", &control.stop, move || worker::run(setup))?);
         }
         Ok(threads)
     }
 
+    /// Who asks whether the origin is well, when it seems not to be.
+    fn start_health_checker(
+        &self,
+        control: &Arc<Control>,
+        server: Option<ListingServer>,
+        pool: &PoolSettings,
+    ) -> Result<JoinHandle<Option<()>>> {
+        let first_page = match &self.options.source {
+            SourceOptions::Server(url) => {
+                let path = match self.options.listing {
+                    Listing::Api => self.options.api.page_path(url, None)?,
+                    Listing::Autoindex => autoindex::folder_path(url, b""),
+                };
+                Some(format!("{}://{}{path}", url.scheme(), url.authority()))
+            }
+            SourceOptions::S3 { bucket, prefix } => {
+                let place = control.store.place(bucket)?;
+                let query = list_query(prefix.as_bytes(), None, None, 1);
+                Some(format!("{}{}?{query}", place.key.text(), place.bucket_path()))
+            }
+            SourceOptions::List(_) | SourceOptions::Iterable => None,
+        };
+        if first_page.is_some() {
+            control.plan.lock().can_ask_first_page();
+        }
+        let naming = self.options.naming();
+        let pool = pool.clone();
+        let questions = control.health_checks.open();
+        let checker = HealthChecker { control: Arc::clone(control), server, pool, naming, first_page };
+        spawn("fetchmill-health", &control.stop, move || checker.run(&questions))
+    }
+
     /// One thread that makes rows of what is listed.
-    fn start_scribe(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
+    fn start_list_worker(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
         let setup = self.options.sink_setup(&self.place, 1)?;
-        let (writer, inlet) = self.writer(control, &setup, 0)?;
-        let home = scribe::Home::of(&self.options)?;
-        let setup = scribe::Setup { control: Arc::clone(control), home, inlet, parcels: self.parcels.take() };
+        let (writer, block_input) = self.writer(control, &setup, 0)?;
+        let target_urls = list_worker::TargetUrls::of(&self.options)?;
+        let setup = list_worker::ListWorkerSetup {
+            control: Arc::clone(control),
+            target_urls,
+            block_input,
+            rows_chunks: self.rows_chunks.take(),
+        };
         Ok(vec![
-            spawn("fetchmill-sink", control, move || writer.run())?,
-            spawn("fetchmill-rows", control, move || scribe::run(setup))?,
+            spawn("fetchmill-sink", &control.stop, move || writer.run())?,
+            spawn("fetchmill-rows", &control.stop, move || list_worker::run(setup))?,
         ])
     }
 
-    /// One desk, for an engine in this process.
-    fn start_desk(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
+    /// One dispatcher, for an engine in this process.
+    fn start_dispatcher(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
         let setup = self.sink_setup(1)?;
-        let (writer, inlet) = self.writer(control, &setup, 0)?;
-        let post = inlet.into_post();
-        control.close_at_abort(post.outlet());
-        let rules = Rules::new(&self.options, 1)?;
-        let desk = Desk::own(0, Arc::clone(control), rules, self.options.host_gate(1), post)?;
-        self.lobby.open(desk);
-        Ok(vec![spawn("fetchmill-sink", control, move || writer.run())?])
+        let (writer, block_input) = self.writer(control, &setup, 0)?;
+        let block_sender = block_input.into_block_sender();
+        control.stop.close_at_abort(block_sender.shared_sender());
+        let rules = DispatchRules::new(&self.options, 1)?;
+        let dispatcher =
+            Dispatcher::own(0, Arc::clone(control), rules, self.options.host_gate(1), block_sender)?;
+        self.worker_registry.open(dispatcher);
+        Ok(vec![spawn("fetchmill-sink", &control.stop, move || writer.run())?])
     }
 
-    /// A steward for each process of the engine.
-    fn start_stewards(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
-        let suspects = Suspects::default();
+    /// A supervisor for each process of the engine.
+    fn start_supervisors(&mut self, control: &Arc<Control>) -> Result<Vec<JoinHandle<Option<()>>>> {
+        let poison_candidates = PoisonCandidates::default();
         let mut threads = Vec::new();
-        for (worker, attachments) in self.lobby.take_attachments().into_iter().enumerate() {
-            let (control, suspects) = (Arc::clone(control), Arc::clone(&suspects));
-            let steward = Steward { worker, control: Arc::clone(&control), attachments, suspects };
-            threads.push(spawn("fetchmill-steward", &control, move || steward.run())?);
+        for (worker, attachments) in self.worker_registry.take_attachments().into_iter().enumerate() {
+            let (control, poison_candidates) = (Arc::clone(control), Arc::clone(&poison_candidates));
+            let supervisor =
+                Supervisor { worker, control: Arc::clone(&control), attachments, poison_candidates };
+            threads.push(spawn("fetchmill-supervisor", &control.stop, move || supervisor.run())?);
         }
         Ok(threads)
     }
@@ -369,31 +429,31 @@ impl Run {
 
 /// Waits for the listing's thread. One that reads a program's items may wait for the next one for ever: it is left
 /// behind, and ends when that comes.
-fn join_lister(lister: JoinHandle<Option<()>>, control: &Control, is_given: bool) {
+fn join_lister(lister: JoinHandle<Option<()>>, is_given: bool) {
     let until = Instant::now() + limits::DRAIN;
     while is_given && !lister.is_finished() && Instant::now() < until {
         std::thread::sleep(limits::TICK);
     }
     if !is_given || lister.is_finished() {
-        join(lister, control);
+        join(lister);
     }
 }
 
 /// A job whose threads have ended.
-struct Finished {
-    place: Arc<Place>,
+struct FinishedJob {
+    place: Arc<JobLocation>,
     journal: Option<Journal>,
     options: JobOptions,
     notices: Vec<String>,
 }
 
-impl Finished {
-    /// Every target has an outcome: the last transaction, before which a job of rows writes its results. Asked to stop, it
-    /// leaves that to the next run.
+impl FinishedJob {
+    /// Every target has an outcome: the last transaction, before which a job of rows writes its results. Asked to stop,
+    /// it leaves that to the next run.
     fn conclude(&self, journal: &mut Journal, control: &Control) -> Result<()> {
         let kept_rows = self.options.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
-            let goes_on = || control.stop() == Stop::No;
+            let goes_on = || control.stop.get() == Stop::No;
             let results = self.options.results();
             if results::conclude(&self.place, journal, rows.kind, results, &goes_on)?.is_none() {
                 return Ok(());
@@ -408,15 +468,17 @@ impl Finished {
         if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
     }
 
-    fn finish(mut self, shared: &Shared) -> Result<Report> {
+    fn finish(mut self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
-        control.store().close();
+        control.store.close();
         self.notices.extend(control.take_notices());
-        let failure = control.take_failure();
+        control.stop.heed_panic();
+        // Whatever failed first in a folder that is not there any more.
+        let failure = self.place.must_be_in_place().err().or_else(|| control.stop.take_failure());
         let Some(mut journal) = self.journal.take() else {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
-        let is_complete = failure.is_none() && control.stop() == Stop::No;
+        let is_complete = failure.is_none() && control.stop.get() == Stop::No;
         if is_complete {
             let tally = journal.tally();
             if tally.pending() > 0 {
@@ -428,7 +490,7 @@ impl Finished {
             self.conclude(&mut journal, control)?;
         }
         // After an error a journaled window may still be there: the next run puts it in its place.
-        if control.stop() != Stop::Abort && journal.staged()?.is_empty() {
+        if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
             recovery::remove_stage(&self.place.stage_path())?;
         }
         match failure {
@@ -438,16 +500,22 @@ impl Finished {
     }
 }
 
-fn report(shared: &Shared, journal: &Journal, notices: Vec<String>, was_finished: bool) -> Result<Report> {
+fn report(
+    shared: &JobState,
+    journal: &Journal,
+    notices: Vec<String>,
+    was_finished: bool,
+) -> Result<JobReport> {
     let sum = shared.control.sum();
-    Ok(Report {
+    Ok(JobReport {
         tally: journal.tally(),
         kinds: journal.kinds()?,
+        doubtful: journal.doubtful()?,
         elapsed: shared.control.clock.elapsed(),
         attempts: sum.attempts,
         listed_at: journal.get("listed_at")?,
         was_finished,
-        is_interrupted: shared.control.stop() != Stop::No,
+        is_interrupted: shared.control.stop.get() != Stop::No,
         is_resumed: shared.is_resumed,
         summary: results::read_summary(journal)?,
         notices,

@@ -2,28 +2,29 @@
 //! durable, sends the receipt and waits until that is in the journal. All syncs happen here.
 
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc::{Receiver, Sender, UnboundedReceiver};
+use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::control::{Control, Stop};
-use super::desk::Post;
-use super::gathered::Gathered;
+use super::block_sender::BlockSender;
+use super::body_memory::BodyMemory;
+use super::control::Control;
+use super::journal_link::JournalRequest;
 use super::options::JobOptions;
-use super::recorder::ToJournal;
 use super::recovery;
+use super::stop::Stop;
 use super::threads::waiting_runtime;
 use super::transform::{self, Transform};
+use super::window_outcomes::WindowOutcomes;
 use crate::error::Result;
-use crate::journal::Place;
+use crate::journal::JobLocation;
 use crate::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::outcome::{Outcome, Receipt, ShardNumber};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, Keeps, Properties, ShardSize, Sink, SinkSetup, Stage};
+use crate::sink::{Block, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
 
-pub(super) struct Writer {
+pub(super) struct SinkWriter {
     worker: u32,
     control: Arc<Control>,
     sink: Box<dyn Sink>,
@@ -37,50 +38,53 @@ pub(super) struct Writer {
     runtime: Runtime,
     blocks: Receiver<Block>,
     /// Blocks go back to the worker, which uses their memory again.
-    empty: tokio::sync::mpsc::UnboundedSender<Block>,
-    gathered: Gathered,
+    empty: Sender<Block>,
+    body_memory: Arc<BodyMemory>,
+    gathered: WindowOutcomes,
     /// What fetched replies become before they are stored.
     transform: Option<Transform>,
 }
 
 /// A worker's end of the way to its writer.
-pub(super) struct Inlet {
+pub(super) struct BlockInput {
     pub(super) properties: Properties,
+    pub(super) body_memory: Arc<BodyMemory>,
     /// Where bodies go that are too large for memory; none when bodies are not kept.
     pub(super) stage: Option<Arc<Stage>>,
     pub(super) blocks: Sender<Block>,
-    pub(super) empty: UnboundedReceiver<Block>,
+    pub(super) empty: Receiver<Block>,
 }
 
-impl Inlet {
+impl BlockInput {
     /// For a worker whose transport is not ours.
-    pub(super) fn into_post(self) -> Post {
-        Post::new(self.properties, self.stage, self.blocks, self.empty)
+    pub(super) fn into_block_sender(self) -> BlockSender {
+        BlockSender::new(self.properties, self.body_memory, self.stage, self.blocks, self.empty)
     }
 }
 
 /// The writer of a worker, with its sink, and the way to it. `small`: shards of earlier runs that it may merge.
 pub(super) fn open(
-    place: &Place,
+    place: &JobLocation,
     options: &JobOptions,
     control: &Arc<Control>,
     setup: &SinkSetup,
     worker: usize,
     small: Vec<ShardSize>,
-) -> Result<(Writer, Inlet)> {
+) -> Result<(SinkWriter, BlockInput)> {
     let (blocks, to_write) =
-        tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / control.workers()).max(1));
-    let (empty, to_fill) = tokio::sync::mpsc::unbounded_channel();
+        tokio::sync::mpsc::channel((limits::BLOCKS_QUEUED_MAX / control.plan.workers()).max(1));
+    let (empty, to_fill) = tokio::sync::mpsc::channel(limits::BLOCKS_KEPT);
     let properties = options.properties();
+    let body_memory = BodyMemory::of_workers(control.plan.workers());
     let stage = Arc::new(Stage::open(&place.stage_path().join(worker.to_string()))?);
-    let writer = Writer {
+    let writer = SinkWriter {
         worker: worker as u32,
         control: Arc::clone(control),
         sink: setup.open(worker as u32, &stage, small)?,
         failures: FailuresShard::new(
             &place.failures_path(),
             recovery::shard_name("worker", worker as u32),
-            options.is_durable,
+            options.is_durable(),
         ),
         has_rows: options.rows.is_some(),
         keeps_rows: options.rows.as_ref().is_some_and(|rows| !rows.is_given),
@@ -88,36 +92,49 @@ pub(super) fn open(
         runtime: waiting_runtime()?,
         blocks: to_write,
         empty,
-        gathered: Gathered::default(),
+        body_memory: Arc::clone(&body_memory),
+        gathered: WindowOutcomes::default(),
         transform: transform::of_worker(options, control, worker, &stage)?,
     };
-    let stage = (properties.keeps >= Keeps::Bodies).then_some(stage);
-    Ok((writer, Inlet { properties, stage, blocks, empty: to_fill }))
+    let stage = (properties.keeps >= StoredParts::Bodies).then_some(stage);
+    Ok((writer, BlockInput { properties, body_memory, stage, blocks, empty: to_fill }))
 }
 
 /// What has gathered in a window.
 #[derive(Default)]
-struct Window {
+struct WriterWindow {
     outcomes: usize,
     bytes: u64,
     since: Option<Instant>,
 }
 
-impl Writer {
+impl WriterWindow {
+    /// Outcomes of a block from one on are in it: it has begun.
+    fn add(&mut self, block: &Block, from: usize) {
+        self.since.get_or_insert_with(Instant::now);
+        self.outcomes += block.entries().len() - from;
+        self.bytes += block.entries()[from..].iter().map(|entry| entry.body.len()).sum::<u64>();
+    }
+}
+
+impl SinkWriter {
     /// Works until the worker has gone.
     pub(super) fn run(mut self) -> Result<()> {
-        let mut window = Window::default();
+        let mut window = WriterWindow::default();
         if let Some(transform) = &mut self.transform {
             // What is wrong with the function is told before it is needed.
             transform.start()?;
         }
         while let Some(mut block) = self.next_block(&mut window)? {
             self.transform_and_take(&block, &mut window)?;
+            if self.body_memory.release(block.memory()) {
+                self.control.plan.wake(self.worker as usize).notify_one();
+            }
             block.clear();
-            // The worker may have ended: then nobody needs the memory.
-            let _ = self.empty.send(block);
+            // There may be enough of them, or the worker has ended: then nobody needs the memory.
+            let _ = self.empty.try_send(block);
         }
-        if self.control.stop() == Stop::Abort {
+        if self.control.stop.get() == Stop::Abort {
             return Ok(());
         }
         while self.sink.is_open() || !self.gathered.is_empty() {
@@ -128,7 +145,7 @@ impl Writer {
 
     /// A block on its way from the worker. What a transform did not come to at the end of a job is left out: it has no
     /// outcome, and is fetched again by the next run.
-    fn transform_and_take(&mut self, block: &Block, window: &mut Window) -> Result<()> {
+    fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         transform.run(block, &mut |made| {
             self.take(made, window)?;
@@ -140,23 +157,21 @@ impl Writer {
         Ok(())
     }
 
-    fn take(&mut self, block: &Block, window: &mut Window) -> Result<()> {
-        window.since.get_or_insert_with(Instant::now);
-        window.outcomes += block.entries().len();
-        window.bytes += block.entries().iter().map(|entry| entry.body.len()).sum::<u64>();
+    fn take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
+        window.add(block, 0);
         self.write(block, window)?;
         if let Some(preflight) = &self.control.preflight
             && let Err(error) = preflight.note(block)
         {
             // What was fetched is made durable all the same.
-            self.control.fail(error);
+            self.control.stop.fail(error);
         }
         let is_full = window.outcomes >= COMMIT_WINDOW_OUTCOMES_MAX || window.bytes >= COMMIT_WINDOW_BYTES;
         if is_full || self.sink.is_full() { self.commit(window, false) } else { Ok(()) }
     }
 
     /// The next block; commits when a window ends before it comes. `None`: there will be none.
-    fn next_block(&mut self, window: &mut Window) -> Result<Option<Block>> {
+    fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
             if left.is_some_and(|left| left.is_zero()) {
@@ -171,14 +186,14 @@ impl Writer {
                 }
             };
             match received {
-                Ok(block) if self.control.stop() != Stop::Abort => return Ok(block),
+                Ok(block) if self.control.stop.get() != Stop::Abort => return Ok(block),
                 Ok(_) => return Ok(None),
                 Err(_) => {}
             }
         }
     }
 
-    fn write(&mut self, block: &Block, window: &mut Window) -> Result<()> {
+    fn write(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         if self.has_rows {
             return self.write_rows(block);
         }
@@ -192,6 +207,7 @@ impl Writer {
         let mut written = self.sink.write(block, 0)?;
         while written < block.entries().len() {
             self.commit(window, false)?;
+            window.add(block, written);
             written = self.sink.write(block, written)?;
         }
         Ok(())
@@ -208,8 +224,8 @@ impl Writer {
     }
 
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
-    fn commit(&mut self, window: &mut Window, is_last: bool) -> Result<()> {
-        *window = Window::default();
+    fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
+        *window = WriterWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
         let durable = self.sink.checkpoint(is_last)?;
         let number = match self.gathered.receipt(self.worker, durable, failures) {
@@ -228,9 +244,7 @@ impl Writer {
     }
 
     fn journal(&self, receipt: Receipt) -> Result<Option<ShardNumber>> {
-        let (acknowledge, acknowledged) = sync_channel(1);
-        self.control.journal(ToJournal::Receipt(Box::new(receipt), acknowledge));
-        // It ends only with an error, which is known by then and is the one that is shown.
-        acknowledged.recv().map_err(|_| super::recorder::ended())
+        // It fails only with an error that is known by then, and is the one that is shown.
+        self.control.journal.commit(|acknowledge| JournalRequest::Receipt(Box::new(receipt), acknowledge))
     }
 }

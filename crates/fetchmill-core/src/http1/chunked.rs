@@ -5,13 +5,14 @@
 //! LF; data is followed by CR LF and nothing else; the last chunk must come. Extensions and trailers are bounded and
 //! thrown away.
 
-use super::reply::{BodySink, Malformed, body_too_large};
+use super::body_sink::BodySink;
+use super::malformed::{MalformedReply, body_too_large};
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
 
 /// The state between two inputs.
 #[derive(Debug, Default)]
-pub(super) struct Chunked {
-    step: Step,
+pub(super) struct ChunkedDecoder {
+    step: ChunkState,
     /// Digits of the size so far.
     digits: u8,
     /// The size while it is read, then what is left of the chunk.
@@ -25,7 +26,7 @@ pub(super) struct Chunked {
 
 /// What the next byte is.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum ChunkState {
     #[default]
     SizeStart,
     Size,
@@ -42,10 +43,10 @@ enum Step {
     Done,
 }
 
-impl Chunked {
+impl ChunkedDecoder {
     /// Whether the end of the trailers has come.
     pub(super) fn is_done(&self) -> bool {
-        self.step == Step::Done
+        self.step == ChunkState::Done
     }
 
     /// Gives the data in `input` to `body`; how many bytes were consumed: all, or up to the end of the body.
@@ -54,30 +55,30 @@ impl Chunked {
         input: &[u8],
         max_body: u64,
         body: &mut impl BodySink,
-    ) -> Result<usize, Malformed> {
+    ) -> Result<usize, MalformedReply> {
         let mut rest = input;
         while let Some((&byte, behind)) = rest.split_first() {
             match self.step {
-                Step::Done => break,
-                Step::Data => {
+                ChunkState::Done => break,
+                ChunkState::Data => {
                     let count = usize::try_from(self.size).map_or(rest.len(), |size| size.min(rest.len()));
                     let (data, behind) = rest.split_at(count);
                     body.piece(data);
                     self.size -= count as u64;
                     if self.size == 0 {
-                        self.step = Step::DataCr;
+                        self.step = ChunkState::DataCr;
                     }
                     rest = behind;
                 }
-                Step::SizeStart | Step::Size | Step::Extension | Step::SizeLf => {
+                ChunkState::SizeStart | ChunkState::Size | ChunkState::Extension | ChunkState::SizeLf => {
                     self.size_line(byte, max_body)?;
                     rest = behind;
                 }
-                Step::DataCr | Step::DataLf => {
+                ChunkState::DataCr | ChunkState::DataLf => {
                     self.step = match (self.step, byte) {
-                        (Step::DataCr, b'\r') => Step::DataLf,
-                        (Step::DataLf, b'\n') => Step::SizeStart,
-                        _ => return Err(Malformed::framing("a chunk is not followed by CR LF")),
+                        (ChunkState::DataCr, b'\r') => ChunkState::DataLf,
+                        (ChunkState::DataLf, b'\n') => ChunkState::SizeStart,
+                        _ => return Err(MalformedReply::framing("a chunk is not followed by CR LF")),
                     };
                     rest = behind;
                 }
@@ -91,66 +92,66 @@ impl Chunked {
     }
 
     /// One byte of a line with a size.
-    fn size_line(&mut self, byte: u8, max_body: u64) -> Result<(), Malformed> {
+    fn size_line(&mut self, byte: u8, max_body: u64) -> Result<(), MalformedReply> {
         match (self.step, byte) {
-            (Step::SizeStart | Step::Size, digit) if digit.is_ascii_hexdigit() => {
+            (ChunkState::SizeStart | ChunkState::Size, digit) if digit.is_ascii_hexdigit() => {
                 if self.digits == 16 {
-                    return Err(Malformed::framing("a chunk size of more than 16 digits"));
+                    return Err(MalformedReply::framing("a chunk size of more than 16 digits"));
                 }
                 self.size = self.size << 4 | u64::from(hex(digit));
                 self.digits += 1;
-                self.step = Step::Size;
+                self.step = ChunkState::Size;
             }
-            (Step::Size | Step::Extension, b'\r') => self.step = Step::SizeLf,
-            (Step::Size, b';') => self.step = Step::Extension,
-            (Step::Extension, byte) if is_text(byte) => {
+            (ChunkState::Size | ChunkState::Extension, b'\r') => self.step = ChunkState::SizeLf,
+            (ChunkState::Size, b';') => self.step = ChunkState::Extension,
+            (ChunkState::Extension, byte) if is_text(byte) => {
                 self.extension_bytes += 1;
                 if self.extension_bytes > CHUNK_EXTENSION_BYTES_MAX {
-                    return Err(Malformed::framing("chunk extensions of more than 4 KiB"));
+                    return Err(MalformedReply::framing("chunk extensions of more than 4 KiB"));
                 }
             }
-            (Step::SizeLf, b'\n') => return self.size_known(max_body),
-            _ => return Err(Malformed::framing("a chunk size is malformed")),
+            (ChunkState::SizeLf, b'\n') => return self.size_known(max_body),
+            _ => return Err(MalformedReply::framing("a chunk size is malformed")),
         }
         Ok(())
     }
 
-    fn size_known(&mut self, max_body: u64) -> Result<(), Malformed> {
+    fn size_known(&mut self, max_body: u64) -> Result<(), MalformedReply> {
         self.digits = 0;
         if self.size == 0 {
-            self.step = Step::TrailerStart;
+            self.step = ChunkState::TrailerStart;
             return Ok(());
         }
         self.total = self.total.saturating_add(self.size);
         if self.total > max_body {
             return Err(body_too_large());
         }
-        self.step = Step::Data;
+        self.step = ChunkState::Data;
         Ok(())
     }
 
     /// One byte behind the last chunk.
-    fn trailer(&mut self, byte: u8) -> Result<(), Malformed> {
+    fn trailer(&mut self, byte: u8) -> Result<(), MalformedReply> {
         self.trailer_bytes += 1;
         if self.trailer_bytes > TRAILER_BYTES_MAX {
-            return Err(Malformed::framing("trailers of more than 8 KiB"));
+            return Err(MalformedReply::framing("trailers of more than 8 KiB"));
         }
         self.step = match (self.step, byte) {
-            (Step::TrailerStart, b'\r') => Step::EndLf,
-            (Step::TrailerStart, byte) if is_token(byte) => {
+            (ChunkState::TrailerStart, b'\r') => ChunkState::EndLf,
+            (ChunkState::TrailerStart, byte) if is_token(byte) => {
                 self.trailer_fields += 1;
                 if self.trailer_fields > HEAD_FIELDS_MAX {
-                    return Err(Malformed::framing("more than 128 trailers"));
+                    return Err(MalformedReply::framing("more than 128 trailers"));
                 }
-                Step::TrailerName
+                ChunkState::TrailerName
             }
-            (Step::TrailerName, b':') => Step::TrailerValue,
-            (Step::TrailerName, byte) if is_token(byte) => Step::TrailerName,
-            (Step::TrailerValue, b'\r') => Step::TrailerLf,
-            (Step::TrailerValue, byte) if is_text(byte) => Step::TrailerValue,
-            (Step::TrailerLf, b'\n') => Step::TrailerStart,
-            (Step::EndLf, b'\n') => Step::Done,
-            _ => return Err(Malformed::framing("a trailer is malformed")),
+            (ChunkState::TrailerName, b':') => ChunkState::TrailerValue,
+            (ChunkState::TrailerName, byte) if is_token(byte) => ChunkState::TrailerName,
+            (ChunkState::TrailerValue, b'\r') => ChunkState::TrailerLf,
+            (ChunkState::TrailerValue, byte) if is_text(byte) => ChunkState::TrailerValue,
+            (ChunkState::TrailerLf, b'\n') => ChunkState::TrailerStart,
+            (ChunkState::EndLf, b'\n') => ChunkState::Done,
+            _ => return Err(MalformedReply::framing("a trailer is malformed")),
         };
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::date::RetryAfter;
-use super::reply::Malformed;
+use super::malformed::MalformedReply;
 use crate::limits::HEAD_FIELDS_MAX;
 use crate::outcome::FailureKind;
 
@@ -58,12 +58,12 @@ pub struct Head {
     /// When to try again.
     pub retry_after: Option<RetryAfter>,
     /// Where fields stand that packs keep.
-    pub kept: KeptFields,
+    pub kept: FieldSpans,
 }
 
 /// Where the values of these fields are in the bytes of the head.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct KeptFields {
+pub struct FieldSpans {
     /// `Content-Type`.
     pub content_type: Option<Span>,
     /// `ETag`.
@@ -119,18 +119,18 @@ pub(super) enum Message {
 pub(super) const START_BYTES: usize = 9;
 
 /// Refuses what is not HTTP/1.0 or 1.1 as soon as its first bytes say so; `input` may hold fewer.
-pub(super) fn check_start(input: &[u8]) -> Result<(), Malformed> {
+pub(super) fn check_start(input: &[u8]) -> Result<(), MalformedReply> {
     let start = &input[..input.len().min(START_BYTES)];
     if b"HTTP/1.1 ".starts_with(start) || b"HTTP/1.0 ".starts_with(start) {
         Ok(())
     } else {
-        Err(Malformed::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"))
+        Err(MalformedReply::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"))
     }
 }
 
 /// Parses the head at the start of `input`, with its length. `None`: it is not complete. No body follows when it is
 /// `bodiless`, an answer to `HEAD`.
-pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, Malformed> {
+pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usize)>, MalformedReply> {
     #[cfg(test)]
     super::tests::count_parse();
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
@@ -143,28 +143,30 @@ pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usi
         Err(error) => return Err(refused(error)),
     };
     let (Some(version), Some(status)) = (reply.version, reply.code) else {
-        return Err(Malformed::framing("the status line is incomplete"));
+        return Err(MalformedReply::framing("the status line is incomplete"));
     };
-    let fields = Fields::of(reply.headers)?;
+    let fields = HeadFields::of(reply.headers)?;
     Ok(Some((fields.message(version, status, input, bodiless)?, length)))
 }
 
-fn refused(error: httparse::Error) -> Malformed {
+fn refused(error: httparse::Error) -> MalformedReply {
     match error {
         httparse::Error::TooManyHeaders => {
-            Malformed::new(FailureKind::HeadTooLarge, "more than 128 header fields")
+            MalformedReply::new(FailureKind::HeadTooLarge, "more than 128 header fields")
         }
-        httparse::Error::Version => Malformed::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"),
-        httparse::Error::Status => Malformed::framing("the status line is malformed"),
-        httparse::Error::HeaderName => Malformed::framing("the name of a header field is malformed"),
-        httparse::Error::HeaderValue => Malformed::framing("the value of a header field is malformed"),
-        httparse::Error::NewLine | httparse::Error::Token => Malformed::framing("a line end is malformed"),
+        httparse::Error::Version => MalformedReply::new(FailureKind::NotHttp, "the answer is not HTTP/1.x"),
+        httparse::Error::Status => MalformedReply::framing("the status line is malformed"),
+        httparse::Error::HeaderName => MalformedReply::framing("the name of a header field is malformed"),
+        httparse::Error::HeaderValue => MalformedReply::framing("the value of a header field is malformed"),
+        httparse::Error::NewLine | httparse::Error::Token => {
+            MalformedReply::framing("a line end is malformed")
+        }
     }
 }
 
 /// The fields that matter.
 #[derive(Default)]
-struct Fields<'a> {
+struct HeadFields<'a> {
     length: Option<u64>,
     chunked: bool,
     close: bool,
@@ -177,10 +179,10 @@ struct Fields<'a> {
     location: Option<&'a [u8]>,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> HeadFields<'a> {
     /// Most fields are told apart by the length of their name alone.
-    fn of(fields: &[httparse::Header<'a>]) -> Result<Self, Malformed> {
-        let mut found = Fields::default();
+    fn of(fields: &[httparse::Header<'a>]) -> Result<Self, MalformedReply> {
+        let mut found = HeadFields::default();
         for field in fields {
             let value = field.value;
             match field.name.len() {
@@ -200,19 +202,19 @@ impl<'a> Fields<'a> {
     }
 
     /// Digits only. Several equal ones are one; a list is refused: nobody needs it, and it is read in two ways.
-    fn add_length(&mut self, value: &[u8]) -> Result<(), Malformed> {
-        let length = length(value).ok_or(Malformed::framing("Content-Length is not a number"))?;
+    fn add_length(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
+        let length = length(value).ok_or(MalformedReply::framing("Content-Length is not a number"))?;
         if self.length.is_some_and(|other| other != length) {
-            return Err(Malformed::framing("two different Content-Lengths"));
+            return Err(MalformedReply::framing("two different Content-Lengths"));
         }
         self.length = Some(length);
         Ok(())
     }
 
     /// `chunked` alone, and once: any other coding was not asked for.
-    fn add_coding(&mut self, value: &[u8]) -> Result<(), Malformed> {
+    fn add_coding(&mut self, value: &[u8]) -> Result<(), MalformedReply> {
         if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
-            return Err(Malformed::framing("Transfer-Encoding is not chunked alone"));
+            return Err(MalformedReply::framing("Transfer-Encoding is not chunked alone"));
         }
         self.chunked = true;
         Ok(())
@@ -226,18 +228,24 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn message(&self, version: u8, status: u16, head: &[u8], bodiless: bool) -> Result<Message, Malformed> {
+    fn message(
+        &self,
+        version: u8,
+        status: u16,
+        head: &[u8],
+        bodiless: bool,
+    ) -> Result<Message, MalformedReply> {
         if self.chunked && (self.length.is_some() || version == 0) {
-            return Err(Malformed::framing("Transfer-Encoding with Content-Length or in HTTP/1.0"));
+            return Err(MalformedReply::framing("Transfer-Encoding with Content-Length or in HTTP/1.0"));
         }
         let bodied = self.chunked || self.length.is_some_and(|length| length > 0);
         match status {
-            101 => return Err(Malformed::framing("101 was not asked for")),
+            101 => return Err(MalformedReply::framing("101 was not asked for")),
             // A body that is not expected there would be read as the next head.
-            100..=199 if bodied => return Err(Malformed::framing("an interim reply with a body")),
+            100..=199 if bodied => return Err(MalformedReply::framing("an interim reply with a body")),
             100..=199 => return Ok(Message::Interim),
             200..=599 => {}
-            _ => return Err(Malformed::framing("the status is not within 100 to 599")),
+            _ => return Err(MalformedReply::framing("the status is not within 100 to 599")),
         }
         let framing = if bodiless { Framing::None } else { self.framing(status) };
         let reusable = match status {
@@ -257,9 +265,9 @@ impl<'a> Fields<'a> {
         }))
     }
 
-    fn kept(&self, head: &[u8]) -> KeptFields {
+    fn kept(&self, head: &[u8]) -> FieldSpans {
         let span = |value: Option<&[u8]>| value.and_then(|value| Span::of(value, head));
-        KeptFields {
+        FieldSpans {
             content_type: span(self.content_type),
             etag: span(self.etag),
             last_modified: span(self.last_modified),

@@ -16,15 +16,21 @@
 //! A reply of 100 bytes with its head in one input: one `httparse` run and one pass over the field names (see
 //! `examples/http1_cost.rs`).
 
+mod body_sink;
 mod chunked;
 mod date;
 mod head;
+mod malformed;
 mod reply;
 mod request;
 #[cfg(test)]
 mod tests;
 
+pub use body_sink::BodySink;
 pub use date::RetryAfter;
-pub use head::{Framing, Head, KeptFields, Span, Version};
-pub use reply::{BodySink, Ended, Malformed, Progress, ReplyReader};
-pub use request::{Call, HttpUrl, OPEN_FIELDS, RequestTemplate, check_field, escape_target, request_fields};
+pub use head::{FieldSpans, Framing, Head, Span, Version};
+pub use malformed::MalformedReply;
+pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
+pub use request::{
+    HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, check_field, escape_target, request_fields,
+};

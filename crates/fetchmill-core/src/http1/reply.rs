@@ -2,55 +2,16 @@
 
 use memchr::memchr_iter;
 
-use super::chunked::Chunked;
+use super::body_sink::BodySink;
+use super::chunked::ChunkedDecoder;
 use super::head::{self, Framing, Head, Message};
+use super::malformed::{MalformedReply, body_too_large};
 use crate::limits::{HEAD_BYTES_MAX, HEAD_LINE_BYTES_MAX, INTERIM_REPLIES_MAX};
 use crate::outcome::FailureKind;
 
-/// Gets the bytes of a body as they come, chunking removed. Never called with nothing.
-pub trait BodySink {
-    /// The final head, before the body: what was understood, and its bytes as they were sent.
-    fn head(&mut self, _head: &Head, _bytes: &[u8]) {}
-
-    /// The next bytes.
-    fn piece(&mut self, bytes: &[u8]);
-
-    /// Whether the rest of the body is wanted. Asked behind the head and behind what came at once: who says no has had
-    /// enough, and the connection is given up for it.
-    fn wants_more(&self) -> bool {
-        true
-    }
-}
-
-impl BodySink for Vec<u8> {
-    fn piece(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
-    }
-}
-
-/// A reply that is refused. Its connection must not be used again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {reason}", .kind.name())]
-pub struct Malformed {
-    /// What it means for the target.
-    pub kind: FailureKind,
-    /// For people.
-    pub reason: &'static str,
-}
-
-impl Malformed {
-    pub(super) fn new(kind: FailureKind, reason: &'static str) -> Self {
-        Malformed { kind, reason }
-    }
-
-    pub(super) fn framing(reason: &'static str) -> Self {
-        Malformed::new(FailureKind::Framing, reason)
-    }
-}
-
 /// How far a reply has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReplyProgress {
     /// It goes on. Bytes behind `consumed` are to be given again, with more behind them.
     NeedMore {
         /// Bytes of the input that are done with.
@@ -66,7 +27,7 @@ pub enum Progress {
 
 /// What the end of a stream means when it is not a failure of the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum StreamEnd {
     /// The reply is complete; with [`Framing::Eof`] it is the stream's end that says so.
     Complete,
     /// Not a byte had come: on a connection that had been used before, the server closed it as the request went out.
@@ -79,7 +40,7 @@ pub struct ReplyReader {
     max_body: u64,
     /// Whether the bytes come out of HTTP/2's frames.
     of_frames: bool,
-    state: State,
+    state: ReplyState,
     head: Option<Head>,
     /// Bytes of the interim heads of this reply.
     interim_bytes: usize,
@@ -95,15 +56,15 @@ pub struct ReplyReader {
 }
 
 #[derive(Debug)]
-enum State {
+enum ReplyState {
     Head,
     /// Bytes that are still to come.
     Length(u64),
-    Chunked(Chunked),
+    Chunked(ChunkedDecoder),
     /// Bytes that came.
     Eof(u64),
     Done,
-    Refused(Malformed),
+    Refused(MalformedReply),
 }
 
 impl ReplyReader {
@@ -112,7 +73,7 @@ impl ReplyReader {
         ReplyReader {
             max_body,
             of_frames: false,
-            state: State::Head,
+            state: ReplyState::Head,
             head: None,
             interim_bytes: 0,
             interim_count: 0,
@@ -156,43 +117,45 @@ impl ReplyReader {
     ///
     /// After an error every further call gives the same one, until [`ReplyReader::start`].
     #[inline]
-    pub fn read(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Progress, Malformed> {
+    pub fn read(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<ReplyProgress, MalformedReply> {
         let result = self.advance(input, body);
         if let Err(malformed) = result {
-            self.state = State::Refused(malformed);
+            self.state = ReplyState::Refused(malformed);
         }
         result
     }
 
-    fn advance(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Progress, Malformed> {
+    fn advance(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<ReplyProgress, MalformedReply> {
         let mut consumed = 0;
-        while let State::Head = self.state {
+        while let ReplyState::Head = self.state {
             match self.read_head(&input[consumed..], body)? {
                 Some(length) => consumed += length,
-                None => return Ok(Progress::NeedMore { consumed }),
+                None => return Ok(ReplyProgress::NeedMore { consumed }),
             }
         }
         consumed += self.read_body(&input[consumed..], body)?;
         match self.state {
-            State::Done => Ok(Progress::Done { consumed }),
-            _ => Ok(Progress::NeedMore { consumed }),
+            ReplyState::Done => Ok(ReplyProgress::Done { consumed }),
+            _ => Ok(ReplyProgress::NeedMore { consumed }),
         }
     }
 
     /// The stream has ended: nothing more will come.
-    pub fn end_of_stream(&mut self) -> Result<Ended, Malformed> {
+    pub fn end_of_stream(&mut self) -> Result<StreamEnd, MalformedReply> {
         match self.state {
-            State::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(Ended::Unanswered),
-            State::Head => Err(Malformed::new(FailureKind::Reset, "the connection ended in the head")),
-            State::Length(_) | State::Chunked(_) => {
-                Err(Malformed::new(FailureKind::Truncated, "the connection ended in the body"))
+            ReplyState::Head if self.scanned == 0 && self.interim_bytes == 0 => Ok(StreamEnd::Unanswered),
+            ReplyState::Head => {
+                Err(MalformedReply::new(FailureKind::Reset, "the connection ended in the head"))
             }
-            State::Eof(_) => {
-                self.state = State::Done;
-                Ok(Ended::Complete)
+            ReplyState::Length(_) | ReplyState::Chunked(_) => {
+                Err(MalformedReply::new(FailureKind::Truncated, "the connection ended in the body"))
             }
-            State::Done => Ok(Ended::Complete),
-            State::Refused(malformed) => Err(malformed),
+            ReplyState::Eof(_) => {
+                self.state = ReplyState::Done;
+                Ok(StreamEnd::Complete)
+            }
+            ReplyState::Done => Ok(StreamEnd::Complete),
+            ReplyState::Refused(malformed) => Err(malformed),
         }
     }
 
@@ -200,7 +163,7 @@ impl ReplyReader {
     ///
     /// A verdict is given when the end of the head has come, or a bound was passed: so it is the same however the
     /// bytes are cut. Only a start that is not HTTP is refused at once.
-    fn read_head(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Option<usize>, Malformed> {
+    fn read_head(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<Option<usize>, MalformedReply> {
         if input.is_empty() {
             return Ok(None);
         }
@@ -225,12 +188,12 @@ impl ReplyReader {
                 self.take_head(message, &input[..length], body)?;
                 Ok(Some(length))
             }
-            None => Err(Malformed::framing("the head ends within a line")),
+            None => Err(MalformedReply::framing("the head ends within a line")),
         }
     }
 
     /// Where the head ends: behind its first empty line. Each byte is looked at once.
-    fn find_end(&mut self, input: &[u8], left: usize) -> Result<Option<usize>, Malformed> {
+    fn find_end(&mut self, input: &[u8], left: usize) -> Result<Option<usize>, MalformedReply> {
         let window = &input[..input.len().min(left)];
         let scanned = self.scanned.min(window.len());
         for newline in memchr_iter(b'\n', &window[scanned..]) {
@@ -248,7 +211,7 @@ impl ReplyReader {
             return Err(line_too_large());
         }
         if input.len() >= left {
-            return Err(Malformed::new(FailureKind::HeadTooLarge, "the head is larger than 64 KiB"));
+            return Err(MalformedReply::new(FailureKind::HeadTooLarge, "the head is larger than 64 KiB"));
         }
         self.scanned = window.len();
         Ok(None)
@@ -259,7 +222,7 @@ impl ReplyReader {
         message: Message,
         bytes: &[u8],
         body: &mut impl BodySink,
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), MalformedReply> {
         match message {
             Message::Interim => {
                 self.interim_bytes += bytes.len();
@@ -267,11 +230,11 @@ impl ReplyReader {
                 self.scanned = 0;
                 self.line_start = 0;
                 if self.interim_count > INTERIM_REPLIES_MAX {
-                    return Err(Malformed::new(FailureKind::HeadTooLarge, "too many interim replies"));
+                    return Err(MalformedReply::new(FailureKind::HeadTooLarge, "too many interim replies"));
                 }
             }
             Message::Final(head) if head.status == 206 && !self.may_be_partial => {
-                return Err(Malformed::framing("206 was not asked for"));
+                return Err(MalformedReply::framing("206 was not asked for"));
             }
             Message::Final(head) => {
                 let head = if self.of_frames { head.of_frames() } else { head };
@@ -279,11 +242,11 @@ impl ReplyReader {
                 body.head(&head, bytes);
                 self.head = Some(head);
                 self.state = match framing {
-                    Framing::None | Framing::Length(0) => State::Done,
+                    Framing::None | Framing::Length(0) => ReplyState::Done,
                     Framing::Length(length) if length > self.max_body => return Err(body_too_large()),
-                    Framing::Length(length) => State::Length(length),
-                    Framing::Chunked => State::Chunked(Chunked::default()),
-                    Framing::Eof | Framing::EndOfStream => State::Eof(0),
+                    Framing::Length(length) => ReplyState::Length(length),
+                    Framing::Chunked => ReplyState::Chunked(ChunkedDecoder::default()),
+                    Framing::Eof | Framing::EndOfStream => ReplyState::Eof(0),
                 };
             }
         }
@@ -291,28 +254,28 @@ impl ReplyReader {
     }
 
     /// Gives the body's bytes in `input` to `body`; how many bytes of input they took.
-    fn read_body(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<usize, Malformed> {
+    fn read_body(&mut self, input: &[u8], body: &mut impl BodySink) -> Result<usize, MalformedReply> {
         match &mut self.state {
-            State::Refused(malformed) => Err(*malformed),
-            State::Head | State::Done => Ok(0),
+            ReplyState::Refused(malformed) => Err(*malformed),
+            ReplyState::Head | ReplyState::Done => Ok(0),
             _ if input.is_empty() => Ok(0),
-            State::Length(left) => {
+            ReplyState::Length(left) => {
                 let count = usize::try_from(*left).map_or(input.len(), |left| left.min(input.len()));
                 body.piece(&input[..count]);
                 *left -= count as u64;
                 if *left == 0 {
-                    self.state = State::Done;
+                    self.state = ReplyState::Done;
                 }
                 Ok(count)
             }
-            State::Chunked(chunked) => {
+            ReplyState::Chunked(chunked) => {
                 let consumed = chunked.read(input, self.max_body, body)?;
                 if chunked.is_done() {
-                    self.state = State::Done;
+                    self.state = ReplyState::Done;
                 }
                 Ok(consumed)
             }
-            State::Eof(taken) => {
+            ReplyState::Eof(taken) => {
                 *taken += input.len() as u64;
                 if *taken > self.max_body {
                     return Err(body_too_large());
@@ -324,10 +287,6 @@ impl ReplyReader {
     }
 }
 
-fn line_too_large() -> Malformed {
-    Malformed::new(FailureKind::HeadTooLarge, "a line of the head is larger than 16 KiB")
-}
-
-pub(super) fn body_too_large() -> Malformed {
-    Malformed::new(FailureKind::BodyTooLarge, "the body is larger than --max-size")
+fn line_too_large() -> MalformedReply {
+    MalformedReply::new(FailureKind::HeadTooLarge, "a line of the head is larger than 16 KiB")
 }

@@ -179,7 +179,7 @@ fn write_target_of(path: &[u8], out: &mut Vec<u8>) {
 
 /// What a call asks for besides what its origin's template says.
 #[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
+pub struct RequestParts<'a> {
     /// A token, as `GET`.
     pub method: &'a str,
     /// Path and query, encoded.
@@ -192,7 +192,7 @@ pub struct Call<'a> {
 
 impl RequestTemplate {
     /// Appends a request of any method.
-    pub fn write_call(&self, call: &Call<'_>, out: &mut Vec<u8>) {
+    pub fn write_call(&self, call: &RequestParts<'_>, out: &mut Vec<u8>) {
         let start = out.len();
         self.write_path(call.path, out);
         out.splice(start..start + METHOD.len() - 1, call.method.bytes());

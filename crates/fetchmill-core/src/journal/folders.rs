@@ -3,10 +3,10 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::Journal;
+use super::transactions::Journal;
 use crate::error::Result;
 use crate::outcome::{FailureKind, KindCounts};
-use crate::source::Folder;
+use crate::source::PendingFolder;
 use crate::target::Names;
 
 impl Journal {
@@ -21,10 +21,10 @@ impl Journal {
     }
 
     /// The folder to list next; none when the walk is over.
-    pub fn next_folder(&self) -> Result<Option<Folder>> {
+    pub fn next_folder(&self) -> Result<Option<PendingFolder>> {
         let statement = "SELECT path, read, digest FROM folders ORDER BY depth DESC, path LIMIT 1";
         let row = self.db.query_row(statement, [], |row| {
-            Ok(Folder {
+            Ok(PendingFolder {
                 path: row.get(0)?,
                 read: row.get::<_, i64>(1)? as u64,
                 digest: row.get::<_, i64>(2)? as u64,

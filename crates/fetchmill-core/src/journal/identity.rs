@@ -13,6 +13,9 @@ pub const LIST: &str = "list";
 /// What stands for the listing in the identity of a job whose source is a bucket.
 pub const KEYS: &str = "keys";
 
+/// The same where the source is a web server's folders.
+pub const FOLDERS: &str = "autoindex";
+
 /// The part of a job's identity that says that a function transforms its objects.
 pub const TRANSFORM: &str = "transform";
 

@@ -2,7 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::{Journal, Place, schema};
+use super::sqlite_error::error_of;
+use super::{JobLocation, schema, version};
 use crate::error::{Error, Result};
 use crate::outcome::Runs;
 
@@ -14,7 +15,7 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS stream (
 
 /// What is remembered: everything below `pulled` is done but for what is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedProgress {
     /// Items that were taken from the input.
     pub pulled: u64,
     /// Of these items, in their order.
@@ -25,14 +26,14 @@ pub struct Saved {
 
 /// See the module.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ProgressStore {
     db: Connection,
-    place: Place,
+    place: JobLocation,
 }
 
-impl Progress {
+impl ProgressStore {
     /// Opens what there is at a place, or makes it; and what it says.
-    pub fn open(place: Place) -> Result<(Self, Saved)> {
+    pub fn open(place: JobLocation) -> Result<(Self, SavedProgress)> {
         if place.journal_path().exists() {
             return Err(Error::Usage(format!(
                 "{} is the destination of a job; choose another folder for the state of the stream",
@@ -40,37 +41,31 @@ impl Progress {
             )));
         }
         let path = place.state.join("stream.sqlite");
-        let check = |error: rusqlite::Error| Journal::error(&path, &error);
+        let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, true).map_err(check)?;
-        let version = schema::version(&db).map_err(check)?;
-        if version > VERSION {
-            return Err(Error::Journal(format!(
-                "{} was written by a newer fetchmill (its version is {version}, known here is {VERSION}); upgrade",
-                path.display()
-            )));
-        }
+        version::check(&db, &path, VERSION)?;
         db.execute_batch(TABLE).map_err(check)?;
-        db.pragma_update(None, "user_version", VERSION).map_err(check)?;
+        version::write(&db, VERSION).map_err(check)?;
         let row = db.query_row("SELECT pulled, digest, missing FROM stream", [], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?))
         });
         let saved = match row.optional().map_err(check)? {
-            None => Saved::default(),
+            None => SavedProgress::default(),
             Some((pulled, digest, blob)) => {
                 let missing = Runs::from_blob(&blob).ok_or_else(|| {
                     Error::Journal(format!("{} is damaged: what is missing cannot be read", path.display()))
                 })?;
-                Saved { pulled: pulled as u64, digest: digest as u64, missing }
+                SavedProgress { pulled: pulled as u64, digest: digest as u64, missing }
             }
         };
         place.sync()?;
-        Ok((Progress { db, place }, saved))
+        Ok((ProgressStore { db, place }, saved))
     }
 
     /// Makes this durable.
-    pub fn save(&self, saved: &Saved) -> Result<()> {
+    pub fn save(&self, saved: &SavedProgress) -> Result<()> {
         let values = params![saved.pulled as i64, saved.digest as i64, saved.missing.to_blob()];
         let done = self.db.execute("REPLACE INTO stream VALUES (0, ?, ?, ?)", values);
-        done.map(drop).map_err(|error| Journal::error(&self.place.state.join("stream.sqlite"), &error))
+        done.map(drop).map_err(|error| error_of(&self.place.state.join("stream.sqlite"), &error))
     }
 }

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::Journal;
+use super::transactions::Journal;
 use crate::error::Result;
 use crate::source::KeyRange;
 

@@ -3,10 +3,10 @@
 
 use rusqlite::params;
 
-use super::Journal;
+use super::transactions::Journal;
 use crate::error::{Error, Result};
 use crate::outcome::{FailureKind, SealedShard, ShardNumber};
-use crate::target::{Sequence, Waiting};
+use crate::target::{Sequence, WaitingTarget};
 
 impl Journal {
     /// A fetched object is lost: its target waits as it stood in its page, due at once, and is no longer counted.
@@ -16,7 +16,7 @@ impl Journal {
             || Error::Journal(format!("the journal {} counts too few objects", self.path.display()));
         let fetched = self.tally.fetched.checked_sub(1).ok_or_else(contradiction)?;
         let bytes = self.tally.bytes.checked_sub(length).ok_or_else(contradiction)?;
-        self.insert_waiting(&Waiting {
+        self.insert_waiting(&WaitingTarget {
             sequence,
             name: entry.into(),
             attempts: 0,

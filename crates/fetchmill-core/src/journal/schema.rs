@@ -4,11 +4,16 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
-use crate::entry::Traits;
+use super::sqlite_error::error_of;
+use super::version;
+use crate::durable;
+use crate::entry::EntryTraits;
+use crate::error::Result;
 use crate::outcome::{FailureKind, KindCounts, Tally};
+use crate::target::Sequence;
 
-/// Raised when a journal of this version could not be read by an older fetchmill.
-pub(super) const VERSION: i64 = 2;
+/// Raised when an older fetchmill could not read a journal, or anything else of a destination, of this version.
+const VERSION: i64 = 3;
 
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS job (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -25,6 +30,7 @@ CREATE INDEX IF NOT EXISTS deepest_folders ON folders (depth, path);
 CREATE TABLE IF NOT EXISTS failed_folders (
     path BLOB PRIMARY KEY, depth INTEGER NOT NULL, read INTEGER NOT NULL, digest INTEGER NOT NULL,
     status INTEGER, attempts INTEGER NOT NULL, detail TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS doubtful (sequence INTEGER PRIMARY KEY, name BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS key_ranges (id INTEGER PRIMARY KEY, after BLOB NOT NULL, until BLOB);
 CREATE TABLE IF NOT EXISTS waiting (
     sequence INTEGER PRIMARY KEY, name BLOB NOT NULL, attempts INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -45,17 +51,19 @@ CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
 
-/// The fact of a job that has the [`Traits`] of its list's entries.
+/// The fact of a job that has the [`EntryTraits`] of its list's entries.
 pub(super) const TRAITS: &str = "entries";
 
 /// What some entry of a list has, of all that was read.
-pub(super) fn read_traits(db: &Connection) -> rusqlite::Result<Traits> {
+pub(super) fn read_traits(db: &Connection) -> rusqlite::Result<EntryTraits> {
     let text = db.query_row("SELECT value FROM job WHERE key = ?", [TRAITS], |row| row.get::<_, String>(0));
-    Ok(Traits::from_text(&text.optional()?.unwrap_or_default()))
+    Ok(EntryTraits::from_text(&text.optional()?.unwrap_or_default()))
 }
 
 /// Opens the database to write. Without `is_durable` nothing is synced: safe against a kill, not a power cut.
 pub(super) fn open(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
+    // SQLite gives the files beside it the same mode. What stands against this it tells itself.
+    let _ = durable::keep_private(path);
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
     // First of all: to change the mode of the journal is a transaction, too.
@@ -66,24 +74,28 @@ pub(super) fn open(path: &Path, is_durable: bool) -> rusqlite::Result<Connection
     Ok(db)
 }
 
-/// The version that wrote it; 0 for a new one.
-pub(super) fn version(db: &Connection) -> rusqlite::Result<i64> {
-    db.pragma_query_value(None, "user_version", |row| row.get(0))
-}
-
-/// Makes the tables that are missing, all or none.
-pub(super) fn make_tables(db: &Connection) -> rusqlite::Result<()> {
-    db.execute_batch("BEGIN IMMEDIATE")?;
-    db.execute_batch(TABLES)?;
-    db.pragma_update(None, "user_version", VERSION)?;
-    db.execute_batch("COMMIT")
+/// Makes the tables that are missing, all or none; none in the journal of a newer release.
+pub(super) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
+    version::check(db, path, VERSION)?;
+    let make = || {
+        db.execute_batch("BEGIN IMMEDIATE")?;
+        db.execute_batch(TABLES)?;
+        version::write(db, VERSION)?;
+        db.execute_batch("COMMIT")
+    };
+    make().map_err(|error| error_of(path, &error))
 }
 
 /// Opens the database to look, also while a job writes it.
-pub(super) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+pub(super) fn open_to_read(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let db = Connection::open_with_flags(path, flags)?;
-    db.busy_timeout(std::time::Duration::from_secs(10))?;
+    let open = || {
+        let db = Connection::open_with_flags(path, flags)?;
+        db.busy_timeout(std::time::Duration::from_secs(10))?;
+        Ok(db)
+    };
+    let db = open().map_err(|error| error_of(path, &error))?;
+    version::check(&db, path, VERSION)?;
     Ok(db)
 }
 
@@ -151,4 +163,15 @@ pub(super) fn pack(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
 /// The reverse. A page is bounded, so what it unpacks to is as well.
 pub(super) fn unpack(blob: &[u8]) -> std::io::Result<Vec<u8>> {
     zstd::bulk::decompress(blob, 8 * crate::limits::PAGE_BYTES_MAX)
+}
+
+/// Removes a target; how many rows that were: 0 or 1.
+pub(super) fn remove_waiting(db: &Connection, sequence: Sequence) -> rusqlite::Result<u64> {
+    let mut delete = db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?;
+    delete.execute([sequence as i64]).map(|count| count as u64)
+}
+
+pub(super) fn waiting_name(db: &Connection, sequence: Sequence) -> rusqlite::Result<Option<Vec<u8>>> {
+    let mut query = db.prepare_cached("SELECT name FROM waiting WHERE sequence = ?")?;
+    query.query_row([sequence as i64], |row| row.get(0)).optional()
 }

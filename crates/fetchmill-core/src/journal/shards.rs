@@ -3,7 +3,10 @@
 
 use rusqlite::{Connection, Row, params};
 
-use super::{Journal, Place, schema};
+use super::location::JobLocation;
+use super::schema;
+use super::sqlite_error::error_of;
+use super::transactions::Journal;
 use crate::error::Result;
 use crate::outcome::{OpenShard, Receipt, SealedShard, ShardEnd, ShardNumber};
 
@@ -110,19 +113,31 @@ pub(super) fn manifests(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
 }
 
 /// Sealed shards by number, those that are replaced left out.
-pub fn read_shards(place: &Place) -> Result<Vec<Shard>> {
+pub fn read_shards(place: &JobLocation) -> Result<Vec<Shard>> {
     let path = place.journal_path();
-    let read = || sealed(&schema::open_to_read(&path)?);
-    let mut shards = read().map_err(|error| Journal::error(&path, &error))?;
+    let db = schema::open_to_read(&path)?;
+    let mut shards = sealed(&db).map_err(|error| error_of(&path, &error))?;
     shards.retain(|shard| !shard.is_replaced);
     Ok(shards)
 }
 
 /// What `files` has written down of its objects, and how far it counts.
-pub fn read_manifests(place: &Place) -> Result<Vec<ShardEnd>> {
+pub fn read_manifests(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     let path = place.journal_path();
-    let read = || manifests(&schema::open_to_read(&path)?);
-    read().map_err(|error| Journal::error(&path, &error))
+    let db = schema::open_to_read(&path)?;
+    manifests(&db).map_err(|error| error_of(&path, &error))
+}
+
+pub(super) fn failures(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
+    let mut query = db.prepare("SELECT path, end, crc32c FROM failures ORDER BY path")?;
+    let rows = query.query_map([], |row| {
+        Ok(ShardEnd {
+            path: row.get(0)?,
+            end: row.get::<_, i64>(1)? as u64,
+            crc32c: row.get::<_, i64>(2)? as u32,
+        })
+    })?;
+    rows.collect()
 }
 
 impl Journal {

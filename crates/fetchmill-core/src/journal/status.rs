@@ -2,10 +2,17 @@
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{Identity, Journal, Place, schema};
+use super::doubtful::{self, Doubtful};
+use super::identity::Identity;
+use super::location::JobLocation;
+use super::sqlite_error::error_of;
+use super::transactions::{Journal, now_text};
+use super::{schema, shards};
+use serde::{Deserialize, Serialize};
+
 use crate::error::Result;
 use crate::outcome::{KindCounts, ShardEnd, Tally};
-use crate::target::Waiting;
+use crate::target::WaitingTarget;
 
 /// A job, looked at.
 #[derive(Debug, Clone)]
@@ -22,10 +29,25 @@ pub struct Status {
     pub listed_at: Option<String>,
     /// When it had finished.
     pub finished_at: Option<String>,
+    /// See [`Doubtful`].
+    pub doubtful: Doubtful,
     /// Targets that wait for another attempt in the journal's table.
     pub waiting: u64,
     /// Whether a process works on it.
     pub is_running: bool,
+    /// What it waits for now, if it runs.
+    pub waits: Vec<Wait>,
+}
+
+/// Something that a job waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// In words: `the listing's page http://... fails (status 500)`.
+    pub what: String,
+    /// Since when, ISO 8601 UTC.
+    pub since: String,
+    /// When the job gives up.
+    pub until: String,
 }
 
 /// A folder that gave no listing.
@@ -42,15 +64,17 @@ pub struct FailedFolder {
 }
 
 /// Reads a job's status.
-pub fn read_status(place: &Place) -> Result<Status> {
+pub fn read_status(place: &JobLocation) -> Result<Status> {
     let path = place.journal_path();
+    let db = schema::open_to_read(&path)?;
     let read = || -> rusqlite::Result<Status> {
-        let db = schema::open_to_read(&path)?;
         let fact = |key: &str| {
             let row =
                 db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get::<_, String>(0));
             row.optional()
         };
+        let is_running = place.is_running();
+        let waits = fact("waits")?.filter(|_| is_running);
         Ok(Status {
             identity: identity(&db)?,
             tally: schema::read_tally(&db)?.0,
@@ -58,11 +82,13 @@ pub fn read_status(place: &Place) -> Result<Status> {
             started_at: fact("started_at")?,
             listed_at: fact("listed_at")?,
             finished_at: fact("finished_at")?,
+            doubtful: doubtful::read(&db)?,
             waiting: db.query_row("SELECT count(*) FROM waiting", [], |row| row.get::<_, i64>(0))? as u64,
-            is_running: place.is_running(),
+            is_running,
+            waits: waits.and_then(|waits| serde_json::from_str(&waits).ok()).unwrap_or_default(),
         })
     };
-    read().map_err(|error| Journal::error(&path, &error))
+    read().map_err(|error| error_of(&path, &error))
 }
 
 pub(super) fn identity(db: &Connection) -> rusqlite::Result<std::collections::BTreeMap<String, String>> {
@@ -71,29 +97,21 @@ pub(super) fn identity(db: &Connection) -> rusqlite::Result<std::collections::BT
 }
 
 /// Failures shards and where they end.
-pub fn read_shards(place: &Place) -> Result<Vec<ShardEnd>> {
+pub fn read_shards(place: &JobLocation) -> Result<Vec<ShardEnd>> {
     let path = place.journal_path();
-    let read = || shards(&schema::open_to_read(&path)?);
-    read().map_err(|error| Journal::error(&path, &error))
-}
-
-pub(super) fn shards(db: &Connection) -> rusqlite::Result<Vec<ShardEnd>> {
-    let mut query = db.prepare("SELECT path, end, crc32c FROM failures ORDER BY path")?;
-    let rows = query.query_map([], |row| {
-        Ok(ShardEnd {
-            path: row.get(0)?,
-            end: row.get::<_, i64>(1)? as u64,
-            crc32c: row.get::<_, i64>(2)? as u32,
-        })
-    })?;
-    rows.collect()
+    let db = schema::open_to_read(&path)?;
+    shards::failures(&db).map_err(|error| error_of(&path, &error))
 }
 
 /// Folders that gave no listing, by path, behind one.
-pub fn read_failed_folders(place: &Place, after: Option<&[u8]>, max: usize) -> Result<Vec<FailedFolder>> {
+pub fn read_failed_folders(
+    place: &JobLocation,
+    after: Option<&[u8]>,
+    max: usize,
+) -> Result<Vec<FailedFolder>> {
     let path = place.journal_path();
+    let db = schema::open_to_read(&path)?;
     let read = || -> rusqlite::Result<Vec<FailedFolder>> {
-        let db = schema::open_to_read(&path)?;
         let mut query = db.prepare(
             "SELECT path, status, attempts, detail FROM failed_folders
              WHERE ?1 IS NULL OR path > ?1 ORDER BY path LIMIT ?2",
@@ -108,7 +126,7 @@ pub fn read_failed_folders(place: &Place, after: Option<&[u8]>, max: usize) -> R
         })?;
         rows.collect()
     };
-    read().map_err(|error| Journal::error(&path, &error))
+    read().map_err(|error| error_of(&path, &error))
 }
 
 impl Journal {
@@ -118,7 +136,7 @@ impl Journal {
     /// are tried again.
     pub fn start_pass(
         &mut self,
-        each_failure: impl FnOnce(&mut dyn FnMut(Waiting) -> Result<()>) -> Result<Option<ShardEnd>>,
+        each_failure: impl FnOnce(&mut dyn FnMut(WaitingTarget) -> Result<()>) -> Result<Option<ShardEnd>>,
     ) -> Result<u64> {
         self.begin()?;
         let mut targets = 0;
@@ -150,7 +168,7 @@ impl Journal {
     /// Every target has an outcome.
     pub fn finish(&mut self) -> Result<()> {
         if self.get("finished_at")?.is_none() {
-            self.set("finished_at", &super::now_text())?;
+            self.set("finished_at", &now_text())?;
         }
         Ok(())
     }

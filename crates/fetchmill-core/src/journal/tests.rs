@@ -1,15 +1,18 @@
 //! Tests of the journal as a whole.
 
+use std::path::Path;
+
 use super::*;
-use crate::outcome::FailureKind;
-use crate::target::Waiting;
+use crate::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
+use crate::source::{ListPosition, ListedPage, PageCursor};
+use crate::target::{Names, WaitingTarget};
 
 fn identity(source: &str) -> Identity {
     Identity::new([("source", source.to_owned()), ("format", "files".to_owned())])
 }
 
 fn open(dest: &Path) -> Journal {
-    let place = Place::prepare(dest, None).unwrap();
+    let place = JobLocation::prepare(dest, None).unwrap();
     Journal::open(&place, &identity("http://a"), false).unwrap()
 }
 
@@ -18,7 +21,7 @@ fn page(names: &[&str], from: Option<&str>, next: Option<&str>) -> ListedPage {
     for name in names {
         listed.push(name.as_bytes());
     }
-    let cursor = Cursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
+    let cursor = PageCursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
     ListedPage { names: listed, skipped: 0, total: None, cursor }
 }
 
@@ -106,7 +109,7 @@ fn a_waiting_target_leaves_its_page_and_is_settled_from_the_table() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a", "b"], None, None)).unwrap();
-    let target = Waiting {
+    let target = WaitingTarget {
         sequence: 1,
         name: b"b"[..].into(),
         attempts: 1,
@@ -120,7 +123,7 @@ fn a_waiting_target_leaves_its_page_and_is_settled_from_the_table() {
     assert!(pending(&journal).is_empty());
     assert_eq!(journal.load_waiting((0, 0), 10).unwrap(), (vec![target.clone()], true));
 
-    journal.add_waiting(&[Waiting { not_before: 99, attempts: 2, ..target }]).unwrap();
+    journal.add_waiting(&[WaitingTarget { not_before: 99, attempts: 2, ..target }]).unwrap();
     assert_eq!(journal.load_waiting((78, 0), 10).unwrap().0[0].attempts, 2);
     journal.settle(&receipt(&[1])).unwrap();
     journal.commit().unwrap();
@@ -136,7 +139,7 @@ fn another_job_is_refused() {
     journal.add_page(&page(&["a"], None, Some("1"))).unwrap();
     journal.commit().unwrap();
     drop(journal);
-    let place = Place::prepare(folder.path(), None).unwrap();
+    let place = JobLocation::prepare(folder.path(), None).unwrap();
 
     let error = Journal::open(&place, &identity("http://b"), false).unwrap_err();
 
@@ -147,13 +150,13 @@ fn another_job_is_refused() {
 #[test]
 fn a_second_run_is_refused_and_seen() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::prepare(folder.path(), None).unwrap();
+    let place = JobLocation::prepare(folder.path(), None).unwrap();
     let _journal = Journal::open(&place, &identity("http://a"), false).unwrap();
 
-    assert_eq!(Place::prepare(folder.path(), None).unwrap_err().exit_code(), 9);
-    assert!(Place::find(folder.path(), None).unwrap().is_running());
+    assert_eq!(JobLocation::prepare(folder.path(), None).unwrap_err().exit_code(), 9);
+    assert!(JobLocation::find(folder.path(), None).unwrap().is_running());
     drop(place);
-    assert!(!Place::find(folder.path(), None).unwrap().is_running());
+    assert!(!JobLocation::find(folder.path(), None).unwrap().is_running());
 }
 
 #[test]
@@ -161,7 +164,7 @@ fn a_folder_with_other_files_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("mine"), "").unwrap();
 
-    assert_eq!(Place::prepare(folder.path(), None).unwrap_err().exit_code(), 2);
+    assert_eq!(JobLocation::prepare(folder.path(), None).unwrap_err().exit_code(), 2);
     assert!(!folder.path().join(".fetchmill").exists());
 }
 
@@ -169,10 +172,10 @@ fn a_folder_with_other_files_is_refused() {
 fn a_state_elsewhere_is_found_again() {
     let folder = tempfile::tempdir().unwrap();
     let (dest, state) = (folder.path().join("dest"), folder.path().join("state"));
-    let place = Place::prepare(&dest, Some(&state)).unwrap();
+    let place = JobLocation::prepare(&dest, Some(&state)).unwrap();
     let _journal = Journal::open(&place, &identity("http://a"), false).unwrap();
 
-    assert_eq!(Place::find(&dest, None).unwrap().state, state);
+    assert_eq!(JobLocation::find(&dest, None).unwrap().state, state);
 }
 
 #[test]
@@ -218,7 +221,7 @@ fn the_deepest_folder_comes_first() {
     for path in ["x", "a", "a/b"] {
         found.push(path.as_bytes());
     }
-    let cursor = Cursor::Folder {
+    let cursor = PageCursor::Folder {
         path: Vec::new(),
         found,
         refused: Names::default(),
@@ -260,7 +263,7 @@ fn a_job_that_has_listed_nothing_may_become_another() {
     journal.start_walk().unwrap();
     drop(journal);
 
-    let place = Place::prepare(folder.path(), None).unwrap();
+    let place = JobLocation::prepare(folder.path(), None).unwrap();
     let mut journal = Journal::open(&place, &identity("http://b"), false).unwrap();
     assert_eq!(journal.next_folder().unwrap(), None);
     assert_eq!(journal.get("walk").unwrap(), None);
@@ -268,7 +271,7 @@ fn a_job_that_has_listed_nothing_may_become_another() {
     journal.commit().unwrap();
     drop((journal, place));
 
-    let place = Place::prepare(folder.path(), None).unwrap();
+    let place = JobLocation::prepare(folder.path(), None).unwrap();
     let refused = Journal::open(&place, &identity("http://a"), false).unwrap_err();
     assert_eq!(refused.exit_code(), 2);
     assert!(Journal::open(&place, &identity("http://b"), false).is_ok());
@@ -366,9 +369,9 @@ fn a_job_is_not_finished_before_every_shard_is_uploaded() {
         };
         journal.settle(&Receipt { sealed: Some(sealed), ..receipt(&[sequence]) }).unwrap();
     }
-    journal.note_upload(0, Upload::Begun).unwrap();
-    journal.note_upload(0, Upload::Done).unwrap();
-    journal.note_upload(1, Upload::Begun).unwrap();
+    journal.note_upload(0, UploadState::Begun).unwrap();
+    journal.note_upload(0, UploadState::Done).unwrap();
+    journal.note_upload(1, UploadState::Begun).unwrap();
     journal.commit().unwrap();
     assert!(!journal.is_destination_claimed().unwrap());
     journal.claim_destination().unwrap();
@@ -377,9 +380,9 @@ fn a_job_is_not_finished_before_every_shard_is_uploaded() {
 
     assert!(journal.is_destination_claimed().unwrap());
     let uploads: Vec<_> = journal.uploads().unwrap().into_iter().collect();
-    assert_eq!(uploads, [(0, Upload::Done), (1, Upload::Begun)]);
+    assert_eq!(uploads, [(0, UploadState::Done), (1, UploadState::Begun)]);
     assert_eq!(journal.must_be_uploaded().unwrap_err().exit_code(), 1);
-    journal.note_upload(1, Upload::Done).unwrap();
+    journal.note_upload(1, UploadState::Done).unwrap();
     journal.must_be_uploaded().unwrap();
 }
 
@@ -389,7 +392,7 @@ fn a_list_has_its_position_and_its_end() {
     let mut journal = open(folder.path());
     let of_list = |entries, is_last| {
         let position = ListPosition { entries, offset: 20, line: 3, digest: u64::MAX };
-        (position, ListedPage { cursor: Cursor::List { position, is_last }, ..page(&["a"], None, None) })
+        (position, ListedPage { cursor: PageCursor::List { position, is_last }, ..page(&["a"], None, None) })
     };
     let (first, page) = of_list(2, false);
     assert_eq!(journal.list_position().unwrap(), None);

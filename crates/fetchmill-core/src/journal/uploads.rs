@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, params};
 
-use super::{Journal, Shard};
+use super::shards::Shard;
+use super::transactions::{Journal, now_text};
 use crate::error::{Error, Result};
 use crate::outcome::ShardNumber;
 
@@ -14,7 +15,7 @@ const CLAIMED: &str = "destination_claimed_at";
 
 /// How far a shard's upload is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upload {
+pub enum UploadState {
     /// The store may know of it.
     Begun,
     /// It is there, and so is its manifest.
@@ -22,8 +23,8 @@ pub enum Upload {
 }
 
 /// Notes how far it is.
-pub(super) fn note(db: &Connection, number: ShardNumber, upload: Upload) -> rusqlite::Result<()> {
-    let uploaded_at = (upload == Upload::Done).then(super::now_text);
+pub(super) fn note(db: &Connection, number: ShardNumber, upload: UploadState) -> rusqlite::Result<()> {
+    let uploaded_at = (upload == UploadState::Done).then(now_text);
     db.prepare_cached("REPLACE INTO uploads (number, uploaded_at) VALUES (?, ?)")?
         .execute(params![number as i64 + 1, uploaded_at])
         .map(drop)
@@ -31,19 +32,19 @@ pub(super) fn note(db: &Connection, number: ShardNumber, upload: Upload) -> rusq
 
 impl Journal {
     /// Notes how far the upload of a shard is.
-    pub fn note_upload(&mut self, number: ShardNumber, upload: Upload) -> Result<()> {
+    pub fn note_upload(&mut self, number: ShardNumber, upload: UploadState) -> Result<()> {
         self.begin()?;
         self.check(note(&self.db, number, upload))
     }
 
     /// How far the uploads of shards are, of those where it has begun. Whoever only looks needs not know it.
-    pub fn uploads(&self) -> Result<BTreeMap<ShardNumber, Upload>> {
-        let read = || -> rusqlite::Result<BTreeMap<ShardNumber, Upload>> {
+    pub fn uploads(&self) -> Result<BTreeMap<ShardNumber, UploadState>> {
+        let read = || -> rusqlite::Result<BTreeMap<ShardNumber, UploadState>> {
             let mut query = self.db.prepare("SELECT number, uploaded_at FROM uploads")?;
             let rows = query.query_map([], |row| {
                 let number = row.get::<_, i64>(0)? as ShardNumber - 1;
                 let is_done = row.get::<_, Option<String>>(1)?.is_some();
-                Ok((number, if is_done { Upload::Done } else { Upload::Begun }))
+                Ok((number, if is_done { UploadState::Done } else { UploadState::Begun }))
             })?;
             rows.collect()
         };
@@ -57,14 +58,14 @@ impl Journal {
 
     /// The destination's prefix holds nothing: it is this job's from now on.
     pub fn claim_destination(&self) -> Result<()> {
-        self.set(CLAIMED, &super::now_text())
+        self.set(CLAIMED, &now_text())
     }
 
     /// Every sealed shard must be uploaded before a job is finished.
     pub fn must_be_uploaded(&self) -> Result<()> {
         let uploads = self.uploads()?;
         let is_left =
-            |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&Upload::Done);
+            |shard: &&Shard| !shard.is_replaced && uploads.get(&shard.number) != Some(&UploadState::Done);
         let left = self.shards()?.iter().filter(is_left).count();
         if left > 0 {
             return Err(Error::Internal(format!("{left} shards are not uploaded")));

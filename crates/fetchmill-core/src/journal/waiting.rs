@@ -1,16 +1,16 @@
 //! The table of targets that wait for another attempt longer than a commit window.
 
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 
-use super::Journal;
+use super::transactions::Journal;
 use crate::error::Result;
 use crate::outcome::{FailureKind, Runs};
-use crate::planner::waiting::Key;
-use crate::target::{Sequence, Waiting};
+use crate::planner::waiting::DueKey;
+use crate::target::{Sequence, WaitingTarget};
 
 impl Journal {
     /// Moves targets out of their pages into the table, or renews their rows.
-    pub fn add_waiting(&mut self, targets: &[Waiting]) -> Result<()> {
+    pub fn add_waiting(&mut self, targets: &[WaitingTarget]) -> Result<()> {
         self.begin()?;
         for target in targets {
             self.insert_waiting(target)?;
@@ -30,7 +30,7 @@ impl Journal {
         Ok(())
     }
 
-    pub(super) fn insert_waiting(&self, target: &Waiting) -> Result<()> {
+    pub(super) fn insert_waiting(&self, target: &WaitingTarget) -> Result<()> {
         let statement = "REPLACE INTO waiting (sequence, name, attempts, kind, not_before, throttled_since)
                          VALUES (?, ?, ?, ?, ?, ?)";
         let mut insert = self.check(self.db.prepare_cached(statement))?;
@@ -46,12 +46,12 @@ impl Journal {
     }
 
     /// At most `max` rows from a key on, in their order, and whether there are no more.
-    pub fn load_waiting(&self, from: Key, max: usize) -> Result<(Vec<Waiting>, bool)> {
+    pub fn load_waiting(&self, from: DueKey, max: usize) -> Result<(Vec<WaitingTarget>, bool)> {
         let statement = "SELECT sequence, name, attempts, kind, not_before, throttled_since FROM waiting
                          WHERE (not_before, sequence) >= (?, ?) ORDER BY not_before, sequence LIMIT ?";
         let mut query = self.check(self.db.prepare_cached(statement))?;
         let rows = query.query_map(params![from.0 as i64, from.1 as i64, max as i64 + 1], read_row);
-        let rows: rusqlite::Result<Vec<Waiting>> = self.check(rows)?.collect();
+        let rows: rusqlite::Result<Vec<WaitingTarget>> = self.check(rows)?.collect();
         let mut rows = self.check(rows)?;
         let complete = rows.len() <= max;
         rows.truncate(max);
@@ -65,9 +65,9 @@ impl Journal {
     }
 }
 
-fn read_row(row: &Row<'_>) -> rusqlite::Result<Waiting> {
+fn read_row(row: &Row<'_>) -> rusqlite::Result<WaitingTarget> {
     let kind: String = row.get(3)?;
-    Ok(Waiting {
+    Ok(WaitingTarget {
         sequence: row.get::<_, i64>(0)? as Sequence,
         name: row.get::<_, Vec<u8>>(1)?.into_boxed_slice(),
         attempts: row.get(2)?,
@@ -76,15 +76,4 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Waiting> {
         not_before: row.get::<_, i64>(4)? as u64,
         throttled_since: row.get::<_, i64>(5)? as u64,
     })
-}
-
-/// Removes a target; how many rows that were: 0 or 1.
-pub(super) fn remove(db: &Connection, sequence: Sequence) -> rusqlite::Result<u64> {
-    let mut delete = db.prepare_cached("DELETE FROM waiting WHERE sequence = ?")?;
-    delete.execute([sequence as i64]).map(|count| count as u64)
-}
-
-pub(super) fn name(db: &Connection, sequence: Sequence) -> rusqlite::Result<Option<Vec<u8>>> {
-    let mut query = db.prepare_cached("SELECT name FROM waiting WHERE sequence = ?")?;
-    query.query_row([sequence as i64], |row| row.get(0)).optional()
 }

@@ -4,7 +4,7 @@
 //! the other columns in one zstd block: sequence numbers as differences, lengths, places as differences, lengths of
 //! the names, names. Checksums are random: compressing them would cost time and spoil the statistics of the rest.
 
-use super::{Checked, Damage, Row};
+use super::{ManifestDamage, ManifestResult, ManifestRow};
 use crate::error::{Error, Result};
 use crate::limits::PAGE_BYTES_MAX;
 
@@ -30,7 +30,7 @@ const HEADER_CHECKED: usize = HEADER_BYTES - 4;
 
 /// Rows on their way into a frame.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct FrameColumns {
     count: usize,
     last_sequence: u64,
     last_place: u64,
@@ -45,9 +45,9 @@ pub(super) struct Columns {
     compressor: Option<zstd::bulk::Compressor<'static>>,
 }
 
-impl Columns {
+impl FrameColumns {
     /// Adds a row.
-    pub(super) fn add(&mut self, row: &Row<'_>) -> Result<()> {
+    pub(super) fn add(&mut self, row: &ManifestRow<'_>) -> Result<()> {
         if row.name.len() > PAGE_BYTES_MAX {
             return Err(Error::Internal("a name is longer than a page of names".into()));
         }
@@ -126,30 +126,30 @@ impl Columns {
 
 /// What a frame says of itself.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Header {
+pub(super) struct FrameHeader {
     rows: usize,
     stored: usize,
     raw: usize,
 }
 
-impl Header {
+impl FrameHeader {
     /// Reads the header at the start of these bytes. Its numbers are bounded, not yet checked.
-    pub(super) fn parse(bytes: &[u8]) -> Checked<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> ManifestResult<Self> {
         let (words, _) = bytes.as_chunks::<4>();
         let [magic, rows, stored, raw, _, ..] = words else {
-            return Err(Damage("a frame's header is cut off"));
+            return Err(ManifestDamage("a frame's header is cut off"));
         };
         if *magic != MAGIC {
-            return Err(Damage("there is no frame where one must be"));
+            return Err(ManifestDamage("there is no frame where one must be"));
         }
         let [rows, stored, raw] = [rows, stored, raw].map(|word| u32::from_le_bytes(*word) as usize);
         let stored_max =
             4 * rows.min(FRAME_ROWS_MAX) + zstd::zstd_safe::compress_bound(raw.min(RAW_BYTES_MAX));
         let is_sane = (1..=FRAME_ROWS_MAX).contains(&rows) && raw <= RAW_BYTES_MAX;
         if !is_sane || stored < 4 * rows || stored > stored_max {
-            return Err(Damage("a frame's header has numbers that no frame has"));
+            return Err(ManifestDamage("a frame's header has numbers that no frame has"));
         }
-        Ok(Header { rows, stored, raw })
+        Ok(FrameHeader { rows, stored, raw })
     }
 
     /// Bytes behind the header.
@@ -165,7 +165,7 @@ pub(super) fn frame_bytes_max() -> u64 {
 
 /// What a row has besides its name, and where that ends.
 #[derive(Debug, Default, Clone, Copy)]
-struct Cells {
+struct FrameCells {
     sequence: u64,
     length: u64,
     place: u64,
@@ -177,7 +177,7 @@ struct Cells {
 #[derive(Debug, Default)]
 pub struct Frame {
     first_row: u64,
-    cells: Vec<Cells>,
+    cells: Vec<FrameCells>,
     raw: Vec<u8>,
     /// Where the names start in `raw`.
     names: usize,
@@ -200,10 +200,10 @@ impl Frame {
     }
 
     /// The row at a position below [`Frame::len`]; panics behind that, as a slice does.
-    pub fn row(&self, position: usize) -> Row<'_> {
+    pub fn row(&self, position: usize) -> ManifestRow<'_> {
         let cells = self.cells[position];
         let start = position.checked_sub(1).map_or(0, |before| self.cells[before].name_end);
-        Row {
+        ManifestRow {
             sequence: cells.sequence,
             name: &self.raw[self.names + start as usize..self.names + cells.name_end as usize],
             length: cells.length,
@@ -213,7 +213,7 @@ impl Frame {
     }
 
     /// All rows, in the order of the file.
-    pub fn iter(&self) -> impl Iterator<Item = Row<'_>> {
+    pub fn iter(&self) -> impl Iterator<Item = ManifestRow<'_>> {
         (0..self.len()).map(|position| self.row(position))
     }
 
@@ -223,20 +223,21 @@ impl Frame {
         first_row: u64,
         frame: &[u8],
         unpacker: &mut zstd::bulk::Decompressor<'_>,
-    ) -> Checked<()> {
+    ) -> ManifestResult<()> {
         self.first_row = first_row;
         self.cells.clear();
-        let header = Header::parse(frame)?;
+        let header = FrameHeader::parse(frame)?;
         let (checked, rest) =
-            frame.split_at_checked(HEADER_CHECKED).ok_or(Damage("a frame's header is cut off"))?;
+            frame.split_at_checked(HEADER_CHECKED).ok_or(ManifestDamage("a frame's header is cut off"))?;
         let (checksum, stored) =
-            rest.split_first_chunk::<4>().ok_or(Damage("a frame's header is cut off"))?;
+            rest.split_first_chunk::<4>().ok_or(ManifestDamage("a frame's header is cut off"))?;
         let found = crc32c::crc32c_append(crc32c::crc32c(checked), stored);
         if stored.len() != header.stored || found != u32::from_le_bytes(*checksum) {
-            return Err(Damage("a frame does not have its checksum"));
+            return Err(ManifestDamage("a frame does not have its checksum"));
         }
-        let (checksums, packed) =
-            stored.split_at_checked(4 * header.rows).ok_or(Damage("a frame has too few checksums"))?;
+        let (checksums, packed) = stored
+            .split_at_checked(4 * header.rows)
+            .ok_or(ManifestDamage("a frame has too few checksums"))?;
         self.unpack(packed, header.raw, unpacker)?;
         let read = self.read_columns(checksums);
         if read.is_err() {
@@ -250,19 +251,21 @@ impl Frame {
         packed: &[u8],
         length: usize,
         unpacker: &mut zstd::bulk::Decompressor<'_>,
-    ) -> Checked<()> {
+    ) -> ManifestResult<()> {
         empty(&mut self.raw);
         self.raw.reserve(length);
         match unpacker.decompress_to_buffer(packed, &mut self.raw) {
             Ok(found) if found == length => Ok(()),
-            _ => Err(Damage("a frame cannot be unpacked")),
+            _ => Err(ManifestDamage("a frame cannot be unpacked")),
         }
     }
 
-    fn read_columns(&mut self, checksums: &[u8]) -> Checked<()> {
+    fn read_columns(&mut self, checksums: &[u8]) -> ManifestResult<()> {
         let (checksums, _) = checksums.as_chunks::<4>();
         self.cells.extend(
-            checksums.iter().map(|word| Cells { crc32c: u32::from_le_bytes(*word), ..Cells::default() }),
+            checksums
+                .iter()
+                .map(|word| FrameCells { crc32c: u32::from_le_bytes(*word), ..FrameCells::default() }),
         );
         let mut rest = self.raw.as_slice();
         let (mut sequence, mut place, mut name_end) = (0_u64, 0_u64, 0_u64);
@@ -283,7 +286,7 @@ impl Frame {
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
         if name_end != rest.len() as u64 {
-            return Err(Damage("a frame's names are not as long as it says"));
+            return Err(ManifestDamage("a frame's names are not as long as it says"));
         }
         self.names = self.raw.len() - rest.len();
         Ok(())
@@ -314,10 +317,10 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn take_number(bytes: &mut &[u8]) -> Checked<u64> {
+fn take_number(bytes: &mut &[u8]) -> ManifestResult<u64> {
     let mut number = 0_u64;
     for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first().ok_or(Damage("a frame's columns are cut off"))?;
+        let (byte, rest) = bytes.split_first().ok_or(ManifestDamage("a frame's columns are cut off"))?;
         *bytes = rest;
         let bits = u64::from(byte & 0x7f);
         if bits << shift >> shift != bits {
@@ -328,7 +331,7 @@ fn take_number(bytes: &mut &[u8]) -> Checked<u64> {
             return Ok(number);
         }
     }
-    Err(Damage("a frame has a number that is too large"))
+    Err(ManifestDamage("a frame has a number that is too large"))
 }
 
 #[cfg(test)]
@@ -351,7 +354,7 @@ mod tests {
         frame
     }
 
-    fn read(bytes: &[u8]) -> Checked<Frame> {
+    fn read(bytes: &[u8]) -> ManifestResult<Frame> {
         let mut frame = Frame::default();
         let read = frame.read(0, bytes, &mut zstd::bulk::Decompressor::new().unwrap());
         assert!(read.is_ok() || frame.is_empty());
@@ -395,7 +398,7 @@ mod tests {
             let words = numbers.map(|number| (number as u32).to_le_bytes());
             let header = [MAGIC.as_slice(), words.as_flattened(), &[0; 4]].concat();
 
-            assert!(Header::parse(&header).is_err());
+            assert!(FrameHeader::parse(&header).is_err());
         }
     }
 

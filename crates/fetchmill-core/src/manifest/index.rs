@@ -3,7 +3,7 @@
 //! The first entry of each page of the table stands in the directory: a name is found with one read of the table,
 //! however its hash lies, and names that were made to collide cost no more than their rows.
 
-use super::{Checked, Damage, Row};
+use super::{ManifestDamage, ManifestResult, ManifestRow};
 use crate::error::{Error, Result};
 
 /// Rows of one sealed manifest: 44 bits of hash and 20 bits of row make a u64.
@@ -49,7 +49,7 @@ pub(super) fn entries_of(hash: u64) -> (u64, u64) {
 
 /// A frame, as the directory has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FrameAt {
+pub(super) struct FrameEntry {
     /// Where it starts in the file.
     pub(super) offset: u64,
     /// Its first row.
@@ -58,21 +58,21 @@ pub(super) struct FrameAt {
 
 /// What is collected while rows are added, to be written when the manifest is sealed.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct ManifestIndex {
     hash: fn(&[u8]) -> u64,
     entries: Vec<u64>,
-    frames: Vec<FrameAt>,
+    frames: Vec<FrameEntry>,
     bytes: u64,
 }
 
-impl Index {
+impl ManifestIndex {
     /// Nothing yet; names are hashed with this function.
     pub(super) fn new(hash: fn(&[u8]) -> u64) -> Self {
-        Index { hash, entries: Vec::new(), frames: Vec::new(), bytes: 0 }
+        ManifestIndex { hash, entries: Vec::new(), frames: Vec::new(), bytes: 0 }
     }
 
     /// Adds the next row; `false` when there is no room for it.
-    pub(super) fn add(&mut self, row: &Row<'_>) -> bool {
+    pub(super) fn add(&mut self, row: &ManifestRow<'_>) -> bool {
         let number = self.entries.len() as u64;
         if number >= ROWS_MAX {
             return false;
@@ -83,7 +83,7 @@ impl Index {
     }
 
     /// Adds a frame that starts here.
-    pub(super) fn add_frame(&mut self, frame: FrameAt) {
+    pub(super) fn add_frame(&mut self, frame: FrameEntry) {
         self.frames.push(frame);
     }
 
@@ -99,7 +99,8 @@ impl Index {
         }
         let directory = self.directory();
         append(&directory)?;
-        let footer = Footer { rows, bytes: self.bytes, frames: self.frames.len() as u64, table: offset };
+        let footer =
+            ManifestFooter { rows, bytes: self.bytes, frames: self.frames.len() as u64, table: offset };
         append(&footer.encode(crc32c::crc32c(&directory)))
     }
 
@@ -119,12 +120,12 @@ fn table_header(rows: u64) -> [u8; TABLE_HEADER_BYTES] {
 }
 
 /// Whether the table starts here; damage when it is not that of so many rows.
-pub(super) fn is_table(bytes: &[u8], rows: u64) -> Checked<bool> {
+pub(super) fn is_table(bytes: &[u8], rows: u64) -> ManifestResult<bool> {
     if !bytes.starts_with(&TABLE_MAGIC) {
         return Ok(false);
     }
     if bytes.get(..TABLE_HEADER_BYTES) != Some(&table_header(rows)) {
-        return Err(Damage("the table is not that of the rows before it"));
+        return Err(ManifestDamage("the table is not that of the rows before it"));
     }
     Ok(true)
 }
@@ -137,23 +138,30 @@ fn put_page(page: &mut Vec<u8>, entries: &[u64], number: u32) {
 }
 
 /// Reads the entries of a page; it must have this number and start with this entry.
-pub(super) fn read_page(page: &[u8], number: usize, first: u64, entries: &mut Vec<u64>) -> Checked<()> {
+pub(super) fn read_page(
+    page: &[u8],
+    number: usize,
+    first: u64,
+    entries: &mut Vec<u64>,
+) -> ManifestResult<()> {
     entries.clear();
     let (words, _) = page.as_chunks::<8>();
-    let Some((_, words)) = words.split_last() else { return Err(Damage("a page of the table is cut off")) };
+    let Some((_, words)) = words.split_last() else {
+        return Err(ManifestDamage("a page of the table is cut off"));
+    };
     entries.extend(words.iter().map(|word| u64::from_le_bytes(*word)));
     let mut expected = Vec::with_capacity(PAGE_BYTES);
     put_page(&mut expected, entries, number as u32);
     if expected != page || entries.first() != Some(&first) || !entries.is_sorted() {
         entries.clear();
-        return Err(Damage("a page of the table does not have its checksum"));
+        return Err(ManifestDamage("a page of the table does not have its checksum"));
     }
     Ok(())
 }
 
 /// How much there is of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Footer {
+pub(super) struct ManifestFooter {
     /// Rows in the frames and entries in the table.
     pub(super) rows: u64,
     /// Bytes of all bodies.
@@ -164,7 +172,7 @@ pub(super) struct Footer {
     pub(super) table: u64,
 }
 
-impl Footer {
+impl ManifestFooter {
     fn encode(&self, directory_crc32c: u32) -> Vec<u8> {
         let mut bytes: Vec<u8> = [self.rows, self.bytes, self.frames, self.table]
             .iter()
@@ -177,23 +185,23 @@ impl Footer {
     }
 
     /// Reads a footer, and the CRC-32C of the directory. Its numbers fit a file of this length.
-    pub(super) fn parse(bytes: &[u8; FOOTER_BYTES], file_length: u64) -> Checked<(Self, u32)> {
+    pub(super) fn parse(bytes: &[u8; FOOTER_BYTES], file_length: u64) -> ManifestResult<(Self, u32)> {
         let (words, _) = bytes.as_chunks::<8>();
         let [rows, length, frames, table, checksums, magic] = words else {
-            return Err(Damage("its footer is cut off"));
+            return Err(ManifestDamage("its footer is cut off"));
         };
         if *magic != FOOTER_MAGIC {
-            return Err(Damage("it has no footer, so it was cut off or never sealed"));
+            return Err(ManifestDamage("it has no footer, so it was cut off or never sealed"));
         }
         let [d0, d1, d2, d3, c0, c1, c2, c3] = *checksums;
         if crc32c::crc32c(&bytes[..FOOTER_CHECKED]) != u32::from_le_bytes([c0, c1, c2, c3]) {
-            return Err(Damage("its footer does not have its checksum"));
+            return Err(ManifestDamage("its footer does not have its checksum"));
         }
         let [rows, length, frames, table] =
             [rows, length, frames, table].map(|word| u64::from_le_bytes(*word));
-        let footer = Footer { rows, bytes: length, frames, table };
+        let footer = ManifestFooter { rows, bytes: length, frames, table };
         if rows > ROWS_MAX || frames > rows || footer.file_length() != Some(file_length) {
-            return Err(Damage("its footer has numbers that do not fit the file"));
+            return Err(ManifestDamage("its footer has numbers that do not fit the file"));
         }
         Ok((footer, u32::from_le_bytes([d0, d1, d2, d3])))
     }
@@ -229,23 +237,29 @@ impl Footer {
 }
 
 /// The directory: frames, and the first entry of each page.
-pub(super) fn read_directory(bytes: &[u8], footer: &Footer) -> Checked<(Vec<FrameAt>, Vec<u64>)> {
+pub(super) fn read_directory(
+    bytes: &[u8],
+    footer: &ManifestFooter,
+) -> ManifestResult<(Vec<FrameEntry>, Vec<u64>)> {
     let (words, _) = bytes.as_chunks::<8>();
     let words = words.iter().map(|word| u64::from_le_bytes(*word)).collect::<Vec<_>>();
-    let (frames, firsts) =
-        words.split_at_checked(footer.frames as usize * 2).ok_or(Damage("its directory is cut off"))?;
+    let (frames, firsts) = words
+        .split_at_checked(footer.frames as usize * 2)
+        .ok_or(ManifestDamage("its directory is cut off"))?;
     let (pairs, _) = frames.as_chunks::<2>();
-    let frames: Vec<_> =
-        pairs.iter().map(|[offset, first_row]| FrameAt { offset: *offset, first_row: *first_row }).collect();
-    let end = FrameAt { offset: footer.table, first_row: footer.rows };
+    let frames: Vec<_> = pairs
+        .iter()
+        .map(|[offset, first_row]| FrameEntry { offset: *offset, first_row: *first_row })
+        .collect();
+    let end = FrameEntry { offset: footer.table, first_row: footer.rows };
     let ends = frames.iter().skip(1).chain([&end]);
     let ascends = frames
         .iter()
         .zip(ends)
         .all(|(frame, next)| frame.offset < next.offset && frame.first_row < next.first_row);
-    let starts = *frames.first().unwrap_or(&end) == FrameAt { offset: 0, first_row: 0 };
+    let starts = *frames.first().unwrap_or(&end) == FrameEntry { offset: 0, first_row: 0 };
     if !ascends || !starts || !firsts.is_sorted() {
-        return Err(Damage("its directory has numbers that do not fit"));
+        return Err(ManifestDamage("its directory has numbers that do not fit"));
     }
     Ok((frames, firsts.to_vec()))
 }

@@ -4,8 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::frame::{Frame, frame_bytes_max};
-use super::index::{FOOTER_BYTES, Footer, FrameAt, entries_of, hash44, read_directory, read_page, row_of};
-use super::{Damage, read_at};
+use super::index::{
+    FOOTER_BYTES, FrameEntry, ManifestFooter, entries_of, hash44, read_directory, read_page, row_of,
+};
+use super::{ManifestDamage, read_at};
 use crate::error::{Error, Result};
 use crate::target::Sequence;
 
@@ -14,13 +16,13 @@ use crate::target::Sequence;
 pub struct FoundRow {
     /// Its number in the manifest.
     pub row: u64,
-    /// See [`Row::sequence`](super::Row::sequence).
+    /// See [`Row::sequence`](super::ManifestRow::sequence).
     pub sequence: Sequence,
-    /// See [`Row::length`](super::Row::length).
+    /// See [`Row::length`](super::ManifestRow::length).
     pub length: u64,
-    /// See [`Row::crc32c`](super::Row::crc32c).
+    /// See [`Row::crc32c`](super::ManifestRow::crc32c).
     pub crc32c: u32,
-    /// See [`Row::place`](super::Row::place).
+    /// See [`Row::place`](super::ManifestRow::place).
     pub place: u64,
 }
 
@@ -30,8 +32,8 @@ pub struct FoundRow {
 pub struct Manifest {
     file: File,
     path: PathBuf,
-    footer: Footer,
-    frames: Vec<FrameAt>,
+    footer: ManifestFooter,
+    frames: Vec<FrameEntry>,
     /// The first entry of each page of the table.
     firsts: Vec<u64>,
 }
@@ -40,19 +42,19 @@ impl Manifest {
     /// Opens a manifest; only its footer and directory are read.
     pub fn open(path: &Path) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
-        let damaged = |damage: Damage| damage.of(path);
+        let damaged = |damage: ManifestDamage| damage.of(path);
         let file = File::open(path).map_err(fail)?;
         let length = file.metadata().map_err(fail)?.len();
         let footer_at = length
             .checked_sub(FOOTER_BYTES as u64)
-            .ok_or_else(|| Damage("it has no footer, so it was cut off or never sealed").of(path))?;
+            .ok_or_else(|| ManifestDamage("it has no footer, so it was cut off or never sealed").of(path))?;
         let mut bytes = [0; FOOTER_BYTES];
         read_at(&file, path, &mut bytes, footer_at)?;
-        let (footer, checksum) = Footer::parse(&bytes, length).map_err(damaged)?;
+        let (footer, checksum) = ManifestFooter::parse(&bytes, length).map_err(damaged)?;
         let mut directory = vec![0; footer.directory_bytes() as usize];
         read_at(&file, path, &mut directory, footer.directory())?;
         if crc32c::crc32c(&directory) != checksum {
-            return Err(Damage("its directory does not have its checksum").of(path));
+            return Err(ManifestDamage("its directory does not have its checksum").of(path));
         }
         let (frames, firsts) = read_directory(&directory, &footer).map_err(damaged)?;
         Ok(Manifest { file, path: path.to_owned(), footer, frames, firsts })
@@ -77,11 +79,11 @@ impl Manifest {
     pub fn frame(&self, index: usize) -> Result<Frame> {
         let at =
             self.frames.get(index).ok_or_else(|| Error::Internal("no such frame of a manifest".into()))?;
-        let end = FrameAt { offset: self.footer.table, first_row: self.footer.rows };
+        let end = FrameEntry { offset: self.footer.table, first_row: self.footer.rows };
         let next = self.frames.get(index + 1).unwrap_or(&end);
         let length = next.offset - at.offset;
         if length > frame_bytes_max() {
-            return Err(self.damaged(Damage("a frame is larger than frames are")));
+            return Err(self.damaged(ManifestDamage("a frame is larger than frames are")));
         }
         let mut stored = vec![0; length as usize];
         read_at(&self.file, &self.path, &mut stored, at.offset)?;
@@ -90,7 +92,9 @@ impl Manifest {
         let mut frame = Frame::default();
         frame.read(at.first_row, &stored, &mut unpacker).map_err(|damage| self.damaged(damage))?;
         if frame.len() as u64 != next.first_row - at.first_row {
-            return Err(self.damaged(Damage("a frame does not have the rows that the directory says")));
+            return Err(
+                self.damaged(ManifestDamage("a frame does not have the rows that the directory says"))
+            );
         }
         Ok(frame)
     }
@@ -113,7 +117,7 @@ impl Manifest {
         while let Some(first) = rest.first() {
             let index = self
                 .frame_of_row(*first)
-                .ok_or_else(|| self.damaged(Damage("its table has a row that is not there")))?;
+                .ok_or_else(|| self.damaged(ManifestDamage("its table has a row that is not there")))?;
             let frame = self.frame(index)?;
             let end = frame.first_row() + frame.len() as u64;
             let (here, after) = rest.split_at(rest.partition_point(|row| *row < end));
@@ -152,7 +156,7 @@ impl Manifest {
         HashChunks { manifest: self, page: 0, entries: Vec::new(), position: 0 }
     }
 
-    fn damaged(&self, damage: Damage) -> Error {
+    fn damaged(&self, damage: ManifestDamage) -> Error {
         damage.of(&self.path)
     }
 }

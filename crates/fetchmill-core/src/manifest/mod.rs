@@ -31,7 +31,7 @@ use std::path::Path;
 pub use self::frame::Frame;
 pub use self::index::{ROWS_MAX, hash44};
 pub use self::lookup::{FoundRow, HashChunks, Manifest};
-pub use self::rows::Rows;
+pub use self::rows::ManifestRows;
 pub use self::writer::{ManifestWriter, seal_open};
 
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ use crate::target::Sequence;
 
 /// An object of the shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row<'a> {
+pub struct ManifestRow<'a> {
     /// Which target of the job it was.
     pub sequence: Sequence,
     /// Its name: any bytes.
@@ -54,12 +54,12 @@ pub struct Row<'a> {
 
 /// A file that is not what was written; the text says what is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Damage(&'static str);
+struct ManifestDamage(&'static str);
 
 /// A result whose error is damage of the file that is read.
-type Checked<T> = std::result::Result<T, Damage>;
+type ManifestResult<T> = std::result::Result<T, ManifestDamage>;
 
-impl Damage {
+impl ManifestDamage {
     fn of(self, path: &Path) -> Error {
         Error::Journal(format!(
             "{} is damaged: {}; run `fetchmill verify` to see what is lost",
@@ -73,7 +73,7 @@ impl Damage {
 fn read_at(file: &File, path: &Path, buffer: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buffer, offset).map_err(|error| {
         if error.kind() == std::io::ErrorKind::UnexpectedEof {
-            Damage("it ends too early").of(path)
+            ManifestDamage("it ends too early").of(path)
         } else {
             Error::storage("read", path, error)
         }

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::frame::{Frame, HEADER_BYTES, Header, empty};
-use super::{Damage, index, read_at};
+use super::frame::{Frame, FrameHeader, HEADER_BYTES, empty};
+use super::{ManifestDamage, index, read_at};
 use crate::error::{Error, Result};
 
 /// The frames of a manifest, in order. One of them is in memory.
-pub struct Rows {
+pub struct ManifestRows {
     file: File,
     path: PathBuf,
     /// Where the manifest ends, or what is sealed behind it.
@@ -21,13 +21,13 @@ pub struct Rows {
     unpacker: zstd::bulk::Decompressor<'static>,
 }
 
-impl std::fmt::Debug for Rows {
+impl std::fmt::Debug for ManifestRows {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Rows").field("path", &self.path).finish_non_exhaustive()
+        formatter.debug_struct("ManifestRows").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
-impl Rows {
+impl ManifestRows {
     /// Opens a manifest that ends here; without an end, the whole file counts.
     pub fn open(path: &Path, end: Option<u64>) -> Result<Self> {
         let fail = |error| Error::storage("read", path, error);
@@ -35,9 +35,9 @@ impl Rows {
         let length = file.metadata().map_err(fail)?.len();
         let end = end.unwrap_or(length);
         if end > length {
-            return Err(Damage("it is shorter than the journal says").of(path));
+            return Err(ManifestDamage("it is shorter than the journal says").of(path));
         }
-        Ok(Rows {
+        Ok(ManifestRows {
             file,
             path: path.to_owned(),
             end,
@@ -74,13 +74,13 @@ impl Rows {
         let mut bytes = [0; HEADER_BYTES];
         let header = &mut bytes[..left.min(HEADER_BYTES as u64) as usize];
         read_at(&self.file, &self.path, header, self.offset)?;
-        let damaged = |damage: Damage| damage.of(&self.path);
+        let damaged = |damage: ManifestDamage| damage.of(&self.path);
         if index::is_table(header, self.next_row).map_err(damaged)? {
             return Ok(false);
         }
-        let length = HEADER_BYTES + Header::parse(header).map_err(damaged)?.stored();
+        let length = HEADER_BYTES + FrameHeader::parse(header).map_err(damaged)?.stored();
         if length as u64 > left {
-            return Err(Damage("its last frame is cut off").of(&self.path));
+            return Err(ManifestDamage("its last frame is cut off").of(&self.path));
         }
         empty(&mut self.stored);
         self.stored.resize(length, 0);

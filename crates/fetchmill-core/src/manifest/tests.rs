@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::index::Index;
+use super::index::ManifestIndex;
 use super::*;
 use crate::durable;
 use crate::outcome::ShardEnd;
@@ -25,7 +25,7 @@ impl Owned {
         Owned { sequence: number, name: name.into(), length: 10, crc32c: number as u32, place: 512 * number }
     }
 
-    fn of(row: &Row<'_>) -> Self {
+    fn of(row: &ManifestRow<'_>) -> Self {
         Owned {
             sequence: row.sequence,
             name: row.name.to_vec(),
@@ -35,8 +35,8 @@ impl Owned {
         }
     }
 
-    fn row(&self) -> Row<'_> {
-        Row {
+    fn row(&self) -> ManifestRow<'_> {
+        ManifestRow {
             sequence: self.sequence,
             name: &self.name,
             length: self.length,
@@ -80,7 +80,7 @@ impl Fixture {
     }
 
     fn hashed_writer(&self, hash: fn(&[u8]) -> u64) -> ManifestWriter {
-        let index = Some(Index::new(hash));
+        let index = Some(ManifestIndex::new(hash));
         ManifestWriter::with_index(self.folder.path(), "m".into(), false, index)
     }
 
@@ -114,7 +114,7 @@ fn add_in_frames(writer: &mut ManifestWriter, rows: &[Owned], frame_rows: usize)
 fn read(path: &Path, end: Option<u64>) -> (Vec<Owned>, Result<()>) {
     let mut found = Vec::new();
     let mut read = || -> Result<()> {
-        let mut rows = Rows::open(path, end)?;
+        let mut rows = ManifestRows::open(path, end)?;
         while let Some(frame) = rows.next_frame()? {
             assert_eq!(frame.first_row(), found.len() as u64);
             found.extend(frame.iter().map(|row| Owned::of(&row)));
@@ -328,7 +328,7 @@ fn a_frame_that_is_cut_off_is_told_each_time_it_is_asked_for() {
     let mut writer = fixture.writer("m");
     add_in_frames(&mut writer, &numbered(9), 3);
     let end = writer.checkpoint().unwrap().unwrap();
-    let mut rows = Rows::open(&fixture.path("m"), Some(end.end - 1)).unwrap();
+    let mut rows = ManifestRows::open(&fixture.path("m"), Some(end.end - 1)).unwrap();
     assert!(rows.next_frame().unwrap().is_some());
     assert!(rows.next_frame().unwrap().is_some());
 

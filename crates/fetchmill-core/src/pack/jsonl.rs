@@ -4,8 +4,8 @@
 //! - What is not known is left out.
 //! - A text that is not UTF-8 has U+FFFD for the bad bytes, and all its bytes in hexadecimal in a second field
 //!   (`name_hex`); a body that is not UTF-8 is `body_base64` instead. So every object comes back as it was.
-//! - Kept columns of a list are fields of one object, `columns`: their names are the list's, and could be those of other
-//!   fields. Their values are text: U+FFFD stands for bytes that are not UTF-8.
+//! - Kept columns of a list are fields of one object, `columns`: their names are the list's, and could be those of
+//!   other fields. Their values are text: U+FFFD stands for bytes that are not UTF-8.
 //! - A line is one for every reader, and safe to show: all control characters are escaped, and what some take for a
 //!   line end (U+0085, U+2028, U+2029).
 
@@ -18,7 +18,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
 use super::{Damage, Decoder, Encoder};
-use crate::kept::{Columns, kept_values, write_kept};
+use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
 use crate::name;
 use crate::object::{Object, StoredObject};
 use crate::target::Sequence;
@@ -33,7 +33,7 @@ pub struct JsonlEncoder {
 
 impl JsonlEncoder {
     /// For objects that have these columns.
-    pub fn new(columns: &Columns) -> Self {
+    pub fn new(columns: &ExtraColumns) -> Self {
         let key = |name: &String| {
             let mut key = vec![b'"'];
             escape(name, &mut key);
@@ -44,8 +44,8 @@ impl JsonlEncoder {
     }
 
     /// What a column has no value for is null.
-    fn write_kept(&self, kept: Option<&[u8]>, out: &mut Vec<u8>) {
-        let mut values = kept_values(kept.unwrap_or_default());
+    fn write_extra(&self, kept: Option<&[u8]>, out: &mut Vec<u8>) {
+        let mut values = extra_values(kept.unwrap_or_default());
         write_key("columns", out);
         for (position, key) in self.kept.iter().enumerate() {
             out.push(if position == 0 { b'{' } else { b',' });
@@ -94,7 +94,7 @@ impl Encoder for JsonlEncoder {
             out.push(b'"');
         }
         if !self.kept.is_empty() {
-            self.write_kept(facts.kept, out);
+            self.write_extra(facts.kept, out);
         }
         write_number("crc32c", u64::from(object.crc32c), out);
         write_body(object.body, out);
@@ -222,7 +222,7 @@ pub struct JsonlDecoder;
 /// A line. A field that is not known is a known one that is damaged.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct JsonlRecord {
     #[serde(rename = "sequence")]
     _sequence: Sequence,
     name: String,
@@ -237,31 +237,31 @@ struct Line {
     etag_hex: Option<String>,
     last_modified: Option<String>,
     fetched_at: Option<String>,
-    columns: Option<Kept>,
+    columns: Option<ExtraValues>,
     crc32c: u32,
     body: Option<String>,
     body_base64: Option<String>,
 }
 
 /// The values of the kept columns, in the order in which they stand there.
-struct Kept(Vec<u8>);
+struct ExtraValues(Vec<u8>);
 
-impl<'de> Deserialize<'de> for Kept {
+impl<'de> Deserialize<'de> for ExtraValues {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct Values;
         impl<'de> Visitor<'de> for Values {
-            type Value = Kept;
+            type Value = ExtraValues;
 
             fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 formatter.write_str("the kept columns")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<Kept, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<ExtraValues, A::Error> {
                 let mut kept = Vec::new();
                 while let Some((_, value)) = columns.next_entry::<String, Option<String>>()? {
-                    write_kept(std::iter::once(value.as_deref().map(str::as_bytes)), &mut kept);
+                    write_extra(std::iter::once(value.as_deref().map(str::as_bytes)), &mut kept);
                 }
-                Ok(Kept(kept))
+                Ok(ExtraValues(kept))
             }
         }
         from.deserialize_map(Values)
@@ -275,7 +275,8 @@ impl Decoder for JsonlDecoder {
         if memchr::memchr(b'\n', line).is_some() {
             return Err(Damage("there is more than one line"));
         }
-        let line: Line = serde_json::from_slice(line).map_err(|_| Damage("the line is not JSON of ours"))?;
+        let line: JsonlRecord =
+            serde_json::from_slice(line).map_err(|_| Damage("the line is not JSON of ours"))?;
         let body = match (line.body, line.body_base64) {
             (Some(body), None) => body.into_bytes(),
             (None, Some(body)) => STANDARD.decode(body).map_err(|_| Damage("the body is not base64"))?,

@@ -9,7 +9,7 @@ pub mod warc;
 
 pub use jsonl::{JsonlDecoder, JsonlEncoder};
 pub use tar::{TarDecoder, TarEncoder};
-pub use warc::{Origin as WarcOrigin, WarcDecoder, WarcEncoder};
+pub use warc::{WarcDecoder, WarcEncoder, WarcOrigin};
 
 use crate::object::{Object, StoredObject};
 

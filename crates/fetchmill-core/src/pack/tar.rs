@@ -31,10 +31,10 @@ const FILE: u8 = b'0';
 /// What stands in front of a file that ustar alone cannot describe.
 const PAX: u8 = b'x';
 
-type Header = [u8; BLOCK_BYTES];
+type TarHeader = [u8; BLOCK_BYTES];
 
 /// All that is the same for each member; a checksum is made with spaces in its field.
-const TEMPLATE: Header = {
+const TEMPLATE: TarHeader = {
     let mut header = [0; BLOCK_BYTES];
     put(&mut header, 100, b"0000644\x000000000\x000000000\x00");
     put(&mut header, CHECKSUM_FIELD.start, b"        ");
@@ -43,7 +43,7 @@ const TEMPLATE: Header = {
     header
 };
 
-const fn put(header: &mut Header, start: usize, bytes: &[u8]) {
+const fn put(header: &mut TarHeader, start: usize, bytes: &[u8]) {
     let mut position = 0;
     while position < bytes.len() {
         header[start + position] = bytes[position];
@@ -160,7 +160,7 @@ fn push_header(kind: u8, prefix: &[u8], name: &[u8], size: u64, mtime: u64, out:
 }
 
 /// Of a header with spaces in the field for it.
-fn checksum(header: &Header) -> u64 {
+fn checksum(header: &TarHeader) -> u64 {
     u64::from(header.iter().map(|byte| u32::from(*byte)).sum::<u32>())
 }
 
@@ -172,7 +172,7 @@ fn write_octal(mut number: u64, digits: &mut [u8]) {
 }
 
 fn pad(length: usize, out: &mut Vec<u8>) {
-    const ZEROS: Header = [0; BLOCK_BYTES];
+    const ZEROS: TarHeader = [0; BLOCK_BYTES];
     let behind = length % BLOCK_BYTES;
     if behind > 0 {
         out.extend_from_slice(&ZEROS[behind..]);
@@ -186,13 +186,13 @@ pub struct TarDecoder;
 impl Decoder for TarDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
         let (header, mut rest) = split_header(record)?;
-        let mut file = Member::of(header)?;
-        let mut pax = Pax::default();
+        let mut file = TarMember::of(header)?;
+        let mut pax = PaxHeader::default();
         if file.kind == PAX {
             let (records, behind) = split_padded(rest, file.size)?;
-            pax = Pax::of(records)?;
+            pax = PaxHeader::of(records)?;
             let (header, behind) = split_header(behind)?;
-            file = Member::of(header)?;
+            file = TarMember::of(header)?;
             rest = behind;
         }
         if file.kind != FILE {
@@ -223,7 +223,7 @@ fn with_pax(number: u64, pax: Option<u64>) -> Result<u64, Damage> {
 }
 
 /// What differs between members.
-struct Member<'a> {
+struct TarMember<'a> {
     kind: u8,
     prefix: &'a [u8],
     name: &'a [u8],
@@ -231,8 +231,8 @@ struct Member<'a> {
     mtime: u64,
 }
 
-impl<'a> Member<'a> {
-    fn of(header: &'a Header) -> Result<Self, Damage> {
+impl<'a> TarMember<'a> {
+    fn of(header: &'a TarHeader) -> Result<Self, Damage> {
         let mut constant = *header;
         for field in [NAME, SIZE, MTIME, CHECKSUM_FIELD, KIND..KIND + 1, PREFIX] {
             constant[field.clone()].copy_from_slice(&TEMPLATE[field]);
@@ -245,7 +245,7 @@ impl<'a> Member<'a> {
         if octal(&header[CHECKSUM])? != checksum(&summed) {
             return Err(Damage("the header's checksum is wrong"));
         }
-        Ok(Member {
+        Ok(TarMember {
             kind: header[KIND],
             prefix: text(&header[PREFIX])?,
             name: text(&header[NAME])?,
@@ -261,16 +261,16 @@ impl<'a> Member<'a> {
 
 /// What a pax header says.
 #[derive(Default)]
-struct Pax<'a> {
+struct PaxHeader<'a> {
     path: Option<&'a [u8]>,
     size: Option<u64>,
     mtime: Option<u64>,
 }
 
-impl<'a> Pax<'a> {
+impl<'a> PaxHeader<'a> {
     fn of(mut records: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the pax header is malformed");
-        let mut pax = Pax::default();
+        let mut pax = PaxHeader::default();
         while !records.is_empty() {
             let space = memchr::memchr(b' ', records).ok_or(DAMAGE)?;
             let length = parse_decimal(&records[..space]).ok_or(DAMAGE)?;
@@ -296,7 +296,7 @@ impl<'a> Pax<'a> {
     }
 }
 
-fn split_header(record: &[u8]) -> Result<(&Header, &[u8]), Damage> {
+fn split_header(record: &[u8]) -> Result<(&TarHeader, &[u8]), Damage> {
     record.split_first_chunk().ok_or(Damage("the record is cut off"))
 }
 

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use super::origin::Millis;
+use super::millis::Millis;
 use crate::limits;
 
 /// What was seen is kept in slots of this length, ...
@@ -51,7 +51,7 @@ const STEP_MAX: Millis = 1000;
 
 /// Replies of a short time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Slot {
+struct TimeSlot {
     number: u64,
     successes: u32,
     refused: u32,
@@ -59,13 +59,13 @@ struct Slot {
 
 /// What came in some time.
 #[derive(Debug, Clone, Copy, Default)]
-struct Measured {
+struct ReplyCounts {
     millis: Millis,
     successes: f64,
     refused: f64,
 }
 
-impl Measured {
+impl ReplyCounts {
     fn share(&self) -> f64 {
         self.refused / (self.successes + self.refused).max(1.0)
     }
@@ -77,7 +77,7 @@ impl Measured {
 
 /// A pace in force.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ActivePace {
     /// Requests a second.
     rate: f64,
     /// What was refused last, as far as is known: growth is slowest there.
@@ -88,12 +88,12 @@ struct Held {
     is_guess: bool,
 }
 
-impl Held {
+impl ActivePace {
     /// Holds at a rate below its plateau.
     fn below(plateau: f64, rate: f64) -> Self {
         let rate = rate.max(limits::PACE_MIN);
         let plateau = plateau.max(rate);
-        Held { rate, plateau, grown: -((1.0 - rate / plateau) / GROWTH).cbrt(), is_guess: false }
+        ActivePace { rate, plateau, grown: -((1.0 - rate / plateau) / GROWTH).cbrt(), is_guess: false }
     }
 
     fn grow(&mut self, seconds: f64) {
@@ -112,7 +112,7 @@ impl Held {
 
 /// Cuts that follow each other.
 #[derive(Debug, Clone, Copy, Default)]
-struct Series {
+struct CutSeries {
     /// The pace before the first.
     before: f64,
     /// What was refused before the last.
@@ -122,7 +122,7 @@ struct Series {
 
 /// Refusals that come whatever the pace is.
 #[derive(Debug, Clone, Copy)]
-struct PutUp {
+struct UnrelatedRefusals {
     share: f64,
     until: Millis,
     /// For how long the next time.
@@ -132,13 +132,13 @@ struct PutUp {
 /// See the module.
 #[derive(Debug, Clone)]
 pub struct Congestion {
-    slots: VecDeque<Slot>,
-    held: Option<Held>,
+    slots: VecDeque<TimeSlot>,
+    held: Option<ActivePace>,
     /// When what is measured begins: the first reply, or a cut and what is stale after it.
     since: Option<Millis>,
     seen_at: Millis,
-    series: Series,
-    put_up: PutUp,
+    series: CutSeries,
+    put_up: UnrelatedRefusals,
 }
 
 impl Default for Congestion {
@@ -148,8 +148,8 @@ impl Default for Congestion {
             held: None,
             since: None,
             seen_at: 0,
-            series: Series::default(),
-            put_up: PutUp { share: 0.0, until: 0, next: PUT_UP_FIRST },
+            series: CutSeries::default(),
+            put_up: UnrelatedRefusals { share: 0.0, until: 0, next: PUT_UP_FIRST },
         }
     }
 }
@@ -185,9 +185,9 @@ impl Congestion {
     pub fn forget(&mut self, now: Millis) {
         self.slots.clear();
         self.since = Some(now);
-        self.series = Series::default();
+        self.series = CutSeries::default();
         if let Some(held) = &mut self.held {
-            *held = Held::below(held.plateau, held.plateau * CUT);
+            *held = ActivePace::below(held.plateau, held.plateau * CUT);
         }
     }
 
@@ -195,7 +195,7 @@ impl Congestion {
         self.since.get_or_insert(now);
         let number = now / SLOT;
         if self.slots.back().is_none_or(|last| last.number < number) {
-            self.slots.push_back(Slot { number, ..Slot::default() });
+            self.slots.push_back(TimeSlot { number, ..TimeSlot::default() });
         }
         if let Some(last) = self.slots.back_mut() {
             last.successes = last.successes.saturating_add(successes);
@@ -212,9 +212,9 @@ impl Congestion {
     }
 
     /// What came since then, or since what is measured begins.
-    fn measured(&self, from: Millis, now: Millis) -> Measured {
+    fn measured(&self, from: Millis, now: Millis) -> ReplyCounts {
         let from = from.max(self.since.unwrap_or(now)).min(now);
-        let mut measured = Measured { millis: now - from / SLOT * SLOT, ..Measured::default() };
+        let mut measured = ReplyCounts { millis: now - from / SLOT * SLOT, ..ReplyCounts::default() };
         for slot in self.slots.iter().filter(|slot| slot.number >= from / SLOT) {
             measured.successes += f64::from(slot.successes);
             measured.refused += f64::from(slot.refused);
@@ -258,15 +258,15 @@ impl Congestion {
         let before = self.rate().unwrap_or(asked);
         let share = measured.share();
         if self.is_useless(share, before) {
-            return self.put_up_with(share, now);
+            return self.accept_refusals(share, now);
         }
         let is_guess = self.held.is_none();
         self.held = Some(if measured.successes > 0.0 {
             let given = given.min(before);
-            Held { is_guess, ..Held::below(given, given * CUT) }
+            ActivePace { is_guess, ..ActivePace::below(given, given * CUT) }
         } else {
             let plateau = self.held.map_or(before, |held| held.plateau);
-            Held::below(plateau, before * BLIND_CUT)
+            ActivePace::below(plateau, before * BLIND_CUT)
         });
         self.since = Some(now + STALE);
     }
@@ -276,29 +276,29 @@ impl Congestion {
         if self.series.share > 0.0 && share >= self.series.share * UNCHANGED {
             self.series.useless += 1;
         } else {
-            self.series = Series { before, ..Series::default() };
+            self.series = CutSeries { before, ..CutSeries::default() };
         }
         self.series.share = share;
         self.series.useless >= USELESS_CUTS
     }
 
-    fn put_up_with(&mut self, share: f64, now: Millis) {
-        let PutUp { next, .. } = self.put_up;
-        self.put_up = PutUp {
+    fn accept_refusals(&mut self, share: f64, now: Millis) {
+        let UnrelatedRefusals { next, .. } = self.put_up;
+        self.put_up = UnrelatedRefusals {
             // Its share varies by chance.
             share: (share * 1.25 + HELD_SHARE).min(PUT_UP_SHARE),
             until: now + next,
             next: (next * 2).min(PUT_UP_MAX),
         };
-        self.held = Some(Held::below(self.series.before, self.series.before));
-        self.series = Series::default();
+        self.held = Some(ActivePace::below(self.series.before, self.series.before));
+        self.series = CutSeries::default();
         self.since = Some(now + STALE);
     }
 
     /// A few are refused: this is what the origin gives.
     fn hold(&mut self) {
         if let Some(held) = &mut self.held {
-            *held = Held::below(held.rate, held.rate);
+            *held = ActivePace::below(held.rate, held.rate);
         }
     }
 
@@ -306,7 +306,7 @@ impl Congestion {
         let Some(held) = &mut self.held else { return };
         held.grow(step as f64 / 1000.0);
         if held.grown >= 0.0 {
-            self.series = Series::default();
+            self.series = CutSeries::default();
         }
         if held.is_far_above() {
             self.held = None;

@@ -5,6 +5,8 @@
 //!
 //! - At most so many requests in flight, and so many a second (the generic cell rate algorithm, ITU-T I.371).
 //! - 429 or 503: nobody asks it before the time that it named, or before a rest that doubles.
+//! - Those that answer promptly always find a place: while there are targets of such hosts, all others together get no
+//!   more than the places that are left of all, so that slow ones cannot take every one.
 //! - A breaker: after so many failures to reach it one after the other, and if that is at least half of what was seen
 //!   last, it rests. After a rest one target asks whether it is back. When that has failed as often as a target may be
 //!   tried it is dead: its targets are closed with the kind that opened the breaker, and no request.
@@ -67,15 +69,19 @@ pub struct HostRules {
     pub dead_for: Millis,
     /// Hosts whose state is kept.
     pub held_max: usize,
+    /// Requests in flight to all hosts together; 0: whatever comes.
+    pub places: usize,
 }
 
 /// What a target of a host may do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admission {
-    /// Go. It counts as in flight until [`Hosts::left`].
+    /// Go. It counts as in flight until [`HostTable::left`].
     Go,
     /// Not before another one has left.
     Full,
+    /// Not before one of a host that is not known to be prompt has left: see [`HostTable::has_room`].
+    Crowded,
     /// Not before then: the rate.
     Later(Millis),
     /// Not before then, and that is long: the host asked for it, or rests.
@@ -86,7 +92,7 @@ pub enum Admission {
 
 /// What became of a request, as far as it tells of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum RequestOutcome {
     /// Nothing: none was made, or none that tells anything.
     Nothing,
     /// It answered.
@@ -98,7 +104,7 @@ pub enum Seen {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Host {
+struct HostState {
     /// When the next request is due by the rate, in microseconds.
     due: u64,
     not_before: Millis,
@@ -116,21 +122,28 @@ struct Host {
     rested_at: Millis,
     /// One target asks whether it is back.
     is_probed: bool,
+    /// Its last reply came promptly.
+    is_prompt: bool,
     in_flight: u32,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Hosts {
+pub struct HostTable {
     rules: HostRules,
     /// In microseconds; 0 for no rate.
     interval: u64,
-    known: HashMap<HostId, Host>,
+    known: HashMap<HostId, HostState>,
+    /// In flight to hosts that are prompt, and to all others.
+    prompt: usize,
+    others: usize,
+    /// When a prompt one was asked for last.
+    prompt_wanted_at: Option<Millis>,
 }
 
-impl Host {
+impl HostState {
     fn new() -> Self {
-        Host {
+        HostState {
             due: 0,
             not_before: 0,
             history: 0,
@@ -141,6 +154,7 @@ impl Host {
             is_dead: false,
             rested_at: 0,
             is_probed: false,
+            is_prompt: false,
             in_flight: 0,
         }
     }
@@ -165,11 +179,11 @@ impl Host {
     }
 }
 
-impl Hosts {
+impl HostTable {
     /// Without any host.
     pub fn new(rules: HostRules) -> Self {
         let interval = rules.rate.map_or(0, |rate| (1e6 / rate).clamp(1.0, 1e12) as u64);
-        Hosts { rules, interval, known: HashMap::new() }
+        HostTable { rules, interval, known: HashMap::new(), prompt: 0, others: 0, prompt_wanted_at: None }
     }
 
     /// Why no target of a host may go now, if it rests or is dead: told without asking for one.
@@ -195,7 +209,13 @@ impl Hosts {
             return refusal;
         }
         self.make_room(now);
-        let host = self.known.entry(id).or_insert_with(Host::new);
+        let has_room = self.has_room(now);
+        let host = self.known.entry(id).or_insert_with(HostState::new);
+        if host.is_prompt {
+            self.prompt_wanted_at = Some(now);
+        } else if !has_room {
+            return Admission::Crowded;
+        }
         if host.rests > 0 && host.kind.is_some() {
             if host.is_probed {
                 return Admission::Full;
@@ -213,31 +233,76 @@ impl Hosts {
             host.due = host.due.max(micros.saturating_sub(BURST_MICROS)) + self.interval;
         }
         host.in_flight += 1;
+        *(if host.is_prompt { &mut self.prompt } else { &mut self.others }) += 1;
         Admission::Go
     }
 
+    /// Whether a host that is not known to be prompt may have one more request in flight: while targets of prompt ones
+    /// come, there is always a place for one more of those, up to a quarter of all places.
+    pub fn has_room(&self, now: Millis) -> bool {
+        let lately = limits::PROMPT_WITHIN.as_millis() as Millis;
+        let is_wanted = self.prompt_wanted_at.is_some_and(|at| now.saturating_sub(at) < lately);
+        let kept = (self.prompt + 1).min(self.rules.places / 4);
+        self.rules.places == 0 || !is_wanted || self.others < self.rules.places - kept
+    }
+
+    /// Whether its last reply came promptly.
+    pub fn is_prompt(&self, id: HostId) -> bool {
+        self.known.get(&id).is_some_and(|host| host.is_prompt)
+    }
+
+    /// A target that went has left, after so long.
+    pub fn left_after(&mut self, id: HostId, seen: RequestOutcome, took: Millis, now: Millis) {
+        let is_prompt = match seen {
+            RequestOutcome::Nothing => None,
+            RequestOutcome::Answer | RequestOutcome::Throttled(_) => {
+                Some(took < limits::PROMPT_WITHIN.as_millis() as Millis)
+            }
+            RequestOutcome::Failure(_) => Some(false),
+        };
+        if let Some(host) = self.known.get_mut(&id)
+            && let Some(is_prompt) = is_prompt.filter(|is_prompt| *is_prompt != host.is_prompt)
+        {
+            host.is_prompt = is_prompt;
+            let count = host.in_flight as usize;
+            let (from, to) = if is_prompt {
+                (&mut self.others, &mut self.prompt)
+            } else {
+                (&mut self.prompt, &mut self.others)
+            };
+            *from -= count;
+            *to += count;
+        }
+        self.left(id, seen, now);
+    }
+
     /// A target that went has left.
-    pub fn left(&mut self, id: HostId, seen: Seen, now: Millis) {
+    pub fn left(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let Some(host) = self.known.get_mut(&id) else { return };
-        host.in_flight = host.in_flight.saturating_sub(1);
+        if host.in_flight > 0 {
+            host.in_flight -= 1;
+            *(if host.is_prompt { &mut self.prompt } else { &mut self.others }) -= 1;
+        }
         self.note(id, seen, now);
     }
 
     /// What was seen of a host without a target in flight: its name could not be looked up.
-    pub fn note(&mut self, id: HostId, seen: Seen, now: Millis) {
+    pub fn note(&mut self, id: HostId, seen: RequestOutcome, now: Millis) {
         let rules = self.rules;
-        if matches!(seen, Seen::Failure(kind) if tells_of_host(kind)) && !self.known.contains_key(&id) {
+        if matches!(seen, RequestOutcome::Failure(kind) if tells_of_host(kind))
+            && !self.known.contains_key(&id)
+        {
             self.make_room(now);
-            self.known.insert(id, Host::new());
+            self.known.insert(id, HostState::new());
         }
         let Some(host) = self.known.get_mut(&id) else { return };
         match seen {
-            Seen::Nothing => host.is_probed = false,
-            Seen::Answer => {
+            RequestOutcome::Nothing => host.is_probed = false,
+            RequestOutcome::Answer => {
                 host.remember(false);
                 (host.failures, host.rests, host.kind, host.is_probed) = (0, 0, None, false);
             }
-            Seen::Throttled(until) => {
+            RequestOutcome::Throttled(until) => {
                 host.remember(false);
                 (host.failures, host.is_probed) = (0, false);
                 if host.kind.take().is_some() {
@@ -249,11 +314,11 @@ impl Hosts {
                     host.rests = host.rests.saturating_add(1);
                 }
             }
-            Seen::Failure(kind) if !tells_of_host(kind) => {
+            RequestOutcome::Failure(kind) if !tells_of_host(kind) => {
                 host.remember(true);
                 host.is_probed = false;
             }
-            Seen::Failure(kind) => {
+            RequestOutcome::Failure(kind) => {
                 host.remember(true);
                 host.failures = host.failures.saturating_add(1);
                 host.is_probed = false;
@@ -293,7 +358,7 @@ impl Hosts {
     }
 }
 
-impl Host {
+impl HostState {
     fn rest(&mut self, kind: FailureKind, probes: u32, dead_for: Millis, now: Millis) {
         self.kind.get_or_insert(kind);
         self.rests = self.rests.saturating_add(1);
@@ -311,8 +376,8 @@ fn doubled(base: std::time::Duration, times: u8, cap: std::time::Duration) -> Mi
     (base.as_millis() as Millis).saturating_mul(1 << times.min(16)).min(cap.as_millis() as Millis)
 }
 
-/// Whether a failure means that the host cannot be reached, whatever it is asked for. A name that does not exist is told
-/// at once and at no cost, so that needs no breaker.
+/// Whether a failure means that the host cannot be reached, whatever it is asked for. A name that does not exist is
+/// told at once and at no cost, so that needs no breaker.
 fn tells_of_host(kind: FailureKind) -> bool {
     use FailureKind::{
         ConnectTimeout, Dns, DnsServfail, DnsTimeout, NotHttp, Refused, Tls, TlsTimeout, Unreachable,
@@ -331,12 +396,12 @@ pub fn may_be_dead(kind: FailureKind) -> bool {
 }
 
 /// What a failed attempt tells of its host; `until` is what it asked for.
-pub fn seen(kind: FailureKind, until: Option<Millis>) -> Seen {
+pub fn seen(kind: FailureKind, until: Option<Millis>) -> RequestOutcome {
     match (kind, kind.class()) {
-        (_, FailureClass::Throttle) => Seen::Throttled(until),
+        (_, FailureClass::Throttle) => RequestOutcome::Throttled(until),
         // A complete reply with a status is a sign of life.
-        (FailureKind::Status | FailureKind::Redirect | FailureKind::ServerError, _) => Seen::Answer,
-        _ => Seen::Failure(kind),
+        (FailureKind::Status | FailureKind::Redirect | FailureKind::ServerError, _) => RequestOutcome::Answer,
+        _ => RequestOutcome::Failure(kind),
     }
 }
 
@@ -344,11 +409,11 @@ pub fn seen(kind: FailureKind, until: Option<Millis>) -> Seen {
 mod tests {
     use super::*;
 
-    const REFUSED: Seen = Seen::Failure(FailureKind::Refused);
+    const REFUSED: RequestOutcome = RequestOutcome::Failure(FailureKind::Refused);
 
     fn rules() -> HostRules {
         let dead_for = limits::HOST_DEAD_FOR.as_millis() as Millis;
-        HostRules { connections: 2, rate: None, probes: 2, dead_for, held_max: 1000 }
+        HostRules { connections: 2, rate: None, probes: 2, dead_for, held_max: 1000, places: 0 }
     }
 
     fn id(number: u64) -> HostId {
@@ -356,7 +421,7 @@ mod tests {
     }
 
     /// Sends a request and tells what was seen.
-    fn ask(hosts: &mut Hosts, host: HostId, seen: Seen, now: Millis) -> Admission {
+    fn ask(hosts: &mut HostTable, host: HostId, seen: RequestOutcome, now: Millis) -> Admission {
         let admission = hosts.admit(host, now);
         if admission == Admission::Go {
             hosts.left(host, seen, now);
@@ -379,30 +444,76 @@ mod tests {
     }
 
     #[test]
+    fn slow_hosts_leave_places_to_prompt_ones_while_those_are_wanted() {
+        let mut hosts = HostTable::new(HostRules { places: 16, ..rules() });
+        let slow = |number: u64| id(100 + number);
+        for number in 0..8 {
+            assert_eq!([hosts.admit(slow(number), 0), hosts.admit(slow(number), 0)], [Admission::Go; 2]);
+        }
+        assert_eq!(hosts.admit(slow(9), 0), Admission::Go, "nothing prompt is known");
+        assert_eq!(hosts.admit(id(1), 0), Admission::Go);
+        hosts.left_after(id(1), RequestOutcome::Answer, 5, 5);
+
+        // From now on one place more than those that it has is kept for it.
+        assert_eq!(hosts.admit(id(1), 5), Admission::Go);
+        for number in 0..4 {
+            hosts.left_after(slow(number), RequestOutcome::Failure(FailureKind::HeadTimeout), 4000, 10);
+            let admission = hosts.admit(slow(20 + number), 10);
+            assert_eq!(admission == Admission::Go, number >= 3, "{number}: 17 were there, 14 may be");
+        }
+        assert_eq!(hosts.admit(id(1), 10), Admission::Go);
+        assert_eq!(hosts.admit(slow(30), 10), Admission::Crowded);
+
+        // When nobody wants it, nothing is kept.
+        assert!(!hosts.has_room(1_009));
+        assert!(hosts.has_room(1_010));
+        assert_eq!(hosts.admit(slow(30), 1_010), Admission::Go);
+    }
+
+    #[test]
+    fn a_host_is_prompt_as_long_as_its_replies_are() {
+        let mut hosts = HostTable::new(HostRules { places: 8, connections: 0, ..rules() });
+        for _ in 0..6 {
+            assert_eq!(hosts.admit(id(1), 0), Admission::Go);
+        }
+        hosts.left_after(id(1), RequestOutcome::Answer, 999, 0);
+        assert_eq!((hosts.prompt, hosts.others), (5, 0));
+        hosts.left_after(id(1), RequestOutcome::Nothing, 0, 0);
+        assert!(hosts.is_prompt(id(1)));
+        hosts.left_after(id(1), RequestOutcome::Answer, 1000, 1);
+        assert_eq!((hosts.prompt, hosts.others), (0, 3));
+        hosts.left_after(id(1), RequestOutcome::Answer, 0, 2);
+        hosts.left_after(id(1), RequestOutcome::Failure(FailureKind::Reset), 0, 3);
+        hosts.left_after(id(1), RequestOutcome::Answer, 0, 4);
+
+        assert_eq!((hosts.prompt, hosts.others), (0, 0));
+    }
+
+    #[test]
     fn no_more_are_in_flight_than_allowed_and_one_that_leaves_makes_place() {
-        let mut hosts = Hosts::new(rules());
+        let mut hosts = HostTable::new(rules());
 
         assert_eq!(
             [1, 1, 1].map(|host| hosts.admit(id(host), 5)),
             [Admission::Go, Admission::Go, Admission::Full]
         );
         assert_eq!(hosts.admit(id(2), 5), Admission::Go);
-        hosts.left(id(1), Seen::Answer, 6);
+        hosts.left(id(1), RequestOutcome::Answer, 6);
 
         assert_eq!(hosts.admit(id(1), 6), Admission::Go);
     }
 
     #[test]
     fn the_rate_of_each_host_is_kept() {
-        let mut hosts = Hosts::new(HostRules { rate: Some(50.0), ..rules() });
+        let mut hosts = HostTable::new(HostRules { rate: Some(50.0), ..rules() });
         let mut sent = 0;
 
         for now in 10_000..20_000 {
-            sent += usize::from(ask(&mut hosts, id(1), Seen::Answer, now) == Admission::Go);
+            sent += usize::from(ask(&mut hosts, id(1), RequestOutcome::Answer, now) == Admission::Go);
         }
 
         assert!((495..=510).contains(&sent), "{sent}");
-        while ask(&mut hosts, id(1), Seen::Answer, 20_000) == Admission::Go {}
+        while ask(&mut hosts, id(1), RequestOutcome::Answer, 20_000) == Admission::Go {}
         let Admission::Later(then) = hosts.admit(id(1), 20_000) else { panic!() };
         assert!((20_001..=20_020).contains(&then), "{then}");
         assert_eq!(hosts.admit(id(2), 20_000), Admission::Go);
@@ -410,20 +521,20 @@ mod tests {
 
     #[test]
     fn a_host_that_asks_for_patience_is_left_alone_for_that_long_and_no_other() {
-        let mut hosts = Hosts::new(rules());
-        ask(&mut hosts, id(1), Seen::Throttled(Some(30_000)), 1_000);
+        let mut hosts = HostTable::new(rules());
+        ask(&mut hosts, id(1), RequestOutcome::Throttled(Some(30_000)), 1_000);
 
         assert_eq!(hosts.admit(id(1), 29_999), Admission::Resting(30_000));
         assert_eq!(hosts.admit(id(2), 2_000), Admission::Go);
-        assert_eq!(ask(&mut hosts, id(1), Seen::Throttled(None), 30_000), Admission::Go);
+        assert_eq!(ask(&mut hosts, id(1), RequestOutcome::Throttled(None), 30_000), Admission::Go);
         assert_eq!(hosts.admit(id(1), 30_001), Admission::Resting(32_000));
-        ask(&mut hosts, id(1), Seen::Answer, 32_000);
+        ask(&mut hosts, id(1), RequestOutcome::Answer, 32_000);
         assert_eq!(hosts.admit(id(1), 32_001), Admission::Go);
     }
 
     #[test]
     fn a_dead_host_is_asked_a_few_times_and_then_its_targets_are_closed() {
-        let mut hosts = Hosts::new(rules());
+        let mut hosts = HostTable::new(rules());
         for _ in 0..limits::HOST_FAILURES_MAX {
             assert_eq!(ask(&mut hosts, id(1), REFUSED, 1_000), Admission::Go);
         }
@@ -431,19 +542,19 @@ mod tests {
         assert_eq!(hosts.admit(id(1), 5_999), Admission::Resting(6_000));
         assert_eq!(hosts.admit(id(1), 6_000), Admission::Go);
         assert_eq!(hosts.admit(id(1), 6_000), Admission::Full);
-        hosts.left(id(1), Seen::Failure(FailureKind::ConnectTimeout), 7_000);
+        hosts.left(id(1), RequestOutcome::Failure(FailureKind::ConnectTimeout), 7_000);
         assert_eq!(hosts.admit(id(1), 16_999), Admission::Resting(17_000));
         assert_eq!(ask(&mut hosts, id(1), REFUSED, 17_000), Admission::Go);
 
         assert_eq!(hosts.admit(id(1), 17_001), Admission::Closed(FailureKind::Refused));
         let much_later = 17_000 + limits::HOST_DEAD_FOR.as_millis() as Millis;
-        assert_eq!(ask(&mut hosts, id(1), Seen::Answer, much_later), Admission::Go);
+        assert_eq!(ask(&mut hosts, id(1), RequestOutcome::Answer, much_later), Admission::Go);
         assert_eq!(hosts.admit(id(1), much_later), Admission::Go);
     }
 
     #[test]
     fn a_second_look_asks_again_whatever_was_seen_before_it_was_due() {
-        let mut hosts = Hosts::new(HostRules { probes: 0, ..rules() });
+        let mut hosts = HostTable::new(HostRules { probes: 0, ..rules() });
         for _ in 0..limits::HOST_FAILURES_MAX {
             ask(&mut hosts, id(1), REFUSED, 1_000);
         }
@@ -463,9 +574,9 @@ mod tests {
 
     #[test]
     fn a_host_that_cannot_be_trusted_is_not_waited_for() {
-        let mut hosts = Hosts::new(rules());
+        let mut hosts = HostTable::new(rules());
         for _ in 0..limits::HOST_FAILURES_MAX {
-            ask(&mut hosts, id(1), Seen::Failure(FailureKind::TlsExpired), 1_000);
+            ask(&mut hosts, id(1), RequestOutcome::Failure(FailureKind::TlsExpired), 1_000);
         }
 
         assert_eq!(hosts.admit(id(1), 1_001), Admission::Closed(FailureKind::TlsExpired));
@@ -473,7 +584,7 @@ mod tests {
 
     #[test]
     fn without_a_second_attempt_the_first_rest_is_the_end() {
-        let mut hosts = Hosts::new(HostRules { probes: 0, ..rules() });
+        let mut hosts = HostTable::new(HostRules { probes: 0, ..rules() });
         for _ in 0..limits::HOST_FAILURES_MAX {
             ask(&mut hosts, id(1), REFUSED, 1_000);
         }
@@ -483,9 +594,9 @@ mod tests {
 
     #[test]
     fn a_host_of_which_most_requests_succeed_stays() {
-        let mut hosts = Hosts::new(rules());
+        let mut hosts = HostTable::new(rules());
         for now in 0..30 {
-            ask(&mut hosts, id(1), Seen::Answer, now);
+            ask(&mut hosts, id(1), RequestOutcome::Answer, now);
         }
         for now in 30..30 + Millis::from(limits::HOST_FAILURES_MAX) {
             ask(&mut hosts, id(1), REFUSED, now);
@@ -496,23 +607,26 @@ mod tests {
 
     #[test]
     fn failures_that_say_nothing_of_the_way_to_it_open_no_breaker() {
-        let mut hosts = Hosts::new(rules());
+        let mut hosts = HostTable::new(rules());
         for now in 0..100 {
-            assert_eq!(ask(&mut hosts, id(1), Seen::Failure(FailureKind::Truncated), now), Admission::Go);
+            assert_eq!(
+                ask(&mut hosts, id(1), RequestOutcome::Failure(FailureKind::Truncated), now),
+                Admission::Go
+            );
         }
-        assert_eq!(seen(FailureKind::ServerError, None), Seen::Answer);
-        assert_eq!(seen(FailureKind::Throttled, Some(5)), Seen::Throttled(Some(5)));
+        assert_eq!(seen(FailureKind::ServerError, None), RequestOutcome::Answer);
+        assert_eq!(seen(FailureKind::Throttled, Some(5)), RequestOutcome::Throttled(Some(5)));
     }
 
     #[test]
     fn what_is_known_is_bounded_and_the_dead_are_remembered_longest() {
-        let mut hosts = Hosts::new(HostRules { probes: 0, ..rules() });
+        let mut hosts = HostTable::new(HostRules { probes: 0, ..rules() });
         for _ in 0..limits::HOST_FAILURES_MAX {
             ask(&mut hosts, id(7), REFUSED, 1);
         }
 
         for number in 100..10_000 {
-            ask(&mut hosts, id(number), Seen::Answer, 2);
+            ask(&mut hosts, id(number), RequestOutcome::Answer, 2);
             assert!(hosts.known.len() <= 1000);
         }
 

@@ -6,9 +6,11 @@
 
 pub mod congestion;
 pub mod hosts;
+mod millis;
 pub mod origin;
 pub mod pace;
 pub mod preflight;
+pub mod probing;
 pub mod retry;
 mod routes;
 pub mod waiting;
@@ -17,15 +19,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::limits;
 use crate::outcome::FailureClass;
-use crate::target::{Batch, Page, Waiting};
-use origin::{Gate, Millis, Observed, Origin};
+use crate::target::{Batch, Page, Sequence, WaitingTarget};
+use origin::{Gate, Millis, Observations, OriginState, OriginTrouble};
+use probing::{HealthCheck, HealthStatus, ProbeState, Probing};
 use retry::Jitter;
+pub use retry::Retry;
 use routes::Routes;
-use waiting::{Key, WaitingTargets};
+use waiting::{DueKey, WaitingTargets};
 
 /// What the planner must know.
 #[derive(Debug, Clone)]
@@ -44,7 +46,7 @@ pub struct PlannerOptions {
 
 /// What a worker is to do next.
 #[derive(Debug)]
-pub enum Next {
+pub enum NextWork {
     /// Fetch these.
     Batch(Batch),
     /// Ask again then, or when woken.
@@ -55,26 +57,17 @@ pub enum Next {
     Done,
 }
 
-/// A target whose attempt failed and that is to be tried again.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Retry {
-    /// The target; its not-before time is set by the planner.
-    pub target: Waiting,
-    /// What the server asked for.
-    pub retry_after: Option<Millis>,
-    /// When it is due, if that is known: it is put aside without an attempt.
-    pub not_before: Option<Millis>,
-}
-
 /// What a worker has done since its last report.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct WorkerReport {
     /// Targets with a final outcome.
     pub settled: usize,
     /// Targets to be tried again.
     pub retries: Vec<Retry>,
     /// What was seen of the origin.
-    pub observed: Observed,
+    pub observed: Observations,
+    /// One that was fetched, as it stands in its page.
+    pub fetched: Option<Box<[u8]>>,
 }
 
 /// See the module.
@@ -88,7 +81,9 @@ pub struct Planner {
     waiting: WaitingTargets,
     listing_done: bool,
     /// Of the only origin of the job.
-    origin: Origin,
+    origin: OriginState,
+    /// Who asks whether it is well.
+    probing: Probing,
     /// In a job over many hosts: their state is with the workers that have them.
     routes: Option<Routes>,
     jitter: Jitter,
@@ -96,8 +91,8 @@ pub struct Planner {
 
 impl Planner {
     /// An empty plan.
-    pub fn new(options: PlannerOptions, now: Millis) -> Self {
-        let origin = Origin::new(options.limit, options.give_up_after, now);
+    pub fn new(options: PlannerOptions) -> Self {
+        let origin = OriginState::new(options.limit, options.give_up_after);
         let jitter = Jitter::new(options.seed);
         Planner {
             options,
@@ -108,18 +103,25 @@ impl Planner {
             waiting: WaitingTargets::default(),
             listing_done: false,
             origin,
+            probing: Probing::default(),
             routes: None,
             jitter,
         }
     }
 
     /// The job is one over many hosts: from now on each worker gets the targets of its own.
-    pub fn route_by_host(&mut self, now: Millis) {
+    pub fn route_by_host(&mut self) {
         if self.routes.is_none() {
             self.routes = Some(Routes::new(self.options.workers));
-            // What was seen of the first host says nothing of the others.
-            self.origin = Origin::new(self.options.limit, self.options.give_up_after, now);
+            // What was seen of the first host says nothing of the others. A target that waits for a health check gets
+            // its answer all the same.
+            self.origin = OriginState::new(self.options.limit, self.options.give_up_after);
         }
+    }
+
+    /// The first page of the listing can be asked for again, to see whether the origin is well.
+    pub fn can_ask_first_page(&mut self) {
+        self.probing.can_ask_first_page();
     }
 
     /// Targets that are listed and on their way into the journal.
@@ -134,6 +136,12 @@ impl Planner {
             self.ready_targets += range.len();
             self.ready.push_back((Arc::clone(page), range));
         }
+    }
+
+    /// Of those that wait, only so many are held in memory.
+    #[cfg(test)]
+    pub(crate) fn hold_waiting_at_most(&mut self, held_max: usize) {
+        self.waiting = WaitingTargets::with_room(held_max);
     }
 
     /// Announced targets that will not come: their outcome was known at once.
@@ -159,7 +167,7 @@ impl Planner {
     }
 
     /// Whether what is listed and not fetched is little: more of a listing at a time would help.
-    pub fn is_hungry(&self) -> bool {
+    pub fn needs_targets(&self) -> bool {
         !self.listing_done && self.announced + self.ready_targets() < limits::HUNGRY_TARGETS
     }
 
@@ -168,28 +176,74 @@ impl Planner {
     }
 
     /// What a worker is to do next; it takes at most `max` targets.
-    pub fn next_batch(&mut self, worker: usize, max: usize, now: Millis) -> Next {
+    pub fn next_batch(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if self.routes.is_some() {
             return self.next_of_hosts(worker, max.min(limits::BATCH_TARGETS_MAX), now);
         }
-        let allowed = match self.origin.gate(now) {
-            Gate::Resting(until) => return Next::WaitUntil(until),
-            Gate::Open(allowed) if allowed < self.options.limit => allowed.saturating_sub(self.outstanding),
-            Gate::Open(_) => max,
+        let next = match self.origin.gate(now) {
+            Gate::Resting(until) => NextWork::WaitUntil(until),
+            Gate::Asking => self.next_probe(now),
+            Gate::Open(_) => match self.take(max.min(limits::BATCH_TARGETS_MAX), now) {
+                Some(batch) => {
+                    self.outstanding += batch.len();
+                    NextWork::Batch(batch)
+                }
+                None => self.outlook(),
+            },
         };
-        let max = max.min(allowed).min(limits::BATCH_TARGETS_MAX);
-        if max > 0
-            && let Some(batch) = self.take(max, now)
-        {
-            self.outstanding += batch.len();
-            return Next::Batch(batch);
+        self.until_given_up(next)
+    }
+
+    /// Nobody waits for longer than the origin is waited for.
+    fn until_given_up(&self, next: NextWork) -> NextWork {
+        let Some(OriginTrouble { until, .. }) = self.origin.trouble() else { return next };
+        match next {
+            NextWork::WaitUntil(then) => NextWork::WaitUntil(then.min(until + 1)),
+            NextWork::Wait => NextWork::WaitUntil(until + 1),
+            other => other,
         }
-        // Without room for a request nothing becomes due before one has come back.
-        if max == 0 && !self.is_done() { Next::Wait } else { self.outlook() }
+    }
+
+    /// While only one may ask whether the origin is well.
+    fn next_probe(&mut self, now: Millis) -> NextWork {
+        if self.is_done() {
+            return NextWork::Done;
+        }
+        if !matches!(self.probing.state, ProbeState::Idle) {
+            return NextWork::Wait;
+        }
+        let (batch, is_first) = if let Some(batch) = self.take_any_ready() {
+            (batch, true)
+        } else if self.probing.check() {
+            return NextWork::Wait;
+        } else {
+            (Batch::Retries(self.waiting.take_due(now, 1)), false)
+        };
+        let Some(sequence) = batch.first_sequence() else { return self.outlook() };
+        self.probing.state = ProbeState::Target { sequence, is_first };
+        self.outstanding += 1;
+        NextWork::Batch(batch)
+    }
+
+    /// A target that was never handed out, from anywhere: neighbours may be broken together.
+    fn take_any_ready(&mut self) -> Option<Batch> {
+        if self.ready.is_empty() {
+            return None;
+        }
+        let drawn = self.jitter.draw();
+        let (page, range) = self.ready.remove(drawn as usize % self.ready.len())?;
+        let position = range.start + (drawn >> 32) as usize % range.len();
+        for rest in [range.start..position, position + 1..range.end] {
+            if !rest.is_empty() {
+                self.ready.push_back((Arc::clone(&page), rest));
+            }
+        }
+        self.ready_targets -= 1;
+        Some(Batch::Page(page, position..position + 1))
     }
 
     /// The same in a job over many hosts.
-    fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> Next {
+    fn next_of_hosts(&mut self, worker: usize, max: usize, now: Millis) -> NextWork {
         if let Some(routes) = &mut self.routes {
             for target in self.waiting.take_due(now, limits::BATCH_TARGETS_MAX) {
                 routes.add_retry(target);
@@ -202,7 +256,7 @@ impl Planner {
             }
             if let Some(batch) = routes.take(worker, max) {
                 self.outstanding += batch.len();
-                return Next::Batch(batch);
+                return NextWork::Batch(batch);
             }
         }
         self.outlook()
@@ -214,11 +268,11 @@ impl Planner {
     }
 
     /// For a worker that wants no batch: when it should.
-    pub fn outlook(&self) -> Next {
+    pub fn outlook(&self) -> NextWork {
         if self.is_done() {
-            return Next::Done;
+            return NextWork::Done;
         }
-        self.waiting.next_due().map_or(Next::Wait, Next::WaitUntil)
+        self.waiting.next_due().map_or(NextWork::Wait, NextWork::WaitUntil)
     }
 
     fn take(&mut self, max: usize, now: Millis) -> Option<Batch> {
@@ -243,6 +297,9 @@ impl Planner {
     /// Takes back what a worker did not start.
     pub fn give_back(&mut self, batch: Batch) {
         self.outstanding = self.outstanding.saturating_sub(batch.len());
+        if batch.len() == 1 && batch.first_sequence() == self.probing.target() {
+            self.probing.state = ProbeState::Idle;
+        }
         match batch {
             Batch::Page(page, range) => {
                 self.ready_targets += range.len();
@@ -263,28 +320,135 @@ impl Planner {
         self.outstanding += targets;
     }
 
-    /// Takes note of what a worker has done. Returned are the targets that must go into the journal's table.
-    pub fn report(&mut self, report: Report, now: Millis) -> Vec<Waiting> {
-        self.outstanding = self.outstanding.saturating_sub(report.settled + report.retries.len());
-        self.origin.observe(report.observed, now);
-        let mut to_journal = Vec::new();
-        for Retry { mut target, retry_after, not_before } in report.retries {
-            let delay = match not_before {
-                Some(not_before) => not_before.saturating_sub(now),
-                None => retry::delay(target.kind, self.patience(&target), retry_after, self.jitter.draw()),
-            };
-            target.not_before = now + delay;
-            if delay > self.options.commit_window || self.waiting.is_full() {
-                to_journal.push(target.clone());
-            }
-            self.waiting.add(target);
+    /// Takes note of what a worker has done. Returned are the targets that must go into the journal's table, before
+    /// what [`Planner::wants_waiting`] asks for is loaded.
+    pub fn report(&mut self, report: WorkerReport, now: Millis) -> Vec<WaitingTarget> {
+        let WorkerReport { settled, mut retries, observed, fetched } = report;
+        self.outstanding = self.outstanding.saturating_sub(settled + retries.len());
+        self.probing.note_fetched(fetched);
+        let can_be_asked = self.can_be_asked();
+        self.origin.observe(observed, can_be_asked, now);
+        let mut to_journal = self.end_probe(&mut retries, observed, now);
+        for retry in retries {
+            self.put_off(retry, now, &mut to_journal);
         }
         to_journal
     }
 
+    /// Whether there is anything that shows whether the origin is well.
+    fn can_be_asked(&self) -> bool {
+        self.routes.is_none() && (self.probing.can_check() || !self.ready.is_empty())
+    }
+
+    /// A target waits for another attempt.
+    fn put_off(&mut self, retry: Retry, now: Millis, to_journal: &mut Vec<WaitingTarget>) {
+        let Retry { mut target, retry_after, not_before } = retry;
+        let delay = match not_before {
+            Some(not_before) => not_before.saturating_sub(now),
+            None => retry::delay(target.kind, self.patience(&target), retry_after, self.jitter.draw()),
+        };
+        target.not_before = now + delay;
+        let sequence = target.sequence;
+        let is_long = delay > self.options.commit_window;
+        if is_long {
+            to_journal.push(target.clone());
+        }
+        let not_held = self.waiting.add(target);
+        to_journal.extend(not_held.filter(|not_held| !is_long || not_held.sequence != sequence));
+    }
+
+    /// The target that asked whether the origin is well may have come back, or something else has shown that it is.
+    /// Returned are targets that must go into the journal's table.
+    fn end_probe(
+        &mut self,
+        retries: &mut Vec<Retry>,
+        observed: Observations,
+        now: Millis,
+    ) -> Vec<WaitingTarget> {
+        let mut to_journal = Vec::new();
+        if self.origin.gate(now) != Gate::Asking {
+            if let ProbeState::Check(Some(retry)) = std::mem::take(&mut self.probing.state) {
+                self.outstanding -= 1;
+                self.put_off(retry, now, &mut to_journal);
+            }
+            return to_journal;
+        }
+        let ProbeState::Target { sequence, is_first } = self.probing.state else { return to_journal };
+        let at = retries.iter().position(|retry| retry.target.sequence == sequence);
+        if observed.probes == 0 && at.is_none() {
+            return to_journal;
+        }
+        self.probing.state = ProbeState::Idle;
+        if observed.probes == 0 {
+            // Its process has died: it has asked nobody.
+            return to_journal;
+        }
+        let failed = at.filter(|_| is_first).map(|at| retries.remove(at));
+        match failed {
+            // The origin says itself that it is not well.
+            Some(retry) if retry.target.kind.class() == FailureClass::Throttle => {
+                self.origin.rest(retry.retry_after.unwrap_or(0).min(RETRY_AFTER_MAX), now);
+                retries.push(retry);
+            }
+            Some(retry) if self.probing.check() => {
+                self.outstanding += 1;
+                self.probing.state = ProbeState::Check(Some(retry));
+            }
+            Some(retry) => {
+                self.origin.rest(0, now);
+                retries.push(uncounted(retry));
+            }
+            None => self.origin.rest(observed.retry_after, now),
+        }
+        to_journal
+    }
+
+    /// A health check has come back. Returned are targets that must go into the journal's table.
+    pub fn health_checked(
+        &mut self,
+        asked: &HealthCheck,
+        status: HealthStatus,
+        now: Millis,
+    ) -> Vec<WaitingTarget> {
+        let mut to_journal = Vec::new();
+        if status == HealthStatus::Unknown {
+            self.probing.forget(asked);
+        }
+        let ProbeState::Check(failed) = std::mem::take(&mut self.probing.state) else { return to_journal };
+        if self.origin.gate(now) == Gate::Asking {
+            match (status, &failed) {
+                // A page alone says little of objects: none was fetched yet.
+                (HealthStatus::Healthy, _) if *asked == HealthCheck::FirstPage => {
+                    self.origin.is_partly_healthy(now);
+                }
+                (HealthStatus::Healthy, Some(_)) => self.origin.is_partly_healthy(now),
+                (HealthStatus::Healthy, None) => self.origin.is_healthy(now),
+                (HealthStatus::Down, _) | (HealthStatus::Unknown, Some(_)) => self.origin.rest(0, now),
+                // Something else is asked for, or a target asks.
+                (HealthStatus::Unknown, None) => {}
+            }
+        }
+        if let Some(retry) = failed {
+            self.outstanding -= 1;
+            let is_broken = status == HealthStatus::Healthy;
+            self.put_off(if is_broken { retry } else { uncounted(retry) }, now, &mut to_journal);
+        }
+        to_journal
+    }
+
+    /// The health check that is to be made, once.
+    pub fn take_health_check(&mut self) -> Option<HealthCheck> {
+        self.probing.question.take()
+    }
+
+    /// The target that asks whether the origin is well.
+    pub fn probe(&self) -> Option<Sequence> {
+        self.probing.target()
+    }
+
     /// Attempts for which a target's wait grows. With a pace those that were refused do not come back as a storm,
     /// whatever their attempts were.
-    fn patience(&self, target: &Waiting) -> u32 {
+    fn patience(&self, target: &WaitingTarget) -> u32 {
         let is_paced = self.rate().is_some() && target.kind.class() == FailureClass::Throttle;
         if is_paced { 0 } else { target.attempts }
     }
@@ -294,9 +458,18 @@ impl Planner {
         self.origin.rate().filter(|_| self.routes.is_none())
     }
 
-    /// The listing's own requests tell something of the origin as well.
-    pub fn observe(&mut self, observed: Observed, now: Millis) {
-        self.origin.observe(observed, now);
+    /// The listing's own requests tell something of the origin as well: a page that came, or that failed.
+    pub fn observe_listing(&mut self, observed: Observations, now: Millis) {
+        if observed.successes > 0 {
+            return self.origin.note_page(now);
+        }
+        let can_be_asked = self.can_be_asked();
+        self.origin.observe(observed, can_be_asked, now);
+    }
+
+    /// What the origin is waited for, if it is.
+    pub fn trouble(&self) -> Option<OriginTrouble> {
+        self.origin.trouble()
     }
 
     /// Whether the origin gets fewer requests than it may: workers that found no room wait for the end of that.
@@ -304,17 +477,18 @@ impl Planner {
         self.origin.gate(now) != Gate::Open(self.options.limit)
     }
 
-    /// See [`Origin::is_suspicious`].
-    pub fn is_suspicious(&self) -> bool {
-        self.origin.is_suspicious()
+    /// Until when targets that were handed out and not started are held, if they are; all but the [`Planner::probe`].
+    pub fn held_until(&self, now: Millis) -> Option<Millis> {
+        match self.origin.gate(now) {
+            Gate::Resting(until) => Some(until),
+            Gate::Asking => Some(Millis::MAX),
+            Gate::Open(_) => None,
+        }
     }
 
     /// Until when the origin rests, if it does.
     pub fn resting_until(&self, now: Millis) -> Option<Millis> {
-        match self.origin.gate(now) {
-            Gate::Resting(until) => Some(until),
-            Gate::Open(_) => None,
-        }
+        self.held_until(now).filter(|until| *until < Millis::MAX)
     }
 
     /// Whether the origin had no success for so long that the job ends.
@@ -323,13 +497,14 @@ impl Planner {
     }
 
     /// Where to load waiting targets from the journal, when there is room for them.
-    pub fn wants_waiting(&mut self) -> Option<(Key, usize)> {
+    pub fn wants_waiting(&mut self) -> Option<(DueKey, usize)> {
         self.waiting.wants_load()
     }
 
-    /// The answer to [`Planner::wants_waiting`].
-    pub fn loaded_waiting(&mut self, rows: Vec<Waiting>, complete: bool) {
-        self.waiting.loaded(rows, complete);
+    /// The answer to [`Planner::wants_waiting`]. Returned are the targets that must go into the journal's table.
+    #[must_use]
+    pub fn loaded_waiting(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
+        self.waiting.loaded(rows, complete)
     }
 
     /// Targets that wait for another attempt, in memory.
@@ -347,215 +522,16 @@ impl Planner {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::outcome::FailureKind;
-    use crate::target::Names;
+/// Longest `Retry-After` that is followed.
+const RETRY_AFTER_MAX: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis;
 
-    fn planner(workers: usize) -> Planner {
-        let options =
-            PlannerOptions { workers, limit: 64, commit_window: 1000, give_up_after: 900_000, seed: 1 };
-        Planner::new(options, 0)
-    }
-
-    fn page(first: u64, count: usize) -> Arc<Page> {
-        let mut names = Names::default();
-        for position in 0..count {
-            names.push(position.to_string().as_bytes());
-        }
-        Arc::new(Page::new(first, names, None))
-    }
-
-    fn add(planner: &mut Planner, page: &Arc<Page>) {
-        planner.announce(page.names.len());
-        let all = 0..page.names.len();
-        planner.add_page(page, std::iter::once(all));
-    }
-
-    fn retry(sequence: u64, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
-        let target =
-            Waiting { sequence, name: Box::default(), attempts: 1, kind, not_before: 0, throttled_since: 0 };
-        Retry { target, retry_after, not_before: None }
-    }
-
-    #[test]
-    fn every_target_is_handed_out_once_and_the_plan_ends() {
-        let mut planner = planner(2);
-        add(&mut planner, &page(0, 10));
-        add(&mut planner, &page(10, 5));
-        planner.end_listing();
-
-        let mut seen = Vec::new();
-        loop {
-            match planner.next_batch(0, 4, 0) {
-                Next::Batch(Batch::Page(page, range)) => {
-                    let settled = range.len();
-                    seen.extend(range.map(|position| page.first + position as u64));
-                    planner.report(Report { settled, ..Report::default() }, 0);
-                }
-                Next::Done => break,
-                other => panic!("{other:?}"),
-            }
-        }
-
-        assert_eq!(seen, (0..15).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn the_rest_is_shared() {
-        let mut planner = planner(2);
-        add(&mut planner, &page(0, 10));
-        planner.end_listing();
-
-        let Next::Batch(first) = planner.next_batch(0, 100, 0) else { panic!() };
-
-        assert_eq!(first.len(), 5);
-    }
-
-    #[test]
-    fn in_a_job_over_many_hosts_each_worker_gets_its_own() {
-        let mut planner = planner(2);
-        let mut names = Names::default();
-        (0..40).for_each(|number| names.push(format!("https://h{number}/").as_bytes()));
-        add(&mut planner, &Arc::new(Page::new(0, names, None)));
-        planner.route_by_host(0);
-        planner.end_listing();
-
-        let mut counts = [0, 0];
-        for worker in [0, 1] {
-            while let Next::Batch(Batch::Picked(_, positions)) = planner.next_batch(worker, 3, 0) {
-                counts[worker] += positions.len();
-                assert_eq!(planner.take_divided(), counts == [3, 0]);
-                planner.report(Report { settled: positions.len(), ..Report::default() }, 0);
-            }
-        }
-
-        assert_eq!(counts[0] + counts[1], 40);
-        assert!(planner.is_done());
-    }
-
-    #[test]
-    fn what_is_put_aside_comes_back_at_its_time_to_the_worker_of_its_host() {
-        let mut planner = planner(2);
-        let mut names = Names::default();
-        names.push(b"https://h1/");
-        add(&mut planner, &Arc::new(Page::new(0, names, None)));
-        planner.route_by_host(0);
-        let worker = hosts::HostId::of_url(b"https://h1/").worker(2);
-        assert!(matches!(planner.next_batch(worker, 3, 0), Next::Batch(_)));
-        let mut aside = retry(0, FailureKind::Refused, None);
-        (aside.not_before, aside.target.name) = (Some(7_000), b"https://h1/"[..].into());
-
-        let to_journal = planner.report(Report { retries: vec![aside], ..Report::default() }, 1_000);
-
-        assert_eq!(to_journal.len(), 1);
-        assert!(matches!(planner.next_batch(1 - worker, 3, 7_000), Next::Wait));
-        let Next::Batch(Batch::Retries(due)) = planner.next_batch(worker, 3, 7_000) else { panic!() };
-        assert_eq!((due.len(), due[0].attempts), (1, 1));
-    }
-
-    #[test]
-    fn a_target_that_waits_long_goes_to_the_journal_and_comes_back_in_time() {
-        let mut planner = planner(1);
-        add(&mut planner, &page(0, 1));
-        planner.end_listing();
-        assert!(matches!(planner.next_batch(0, 10, 0), Next::Batch(_)));
-
-        let retries = vec![retry(0, FailureKind::Throttled, Some(30_000))];
-        let to_journal = planner.report(Report { retries, ..Report::default() }, 0);
-
-        assert_eq!(to_journal.len(), 1);
-        let Next::WaitUntil(until) = planner.next_batch(0, 10, 0) else { panic!() };
-        assert_eq!(until, to_journal[0].not_before);
-        assert!(matches!(planner.next_batch(0, 10, until), Next::Batch(Batch::Retries(_))));
-        assert!(!planner.is_done());
-        planner.report(Report { settled: 1, ..Report::default() }, until);
-        assert!(planner.is_done());
-    }
-
-    #[test]
-    fn a_resting_origin_gets_nothing_then_one_at_a_time() {
-        let mut planner = planner(1);
-        add(&mut planner, &page(0, 100));
-        planner.observe(Observed { transient: 40, ..Observed::default() }, 0);
-
-        assert!(matches!(planner.next_batch(0, 10, 0), Next::WaitUntil(5_000)));
-        let Next::Batch(probe) = planner.next_batch(0, 10, 5_000) else { panic!() };
-        assert_eq!(probe.len(), 1);
-        assert!(matches!(planner.next_batch(0, 10, 5_000), Next::Wait));
-
-        let observed = Observed { successes: 1, ..Observed::default() };
-        planner.report(Report { settled: 1, observed, ..Report::default() }, 5_001);
-        let Next::Batch(batch) = planner.next_batch(0, 10, 5_001) else { panic!() };
-        assert_eq!(batch.len(), 10);
-    }
-
-    #[test]
-    fn with_a_pace_a_refused_target_is_due_soon_whatever_its_attempts() {
-        let mut planner = planner(1);
-        add(&mut planner, &page(0, 1000));
-        planner.end_listing();
-        let Next::Batch(batch) = planner.next_batch(0, 1000, 0) else { panic!() };
-        planner.observe(Observed { successes: 100, throttled: 50, ..Observed::default() }, 0);
-        planner.observe(Observed { successes: 100, throttled: 50, ..Observed::default() }, 200);
-        assert!(planner.rate().is_some());
-
-        let mut refused: Vec<_> =
-            (0..batch.len() as u64).map(|sequence| retry(sequence, FailureKind::Throttled, None)).collect();
-        for retry in &mut refused {
-            retry.target.attempts = 4;
-        }
-        let to_journal = planner.report(Report { retries: refused, ..Report::default() }, 200);
-
-        assert!(to_journal.is_empty());
-        let Next::Batch(due) = planner.next_batch(0, 1000, 1200) else { panic!() };
-        assert_eq!(due.len(), 1000);
-    }
-
-    #[test]
-    fn a_job_over_many_hosts_has_no_pace_of_one() {
-        let mut planner = planner(1);
-        planner.observe(Observed { successes: 100, ..Observed::default() }, 0);
-        planner.observe(Observed { throttled: 50, ..Observed::default() }, 200);
-        assert!(planner.rate().is_some());
-
-        planner.route_by_host(200);
-
-        assert_eq!(planner.rate(), None);
-    }
-
-    #[test]
-    fn what_is_given_back_comes_first() {
-        let mut planner = planner(1);
-        add(&mut planner, &page(0, 10));
-        let Next::Batch(batch) = planner.next_batch(0, 4, 0) else { panic!() };
-
-        planner.give_back(batch);
-
-        let Next::Batch(Batch::Page(_, range)) = planner.next_batch(0, 4, 0) else { panic!() };
-        assert_eq!(range, 0..4);
-    }
-
-    #[test]
-    fn listing_stops_when_the_window_is_full_and_goes_on_for_waiting_targets() {
-        let mut planner = planner(1);
-        let count = limits::WINDOW_TARGETS_MAX;
-        add(&mut planner, &page(0, count));
-        assert!(!planner.wants_pages(0));
-
-        let mut taken = 0;
-        while taken < count {
-            let Next::Batch(batch) = planner.next_batch(0, 4096, 0) else { panic!() };
-            taken += batch.len();
-        }
-        assert!(!planner.wants_pages(0));
-        let retries =
-            (0..1000).map(|sequence| retry(sequence, FailureKind::Throttled, Some(60_000))).collect();
-        let observed = Observed { successes: 9000, throttled: 1000, ..Observed::default() };
-        planner.report(Report { retries, observed, ..Report::default() }, 0);
-
-        assert!(planner.wants_pages(0));
-        assert!(!planner.wants_pages(limits::WINDOW_NAME_BYTES_MAX));
-    }
+/// The last attempt was made while the origin was down.
+fn uncounted(mut retry: Retry) -> Retry {
+    retry.target.attempts = retry.target.attempts.saturating_sub(1);
+    retry
 }
+
+#[cfg(test)]
+mod outage_tests;
+#[cfg(test)]
+mod tests;

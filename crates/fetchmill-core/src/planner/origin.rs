@@ -3,9 +3,11 @@
 //! Clock-free: time is an argument, milliseconds on the job's clock. Everything that is to be limited by origin
 //! belongs here.
 //!
-//! A failure takes tokens and a success gives some back. An origin without tokens rests: nothing is sent to it.
-//! After the rest one request at a time asks whether it is well; the first success ends that, a failure means a
-//! longer rest. So an outage costs a few requests, not an attempt of every target (docs/decisions/0002).
+//! The first failure of a target takes tokens and a success gives some back. An origin without tokens seems to be
+//! down: nothing is sent but what asks whether it is ([`super::probing`]). If it is, it rests and is asked again, with
+//! longer rests each time; the first success ends that. So an outage costs a few requests, not an attempt of every
+//! target. A target that fails again takes no tokens: it may be broken. But when nothing else has come for a moment,
+//! it is a reason to ask (docs/decisions/0025).
 //!
 //! Refusals of an origin that gives something meanwhile are no outage: they set its pace ([`super::congestion`]).
 
@@ -13,23 +15,58 @@ use serde::{Deserialize, Serialize};
 
 use super::congestion::Congestion;
 use crate::limits;
+use crate::outcome::{FailureClass, FailureKind};
 
-/// Milliseconds on the job's clock: 1970 UTC at the start, monotonic from there.
-pub type Millis = u64;
+pub use super::millis::Millis;
 
 /// What workers saw of an origin since they last said so.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
+pub struct Observations {
     /// Complete replies that are not a sign of trouble; 404 is none.
     pub successes: u32,
-    /// Transient failures.
+    /// Transient failures of targets that had none before.
     pub transient: u32,
+    /// Transient failures of targets that had failed before: they may be broken.
+    pub repeated: u32,
     /// Throttling replies.
     pub throttled: u32,
     /// The longest `Retry-After` among them, milliseconds.
     pub retry_after: Millis,
-    /// Replies that nobody asked for.
-    pub unsolicited: u32,
+    /// Targets that asked whether the origin is well, and have come back.
+    pub probes: u32,
+    /// Why the last attempt of these failed.
+    pub last_failure: Option<FailureKind>,
+}
+
+impl Observations {
+    /// An attempt failed, behind so many that counted. The patience that the server asked for is heeded as far as the
+    /// bound goes.
+    pub fn note_failure(&mut self, kind: FailureKind, attempts: u32, retry_after: Option<Millis>) {
+        if kind.is_retryable() {
+            self.last_failure = Some(kind);
+        }
+        match kind.class() {
+            FailureClass::Transient if attempts > 0 => self.repeated += 1,
+            FailureClass::Transient => self.transient += 1,
+            FailureClass::Throttle => {
+                self.throttled += 1;
+                let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
+                self.retry_after = self.retry_after.max(asked);
+            }
+            FailureClass::Final => {}
+        }
+    }
+
+    /// Adds what was seen elsewhere.
+    pub fn add(&mut self, other: Observations) {
+        self.successes = self.successes.saturating_add(other.successes);
+        self.transient = self.transient.saturating_add(other.transient);
+        self.repeated = self.repeated.saturating_add(other.repeated);
+        self.throttled = self.throttled.saturating_add(other.throttled);
+        self.retry_after = self.retry_after.max(other.retry_after);
+        self.probes = self.probes.saturating_add(other.probes);
+        self.last_failure = other.last_failure.or(self.last_failure);
+    }
 }
 
 /// Whether requests may go to an origin.
@@ -39,18 +76,39 @@ pub enum Gate {
     Open(usize),
     /// None before this.
     Resting(Millis),
+    /// Only one that asks whether it is well.
+    Asking,
+}
+
+/// What an origin is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OriginTrouble {
+    /// When it began.
+    pub since: Millis,
+    /// When the job gives up.
+    pub until: Millis,
+    /// Why the last attempt failed.
+    pub kind: Option<FailureKind>,
 }
 
 /// The state of one origin.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub struct OriginState {
     limit: usize,
     tokens: u32,
     not_before: Millis,
+    /// Only what asks whether it is well goes out, until something succeeds.
+    is_closed: bool,
+    /// Times it rested since it was well.
     rests: u32,
-    last_success: Millis,
+    /// Since when it has been in trouble.
+    trouble_since: Option<Millis>,
+    /// When anything failed last, and why.
+    failed_at: Millis,
+    last_failure: Option<FailureKind>,
+    /// When it was last seen to be well, be it by a page or a health check.
+    healthy_at: Option<Millis>,
     give_up_after: Millis,
-    is_suspicious: bool,
     congestion: Congestion,
     refusals: Refusals,
 }
@@ -63,7 +121,7 @@ struct Refusals {
 }
 
 impl Refusals {
-    fn note(&mut self, seen: Observed, now: Millis) {
+    fn note(&mut self, seen: Observations, now: Millis) {
         if seen.successes > 0 {
             *self = Refusals::default();
         } else if seen.throttled > 0 {
@@ -84,17 +142,20 @@ impl Refusals {
     }
 }
 
-impl Origin {
+impl OriginState {
     /// With at most `limit` requests in flight.
-    pub fn new(limit: usize, give_up_after: Millis, now: Millis) -> Self {
-        Origin {
+    pub fn new(limit: usize, give_up_after: Millis) -> Self {
+        OriginState {
             limit,
             tokens: limits::RETRY_TOKENS_MAX,
             not_before: 0,
+            is_closed: false,
             rests: 0,
-            last_success: now,
+            trouble_since: None,
+            failed_at: 0,
+            last_failure: None,
+            healthy_at: None,
             give_up_after,
-            is_suspicious: false,
             congestion: Congestion::default(),
             refusals: Refusals::default(),
         }
@@ -109,24 +170,22 @@ impl Origin {
     pub fn gate(&self, now: Millis) -> Gate {
         if now < self.not_before {
             Gate::Resting(self.not_before)
-        } else if self.rests > 0 {
-            Gate::Open(1)
+        } else if self.is_closed {
+            Gate::Asking
         } else {
             Gate::Open(self.limit)
         }
     }
 
-    /// Whether it has sent a reply that nobody asked for: it will do so again, while a request is out.
-    pub fn is_suspicious(&self) -> bool {
-        self.is_suspicious
-    }
-
-    /// Takes note of what was seen.
-    pub fn observe(&mut self, seen: Observed, now: Millis) {
-        self.is_suspicious |= seen.unsolicited > 0;
-        if seen.successes > 0 {
-            self.last_success = now;
-            self.rests = 0;
+    /// Takes note of what was seen. `can_be_asked`: there is something that shows whether it is well.
+    pub fn observe(&mut self, seen: Observations, can_be_asked: bool, now: Millis) {
+        // Beside failures they may have come before it went down.
+        let is_stale = self.is_closed && seen.probes == 0 && (seen.transient > 0 || seen.repeated > 0);
+        if seen.successes > 0 && !is_stale {
+            self.succeed(now);
+        }
+        if seen.last_failure.is_some() {
+            (self.failed_at, self.last_failure) = (now, seen.last_failure);
         }
         // Who asks for a rest of so many seconds gets it, however much was given before.
         let asked = if seen.retry_after > 0 { seen.throttled } else { 0 };
@@ -137,29 +196,99 @@ impl Origin {
             .saturating_add(asked.saturating_mul(limits::RETRY_COST_THROTTLE));
         self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
         self.refusals.note(seen, now);
-        let has_failed = seen.transient > 0 || seen.throttled > 0;
-        let is_probe = self.rests > 0;
-        let is_out = is_probe || self.tokens == 0 && cost > 0 || self.refusals.are_outage(now);
-        if has_failed && is_out && now >= self.not_before {
+        if self.is_closed || now < self.not_before {
+            // Those that were sent before fail after it, and tell nothing new.
+            return;
+        }
+        let is_drained = self.tokens == 0 && cost > 0;
+        let is_refused = seen.throttled > 0 && self.refusals.are_outage(now);
+        if is_refused || is_drained && asked > 0 {
             self.rest(seen.retry_after, now);
+        } else if is_drained || seen.repeated > 0 && can_be_asked && !self.was_healthy_lately(now) {
+            self.close(now);
         } else {
             self.congestion.observe(seen.successes, seen.throttled, now);
         }
     }
 
-    fn rest(&mut self, retry_after: Millis, now: Millis) {
-        let base = limits::REST_BASE.as_millis() as Millis;
+    fn was_healthy_lately(&self, now: Millis) -> bool {
+        let lately = limits::HEALTHY_FOR.as_millis() as Millis;
+        self.healthy_at.is_some_and(|healthy_at| now.saturating_sub(healthy_at) < lately)
+    }
+
+    fn succeed(&mut self, now: Millis) {
+        self.healthy_at = Some(now);
+        self.trouble_since = None;
+        if self.is_closed || self.rests > 0 {
+            self.open();
+        }
+    }
+
+    fn open(&mut self) {
+        (self.is_closed, self.rests) = (false, 0);
+        self.tokens = limits::RETRY_TOKENS_MAX;
+        self.refusals = Refusals::default();
+    }
+
+    /// It seems to be down: from now on it is asked.
+    fn close(&mut self, now: Millis) {
+        self.is_closed = true;
+        self.trouble_since.get_or_insert(now);
+    }
+
+    /// It is down, or asks for a rest.
+    pub fn rest(&mut self, retry_after: Millis, now: Millis) {
+        self.close(now);
+        self.failed_at = now;
         let cap = limits::REST_CAP.as_millis() as Millis;
-        let rest = base.saturating_mul(1 << self.rests.min(16)).min(cap).max(retry_after);
+        let rest = self.rest_base().saturating_mul(1 << self.rests.min(16)).min(cap).max(retry_after);
         self.not_before = now + rest;
         self.rests += 1;
         self.refusals = Refusals::default();
         self.congestion.forget(self.not_before);
     }
 
+    /// It is asked some times before it is given up.
+    fn rest_base(&self) -> Millis {
+        (limits::REST_BASE.as_millis() as Millis).min(self.give_up_after / 4).max(1)
+    }
+
+    /// A page of its listing came: it is well, as far as that goes.
+    pub fn note_page(&mut self, now: Millis) {
+        self.healthy_at = Some(now);
+    }
+
+    /// It is well: what failed more than once is broken.
+    pub fn is_healthy(&mut self, now: Millis) {
+        self.healthy_at = Some(now);
+        if self.rests == 0 {
+            self.trouble_since = None;
+        }
+        self.open();
+    }
+
+    /// It gives what it gave before, and targets that never failed do fail: many are broken, or only what was given
+    /// before is still given. They are tried, as many as tokens allow, after a rest.
+    pub fn is_partly_healthy(&mut self, now: Millis) {
+        self.open();
+        self.rests = 1;
+        self.not_before = now + self.rest_base();
+        // As of the end of the rest: what fails again right behind it must not lead to the next one at once.
+        self.healthy_at = Some(self.not_before);
+        self.congestion.forget(self.not_before);
+    }
+
+    /// Whether it is in trouble, and until when that is waited for.
+    pub fn trouble(&self) -> Option<OriginTrouble> {
+        let since = self.trouble_since.filter(|_| self.rests > 0)?;
+        Some(OriginTrouble { since, until: since + self.give_up_after, kind: self.last_failure })
+    }
+
     /// Whether it had no success for so long that the job ends.
     pub fn is_given_up(&self, now: Millis) -> bool {
-        self.rests > 0 && now.saturating_sub(self.last_success) > self.give_up_after
+        // While targets are tried, only as far as some fail.
+        let now = if self.is_closed { now } else { self.failed_at };
+        self.trouble_since.is_some_and(|since| now.saturating_sub(since) > self.give_up_after)
     }
 }
 
@@ -167,82 +296,167 @@ impl Origin {
 mod tests {
     use super::*;
 
-    fn failures(transient: u32) -> Observed {
-        Observed { transient, ..Observed::default() }
+    fn failures(transient: u32) -> Observations {
+        Observations { transient, ..Observations::default() }
     }
 
-    fn successes(successes: u32) -> Observed {
-        Observed { successes, ..Observed::default() }
+    fn successes(successes: u32) -> Observations {
+        Observations { successes, ..Observations::default() }
     }
 
     #[test]
-    fn an_outage_closes_the_gate_after_a_few_failures() {
-        let mut origin = Origin::new(64, 900_000, 0);
+    fn an_origin_without_tokens_is_asked_and_rests_when_it_is_down() {
+        let mut origin = OriginState::new(64, 900_000);
 
-        origin.observe(failures(35), 10);
+        origin.observe(failures(35), true, 10);
         assert_eq!(origin.gate(10), Gate::Open(64));
-        origin.observe(failures(1), 20);
+        origin.observe(failures(1), true, 20);
+        assert_eq!(origin.gate(20), Gate::Asking);
+        assert_eq!(origin.trouble(), None, "it may be nothing");
+        origin.rest(0, 30);
 
-        assert_eq!(origin.gate(20), Gate::Resting(5_020));
-        assert_eq!(origin.gate(5_020), Gate::Open(1));
+        assert_eq!(origin.gate(30), Gate::Resting(5_030));
+        assert_eq!(origin.gate(5_030), Gate::Asking);
+        assert_eq!(origin.trouble().map(|trouble| (trouble.since, trouble.until)), Some((20, 900_020)));
     }
 
     #[test]
     fn rests_grow_and_one_success_ends_them() {
-        let mut origin = Origin::new(64, 900_000, 0);
-        origin.observe(failures(40), 0);
-        origin.observe(failures(1), 5_000);
+        let mut origin = OriginState::new(64, 900_000);
+        origin.observe(failures(40), true, 0);
+        origin.rest(0, 0);
+        origin.rest(0, 5_000);
         assert_eq!(origin.gate(5_000), Gate::Resting(15_000));
 
-        origin.observe(successes(1), 15_000);
+        origin.observe(successes(1), true, 15_000);
 
         assert_eq!(origin.gate(15_000), Gate::Open(64));
+        assert_eq!(origin.trouble(), None);
     }
 
     #[test]
     fn failures_of_requests_sent_before_a_rest_do_not_lengthen_it() {
-        let mut origin = Origin::new(64, 900_000, 0);
-        origin.observe(failures(40), 0);
+        let mut origin = OriginState::new(64, 900_000);
+        origin.observe(failures(40), true, 0);
+        origin.rest(0, 0);
 
-        origin.observe(failures(24), 100);
+        origin.observe(failures(24), true, 100);
 
         assert_eq!(origin.gate(100), Gate::Resting(5_000));
     }
 
     #[test]
+    fn successes_from_before_an_outage_do_not_end_it() {
+        let mut origin = OriginState::new(64, 900_000);
+        origin.observe(failures(40), true, 10);
+
+        origin.observe(Observations { successes: 30, ..failures(10) }, true, 60);
+        assert_eq!(origin.gate(60), Gate::Asking);
+        origin.observe(Observations { successes: 1, probes: 1, ..failures(1) }, true, 70);
+
+        assert_eq!(origin.gate(70), Gate::Open(64));
+    }
+
+    #[test]
     fn half_the_replies_may_fail_for_ever() {
-        let mut origin = Origin::new(64, 900_000, 0);
+        let mut origin = OriginState::new(64, 900_000);
 
         for now in 0..10_000 {
-            origin.observe(Observed { successes: 1, transient: 1, ..Observed::default() }, now);
+            origin.observe(Observations { successes: 1, transient: 1, ..Observations::default() }, true, now);
             assert_eq!(origin.gate(now), Gate::Open(64));
         }
     }
 
     #[test]
+    fn targets_that_fail_again_take_no_tokens_while_others_succeed() {
+        let mut origin = OriginState::new(64, 900_000);
+
+        for now in 0..10_000 {
+            origin.observe(Observations { successes: 1, repeated: 50, ..Observations::default() }, true, now);
+            assert_eq!(origin.gate(now), Gate::Open(64));
+        }
+    }
+
+    #[test]
+    fn targets_that_fail_again_and_nothing_else_are_a_reason_to_ask() {
+        let again = Observations { repeated: 1, ..Observations::default() };
+        let mut origin = OriginState::new(64, 900_000);
+        origin.observe(successes(1), true, 1_000);
+
+        origin.observe(again, true, 1_099);
+        assert_eq!(origin.gate(1_099), Gate::Open(64));
+        origin.observe(again, false, 5_000);
+        assert_eq!(origin.gate(5_000), Gate::Open(64), "there is nothing to ask for");
+        origin.observe(again, true, 5_000);
+        assert_eq!(origin.gate(5_000), Gate::Asking);
+        origin.is_healthy(5_001);
+
+        assert_eq!(origin.gate(5_001), Gate::Open(64));
+        assert!(!origin.is_given_up(10_000_000), "it was no trouble of the origin");
+        origin.observe(again, true, 5_100);
+        assert_eq!(origin.gate(5_100), Gate::Open(64), "it was well a moment ago");
+    }
+
+    #[test]
+    fn while_only_what_was_given_before_is_given_others_are_tried_a_few_at_a_time() {
+        let mut origin = OriginState::new(64, 900_000);
+        for start in [0, 5_000, 10_000] {
+            origin.observe(failures(36), true, start);
+            assert_eq!(origin.gate(start), Gate::Asking);
+
+            origin.is_partly_healthy(start);
+
+            assert_eq!(origin.gate(start), Gate::Resting(start + 5_000));
+            assert_eq!(origin.gate(start + 5_000), Gate::Open(64));
+        }
+        assert!(!origin.is_given_up(10_000_000), "nothing has failed since");
+        let seen = Observations { last_failure: Some(FailureKind::Reset), ..failures(1) };
+        origin.observe(seen, true, 900_001);
+        assert!(origin.is_given_up(900_001));
+    }
+
+    #[test]
     fn it_is_given_up_after_a_long_time_without_success() {
-        let mut origin = Origin::new(64, 900_000, 0);
-        origin.observe(failures(40), 0);
+        let mut origin = OriginState::new(64, 900_000);
+        origin.observe(failures(40), true, 0);
 
         assert!(!origin.is_given_up(900_000));
         assert!(origin.is_given_up(900_001));
     }
 
     #[test]
-    fn a_throttled_origin_rests_as_long_as_it_asks() {
-        let mut origin = Origin::new(64, 900_000, 0);
+    fn an_origin_is_asked_some_times_before_it_is_given_up() {
+        let mut origin = OriginState::new(64, 4_000);
+        origin.observe(failures(40), true, 0);
 
-        origin.observe(Observed { throttled: 100, retry_after: 30_000, ..Observed::default() }, 0);
+        origin.rest(0, 0);
+
+        assert_eq!(origin.gate(0), Gate::Resting(1_000));
+    }
+
+    #[test]
+    fn a_throttled_origin_rests_as_long_as_it_asks() {
+        let mut origin = OriginState::new(64, 900_000);
+
+        origin.observe(
+            Observations { throttled: 100, retry_after: 30_000, ..Observations::default() },
+            true,
+            0,
+        );
 
         assert_eq!(origin.gate(0), Gate::Resting(30_000));
     }
 
     #[test]
     fn refusals_beside_successes_set_a_pace_and_no_rest() {
-        let mut origin = Origin::new(64, 900_000, 0);
+        let mut origin = OriginState::new(64, 900_000);
 
         for now in (0..2000).step_by(50) {
-            origin.observe(Observed { successes: 1, throttled: 200, ..Observed::default() }, now);
+            origin.observe(
+                Observations { successes: 1, throttled: 200, ..Observations::default() },
+                true,
+                now,
+            );
             assert_eq!(origin.gate(now), Gate::Open(64));
         }
 
@@ -251,43 +465,31 @@ mod tests {
 
     #[test]
     fn refusals_and_nothing_else_are_an_outage_after_a_second() {
-        let mut origin = Origin::new(64, 900_000, 0);
-        let refusals = Observed { throttled: 50, ..Observed::default() };
+        let mut origin = OriginState::new(64, 900_000);
+        let refusals = Observations { throttled: 50, ..Observations::default() };
 
         for now in [0, 500, 999] {
-            origin.observe(refusals, now);
+            origin.observe(refusals, true, now);
             assert_eq!(origin.gate(now), Gate::Open(64));
         }
-        origin.observe(refusals, 1000);
+        origin.observe(refusals, true, 1000);
 
         assert_eq!(origin.gate(1000), Gate::Resting(6_000));
-        origin.observe(Observed { throttled: 1, ..Observed::default() }, 6_000);
+        origin.rest(0, 6_000);
         assert_eq!(origin.gate(6_000), Gate::Resting(16_000));
     }
 
     #[test]
     fn a_few_refusals_for_long_are_an_outage_as_well() {
-        let mut origin = Origin::new(64, 900_000, 0);
-        let refusal = Observed { throttled: 1, ..Observed::default() };
+        let mut origin = OriginState::new(64, 900_000);
+        let refusal = Observations { throttled: 1, ..Observations::default() };
 
         for now in (0..5000).step_by(1000) {
-            origin.observe(refusal, now);
+            origin.observe(refusal, true, now);
             assert_eq!(origin.gate(now), Gate::Open(64));
         }
-        origin.observe(refusal, 5000);
+        origin.observe(refusal, true, 5000);
 
         assert_eq!(origin.gate(5000), Gate::Resting(10_000));
-    }
-
-    #[test]
-    fn a_reply_that_nobody_asked_for_is_remembered() {
-        let mut origin = Origin::new(64, 900_000, 0);
-        assert!(!origin.is_suspicious());
-
-        origin.observe(Observed { unsolicited: 1, ..Observed::default() }, 0);
-        origin.observe(successes(1), 1);
-
-        assert!(origin.is_suspicious());
-        assert_eq!(origin.gate(1), Gate::Open(64));
     }
 }

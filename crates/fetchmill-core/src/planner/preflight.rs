@@ -52,7 +52,7 @@ impl Room {
 
 /// What has become of targets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sample {
+pub struct SizeSample {
     /// Fetched.
     pub stored: u64,
     /// Absent or failed: they take no room.
@@ -61,7 +61,7 @@ pub struct Sample {
     pub space: u64,
 }
 
-impl Sample {
+impl SizeSample {
     fn count(&self) -> u64 {
         self.stored.saturating_add(self.others)
     }
@@ -77,16 +77,16 @@ pub struct Work {
     /// Targets that were not settled when it began, as far as they are known.
     pub targets: u64,
     /// What has become of some of them.
-    pub sample: Sample,
+    pub sample: SizeSample,
     /// What became of targets of earlier runs.
-    pub before: Sample,
+    pub before: SizeSample,
     /// Workers: each has a stage.
     pub workers: u64,
 }
 
 /// What there is too little of: what is needed, and what is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lack {
+pub enum Shortage {
     /// One a file, and those of the stage.
     Inodes {
         /// At least.
@@ -104,7 +104,7 @@ pub enum Lack {
 }
 
 /// What is lacking; none when it fits, or as long as nobody can know.
-pub fn find_lack(room: &Room, work: &Work) -> Option<Lack> {
+pub fn find_lack(room: &Room, work: &Work) -> Option<Shortage> {
     let files = work.targets.saturating_sub(work.sample.others);
     if files == 0 {
         return None;
@@ -119,14 +119,14 @@ fn stage_folders(files: u64, workers: u64) -> u64 {
     workers.saturating_mul(files.div_ceil(STAGE_FOLDER_FILES).min(STAGE_FOLDERS))
 }
 
-fn find_too_few_inodes(room: &Room, files: u64, folders: u64, workers: u64) -> Option<Lack> {
+fn find_too_few_inodes(room: &Room, files: u64, folders: u64, workers: u64) -> Option<Shortage> {
     let free = room.inodes?;
     let reserve = folders + workers.saturating_mul(INODES_OF_A_WORKER) + INODES_OF_A_JOB;
     let needed = files.saturating_add(reserve);
-    (needed > free).then_some(Lack::Inodes { needed, free })
+    (needed > free).then_some(Shortage::Inodes { needed, free })
 }
 
-fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Lack> {
+fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Shortage> {
     let rest = work.targets.saturating_sub(work.sample.count());
     let (of_rest, is_mean) = space_of_rest(room, work, rest);
     let journal = JOURNAL_BYTES_MAX.min(work.targets.saturating_mul(JOURNAL_BYTES_AN_OBJECT));
@@ -135,7 +135,7 @@ fn find_too_few_bytes(room: &Room, work: &Work, folders: u64) -> Option<Lack> {
     let at_least = if is_mean { of_rest - of_rest / 10 } else { of_rest };
     let free = room.bytes;
     (certain.saturating_add(at_least) > free)
-        .then_some(Lack::Bytes { needed: certain.saturating_add(of_rest), free })
+        .then_some(Shortage::Bytes { needed: certain.saturating_add(of_rest), free })
 }
 
 /// What so many targets will take, and whether that is a mean: it is exact that a file takes a block.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn sampled(targets: u64, stored: u64, others: u64, space: u64) -> Work {
-        Work { sample: Sample { stored, others, space }, ..work(targets) }
+        Work { sample: SizeSample { stored, others, space }, ..work(targets) }
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
             (u64::MAX, u64::MAX - 1, Some(u64::MAX)),
         ] {
             let found = find_lack(&room(free, u64::MAX), &work(targets));
-            assert_eq!(found, needed.map(|needed| Lack::Inodes { needed, free }), "{targets} {free}");
+            assert_eq!(found, needed.map(|needed| Shortage::Inodes { needed, free }), "{targets} {free}");
         }
     }
 
@@ -196,7 +196,7 @@ mod tests {
         let found = find_lack(&room(1 << 40, GIB), &work(1_000_000));
 
         let needed = 1_000_000 * 4096 + 2 * 1024 * 4096 + (4 << 20);
-        assert_eq!(found, Some(Lack::Bytes { needed, free: GIB }));
+        assert_eq!(found, Some(Shortage::Bytes { needed, free: GIB }));
         assert!(find_lack(&room(1 << 40, 5 * GIB), &work(1_000_000)).is_none());
     }
 
@@ -206,7 +206,7 @@ mod tests {
 
         assert!(find_lack(&room(1 << 40, GIB), &of(999)).is_none());
         let needed = 100_000 * 100 * 4096 + 2 * 1024 * 4096 + (4 << 20);
-        assert_eq!(find_lack(&room(1 << 40, GIB), &of(1000)), Some(Lack::Bytes { needed, free: GIB }));
+        assert_eq!(find_lack(&room(1 << 40, GIB), &of(1000)), Some(Shortage::Bytes { needed, free: GIB }));
         assert!(find_lack(&room(1 << 40, 39 * GIB), &of(1000)).is_none());
     }
 
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn earlier_runs_tell_the_mean_as_well() {
-        let before = Sample { stored: 5000, others: 0, space: 5000 << 20 };
+        let before = SizeSample { stored: 5000, others: 0, space: 5000 << 20 };
 
         assert!(find_lack(&room(1 << 40, GIB), &Work { before, ..work(10_000) }).is_some());
         assert!(find_lack(&room(1 << 40, GIB), &Work { before, ..work(1000) }).is_none());
@@ -259,11 +259,11 @@ mod tests {
             inodes in proptest::option::of(any::<u64>()), bytes: u64, block: u64, numbers: [u64; 8]
         ) {
             let room = Room { inodes, bytes, block: block.max(1) };
-            let sample = |at: usize| Sample { stored: numbers[at], others: numbers[at + 1], space: numbers[at + 2] };
+            let sample = |at: usize| SizeSample { stored: numbers[at], others: numbers[at + 1], space: numbers[at + 2] };
             let work =
                 Work { targets: numbers[6], sample: sample(0), before: sample(3), workers: numbers[7] % 4096 };
             match find_lack(&room, &work) {
-                Some(Lack::Inodes { needed, free } | Lack::Bytes { needed, free }) => prop_assert!(needed > free),
+                Some(Shortage::Inodes { needed, free } | Shortage::Bytes { needed, free }) => prop_assert!(needed > free),
                 None => {}
             }
         }

@@ -1,45 +1,24 @@
-//! Whether and when a target is tried again: pure rules.
+//! When a target is tried again; whether it is: [`crate::verdict`].
 //!
 //! Full jitter: a random part of base x 2^attempt up to a cap. A server that says `Retry-After` is believed up to
-//! `RETRY_AFTER_MAX`. Throttling replies do not count as attempts for the first ten minutes: the server asked for
-//! patience, not for fewer objects.
+//! `RETRY_AFTER_MAX`.
+
+use serde::{Deserialize, Serialize};
 
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind};
 use crate::planner::origin::Millis;
+use crate::target::WaitingTarget;
 
-/// What follows from a failed attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Another attempt, with this many counted so far.
-    Again {
-        /// Attempts that count.
-        attempts: u32,
-        /// When it was first throttled; 0 for never.
-        throttled_since: Millis,
-    },
-    /// The failure is the target's outcome.
-    Final,
-}
-
-/// Decides after an attempt that failed; `attempts` counts those before it.
-pub fn after_failure(
-    kind: FailureKind,
-    attempts: u32,
-    throttled_since: Millis,
-    attempts_max: u32,
-    now: Millis,
-) -> Verdict {
-    let (counts, throttled_since) = match kind.class() {
-        FailureClass::Final => return Verdict::Final,
-        FailureClass::Transient => (true, throttled_since),
-        FailureClass::Throttle => {
-            let since = if throttled_since == 0 { now } else { throttled_since };
-            (now.saturating_sub(since) > limits::THROTTLE_FREE.as_millis() as Millis, since)
-        }
-    };
-    let attempts = attempts + u32::from(counts);
-    if attempts >= attempts_max { Verdict::Final } else { Verdict::Again { attempts, throttled_since } }
+/// A target whose attempt failed and that is to be tried again.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Retry {
+    /// The target; its not-before time is set by the planner.
+    pub target: WaitingTarget,
+    /// What the server asked for.
+    pub retry_after: Option<Millis>,
+    /// When it is due, if that is known: it is put aside without an attempt.
+    pub not_before: Option<Millis>,
 }
 
 /// How long a target waits; `random` is any number, `retry_after` what the server asked for.
@@ -79,30 +58,6 @@ impl Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_attempt_is_final() {
-        let kind = FailureKind::Reset;
-
-        assert_eq!(after_failure(kind, 3, 0, 5, 1), Verdict::Again { attempts: 4, throttled_since: 0 });
-        assert_eq!(after_failure(kind, 4, 0, 5, 1), Verdict::Final);
-        assert_eq!(after_failure(FailureKind::Framing, 0, 0, 5, 1), Verdict::Final);
-    }
-
-    #[test]
-    fn throttling_counts_only_after_ten_minutes() {
-        let kind = FailureKind::Throttled;
-
-        assert_eq!(
-            after_failure(kind, 4, 0, 5, 1_000),
-            Verdict::Again { attempts: 4, throttled_since: 1_000 }
-        );
-        assert_eq!(
-            after_failure(kind, 4, 1_000, 5, 601_000),
-            Verdict::Again { attempts: 4, throttled_since: 1_000 }
-        );
-        assert_eq!(after_failure(kind, 4, 1_000, 5, 601_001), Verdict::Final);
-    }
 
     #[test]
     fn retry_after_is_followed_and_clamped() {

@@ -8,26 +8,26 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::hosts::HostId;
-use crate::entry::Entry;
-use crate::target::{Batch, Page, Waiting};
+use crate::entry::ListEntry;
+use crate::target::{Batch, Page, WaitingTarget};
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Routes {
-    workers: Vec<Route>,
+    workers: Vec<WorkerRoute>,
     is_divided: bool,
 }
 
 #[derive(Debug, Default)]
-struct Route {
+struct WorkerRoute {
     pages: VecDeque<(Arc<Page>, Vec<u32>)>,
-    retries: VecDeque<Waiting>,
+    retries: VecDeque<WaitingTarget>,
     targets: usize,
 }
 
 impl Routes {
     pub(super) fn new(workers: usize) -> Self {
-        Routes { workers: (0..workers).map(|_| Route::default()).collect(), is_divided: false }
+        Routes { workers: (0..workers).map(|_| WorkerRoute::default()).collect(), is_divided: false }
     }
 
     /// How many a worker could take.
@@ -45,9 +45,9 @@ impl Routes {
         std::mem::take(&mut self.is_divided)
     }
 
-    fn of(&mut self, entry: &[u8]) -> &mut Route {
+    fn of(&mut self, entry: &[u8]) -> &mut WorkerRoute {
         let count = self.workers.len();
-        &mut self.workers[HostId::of_url(Entry::read(entry).url).worker(count)]
+        &mut self.workers[HostId::of_url(ListEntry::read(entry).url).worker(count)]
     }
 
     /// Divides part of a page.
@@ -55,7 +55,7 @@ impl Routes {
         self.is_divided = true;
         let mut parts: Vec<Vec<u32>> = vec![Vec::new(); self.workers.len()];
         for position in range {
-            let host = HostId::of_url(Entry::read(page.names.get(position)).url);
+            let host = HostId::of_url(ListEntry::read(page.names.get(position)).url);
             parts[host.worker(self.workers.len())].push(position as u32);
         }
         for (route, positions) in self.workers.iter_mut().zip(parts) {
@@ -67,7 +67,7 @@ impl Routes {
     }
 
     /// Adds one that is tried again.
-    pub(super) fn add_retry(&mut self, target: Waiting) {
+    pub(super) fn add_retry(&mut self, target: WaitingTarget) {
         self.is_divided = true;
         let route = self.of(&target.name);
         route.targets += 1;

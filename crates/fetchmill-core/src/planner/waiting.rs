@@ -2,61 +2,86 @@
 //!
 //! Keys are (not before, sequence). Everything below the `horizon` is held here; what is at or above it stands only
 //! in the journal's table and is loaded when there is room again. Without a horizon everything is held.
+//!
+//! Whoever adds a target gets back what is not held any more, and must put it into the journal: in the same order as
+//! the loads that are asked for, or a load would overtake it.
 
 use std::collections::BTreeMap;
 
 use crate::limits::WAITING_HELD_MAX;
 use crate::planner::origin::Millis;
-use crate::target::{Sequence, Waiting};
+use crate::target::{Sequence, WaitingTarget};
 
 /// When a target is due, and which.
-pub type Key = (Millis, Sequence);
+pub type DueKey = (Millis, Sequence);
 
 /// The waiting targets that the planner knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WaitingTargets {
-    held: BTreeMap<Key, Waiting>,
-    horizon: Option<Key>,
-    /// While a load is on its way: what came meanwhile and stands in the journal behind it.
-    during_load: Option<Vec<Waiting>>,
+    held: BTreeMap<DueKey, WaitingTarget>,
+    held_max: usize,
+    horizon: Option<DueKey>,
+    /// The latest time that a target was due which has been taken. What the journal has of those is below the horizon:
+    /// it is not loaded again.
+    taken: Millis,
+    /// While a load is on its way: what came meanwhile.
+    during_load: Option<Vec<WaitingTarget>>,
 }
 
-fn key(target: &Waiting) -> Key {
+impl Default for WaitingTargets {
+    fn default() -> Self {
+        Self::with_room(WAITING_HELD_MAX)
+    }
+}
+
+fn key(target: &WaitingTarget) -> DueKey {
     (target.not_before, target.sequence)
 }
 
 impl WaitingTargets {
-    /// Adds a target. One at or above the horizon is dropped here: the caller has put it into the journal.
-    pub fn add(&mut self, target: Waiting) {
+    /// With room for so many in memory.
+    pub(super) fn with_room(held_max: usize) -> Self {
+        WaitingTargets { held: BTreeMap::new(), held_max, horizon: None, taken: 0, during_load: None }
+    }
+
+    /// Adds a target. What is returned is not held: this one, or another for which there is no room any more. The
+    /// caller puts it into the journal.
+    #[must_use]
+    pub fn add(&mut self, target: WaitingTarget) -> Option<WaitingTarget> {
         if let Some(came) = &mut self.during_load {
             came.push(target);
-            return;
+            return None;
         }
         if self.horizon.is_some_and(|horizon| key(&target) >= horizon) {
-            return;
+            return Some(target);
         }
         self.held.insert(key(&target), target);
-        if self.held.len() > WAITING_HELD_MAX {
-            self.horizon = self.held.pop_last().map(|(key, _)| key);
+        if self.held.len() <= self.held_max {
+            return None;
         }
+        let (_, mut evicted) = self.held.pop_last()?;
+        // Behind all that were taken: a load from here on must not bring those again.
+        evicted.not_before = evicted.not_before.max(self.taken + 1);
+        let key = key(&evicted);
+        self.horizon = Some(self.horizon.map_or(key, |horizon| horizon.min(key)));
+        Some(evicted)
     }
 
-    /// Takes back a target that was due and not started. It is held whatever the horizon: the journal may not have it.
-    pub fn put_back(&mut self, target: Waiting) {
+    /// Takes back a target that was due and not started. It is held however many there are: the journal may not have
+    /// it.
+    pub fn put_back(&mut self, target: WaitingTarget) {
         self.held.insert(key(&target), target);
-    }
-
-    /// Whether a target that is added now stays in memory only if it also stands in the journal.
-    pub fn is_full(&self) -> bool {
-        self.horizon.is_some() || self.during_load.is_some() || self.held.len() >= WAITING_HELD_MAX
     }
 
     /// Takes those that are due.
-    pub fn take_due(&mut self, now: Millis, max: usize) -> Vec<Waiting> {
+    pub fn take_due(&mut self, now: Millis, max: usize) -> Vec<WaitingTarget> {
         let mut due = Vec::new();
         while due.len() < max {
             match self.held.first_entry() {
-                Some(first) if first.key().0 <= now => due.push(first.remove()),
+                Some(first) if first.key().0 <= now => {
+                    self.taken = self.taken.max(first.key().0);
+                    due.push(first.remove());
+                }
                 _ => break,
             }
         }
@@ -69,25 +94,26 @@ impl WaitingTargets {
     }
 
     /// Where to go on loading from the journal, and how many, when there is room. Answer with [`Self::loaded`].
-    pub fn wants_load(&mut self) -> Option<(Key, usize)> {
+    pub fn wants_load(&mut self) -> Option<(DueKey, usize)> {
         let horizon = self.horizon?;
-        if self.during_load.is_some() || self.held.len() > WAITING_HELD_MAX / 2 {
+        if self.during_load.is_some() || self.held.len() > self.held_max / 2 {
             return None;
         }
         self.during_load = Some(Vec::new());
-        Some((horizon, WAITING_HELD_MAX / 2))
+        Some((horizon, self.held_max / 2))
     }
 
-    /// The rows from the horizon on, in their order; `complete` when there are no more behind them.
-    pub fn loaded(&mut self, rows: Vec<Waiting>, complete: bool) {
+    /// The rows from the horizon on, in their order; `complete` when there are no more behind them. What is returned is
+    /// not held, as with [`Self::add`].
+    #[must_use]
+    pub fn loaded(&mut self, rows: Vec<WaitingTarget>, complete: bool) -> Vec<WaitingTarget> {
         self.horizon =
             if complete { None } else { rows.last().map(|last| (last.not_before, last.sequence + 1)) };
         for row in rows {
             self.held.insert(key(&row), row);
         }
-        for target in self.during_load.take().unwrap_or_default() {
-            self.add(target);
-        }
+        let came = self.during_load.take().unwrap_or_default();
+        came.into_iter().filter_map(|target| self.add(target)).collect()
     }
 
     /// For a job that is resumed: everything stands in the journal.
@@ -108,11 +134,14 @@ impl WaitingTargets {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
     use crate::outcome::FailureKind;
+    use crate::planner::retry::Jitter;
 
-    fn target(sequence: Sequence, not_before: Millis) -> Waiting {
-        Waiting {
+    fn target(sequence: Sequence, not_before: Millis) -> WaitingTarget {
+        WaitingTarget {
             sequence,
             name: Box::default(),
             attempts: 1,
@@ -122,47 +151,129 @@ mod tests {
         }
     }
 
+    /// The table, and what is on its way to it, in order.
+    #[derive(Default)]
+    struct Table {
+        rows: BTreeMap<Sequence, WaitingTarget>,
+        requests: VecDeque<Request>,
+    }
+
+    enum Request {
+        Write(WaitingTarget),
+        Settle(Sequence),
+        Load(DueKey, usize),
+    }
+
+    impl Table {
+        fn write(&mut self, target: Option<WaitingTarget>) {
+            self.requests.extend(target.map(Request::Write));
+        }
+
+        /// Handles the next request, as the journal's thread does.
+        fn step(&mut self, waiting: &mut WaitingTargets) {
+            match self.requests.pop_front() {
+                None => {}
+                Some(Request::Write(target)) => drop(self.rows.insert(target.sequence, target)),
+                Some(Request::Settle(sequence)) => drop(self.rows.remove(&sequence)),
+                Some(Request::Load(from, max)) => {
+                    let mut rows: Vec<_> =
+                        self.rows.values().filter(|row| key(row) >= from).cloned().collect();
+                    rows.sort_by_key(key);
+                    let complete = rows.len() <= max;
+                    rows.truncate(max);
+                    // Behind what is on its way: a target may be among that.
+                    self.requests.extend(waiting.loaded(rows, complete).into_iter().map(Request::Write));
+                }
+            }
+        }
+    }
+
+    /// Some targets, each of which waits so often before it is settled; every step is drawn.
+    fn play(seed: u64) {
+        let mut random = Jitter::new(seed);
+        let mut waiting = WaitingTargets::with_room(16);
+        let mut table = Table::default();
+        let mut out: BTreeMap<Sequence, WaitingTarget> =
+            (0..120).map(|sequence| (sequence, target(sequence, 0))).collect();
+        let mut waits_left: BTreeMap<Sequence, u64> =
+            out.keys().map(|sequence| (*sequence, random.draw() % 4)).collect();
+        let (mut now, mut steps) = (0, 0);
+        while !out.is_empty() || !waiting.is_empty() {
+            steps += 1;
+            assert!(steps < 100_000, "seed {seed}: {} never come", waits_left.len());
+            now += random.draw() % 3;
+            let some = random.draw() as usize % 40;
+            match random.draw() % 4 {
+                0 => {
+                    for due in waiting.take_due(now, some) {
+                        let sequence = due.sequence;
+                        assert!(
+                            waits_left.contains_key(&sequence),
+                            "seed {seed}: {sequence} comes after its end"
+                        );
+                        assert!(out.insert(sequence, due).is_none(), "seed {seed}: {sequence} comes twice");
+                    }
+                }
+                1 => {
+                    for _ in 0..some {
+                        let Some((sequence, mut left)) = out.pop_first() else { break };
+                        match waits_left.get_mut(&sequence) {
+                            Some(0) => {
+                                waits_left.remove(&sequence);
+                                table.requests.push_back(Request::Settle(sequence));
+                            }
+                            Some(_) if random.draw().is_multiple_of(8) => waiting.put_back(left),
+                            Some(waits) => {
+                                *waits -= 1;
+                                left.not_before = now + random.draw() % 20;
+                                if random.draw().is_multiple_of(2) {
+                                    table.write(Some(left.clone()));
+                                }
+                                table.write(waiting.add(left));
+                            }
+                            None => panic!("seed {seed}: {sequence} was settled before"),
+                        }
+                    }
+                }
+                2 => {
+                    if let Some((from, max)) = waiting.wants_load() {
+                        table.requests.push_back(Request::Load(from, max));
+                    }
+                }
+                _ => table.step(&mut waiting),
+            }
+            assert!(waiting.held() <= 16 + out.len() + 120, "seed {seed}");
+        }
+        assert!(waits_left.is_empty(), "seed {seed}: {waits_left:?} are lost");
+    }
+
     #[test]
-    fn more_than_it_holds_come_back_from_the_journal_each_once() {
-        let count = WAITING_HELD_MAX as u64 * 3;
-        let mut journal = BTreeMap::new();
+    fn whatever_happens_each_target_comes_back_once_for_each_time_it_waits() {
+        (0..2000).for_each(play);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_given_back_and_no_more_are_held() {
         let mut waiting = WaitingTargets::default();
+        let count = WAITING_HELD_MAX as u64 + 50_000;
+        let mut spilled = std::collections::BTreeSet::new();
+
         for sequence in 0..count {
-            let added = target(sequence, sequence * 7919 % 1000);
-            journal.insert(key(&added), added.clone());
-            waiting.add(added);
+            // As those of a worker's process that has died: all are due at once, the later ones first.
+            let not_held = waiting.add(target(count - sequence, 7));
+            spilled.extend(not_held.map(|target| target.sequence));
             assert!(waiting.held() <= WAITING_HELD_MAX);
         }
 
-        let mut seen = std::collections::BTreeSet::new();
-        while !waiting.is_empty() {
-            if let Some((from, max)) = waiting.wants_load() {
-                let late = target(count + seen.len() as u64, 500);
-                journal.insert(key(&late), late.clone());
-                waiting.add(late.clone());
-                let rows: Vec<_> = journal
-                    .range(from..)
-                    .filter(|(key, _)| **key != self::key(&late))
-                    .map(|(_, row)| row.clone())
-                    .collect();
-                let complete = rows.len() <= max;
-                waiting.loaded(rows.into_iter().take(max).collect(), complete);
-            }
-            for due in waiting.take_due(1000, 5000) {
-                journal.remove(&key(&due));
-                assert!(seen.insert(due.sequence), "{} came twice", due.sequence);
-            }
-        }
-
-        assert!(journal.is_empty());
-        assert!(seen.len() as u64 > count);
+        assert_eq!(spilled.len(), 50_000);
+        assert!(spilled.iter().all(|sequence| *sequence > WAITING_HELD_MAX as u64), "the last are to wait");
     }
 
     #[test]
     fn targets_come_when_they_are_due() {
         let mut waiting = WaitingTargets::default();
-        waiting.add(target(1, 50));
-        waiting.add(target(2, 40));
+        assert!(waiting.add(target(1, 50)).is_none());
+        assert!(waiting.add(target(2, 40)).is_none());
 
         assert_eq!(waiting.next_due(), Some(40));
         assert!(waiting.take_due(39, 10).is_empty());

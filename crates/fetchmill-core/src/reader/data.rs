@@ -5,10 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use super::shard::ReadError;
+use super::object_error::ObjectError;
 use crate::error::{Error, Result};
 use crate::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, URL_BYTES_MAX};
-use crate::manifest::Row;
+use crate::manifest::ManifestRow;
 use crate::object::StoredObject;
 use crate::pack::parquet::ParquetShard;
 use crate::pack::{Decoder, Encoder as _, JsonlDecoder, TarDecoder, TarEncoder, WarcDecoder};
@@ -23,16 +23,16 @@ const RECORD_HEAD_BYTES_MAX: u64 =
 
 /// See the module.
 #[derive(Debug)]
-pub(super) enum Data {
+pub(super) enum ShardData {
     /// Rows.
     Parquet(ParquetShard),
     /// Records.
-    Records(Arc<Records>),
+    Records(Arc<RecordFile>),
 }
 
 /// Records one behind the other.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(super) struct RecordFile {
     file: File,
     /// Bytes that there are; a shard that was cut off has fewer than it should.
     length: u64,
@@ -41,11 +41,11 @@ pub(super) struct Records {
     decoder: Box<dyn Decoder>,
 }
 
-impl Records {
+impl RecordFile {
     /// Of a file that has so many bytes and should have so many.
     pub(super) fn new(file: File, format: Format, length: u64, sealed: u64) -> Result<Self> {
         let end = sealed.saturating_sub(trailer_bytes(format));
-        Ok(Records { file, length, end, decoder: decoder(format)? })
+        Ok(RecordFile { file, length, end, decoder: decoder(format)? })
     }
 
     /// Where the last record ends.
@@ -54,7 +54,11 @@ impl Records {
     }
 
     /// Reads the object of a row whose record ends here.
-    pub(super) fn read(&self, row: &Row<'_>, end: u64) -> std::result::Result<StoredObject, ReadError> {
+    pub(super) fn read(
+        &self,
+        row: &ManifestRow<'_>,
+        end: u64,
+    ) -> std::result::Result<StoredObject, ObjectError> {
         let length = self.record_length(row, end)?;
         let mut record = vec![0; length];
         self.fill(row.place, &mut record)?;
@@ -62,29 +66,33 @@ impl Records {
     }
 
     /// Reads the record of a row as it stands there, for a shard that takes the place of this one.
-    pub(super) fn raw(&self, row: &Row<'_>, end: u64) -> std::result::Result<Vec<u8>, ReadError> {
+    pub(super) fn raw(&self, row: &ManifestRow<'_>, end: u64) -> std::result::Result<Vec<u8>, ObjectError> {
         let mut record = vec![0; self.record_length(row, end)?];
         self.fill(row.place, &mut record)?;
         Ok(record)
     }
 
     /// Bytes of a row's record, if it is where a record can be.
-    pub(super) fn record_length(&self, row: &Row<'_>, end: u64) -> std::result::Result<usize, ReadError> {
+    pub(super) fn record_length(
+        &self,
+        row: &ManifestRow<'_>,
+        end: u64,
+    ) -> std::result::Result<usize, ObjectError> {
         let length = end.checked_sub(row.place).filter(|length| *length > 0 && end <= self.end);
         let length =
-            length.ok_or_else(|| ReadError::Damaged("its record is where none can be".to_owned()))?;
+            length.ok_or_else(|| ObjectError::Damaged("its record is where none can be".to_owned()))?;
         if end > self.length {
-            return Err(ReadError::Damaged("the shard ends before its record does".to_owned()));
+            return Err(ObjectError::Damaged("the shard ends before its record does".to_owned()));
         }
         let plain = row.length.saturating_add(row.name.len() as u64);
         if length > plain.saturating_mul(RECORD_GROWTH_MAX).saturating_add(RECORD_HEAD_BYTES_MAX) {
-            return Err(ReadError::Damaged("its record is larger than it can be".to_owned()));
+            return Err(ObjectError::Damaged("its record is larger than it can be".to_owned()));
         }
         Ok(length as usize)
     }
 
-    pub(super) fn decode(&self, record: &[u8]) -> std::result::Result<StoredObject, ReadError> {
-        self.decoder.decode(record).map_err(|damage| ReadError::Damaged(damage.to_string()))
+    pub(super) fn decode(&self, record: &[u8]) -> std::result::Result<StoredObject, ObjectError> {
+        self.decoder.decode(record).map_err(|damage| ObjectError::Damaged(damage.to_string()))
     }
 
     /// Bytes from a place on that are there.
@@ -92,9 +100,9 @@ impl Records {
         self.length.saturating_sub(place)
     }
 
-    pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> std::result::Result<(), ReadError> {
+    pub(super) fn fill(&self, place: u64, bytes: &mut [u8]) -> std::result::Result<(), ObjectError> {
         self.file.read_exact_at(bytes, place).map_err(|error| {
-            ReadError::Damaged(if error.kind() == ErrorKind::UnexpectedEof {
+            ObjectError::Damaged(if error.kind() == ErrorKind::UnexpectedEof {
                 "the shard ends before its record does".to_owned()
             } else {
                 format!("its record cannot be read: {error}")

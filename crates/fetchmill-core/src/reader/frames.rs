@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::manifest::{Frame, Manifest, Rows};
+use crate::manifest::{Frame, Manifest, ManifestRows};
 
 /// What was read of a manifest.
 #[derive(Debug, Default)]
-pub(crate) struct Read {
+pub(crate) struct ManifestRead {
     /// Rows that could be read.
     pub(crate) rows: u64,
     /// Why some could not.
@@ -23,15 +23,19 @@ pub(crate) fn for_each_frame(
     end: Option<u64>,
     is_stopped: &dyn Fn() -> bool,
     each: EachFrame<'_>,
-) -> Result<Read> {
+) -> Result<ManifestRead> {
     match (end, Manifest::open(path)) {
         (None, Ok(manifest)) => read_frames(&manifest, is_stopped, each),
         (end, _) => read_log(path, end, is_stopped, each),
     }
 }
 
-fn read_frames(manifest: &Manifest, is_stopped: &dyn Fn() -> bool, each: EachFrame<'_>) -> Result<Read> {
-    let mut read = Read::default();
+fn read_frames(
+    manifest: &Manifest,
+    is_stopped: &dyn Fn() -> bool,
+    each: EachFrame<'_>,
+) -> Result<ManifestRead> {
+    let mut read = ManifestRead::default();
     for index in 0..manifest.frames() {
         if is_stopped() {
             break;
@@ -52,11 +56,11 @@ fn read_log(
     end: Option<u64>,
     is_stopped: &dyn Fn() -> bool,
     each: EachFrame<'_>,
-) -> Result<Read> {
-    let mut read = Read::default();
-    let mut rows = match Rows::open(path, end) {
+) -> Result<ManifestRead> {
+    let mut read = ManifestRead::default();
+    let mut rows = match ManifestRows::open(path, end) {
         Ok(rows) => rows,
-        Err(error) => return Ok(Read { damage: Some(one_cause(&error)), ..read }),
+        Err(error) => return Ok(ManifestRead { damage: Some(one_cause(&error)), ..read }),
     };
     while !is_stopped() {
         match rows.next_frame() {

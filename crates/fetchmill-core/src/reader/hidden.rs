@@ -21,19 +21,19 @@ const ROW_BITS: u32 = crate::manifest::ROWS_MAX.ilog2();
 
 /// Which rows are hidden.
 #[derive(Debug, Default)]
-pub(super) struct Hidden {
+pub(super) struct HiddenRows {
     shards: HashMap<usize, Box<[u64]>>,
     count: u64,
 }
 
-impl Hidden {
+impl HiddenRows {
     /// Compares the names of all shards.
     pub(super) fn find(shards: &[Arc<ShardReader>]) -> Result<Self> {
-        let mut search = Search {
+        let mut search = HiddenRowSearch {
             shards,
             candidates: Vec::new(),
             keys: [RandomState::new(), RandomState::new()],
-            hidden: Hidden::default(),
+            hidden: HiddenRows::default(),
         };
         search.merge()?;
         Ok(search.hidden)
@@ -71,14 +71,14 @@ struct Candidate {
     name: [u64; 2],
 }
 
-struct Search<'a> {
+struct HiddenRowSearch<'a> {
     shards: &'a [Arc<ShardReader>],
     candidates: Vec<Candidate>,
     keys: [RandomState; 2],
-    hidden: Hidden,
+    hidden: HiddenRows,
 }
 
-impl Search<'_> {
+impl HiddenRowSearch<'_> {
     /// Goes through the entries of all tables in the order of their hashes.
     fn merge(&mut self) -> Result<()> {
         let mut tables: Vec<HashChunks<'_>> =

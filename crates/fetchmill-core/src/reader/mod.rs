@@ -9,11 +9,14 @@ mod arrow;
 mod bits;
 mod data;
 mod entries;
+mod found_object;
 mod frames;
 mod hidden;
+mod object_error;
 mod objects;
 mod origin;
 mod position;
+mod sample_reader;
 mod scan;
 mod shard;
 mod shards;
@@ -28,76 +31,44 @@ use std::path::Path;
 
 pub use arrow::ArrowBatches;
 pub(crate) use entries::are_of_list;
+pub use found_object::{FoundObject, ListedName, NamesPage};
+pub use object_error::ObjectError;
 pub use objects::Objects;
-pub use origin::{Asked, EXPORT_OF, SampleReader, warc_origin};
+pub use origin::{EXPORT_OF, ObjectOrigin, warc_origin};
 pub use position::Position;
-pub use scan::{Lost, Scan, Scanned};
-pub use shard::{ReadError, ShardReader};
+pub use sample_reader::SampleReader;
+pub use scan::{LostObject, Scan, ScannedObject};
+pub use shard::ShardReader;
 pub use stored::{EachObject, for_each_object};
 
-use shards::Shards;
-use tree::Tree;
+use found_object::PAGE_NAME_BYTES;
+use shards::SealedShards;
+use tree::FileTree;
 
 use crate::error::{Error, Result};
-use crate::journal::{Place, must_be_here, must_have_objects, read_sealed_shards, read_status};
-use crate::kept::Columns;
+use crate::extra_columns::ExtraColumns;
+use crate::journal::{JobLocation, must_be_here, must_have_objects, read_sealed_shards, read_status};
 use crate::object::StoredObject;
-use crate::sink::{Format, Shelf};
-use crate::target::Sequence;
-
-/// Names of a page take so much at most, and one more name: a listing of ten thousand long names must fit into a
-/// reply that clients take.
-const PAGE_NAME_BYTES: usize = 1 << 20;
-
-/// An object with what the job knows of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Which target of the job it was; `files` does not know.
-    pub sequence: Option<Sequence>,
-    /// CRC-32C of the body.
-    pub crc32c: u32,
-    /// The object.
-    pub object: StoredObject,
-}
-
-/// A name of a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// The name.
-    pub name: Vec<u8>,
-    /// Bytes of the body; `files` tells when it is asked for.
-    pub length: Option<u64>,
-    /// Which target of the job it was; `files` does not know.
-    pub sequence: Option<Sequence>,
-}
-
-/// Some names of a listing.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct NamesPage {
-    /// In the order of storage.
-    pub names: Vec<Listed>,
-    /// Where the next page starts, unless this was the last.
-    pub next: Option<Position>,
-}
+use crate::sink::{Format, ShardFolder};
 
 /// What a job has stored. Threads share it.
 #[derive(Debug)]
 pub struct Destination {
     format: Format,
-    columns: Columns,
-    stored: Stored,
+    columns: ExtraColumns,
+    stored: Storage,
 }
 
 #[derive(Debug)]
-enum Stored {
-    Shards(Shards),
-    Tree(Tree),
+enum Storage {
+    Shards(SealedShards),
+    Tree(FileTree),
 }
 
 impl Destination {
     /// Opens a job's destination as it is now: what is sealed later is not seen.
     pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
-        let place = Place::find(dest, state)?;
+        let place = JobLocation::find(dest, state)?;
         let status = read_status(&place)?;
         must_have_objects(&status.identity, dest)?;
         must_be_here(&status.identity)?;
@@ -111,21 +82,21 @@ impl Destination {
         let stored = match format.extension() {
             Some(extension) => {
                 // Nothing is written through it.
-                let shelf = Shelf::new(dest, extension, false);
-                Stored::Shards(Shards::open(
-                    &shelf,
+                let shard_folder = ShardFolder::new(dest, extension, false);
+                Storage::Shards(SealedShards::open(
+                    &shard_folder,
                     format,
                     &|| read_sealed_shards(&place),
                     status.is_running,
                 )?)
             }
-            None if format == Format::Files => Stored::Tree(Tree::open(dest)?),
+            None if format == Format::Files => Storage::Tree(FileTree::open(dest)?),
             None => {
                 let text = format!("{shown} holds no objects: the format {name} counts them and keeps none");
                 return Err(Error::Usage(text));
             }
         };
-        Ok(Destination { format, columns: Columns::of_identity(&status.identity), stored })
+        Ok(Destination { format, columns: ExtraColumns::of_identity(&status.identity), stored })
     }
 
     /// How objects are stored.
@@ -134,23 +105,23 @@ impl Destination {
     }
 
     /// What objects have besides what all objects have.
-    pub fn columns(&self) -> &Columns {
+    pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
     /// The object with this name, checked.
-    pub fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+    pub fn find(&self, name: &[u8]) -> Result<Option<FoundObject>> {
         match &self.stored {
-            Stored::Shards(shards) => shards.find(name),
-            Stored::Tree(tree) => Ok(tree.find(name)?.map(of_file)),
+            Storage::Shards(shards) => shards.find(name),
+            Storage::Tree(tree) => Ok(tree.find(name)?.map(of_file)),
         }
     }
 
     /// Bytes of the object with this name, without reading it.
     pub fn length_of(&self, name: &[u8]) -> Result<Option<u64>> {
         match &self.stored {
-            Stored::Shards(shards) => Ok(shards.find_row(name)?.map(|(_, row)| row.length)),
-            Stored::Tree(tree) => tree.length(name),
+            Storage::Shards(shards) => Ok(shards.find_row(name)?.map(|(_, row)| row.length)),
+            Storage::Tree(tree) => tree.length(name),
         }
     }
 
@@ -158,16 +129,16 @@ impl Destination {
     /// paths. `with_lengths` asks the file system for the length of each file.
     pub fn names(&self, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
         match &self.stored {
-            Stored::Shards(shards) => shards.names(from, max),
-            Stored::Tree(tree) => names_of_files(tree, from, max, with_lengths),
+            Storage::Shards(shards) => shards.names(from, max),
+            Storage::Tree(tree) => names_of_files(tree, from, max, with_lengths),
         }
     }
 
     /// How many names there are. Of packs, the manifests' tables are read for it; of `files`, all folders.
     pub fn count(&self) -> Result<u64> {
         match &self.stored {
-            Stored::Shards(shards) => shards.count(),
-            Stored::Tree(tree) => {
+            Storage::Shards(shards) => shards.count(),
+            Storage::Tree(tree) => {
                 let mut count = 0;
                 tree.names(None, |_| {
                     count += 1;
@@ -180,11 +151,16 @@ impl Destination {
 }
 
 /// An object that is a file.
-fn of_file(object: StoredObject) -> Found {
-    Found { sequence: None, crc32c: crc32c::crc32c(&object.body), object }
+fn of_file(object: StoredObject) -> FoundObject {
+    FoundObject { sequence: None, crc32c: crc32c::crc32c(&object.body), object }
 }
 
-fn names_of_files(tree: &Tree, from: Option<&Position>, max: usize, with_lengths: bool) -> Result<NamesPage> {
+fn names_of_files(
+    tree: &FileTree,
+    from: Option<&Position>,
+    max: usize,
+    with_lengths: bool,
+) -> Result<NamesPage> {
     let behind = match from {
         Some(Position::Behind(path)) => Some(path.as_slice()),
         _ => None,
@@ -193,7 +169,7 @@ fn names_of_files(tree: &Tree, from: Option<&Position>, max: usize, with_lengths
     let next = tree.names(behind, |name| {
         bytes += name.len();
         let length = if with_lengths { tree.length(&name)? } else { None };
-        names.push(Listed { name, length, sequence: None });
+        names.push(ListedName { name, length, sequence: None });
         Ok(names.len() >= max || bytes >= PAGE_NAME_BYTES)
     })?;
     Ok(NamesPage { names, next: next.map(Position::Behind) })

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::object_error::ObjectError;
 use super::scan::Scan;
-use super::shard::{ReadError, ShardReader};
-use super::{Destination, Found, Position, Stored, of_file};
+use super::shard::ShardReader;
+use super::{Destination, FoundObject, Position, Storage, of_file};
 use crate::error::{Error, Result};
-use crate::kept::Columns;
+use crate::extra_columns::ExtraColumns;
 
 /// Names of files that are looked up at once.
 const NAMES_AT_ONCE: usize = 1000;
@@ -19,11 +20,11 @@ pub struct Objects {
     /// Where what is not open yet starts; `None` when nothing is left.
     next: Option<Position>,
     is_started: bool,
-    open: Option<Open>,
+    open: Option<OpenPart>,
 }
 
 #[derive(Debug)]
-enum Open {
+enum OpenPart {
     Shard { index: usize, reader: Arc<ShardReader>, scan: Box<Scan> },
     Files(VecDeque<Vec<u8>>),
 }
@@ -35,11 +36,11 @@ impl Objects {
     }
 
     /// What they have besides what all objects have.
-    pub fn columns(&self) -> &Columns {
+    pub fn columns(&self) -> &ExtraColumns {
         self.destination.columns()
     }
 
-    fn read(&mut self) -> Result<Option<Found>> {
+    fn read(&mut self) -> Result<Option<FoundObject>> {
         loop {
             if let Some(open) = &mut self.open {
                 if let Some(found) = open.next(&self.destination)? {
@@ -62,7 +63,7 @@ impl Objects {
         let from = self.next.take();
         self.is_started = true;
         match &self.destination.stored {
-            Stored::Shards(shards) => {
+            Storage::Shards(shards) => {
                 let (index, row) = shards.place_of(from.as_ref());
                 if index < shards.len() {
                     let reader = Arc::clone(shards.reader(index)?);
@@ -71,23 +72,23 @@ impl Objects {
                         scan.skip_to(row);
                     }
                     self.next = Some(Position::Row(reader.number() + 1, 0));
-                    self.open = Some(Open::Shard { index, reader, scan });
+                    self.open = Some(OpenPart::Shard { index, reader, scan });
                 }
             }
-            Stored::Tree(_) => {
+            Storage::Tree(_) => {
                 let page = self.destination.names(from.as_ref(), NAMES_AT_ONCE, false)?;
                 self.next = page.next;
-                self.open = Some(Open::Files(page.names.into_iter().map(|listed| listed.name).collect()));
+                self.open = Some(OpenPart::Files(page.names.into_iter().map(|listed| listed.name).collect()));
             }
         }
         Ok(())
     }
 }
 
-impl Open {
-    fn next(&mut self, destination: &Destination) -> Result<Option<Found>> {
+impl OpenPart {
+    fn next(&mut self, destination: &Destination) -> Result<Option<FoundObject>> {
         match (self, &destination.stored) {
-            (Open::Shard { index, reader, scan }, Stored::Shards(shards)) => {
+            (OpenPart::Shard { index, reader, scan }, Storage::Shards(shards)) => {
                 let hidden = shards.hidden()?;
                 for scanned in scan.by_ref() {
                     let scanned = scanned?;
@@ -96,13 +97,13 @@ impl Open {
                     }
                     let object = scanned
                         .object
-                        .map_err(|lost| reader.error(&lost.name, ReadError::Damaged(lost.what)))?;
+                        .map_err(|lost| reader.error(&lost.name, ObjectError::Damaged(lost.what)))?;
                     let sequence = Some(scanned.sequence);
-                    return Ok(Some(Found { sequence, crc32c: scanned.crc32c, object }));
+                    return Ok(Some(FoundObject { sequence, crc32c: scanned.crc32c, object }));
                 }
                 Ok(None)
             }
-            (Open::Files(names), Stored::Tree(tree)) => {
+            (OpenPart::Files(names), Storage::Tree(tree)) => {
                 while let Some(name) = names.pop_front() {
                     // A file may have been removed since it was listed.
                     if let Some(object) = tree.find(&name)? {
@@ -117,7 +118,7 @@ impl Open {
 }
 
 impl Iterator for Objects {
-    type Item = Result<Found>;
+    type Item = Result<FoundObject>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let read = self.read();

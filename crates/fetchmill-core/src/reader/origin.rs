@@ -1,25 +1,17 @@
-//! What a comparison with the origin needs: how an object is asked for, and its bytes as they are stored.
+//! How the objects of a job are asked for at their origin.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
-use std::os::fd::AsFd as _;
-use std::path::Path;
 
 use super::entries::{are_of_list, before_name, is_export};
-use super::stored::open_root;
-use super::verify::Sampled;
-use crate::durable;
 use crate::error::{Error, Result};
+use crate::extra_columns::ExtraColumns;
 use crate::http1::RequestTemplate;
-use crate::journal::{Books, KEYS, Place, TRANSFORM};
-use crate::kept::Columns;
-use crate::manifest::Row;
+use crate::journal::{JournalSnapshot, KEYS, TRANSFORM};
 use crate::name;
 use crate::object::StoredObject;
 use crate::pack::WarcOrigin;
-use crate::reader::{ReadError, ShardReader};
-use crate::s3::{BucketName, BucketPlace, Endpoint, REGION_DEFAULT};
-use crate::sink::{Format, Shelf};
+use crate::s3::{BucketAddress, BucketName, Endpoint, REGION_DEFAULT};
+use crate::sink::Format;
 use crate::source::{ApiNames, OriginUrl};
 
 /// What the source of an export is called: this, and the source of what was exported.
@@ -27,52 +19,52 @@ pub const EXPORT_OF: &str = "export of ";
 
 /// Where the objects of a job are asked for.
 #[derive(Debug, Clone)]
-pub enum Asked {
+pub enum ObjectOrigin {
     /// At one origin, each by its name.
-    Origin(Requests),
+    Origin(ObjectRequests),
     /// Each at the URL that is stored with it, or else at its name with this before it: those of a list.
     Own(&'static str),
 }
 
-impl Asked {
+impl ObjectOrigin {
     /// As the job did; or at another origin. It is refused where the answer would mean nothing.
-    pub fn of(books: &Books, against: Option<&str>) -> Result<Self> {
+    pub fn of(snapshot: &JournalSnapshot, against: Option<&str>) -> Result<Self> {
         let refuse = |why: &str| Err(Error::Usage(why.to_owned()));
-        if books.part("format") == Format::Null.name() {
+        if snapshot.part("format") == Format::Null.name() {
             return refuse(
                 "the format null keeps no objects to compare; verify without --sample and --against",
             );
         }
-        if !books.part(TRANSFORM).is_empty() {
+        if !snapshot.part(TRANSFORM).is_empty() {
             return refuse(
                 "a function has transformed the objects of this job: they are not what the origin sends; verify \
                  without --sample and --against",
             );
         }
-        if books.part("listing") == KEYS {
+        if snapshot.part("listing") == KEYS {
             return refuse(
                 "objects of a bucket cannot be asked for again yet: verify without --sample and --against, or fetch \
                  it into another destination",
             );
         }
-        if !are_of_list(books) {
-            return Requests::new(&books.identity, against).map(Asked::Origin);
+        if !are_of_list(snapshot) {
+            return ObjectRequests::new(&snapshot.identity, against).map(ObjectOrigin::Origin);
         }
         if against.is_some() {
             return refuse(
                 "--against needs a job of one origin, this one is of a list; --sample asks each URL of it",
             );
         }
-        if books.traits.https {
+        if snapshot.traits.https {
             return refuse(
                 "--sample asks over http only, and the list of this job has https:// URLs; verify without it",
             );
         }
-        if Columns::of_identity(&books.identity).has_url() {
-            return Ok(Asked::Own(""));
+        if ExtraColumns::of_identity(&snapshot.identity).has_url() {
+            return Ok(ObjectOrigin::Own(""));
         }
-        match before_name(books).filter(|_| !is_export(books)) {
-            Some(before) => Ok(Asked::Own(before)),
+        match before_name(snapshot).filter(|_| !is_export(snapshot)) {
+            Some(before) => Ok(ObjectOrigin::Own(before)),
             None => refuse(
                 "--sample needs the URLs of the objects, and nothing here tells them; verify without it",
             ),
@@ -82,8 +74,8 @@ impl Asked {
     /// The URL of an object.
     pub fn url(&self, object: &StoredObject) -> String {
         match self {
-            Asked::Origin(requests) => format!("{}{}", requests.origin, requests.path(&object.name)),
-            Asked::Own(before) => match &object.url {
+            ObjectOrigin::Origin(requests) => format!("{}{}", requests.origin, requests.path(&object.name)),
+            ObjectOrigin::Own(before) => match &object.url {
                 Some(url) => String::from_utf8_lossy(url).into_owned(),
                 None => format!("{before}{}", String::from_utf8_lossy(&object.name)),
             },
@@ -92,13 +84,13 @@ impl Asked {
 
     /// Whether redirects are followed.
     pub fn follows(&self) -> bool {
-        matches!(self, Asked::Own(_))
+        matches!(self, ObjectOrigin::Own(_))
     }
 }
 
 /// How the objects of a job with one origin are asked for.
 #[derive(Debug, Clone)]
-pub struct Requests {
+pub struct ObjectRequests {
     /// Scheme, host and port.
     origin: String,
     authority: String,
@@ -106,7 +98,7 @@ pub struct Requests {
     behind: String,
 }
 
-impl Requests {
+impl ObjectRequests {
     /// As the job asked for them, by its identity; of another source when one is given.
     pub fn new(identity: &BTreeMap<String, String>, source: Option<&str>) -> Result<Self> {
         let part = |name: &str| identity.get(name).map_or("", String::as_str);
@@ -121,7 +113,7 @@ impl Requests {
             _ => ("/".to_owned(), String::new()),
         };
         let before = format!("{}{before}", origin.path());
-        Ok(Requests {
+        Ok(ObjectRequests {
             origin: format!("{}://{}", origin.scheme(), origin.authority()),
             authority: origin.authority(),
             before,
@@ -143,80 +135,28 @@ pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
         let template = RequestTemplate::new(place.key.authority(), &place.prefix, "", &[])?;
         return Ok(WarcOrigin { template, uri_start: place.key.text().to_owned(), names_are_urls: false });
     }
-    let requests =
-        if Columns::of_identity(identity).has_url() { None } else { Requests::new(identity, None).ok() };
+    let requests = if ExtraColumns::of_identity(identity).has_url() {
+        None
+    } else {
+        ObjectRequests::new(identity, None).ok()
+    };
     // What came from a list, or from an export of one, has no origin but its own.
-    let Some(Requests { authority, before, behind, .. }) = requests else { return WarcOrigin::of_list(&[]) };
+    let Some(ObjectRequests { authority, before, behind, .. }) = requests else {
+        return WarcOrigin::of_list(&[]);
+    };
     let template = RequestTemplate::new(&authority, &before, &behind, &[])?;
     Ok(WarcOrigin { template, uri_start: format!("http://{authority}"), names_are_urls: false })
 }
 
-/// Where the objects of a bucket came from, in the region that buckets have which say nothing else: the journal does not
-/// keep another.
-fn bucket_place(identity: &BTreeMap<String, String>) -> Option<BucketPlace> {
+/// Where the objects of a bucket came from, in the region that buckets have which say nothing else: the journal does
+/// not keep another.
+fn bucket_place(identity: &BTreeMap<String, String>) -> Option<BucketAddress> {
     let source = identity.get("source")?;
     let (bucket, _) =
         source.strip_prefix(EXPORT_OF).unwrap_or(source).strip_prefix("s3://")?.split_once('/')?;
     let url = identity.get("endpoint").map(|url| OriginUrl::parse(url)).transpose().ok()?;
     let endpoint = Endpoint { url, ..Endpoint::default() };
-    BucketPlace::of(&endpoint, &BucketName::parse(bucket).ok()?, REGION_DEFAULT).ok()
-}
-
-/// Reads drawn objects.
-#[derive(Debug)]
-pub struct SampleReader {
-    place: Place,
-    books: Books,
-    format: Format,
-    open: Option<ShardReader>,
-}
-
-impl SampleReader {
-    /// Of a destination that no process works on.
-    pub fn open(dest: &Path, state: Option<&Path>) -> Result<Self> {
-        let place = Place::look(dest, state)?;
-        let books = Books::read(&place)?;
-        let format = Format::from_name(books.part("format")).unwrap_or(Format::Null);
-        Ok(SampleReader { place, books, format, open: None })
-    }
-
-    /// An object; `None` when it is not what was written, which the verification has told.
-    pub fn read(&mut self, sampled: &Sampled) -> Result<Option<StoredObject>> {
-        match sampled.shard {
-            Some((number, row)) => self.read_in_shard(number, row, sampled),
-            None => self.read_file(sampled),
-        }
-    }
-
-    fn read_file(&self, sampled: &Sampled) -> Result<Option<StoredObject>> {
-        let root = open_root(&self.place)?;
-        let mut path = Vec::new();
-        if name::to_path(&sampled.name, &mut path).is_err() {
-            return Ok(None);
-        }
-        let Ok(Some(file)) = durable::open_file_beneath(root.as_fd(), &path) else { return Ok(None) };
-        let mut body = Vec::new();
-        let read = file.take(sampled.length.saturating_add(1)).read_to_end(&mut body);
-        let is_good = read.is_ok() && crc32c::crc32c(&body) == sampled.crc32c;
-        Ok(is_good.then(|| StoredObject { name: sampled.name.to_vec(), body, ..StoredObject::default() }))
-    }
-
-    fn read_in_shard(&mut self, number: u64, row: u64, sampled: &Sampled) -> Result<Option<StoredObject>> {
-        if self.open.as_ref().is_none_or(|open| open.number() != number) {
-            let shard = self.books.shards.iter().find(|shard| shard.number == number);
-            let (Some(shard), Some(extension)) = (shard, self.format.extension()) else { return Ok(None) };
-            let shelf = Shelf::new(&self.place.dest, extension, true);
-            self.open = ShardReader::open(&shelf, self.format, shard).ok();
-        }
-        let Some(open) = &self.open else { return Ok(None) };
-        let Sampled { sequence, name, length, crc32c, place, .. } = sampled;
-        let row_of = Row { sequence: *sequence, name, length: *length, crc32c: *crc32c, place: *place };
-        match open.read(row, &row_of) {
-            Ok(object) => Ok(Some(object)),
-            Err(ReadError::Damaged(_) | ReadError::Failed(Error::Journal(_))) => Ok(None),
-            Err(ReadError::Failed(error)) => Err(error),
-        }
-    }
+    BucketAddress::of(&endpoint, &BucketName::parse(bucket).ok()?, REGION_DEFAULT).ok()
 }
 
 #[cfg(test)]
@@ -231,11 +171,11 @@ mod tests {
     #[test]
     fn objects_are_asked_for_as_the_job_did() {
         let api = identity("api /list FileNames NextMarker next-marker /get/{name}?raw");
-        let requests = Requests::new(&api, None).unwrap();
+        let requests = ObjectRequests::new(&api, None).unwrap();
         assert_eq!(requests.origin, "http://a:81");
         assert_eq!(requests.path(b"x y/z"), "/base/get/x%20y/z?raw");
 
-        let walk = Requests::new(&identity("autoindex"), Some("http://b:82")).unwrap();
+        let walk = ObjectRequests::new(&identity("autoindex"), Some("http://b:82")).unwrap();
         assert_eq!(walk.origin, "http://b:82");
         assert_eq!(walk.path(b"x"), "/x");
     }

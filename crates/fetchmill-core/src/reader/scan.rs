@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::data::{Data, Records};
-use super::shard::{ReadError, check, of_row};
+use super::data::{RecordFile, ShardData};
+use super::object_error::{ObjectError, check, of_row};
 use crate::error::Result;
 use crate::limits::MIB;
-use crate::manifest::{Frame, Manifest, Row};
+use crate::manifest::{Frame, Manifest, ManifestRow};
 use crate::object::StoredObject;
-use crate::pack::parquet::{Batches, ParquetShard, object_at};
+use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
 use crate::target::Sequence;
 use arrow_array::RecordBatch;
 
@@ -19,7 +19,7 @@ const SALVAGED_ROWS: u64 = 1024;
 
 /// A row and its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scanned {
+pub struct ScannedObject {
     /// The row's number in the manifest.
     pub row: u64,
     /// Which target of the job it was.
@@ -27,12 +27,12 @@ pub struct Scanned {
     /// CRC-32C of the body, by the manifest.
     pub crc32c: u32,
     /// The object, or what is lost.
-    pub object: std::result::Result<StoredObject, Lost>,
+    pub object: std::result::Result<StoredObject, LostObject>,
 }
 
 /// An object that does not come back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostObject {
     /// Its name, by the manifest.
     pub name: Vec<u8>,
     /// Bytes of its body, by the manifest.
@@ -46,7 +46,7 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Scan {
     manifest: Arc<Manifest>,
-    data: Cursor,
+    data: ScanCursor,
     next_frame: usize,
     frame: Option<Arc<Frame>>,
     /// Read ahead: its first row says where the last record of `frame` ends.
@@ -55,11 +55,11 @@ pub struct Scan {
 }
 
 impl Scan {
-    pub(super) fn new(manifest: Arc<Manifest>, data: &Data) -> Self {
+    pub(super) fn new(manifest: Arc<Manifest>, data: &ShardData) -> Self {
         let data = match data {
-            Data::Parquet(shard) => Cursor::Parquet(Box::new(Rows::new(shard.clone()))),
-            Data::Records(records) => {
-                Cursor::Records(Window { records: Arc::clone(records), start: 0, bytes: Vec::new() })
+            ShardData::Parquet(shard) => ScanCursor::Parquet(Box::new(ParquetScan::new(shard.clone()))),
+            ShardData::Records(records) => {
+                ScanCursor::Records(ScanWindow { records: Arc::clone(records), start: 0, bytes: Vec::new() })
             }
         };
         Scan { manifest, data, next_frame: 0, frame: None, ahead: None, position: 0 }
@@ -109,7 +109,7 @@ impl Scan {
 }
 
 impl Iterator for Scan {
-    type Item = Result<Scanned>;
+    type Item = Result<ScannedObject>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -126,29 +126,38 @@ impl Iterator for Scan {
             let read = self.data.read(&row, end).and_then(|object| check(&row, &object).map(|()| object));
             let object = match read {
                 Ok(object) => Ok(object),
-                Err(ReadError::Failed(error)) => return Some(Err(error)),
-                Err(ReadError::Damaged(what)) => {
-                    Err(Lost { name: row.name.to_vec(), length: row.length, what })
+                Err(ObjectError::Failed(error)) => return Some(Err(error)),
+                Err(ObjectError::Damaged(what)) => {
+                    Err(LostObject { name: row.name.to_vec(), length: row.length, what })
                 }
             };
-            return Some(Ok(Scanned { row: number, sequence: row.sequence, crc32c: row.crc32c, object }));
+            return Some(Ok(ScannedObject {
+                row: number,
+                sequence: row.sequence,
+                crc32c: row.crc32c,
+                object,
+            }));
         }
     }
 }
 
 #[derive(Debug)]
-enum Cursor {
-    Parquet(Box<Rows>),
-    Records(Window),
+enum ScanCursor {
+    Parquet(Box<ParquetScan>),
+    Records(ScanWindow),
 }
 
-impl Cursor {
-    fn read(&mut self, row: &Row<'_>, end: Option<u64>) -> std::result::Result<StoredObject, ReadError> {
+impl ScanCursor {
+    fn read(
+        &mut self,
+        row: &ManifestRow<'_>,
+        end: Option<u64>,
+    ) -> std::result::Result<StoredObject, ObjectError> {
         match self {
-            Cursor::Parquet(rows) => rows.read(row.place),
-            Cursor::Records(window) => match end {
+            ScanCursor::Parquet(rows) => rows.read(row.place),
+            ScanCursor::Records(window) => match end {
                 Some(end) => window.read(row, end),
-                None => Err(ReadError::Damaged(
+                None => Err(ObjectError::Damaged(
                     "the manifest does not say where its record ends: its next part is damaged".to_owned(),
                 )),
             },
@@ -157,22 +166,22 @@ impl Cursor {
 
     fn end(&self) -> u64 {
         match self {
-            Cursor::Parquet(_) => 0,
-            Cursor::Records(window) => window.records.end(),
+            ScanCursor::Parquet(_) => 0,
+            ScanCursor::Records(window) => window.records.end(),
         }
     }
 }
 
 /// The part of a shard that is in memory.
 #[derive(Debug)]
-struct Window {
-    records: Arc<Records>,
+struct ScanWindow {
+    records: Arc<RecordFile>,
     start: u64,
     bytes: Vec<u8>,
 }
 
-impl Window {
-    fn read(&mut self, row: &Row<'_>, end: u64) -> std::result::Result<StoredObject, ReadError> {
+impl ScanWindow {
+    fn read(&mut self, row: &ManifestRow<'_>, end: u64) -> std::result::Result<StoredObject, ObjectError> {
         let length = self.records.record_length(row, end)?;
         let is_here = row.place >= self.start && end <= self.start + self.bytes.len() as u64;
         if !is_here {
@@ -182,7 +191,7 @@ impl Window {
         self.records.decode(self.bytes.get(from..from + length).unwrap_or_default())
     }
 
-    fn load(&mut self, place: u64, length: usize) -> std::result::Result<(), ReadError> {
+    fn load(&mut self, place: u64, length: usize) -> std::result::Result<(), ObjectError> {
         let ahead = self.records.bytes_from(place).min(READ_BYTES as u64) as usize;
         self.start = place;
         self.bytes.clear();
@@ -199,9 +208,9 @@ impl Window {
 
 /// The rows of a Parquet file, batch by batch.
 #[derive(Debug)]
-struct Rows {
+struct ParquetScan {
     shard: ParquetShard,
-    batches: Option<Batches>,
+    batches: Option<RowBatches>,
     batch: Option<RecordBatch>,
     /// The batch's first row.
     first: u64,
@@ -209,12 +218,12 @@ struct Rows {
     salvage_until: u64,
 }
 
-impl Rows {
+impl ParquetScan {
     fn new(shard: ParquetShard) -> Self {
-        Rows { shard, batches: None, batch: None, first: 0, salvage_until: 0 }
+        ParquetScan { shard, batches: None, batch: None, first: 0, salvage_until: 0 }
     }
 
-    fn read(&mut self, row: u64) -> std::result::Result<StoredObject, ReadError> {
+    fn read(&mut self, row: u64) -> std::result::Result<StoredObject, ObjectError> {
         if row < self.salvage_until {
             return self.shard.row(row).map_err(of_row);
         }
@@ -223,7 +232,7 @@ impl Rows {
             self.salvage_until = row.saturating_add(SALVAGED_ROWS);
             return self.shard.row(row).map_err(of_row);
         }
-        let no_row = || ReadError::Damaged("no such row".to_owned());
+        let no_row = || ObjectError::Damaged("no such row".to_owned());
         let (batch, position) = self.batch.as_ref().zip(self.position(row)).ok_or_else(no_row)?;
         object_at(batch, position).map(|(_, object, _)| object).map_err(of_row)
     }
@@ -234,14 +243,14 @@ impl Rows {
     }
 
     /// Reads the batch that starts with this row.
-    fn load(&mut self, row: u64) -> std::result::Result<(), ReadError> {
+    fn load(&mut self, row: u64) -> std::result::Result<(), ObjectError> {
         let next = self.batch.as_ref().map(|batch| self.first + batch.num_rows() as u64);
         self.batch = None;
         let mut batches = match self.batches.take().filter(|_| next == Some(row)) {
             Some(batches) => batches,
             None => self.shard.batches(row..self.shard.rows(), None).map_err(of_row)?,
         };
-        let batch = batches.next().ok_or_else(|| ReadError::Damaged("no such row".to_owned()))?;
+        let batch = batches.next().ok_or_else(|| ObjectError::Damaged("no such row".to_owned()))?;
         self.batch = Some(batch.map_err(of_row)?);
         (self.first, self.batches) = (row, Some(batches));
         Ok(())

@@ -9,26 +9,16 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use super::data::{Data, Records};
+use super::data::{RecordFile, ShardData};
+use super::object_error::{ObjectError, check, of_row};
 use super::scan::Scan;
 use crate::error::{Error, Result};
 use crate::journal::Shard;
-use crate::manifest::{Frame, Manifest, Row};
+use crate::manifest::{Frame, Manifest, ManifestRow};
 use crate::object::StoredObject;
 use crate::outcome::ShardNumber;
 use crate::pack::parquet::{ParquetShard, ShardError};
-use crate::sink::{Format, Shelf};
-
-/// Why an object is not given back.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// Its record is not what was written; the text says what is wrong with it.
-    #[error("{0}")]
-    Damaged(String),
-    /// The shard as a whole, or its manifest, cannot be read.
-    #[error(transparent)]
-    Failed(#[from] Error),
-}
+use crate::sink::{Format, ShardFolder};
 
 /// A sealed shard that is read in place. Threads share it.
 #[derive(Debug)]
@@ -40,17 +30,17 @@ pub struct ShardReader {
     paths: [PathBuf; 2],
     /// Bytes of it.
     length: u64,
-    data: OnceLock<Data>,
+    data: OnceLock<ShardData>,
     /// The frame that was used last: rows are often read in their order.
     frame: Mutex<Option<Arc<Frame>>>,
 }
 
 impl ShardReader {
     /// Opens a shard's manifest. The shard itself is opened with the first object.
-    pub fn open(shelf: &Shelf, format: Format, shard: &Shard) -> Result<Self> {
-        let open = shelf.open_path();
-        let paths = [shelf.shard_path(shard.number), open.join(&shard.sealed.data.path)];
-        let manifests = [shelf.manifest_path(shard.number), open.join(&shard.sealed.manifest.path)];
+    pub fn open(shard_folder: &ShardFolder, format: Format, shard: &Shard) -> Result<Self> {
+        let open = shard_folder.open_path();
+        let paths = [shard_folder.shard_path(shard.number), open.join(&shard.sealed.data.path)];
+        let manifests = [shard_folder.manifest_path(shard.number), open.join(&shard.sealed.manifest.path)];
         let manifest = at_either(&manifests, Manifest::open)?;
         if manifest.rows() != shard.sealed.objects {
             let [path, _] = manifests;
@@ -84,10 +74,10 @@ impl ShardReader {
     }
 
     /// Reads the object of a row of the manifest. It has the name, the length and the checksum of the row.
-    pub fn read(&self, number: u64, row: &Row<'_>) -> std::result::Result<StoredObject, ReadError> {
+    pub fn read(&self, number: u64, row: &ManifestRow<'_>) -> std::result::Result<StoredObject, ObjectError> {
         let object = match self.data()? {
-            Data::Parquet(shard) => shard.row(row.place).map_err(of_row)?,
-            Data::Records(records) => records.read(row, self.record_end(number, records)?)?,
+            ShardData::Parquet(shard) => shard.row(row.place).map_err(of_row)?,
+            ShardData::Records(records) => records.read(row, self.record_end(number, records)?)?,
         };
         check(row, &object)?;
         Ok(object)
@@ -99,10 +89,14 @@ impl ShardReader {
     }
 
     /// Reads a row's record as it stands in the shard; `None` when its format has rows instead.
-    pub fn read_record(&self, number: u64, row: &Row<'_>) -> std::result::Result<Option<Vec<u8>>, ReadError> {
+    pub fn read_record(
+        &self,
+        number: u64,
+        row: &ManifestRow<'_>,
+    ) -> std::result::Result<Option<Vec<u8>>, ObjectError> {
         match self.data()? {
-            Data::Parquet(_) => Ok(None),
-            Data::Records(records) => records.raw(row, self.record_end(number, records)?).map(Some),
+            ShardData::Parquet(_) => Ok(None),
+            ShardData::Records(records) => records.raw(row, self.record_end(number, records)?).map(Some),
         }
     }
 
@@ -112,10 +106,10 @@ impl ShardReader {
     }
 
     /// An error that names the shard and the object, for those to whom one lost object is too much.
-    pub fn error(&self, name: &[u8], error: ReadError) -> Error {
+    pub fn error(&self, name: &[u8], error: ObjectError) -> Error {
         match error {
-            ReadError::Failed(error) => error,
-            ReadError::Damaged(what) => {
+            ObjectError::Failed(error) => error,
+            ObjectError::Damaged(what) => {
                 damaged(self.path(), &format!("`{}`: {what}", crate::name::for_display(name)))
             }
         }
@@ -137,7 +131,7 @@ impl ShardReader {
     }
 
     /// Where the record of a row ends: where the next one starts.
-    fn record_end(&self, row: u64, records: &Records) -> Result<u64> {
+    fn record_end(&self, row: u64, records: &RecordFile) -> Result<u64> {
         if row + 1 >= self.manifest.rows() {
             return Ok(records.end());
         }
@@ -145,7 +139,7 @@ impl ShardReader {
         Ok(frame.row((row + 1 - frame.first_row()) as usize).place)
     }
 
-    fn data(&self) -> Result<&Data> {
+    fn data(&self) -> Result<&ShardData> {
         if let Some(data) = self.data.get() {
             return Ok(data);
         }
@@ -154,38 +148,18 @@ impl ShardReader {
         Ok(self.data.get_or_init(|| data))
     }
 
-    fn open_data(&self, path: &Path) -> Result<Data> {
+    fn open_data(&self, path: &Path) -> Result<ShardData> {
         let file = File::open(path).map_err(|error| Error::storage("read", path, error))?;
         if self.format == Format::Parquet {
-            return ParquetShard::open(file).map(Data::Parquet).map_err(|error| match error {
+            return ParquetShard::open(file).map(ShardData::Parquet).map_err(|error| match error {
                 ShardError::Io(error) => Error::storage("read", path, error),
                 ShardError::Damage(_) | ShardError::Foreign(_) => damaged(path, &error.to_string()),
             });
         }
         let length = file.metadata().map_err(|error| Error::storage("read", path, error))?.len();
-        Records::new(file, self.format, self.length.min(length), self.length)
-            .map(|records| Data::Records(Arc::new(records)))
+        RecordFile::new(file, self.format, self.length.min(length), self.length)
+            .map(|records| ShardData::Records(Arc::new(records)))
     }
-}
-
-/// Whether an object is what the manifest's row says.
-pub(super) fn check(row: &Row<'_>, object: &StoredObject) -> std::result::Result<(), ReadError> {
-    let what = if object.name != row.name {
-        "its record has another name"
-    } else if object.body.len() as u64 != row.length {
-        "its body has another length"
-    } else if crc32c::crc32c(&object.body) != row.crc32c {
-        "its body does not have its checksum"
-    } else {
-        return Ok(());
-    };
-    Err(ReadError::Damaged(what.to_owned()))
-}
-
-/// What is wrong with a row of a Parquet file.
-#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
-pub(super) fn of_row(error: ShardError) -> ReadError {
-    ReadError::Damaged(error.to_string())
 }
 
 fn damaged(path: &Path, what: &str) -> Error {

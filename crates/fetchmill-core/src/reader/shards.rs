@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
-use super::hidden::Hidden;
+use super::found_object::{FoundObject, ListedName, NamesPage, PAGE_NAME_BYTES};
+use super::hidden::HiddenRows;
+use super::position::Position;
 use super::shard::ShardReader;
-use super::{Found, Listed, NamesPage, PAGE_NAME_BYTES, Position};
 use crate::error::{Error, Result};
 use crate::journal::Shard;
-use crate::manifest::{FoundRow, Row};
-use crate::sink::{Format, Shelf};
+use crate::manifest::{FoundRow, ManifestRow};
+use crate::sink::{Format, ShardFolder};
 
 /// Shards of a running job are merged while it is read: so many of the smallest ones are opened at once, which keeps
 /// their bytes.
@@ -27,24 +28,24 @@ const OPENING_THREADS: usize = 8;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Shards {
-    shelf: Shelf,
+pub(super) struct SealedShards {
+    shard_folder: ShardFolder,
     format: Format,
     /// By number.
     sealed: Vec<Shard>,
     readers: Vec<OnceLock<Arc<ShardReader>>>,
-    hidden: OnceLock<Hidden>,
+    hidden: OnceLock<HiddenRows>,
 }
 
-impl Shards {
+impl SealedShards {
     /// Those that `read` finds in the journal.
     pub(super) fn open(
-        shelf: &Shelf,
+        shard_folder: &ShardFolder,
         format: Format,
         read: &dyn Fn() -> Result<Vec<Shard>>,
         is_running: bool,
     ) -> Result<Self> {
-        let mut shards = Self::of(shelf, format, read()?);
+        let mut shards = Self::of(shard_folder, format, read()?);
         if !(is_running && format == Format::Parquet) {
             return Ok(shards);
         }
@@ -53,16 +54,16 @@ impl Shards {
             if held.is_ok() {
                 break;
             }
-            shards = Self::of(shelf, format, read()?);
+            shards = Self::of(shard_folder, format, read()?);
             held = shards.hold_small();
         }
         held.map(|()| shards)
     }
 
-    fn of(shelf: &Shelf, format: Format, sealed: Vec<Shard>) -> Self {
+    fn of(shard_folder: &ShardFolder, format: Format, sealed: Vec<Shard>) -> Self {
         raise_descriptors(sealed.len());
         let readers = sealed.iter().map(|_| OnceLock::new()).collect();
-        Shards { shelf: shelf.clone(), format, sealed, readers, hidden: OnceLock::new() }
+        SealedShards { shard_folder: shard_folder.clone(), format, sealed, readers, hidden: OnceLock::new() }
     }
 
     /// Opens the smallest ones with their bytes: what a merge takes away stays readable.
@@ -85,7 +86,7 @@ impl Shards {
         if let Some(reader) = cell.get() {
             return Ok(reader);
         }
-        let reader = Arc::new(ShardReader::open(&self.shelf, self.format, shard)?);
+        let reader = Arc::new(ShardReader::open(&self.shard_folder, self.format, shard)?);
         // Another thread may have been faster: its one is as good.
         Ok(cell.get_or_init(|| reader))
     }
@@ -122,13 +123,13 @@ impl Shards {
         Ok(first)
     }
 
-    pub(super) fn find(&self, name: &[u8]) -> Result<Option<Found>> {
+    pub(super) fn find(&self, name: &[u8]) -> Result<Option<FoundObject>> {
         let Some((index, found)) = self.find_row(name)? else { return Ok(None) };
         let FoundRow { row, sequence, length, crc32c, place } = found;
         let reader = self.reader(index)?;
-        let read = reader.read(row, &Row { sequence, name, length, crc32c, place });
+        let read = reader.read(row, &ManifestRow { sequence, name, length, crc32c, place });
         let object = read.map_err(|error| reader.error(name, error))?;
-        Ok(Some(Found { sequence: Some(sequence), crc32c, object }))
+        Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }
 
     /// Names from a position on.
@@ -152,7 +153,7 @@ impl Shards {
                     }
                     let found = frame.row((number - rows.start) as usize);
                     bytes += found.name.len();
-                    page.names.push(Listed {
+                    page.names.push(ListedName {
                         name: found.name.to_vec(),
                         length: Some(found.length),
                         sequence: Some(found.sequence),
@@ -174,14 +175,14 @@ impl Shards {
     }
 
     /// Rows whose names came before.
-    pub(super) fn hidden(&self) -> Result<&Hidden> {
+    pub(super) fn hidden(&self) -> Result<&HiddenRows> {
         if let Some(hidden) = self.hidden.get() {
             return Ok(hidden);
         }
         self.open_all()?;
         let readers: Vec<_> =
             self.indexes().map(|index| self.reader(index).cloned()).collect::<Result<_>>()?;
-        let hidden = Hidden::find(&readers)?;
+        let hidden = HiddenRows::find(&readers)?;
         Ok(self.hidden.get_or_init(|| hidden))
     }
 

@@ -8,26 +8,26 @@ use super::ShardReader;
 use super::bits::Bits;
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::journal::{Books, Place, Shard, for_each_pending};
-use crate::manifest::Row;
+use crate::journal::{JobLocation, JournalSnapshot, Shard, for_each_pending};
+use crate::manifest::ManifestRow;
 use crate::name::{self, to_path};
 use crate::object::{Facts, Object};
 use crate::outcome::ShardEnd;
 use crate::sink::failures::FailureRows;
-use crate::sink::{Format, Shelf};
+use crate::sink::{Format, ShardFolder};
 
 /// Manifests in the order in which they count: the latest first.
-pub(crate) fn latest_first(books: &Books) -> Vec<&ShardEnd> {
+pub(crate) fn latest_first(snapshot: &JournalSnapshot) -> Vec<&ShardEnd> {
     let made_at = |manifest: &&ShardEnd| {
         let stem = manifest.path.rsplit_once('.').map_or("", |(stem, _)| stem);
         stem.rsplit('-').next().and_then(|nanos| nanos.parse::<u128>().ok()).unwrap_or(0)
     };
-    let mut manifests: Vec<_> = books.manifests.iter().collect();
+    let mut manifests: Vec<_> = snapshot.manifests.iter().collect();
     manifests.sort_by_key(|manifest| std::cmp::Reverse(made_at(manifest)));
     manifests
 }
 
-pub(crate) fn open_root(place: &Place) -> Result<OwnedFd> {
+pub(crate) fn open_root(place: &JobLocation) -> Result<OwnedFd> {
     durable::open_folder(&place.dest).map_err(|error| Error::storage("open the folder", &place.dest, error))
 }
 
@@ -35,30 +35,35 @@ pub(crate) fn open_root(place: &Place) -> Result<OwnedFd> {
 pub type EachObject<'e> = &'e mut dyn FnMut(u64, &Object<'_>) -> Result<ControlFlow<()>>;
 
 /// Calls `each` with every object from a number on. An object that is damaged is an error.
-pub fn for_each_object(place: &Place, books: &Books, from: u64, each: EachObject<'_>) -> Result<()> {
-    match Format::from_name(books.part("format")) {
-        Some(Format::Files) => each_file(place, books, from, each),
-        Some(format) if format.extension().is_some() => each_in_shards(place, books, format, from, each),
+pub fn for_each_object(
+    place: &JobLocation,
+    snapshot: &JournalSnapshot,
+    from: u64,
+    each: EachObject<'_>,
+) -> Result<()> {
+    match Format::from_name(snapshot.part("format")) {
+        Some(Format::Files) => each_file(place, snapshot, from, each),
+        Some(format) if format.extension().is_some() => each_in_shards(place, snapshot, format, from, each),
         _ => Err(Error::Usage(format!(
             "{} holds no objects: its format is {}",
             place.dest.display(),
-            books.part("format")
+            snapshot.part("format")
         ))),
     }
 }
 
 fn each_in_shards(
-    place: &Place,
-    books: &Books,
+    place: &JobLocation,
+    snapshot: &JournalSnapshot,
     format: Format,
     from: u64,
     each: EachObject<'_>,
 ) -> Result<()> {
-    let shelf = Shelf::new(&place.dest, format.extension().unwrap_or_default(), true);
+    let shard_folder = ShardFolder::new(&place.dest, format.extension().unwrap_or_default(), true);
     let mut first = 0_u64;
-    for shard in &books.shards {
+    for shard in &snapshot.shards {
         let end = first.saturating_add(shard.sealed.objects);
-        if end > from && each_in_shard(&shelf, format, shard, first, from, each)?.is_break() {
+        if end > from && each_in_shard(&shard_folder, format, shard, first, from, each)?.is_break() {
             return Ok(());
         }
         first = end;
@@ -67,22 +72,23 @@ fn each_in_shards(
 }
 
 fn each_in_shard(
-    shelf: &Shelf,
+    shard_folder: &ShardFolder,
     format: Format,
     shard: &Shard,
     first: u64,
     from: u64,
     each: EachObject<'_>,
 ) -> Result<ControlFlow<()>> {
-    let reader = ShardReader::open(shelf, format, shard)?;
+    let reader = ShardReader::open(shard_folder, format, shard)?;
     let mut scan = reader.scan()?;
     if from > first {
         scan.skip_to(from - first);
     }
     for scanned in scan {
         let scanned = scanned?;
-        let object =
-            scanned.object.map_err(|lost| reader.error(&lost.name, super::ReadError::Damaged(lost.what)))?;
+        let object = scanned
+            .object
+            .map_err(|lost| reader.error(&lost.name, super::ObjectError::Damaged(lost.what)))?;
         if each(first + scanned.row, &object.as_object(scanned.sequence))?.is_break() {
             return Ok(ControlFlow::Break(()));
         }
@@ -91,9 +97,9 @@ fn each_in_shard(
 }
 
 /// What is not a stored object is seen first; of the rows of one target the latest counts.
-fn each_file(place: &Place, books: &Books, from: u64, each: EachObject<'_>) -> Result<()> {
-    let mut seen = Bits::new(books.next_sequence)?;
-    for shard in &books.failures {
+fn each_file(place: &JobLocation, snapshot: &JournalSnapshot, from: u64, each: EachObject<'_>) -> Result<()> {
+    let mut seen = Bits::new(snapshot.next_sequence)?;
+    for shard in &snapshot.failures {
         for row in FailureRows::open(&place.failures_path(), shard)? {
             seen.set(row?.sequence);
         }
@@ -104,9 +110,9 @@ fn each_file(place: &Place, books: &Books, from: u64, each: EachObject<'_>) -> R
     })?;
     let root = open_root(place)?;
     let (mut number, mut body, mut is_over) = (0_u64, Vec::new(), false);
-    for manifest in latest_first(books) {
+    for manifest in latest_first(snapshot) {
         let path = place.manifests_path().join(&manifest.path);
-        let mut rows = crate::manifest::Rows::open(&path, Some(manifest.end))?;
+        let mut rows = crate::manifest::ManifestRows::open(&path, Some(manifest.end))?;
         while let Some(frame) = rows.next_frame()? {
             for row in frame.iter().filter(|row| seen.set(row.sequence) == Some(true)) {
                 if number >= from && !is_over {
@@ -131,7 +137,7 @@ fn each_file(place: &Place, books: &Books, from: u64, each: EachObject<'_>) -> R
     Ok(())
 }
 
-fn read_file(place: &Place, root: &OwnedFd, row: &Row<'_>, body: &mut Vec<u8>) -> Result<()> {
+fn read_file(place: &JobLocation, root: &OwnedFd, row: &ManifestRow<'_>, body: &mut Vec<u8>) -> Result<()> {
     let shown = || place.dest.join(name::for_display(row.name));
     let damaged = |what: &str| {
         Error::Journal(format!(

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::hidden::Hidden;
+use super::hidden::HiddenRows;
 use super::*;
+use crate::extra_columns::ExtraColumns;
 use crate::http1::RequestTemplate;
 use crate::journal::Shard;
-use crate::kept::Columns;
-use crate::manifest::{ManifestWriter, Row};
+use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::outcome::{SealedShard, ShardEnd};
 use crate::pack::parquet::ParquetEncoder;
-use crate::pack::warc::Origin;
+use crate::pack::warc::WarcOrigin;
 use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder};
 
 const PACKS: [Format; 4] = [Format::Tar, Format::Jsonl, Format::Warc, Format::Parquet];
@@ -28,18 +28,26 @@ fn objects(count: usize) -> Vec<StoredObject> {
 }
 
 /// Writes a shard as a sink does; sequence numbers start at `first`.
-fn write(dest: &Path, format: Format, number: u64, first: u64, objects: &[StoredObject]) -> (Shelf, Shard) {
-    let shelf = Shelf::new(dest, format.extension().unwrap(), false);
-    shelf.prepare().unwrap();
+fn write(
+    dest: &Path,
+    format: Format,
+    number: u64,
+    first: u64,
+    objects: &[StoredObject],
+) -> (ShardFolder, Shard) {
+    let shard_folder = ShardFolder::new(dest, format.extension().unwrap(), false);
+    shard_folder.prepare().unwrap();
     let (data, mut places) = encode(format, first, objects);
     places.truncate(objects.len());
     let open = format!("{number}.shard");
-    std::fs::write(shelf.open_path().join(&open), &data).unwrap();
-    let mut manifest = ManifestWriter::new(&shelf.open_path(), format!("{number}.manifest"), false);
+    std::fs::write(shard_folder.open_path().join(&open), &data).unwrap();
+    let mut manifest = ManifestWriter::new(&shard_folder.open_path(), format!("{number}.manifest"), false);
     for (index, (stored, place)) in objects.iter().zip(places).enumerate() {
         let object = stored.as_object(first + index as u64);
         let (sequence, length) = (object.sequence, object.body.len() as u64);
-        manifest.add(&Row { sequence, name: object.name, length, crc32c: object.crc32c, place }).unwrap();
+        manifest
+            .add(&ManifestRow { sequence, name: object.name, length, crc32c: object.crc32c, place })
+            .unwrap();
     }
     let sealed = SealedShard {
         data: ShardEnd { path: open, end: data.len() as u64, crc32c: crc32c::crc32c(&data) },
@@ -48,7 +56,7 @@ fn write(dest: &Path, format: Format, number: u64, first: u64, objects: &[Stored
         bytes: 0,
         replaces: Vec::new(),
     };
-    (shelf, Shard { number, sealed, is_replaced: false })
+    (shard_folder, Shard { number, sealed, is_replaced: false })
 }
 
 fn encode(format: Format, first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec<u64>) {
@@ -68,24 +76,24 @@ fn encode(format: Format, first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec
     (data, places)
 }
 
-fn origin() -> Origin {
+fn origin() -> WarcOrigin {
     let template = RequestTemplate::new("127.0.0.1", "/get/", "", &[]).unwrap();
-    Origin { template, uri_start: "http://127.0.0.1".to_owned(), names_are_urls: false }
+    WarcOrigin { template, uri_start: "http://127.0.0.1".to_owned(), names_are_urls: false }
 }
 
 fn encode_parquet(first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec<u64>) {
-    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &Columns::default()).unwrap();
+    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default()).unwrap();
     for (index, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(first + index as u64)).unwrap();
     }
     (encoder.finish().unwrap(), (0..objects.len() as u64).collect())
 }
 
-fn open(shelf: &Shelf, format: Format, shard: &Shard) -> Arc<ShardReader> {
-    Arc::new(ShardReader::open(shelf, format, shard).unwrap())
+fn open(shard_folder: &ShardFolder, format: Format, shard: &Shard) -> Arc<ShardReader> {
+    Arc::new(ShardReader::open(shard_folder, format, shard).unwrap())
 }
 
-fn bodies(found: impl Iterator<Item = Scanned>) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn bodies(found: impl Iterator<Item = ScannedObject>) -> BTreeMap<Vec<u8>, Vec<u8>> {
     found.filter_map(|scanned| scanned.object.ok()).map(|object| (object.name, object.body)).collect()
 }
 
@@ -94,8 +102,8 @@ fn every_row_is_read_alone_and_in_a_scan() {
     for format in PACKS {
         let folder = tempfile::tempdir().unwrap();
         let objects = objects(700);
-        let (shelf, shard) = write(folder.path(), format, 0, 10, &objects);
-        let reader = open(&shelf, format, &shard);
+        let (shard_folder, shard) = write(folder.path(), format, 0, 10, &objects);
+        let reader = open(&shard_folder, format, &shard);
 
         let scanned: Vec<_> = reader.scan().unwrap().map(Result::unwrap).collect();
         assert_eq!(scanned.len(), 700);
@@ -103,7 +111,7 @@ fn every_row_is_read_alone_and_in_a_scan() {
             assert_eq!((scanned[index].row, scanned[index].sequence), (index as u64, 10 + index as u64));
             assert_eq!(scanned[index].object.as_ref().unwrap().body, stored.body, "{format:?}");
             let [found] = *reader.manifest().find(&stored.name).unwrap() else { panic!("not found once") };
-            let row = Row {
+            let row = ManifestRow {
                 sequence: found.sequence,
                 name: &stored.name,
                 length: found.length,
@@ -123,15 +131,15 @@ fn every_row_is_read_alone_and_in_a_scan() {
 #[test]
 fn a_shard_is_found_before_and_after_it_is_renamed() {
     let folder = tempfile::tempdir().unwrap();
-    let (shelf, shard) = write(folder.path(), Format::Tar, 3, 0, &objects(5));
-    let before = open(&shelf, Format::Tar, &shard);
-    shelf.publish("3.shard", "3.manifest", 3).unwrap();
+    let (shard_folder, shard) = write(folder.path(), Format::Tar, 3, 0, &objects(5));
+    let before = open(&shard_folder, Format::Tar, &shard);
+    shard_folder.publish("3.shard", "3.manifest", 3).unwrap();
 
     assert_eq!(before.scan().unwrap().count(), 5);
-    assert_eq!(open(&shelf, Format::Tar, &shard).scan().unwrap().count(), 5);
+    assert_eq!(open(&shard_folder, Format::Tar, &shard).scan().unwrap().count(), 5);
 
-    std::fs::remove_file(shelf.shard_path(3)).unwrap();
-    let error = open(&shelf, Format::Tar, &shard).scan().unwrap_err();
+    std::fs::remove_file(shard_folder.shard_path(3)).unwrap();
+    let error = open(&shard_folder, Format::Tar, &shard).scan().unwrap_err();
     assert!(error.to_string().contains("shard-000003.tar is missing; run `fetchmill verify`"), "{error}");
     assert_eq!(error.exit_code(), 10);
 }
@@ -139,10 +147,10 @@ fn a_shard_is_found_before_and_after_it_is_renamed() {
 #[test]
 fn a_manifest_of_another_shard_is_damage() {
     let folder = tempfile::tempdir().unwrap();
-    let (shelf, mut shard) = write(folder.path(), Format::Tar, 0, 0, &objects(5));
+    let (shard_folder, mut shard) = write(folder.path(), Format::Tar, 0, 0, &objects(5));
     shard.sealed.objects = 6;
 
-    let error = ShardReader::open(&shelf, Format::Tar, &shard).unwrap_err();
+    let error = ShardReader::open(&shard_folder, Format::Tar, &shard).unwrap_err();
     assert!(error.to_string().contains("it has 5 rows, the journal says 6"), "{error}");
 }
 
@@ -151,12 +159,13 @@ fn a_shard_that_was_cut_off_gives_what_is_left() {
     for format in [Format::Tar, Format::Jsonl, Format::Warc] {
         let folder = tempfile::tempdir().unwrap();
         let objects = objects(100);
-        let (shelf, shard) = write(folder.path(), format, 0, 0, &objects);
-        let path = shelf.open_path().join("0.shard");
+        let (shard_folder, shard) = write(folder.path(), format, 0, 0, &objects);
+        let path = shard_folder.open_path().join("0.shard");
         let data = std::fs::read(&path).unwrap();
         std::fs::write(&path, &data[..data.len() / 2]).unwrap();
 
-        let scanned: Vec<_> = open(&shelf, format, &shard).scan().unwrap().map(Result::unwrap).collect();
+        let scanned: Vec<_> =
+            open(&shard_folder, format, &shard).scan().unwrap().map(Result::unwrap).collect();
 
         assert_eq!(scanned.len(), 100);
         assert!(scanned[0].object.is_ok() && scanned[99].object.is_err());
@@ -178,12 +187,12 @@ fn of_one_name_only_the_lowest_sequence_number_is_shown() {
     let readers: Vec<_> = (0..)
         .zip(&shards)
         .map(|(number, (first, objects))| {
-            let (shelf, shard) = write(folder.path(), Format::Jsonl, number, *first, objects);
-            open(&shelf, Format::Jsonl, &shard)
+            let (shard_folder, shard) = write(folder.path(), Format::Jsonl, number, *first, objects);
+            open(&shard_folder, Format::Jsonl, &shard)
         })
         .collect();
 
-    let hidden = Hidden::find(&readers).unwrap();
+    let hidden = HiddenRows::find(&readers).unwrap();
 
     let found: Vec<(usize, u64)> = (0..3)
         .flat_map(|shard| (0..5).map(move |row| (shard, row)))
@@ -203,8 +212,8 @@ proptest! {
         let format = PACKS[format];
         let folder = tempfile::tempdir().unwrap();
         let objects = objects(60);
-        let (shelf, shard) = write(folder.path(), format, 0, 0, &objects);
-        let path = shelf.open_path().join("0.shard");
+        let (shard_folder, shard) = write(folder.path(), format, 0, 0, &objects);
+        let path = shard_folder.open_path().join("0.shard");
         let mut data = std::fs::read(&path).unwrap();
         for (position, change) in changes {
             let position = position.index(data.len());
@@ -213,7 +222,7 @@ proptest! {
         std::fs::write(&path, &data).unwrap();
         let expected: BTreeMap<_, _> = objects.into_iter().map(|object| (object.name, object.body)).collect();
 
-        if let Ok(scan) = open(&shelf, format, &shard).scan() {
+        if let Ok(scan) = open(&shard_folder, format, &shard).scan() {
             let scanned: Vec<_> = scan.map(Result::unwrap).collect();
             prop_assert_eq!(scanned.len(), 60);
             for (name, body) in bodies(scanned.into_iter()) {

@@ -24,16 +24,16 @@ const WALKS_MAX: usize = 8;
 
 /// The files of a destination.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct FileTree {
     root: OwnedFd,
     path: PathBuf,
-    latest: Mutex<VecDeque<(Vec<u8>, Walk)>>,
+    latest: Mutex<VecDeque<(Vec<u8>, TreeWalk)>>,
 }
 
-impl Tree {
+impl FileTree {
     pub(super) fn open(path: &Path) -> Result<Self> {
         let root = durable::open_folder(path).map_err(|error| Error::storage("read", path, error))?;
-        Ok(Tree { root, path: path.to_owned(), latest: Mutex::default() })
+        Ok(FileTree { root, path: path.to_owned(), latest: Mutex::default() })
     }
 
     /// The object with this name.
@@ -82,10 +82,10 @@ impl Tree {
         mut take: impl FnMut(Vec<u8>) -> Result<bool>,
     ) -> Result<Option<Vec<u8>>> {
         let mut walk = match behind {
-            None => Walk::start(self)?,
+            None => TreeWalk::start(self)?,
             Some(path) => match self.kept(path) {
                 Some(walk) => walk,
-                None => Walk::behind(path, self)?,
+                None => TreeWalk::behind(path, self)?,
             },
         };
         let mut last = Vec::new();
@@ -104,12 +104,12 @@ impl Tree {
     }
 
     /// A copy: the same page may be asked for again.
-    fn kept(&self, path: &[u8]) -> Option<Walk> {
+    fn kept(&self, path: &[u8]) -> Option<TreeWalk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.iter().find(|(kept, _)| kept == path).map(|(_, walk)| walk.clone())
     }
 
-    fn keep(&self, path: Vec<u8>, walk: Walk) {
+    fn keep(&self, path: Vec<u8>, walk: TreeWalk) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.retain(|(kept, _)| *kept != path);
         latest.push_front((path, walk));
@@ -117,14 +117,14 @@ impl Tree {
     }
 
     /// The entries of a folder; `None` when it has gone.
-    fn read(&self, path: &[u8]) -> Result<Option<Entries>> {
+    fn read(&self, path: &[u8]) -> Result<Option<FolderEntries>> {
         let shown = if path.is_empty() { b"." } else { path };
         let folder = match durable::open_folder_beneath(self.root.as_fd(), shown) {
             Ok(folder) => folder,
             Err(error) if !path.is_empty() && is_nothing(Some(error)) => return Ok(None),
             Err(error) => return Err(self.fail(path, error)),
         };
-        let mut entries = Entries::default();
+        let mut entries = FolderEntries::default();
         let fail = |error: Errno| self.fail(path, error);
         for entry in Dir::read_from(&folder).map_err(fail)? {
             add(path.is_empty(), &folder, &entry.map_err(fail)?, &mut entries);
@@ -139,7 +139,7 @@ fn is_nothing(error: Option<Errno>) -> bool {
     matches!(error, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG))
 }
 
-fn add(is_root: bool, folder: &OwnedFd, entry: &DirEntry, entries: &mut Entries) {
+fn add(is_root: bool, folder: &OwnedFd, entry: &DirEntry, entries: &mut FolderEntries) {
     let name = entry.file_name().to_bytes();
     match kind(folder, entry) {
         FileType::Directory if matches!(name, b"." | b"..") => {}
@@ -161,30 +161,30 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
 
 /// A position in the tree, just before a file.
 #[derive(Debug, Clone, Default)]
-struct Walk {
+struct TreeWalk {
     /// Path of the innermost folder, with a `/` at its end unless it is the root.
     path: Vec<u8>,
-    stack: Vec<Level>,
+    stack: Vec<TreeLevel>,
 }
 
 #[derive(Debug, Clone)]
-struct Level {
-    entries: Arc<Entries>,
+struct TreeLevel {
+    entries: Arc<FolderEntries>,
     position: usize,
     /// Length of the path of this level's folder.
     path_length: usize,
 }
 
-impl Walk {
-    fn start(tree: &Tree) -> Result<Self> {
-        let mut walk = Walk::default();
+impl TreeWalk {
+    fn start(tree: &FileTree) -> Result<Self> {
+        let mut walk = TreeWalk::default();
         walk.enter(b"", tree)?;
         Ok(walk)
     }
 
     /// The walk that goes on behind a path, which need not exist any more.
-    fn behind(path: &[u8], tree: &Tree) -> Result<Self> {
-        let mut walk = Walk::start(tree)?;
+    fn behind(path: &[u8], tree: &FileTree) -> Result<Self> {
+        let mut walk = TreeWalk::start(tree)?;
         for segment in path.split_inclusive(|byte| *byte == b'/') {
             let Some(level) = walk.stack.last_mut() else { break };
             let found = level.entries.search(segment);
@@ -197,7 +197,7 @@ impl Walk {
     }
 
     /// Goes to the next file without taking it; `false` at the end.
-    fn settle(&mut self, tree: &Tree) -> Result<bool> {
+    fn settle(&mut self, tree: &FileTree) -> Result<bool> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
             let entries = Arc::clone(&level.entries);
@@ -225,12 +225,12 @@ impl Walk {
     }
 
     /// Enters a folder of the innermost one; `false` when it has gone.
-    fn enter(&mut self, name: &[u8], tree: &Tree) -> Result<bool> {
+    fn enter(&mut self, name: &[u8], tree: &FileTree) -> Result<bool> {
         self.path.extend_from_slice(name);
         let entries = tree.read(&self.path)?;
         let entered = entries.is_some();
         if let Some(entries) = entries {
-            let level = Level { entries: Arc::new(entries), position: 0, path_length: self.path.len() };
+            let level = TreeLevel { entries: Arc::new(entries), position: 0, path_length: self.path.len() };
             self.stack.push(level);
         }
         Ok(entered)
@@ -239,12 +239,12 @@ impl Walk {
 
 /// The names in one folder, sorted, in one allocation; folders end in `/`, which sorts whole paths by their bytes.
 #[derive(Debug, Default)]
-struct Entries {
+struct FolderEntries {
     names: Vec<u8>,
     places: Vec<(usize, u16)>,
 }
 
-impl Entries {
+impl FolderEntries {
     fn push(&mut self, name: &[u8], is_folder: bool) {
         // NAME_MAX is 255 bytes.
         self.places.push((self.names.len(), (name.len() + usize::from(is_folder)) as u16));
@@ -255,7 +255,7 @@ impl Entries {
     }
 
     fn sort(&mut self) {
-        let Entries { names, places } = self;
+        let FolderEntries { names, places } = self;
         places.sort_unstable_by_key(|place| slice(names, *place));
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::{ResultsFormat, Table};
+use super::{ResultsFormat, TableFormat};
 use crate::error::{Error, Result};
 use crate::source::list::{ListFormat, TableReader};
 
@@ -12,21 +12,21 @@ const COLUMNS: [&str; 4] = ["key", "url", "status", "kind"];
 
 /// The rows of a file, one after the other.
 #[derive(Debug)]
-pub(super) struct Answers {
+pub(super) struct AnswerReader {
     shown: String,
     table: TableReader,
 }
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct AnswerOf<'a> {
+pub(super) struct RowAnswer<'a> {
     /// Its key, or else its URL.
     pub(super) site: &'a [u8],
     pub(super) status: &'a [u8],
     pub(super) kind: &'a [u8],
 }
 
-impl Answers {
+impl AnswerReader {
     /// Opens a file; its name says what it is.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let shown = path.display().to_string();
@@ -40,15 +40,17 @@ impl Answers {
             TableReader::of_stream(&shown, Box::new(file), (format, compression), &COLUMNS)
         };
         let table = match format.table {
-            Table::Parquet => TableReader::of_parquet(&shown, file, &COLUMNS),
-            Table::Csv => stream(ListFormat::Csv, format.compression, file),
-            Table::Jsonl => stream(ListFormat::Jsonl, format.compression, file),
+            TableFormat::Parquet => TableReader::of_parquet(&shown, file, &COLUMNS),
+            TableFormat::Csv => stream(ListFormat::Csv, format.compression, file),
+            TableFormat::Jsonl => stream(ListFormat::Jsonl, format.compression, file),
         };
-        table.map(|table| Answers { table, shown: shown.clone() }).map_err(|error| foreign(&shown, &error))
+        table
+            .map(|table| AnswerReader { table, shown: shown.clone() })
+            .map_err(|error| foreign(&shown, &error))
     }
 
     /// The next row; none behind the last.
-    pub(super) fn next_row(&mut self) -> Result<Option<AnswerOf<'_>>> {
+    pub(super) fn next_row(&mut self) -> Result<Option<RowAnswer<'_>>> {
         if !self.table.next_record().map_err(|error| foreign(&self.shown, &error))? {
             return Ok(None);
         }
@@ -57,7 +59,7 @@ impl Answers {
         let (status, kind) = (value(2).unwrap_or_default(), value(3).unwrap_or_default());
         match site {
             Some(site) if !(status.is_empty() && kind.is_empty()) => {
-                Ok(Some(AnswerOf { site, status, kind }))
+                Ok(Some(RowAnswer { site, status, kind }))
             }
             _ => Err(foreign(&self.shown, &format!("{} has no site or no answer", self.table.place()))),
         }

@@ -10,7 +10,7 @@ use arrow_array::builder::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
-use crate::row::{ColumnTypes, Holds, Record, Value};
+use crate::row::{ColumnKind, ColumnTypes, RowValues, Value};
 
 /// What a row takes besides its texts, about.
 const ROW_BYTES: usize = 128;
@@ -22,25 +22,25 @@ pub(super) fn schema(own: ColumnTypes, kept: &[String]) -> SchemaRef {
     Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
 }
 
-/// A text of [`Holds::Texts`].
+/// A text of [`ColumnKind::Texts`].
 fn element() -> Arc<Field> {
     Arc::new(Field::new("element", DataType::Utf8, false))
 }
 
-fn data_type(holds: Holds) -> DataType {
+fn data_type(holds: ColumnKind) -> DataType {
     match holds {
-        Holds::Text | Holds::Word => DataType::Utf8,
-        Holds::Texts => DataType::List(element()),
-        Holds::Status => DataType::UInt16,
-        Holds::Number => DataType::Int64,
-        Holds::Millis => DataType::Float32,
-        Holds::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
-        Holds::Flag => DataType::Boolean,
+        ColumnKind::Text | ColumnKind::Word => DataType::Utf8,
+        ColumnKind::Texts => DataType::List(element()),
+        ColumnKind::Status => DataType::UInt16,
+        ColumnKind::Number => DataType::Int64,
+        ColumnKind::Millis => DataType::Float32,
+        ColumnKind::Time => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        ColumnKind::Flag => DataType::Boolean,
     }
 }
 
-fn is_nullable(holds: Holds) -> bool {
-    !matches!(holds, Holds::Texts | Holds::Flag)
+fn is_nullable(holds: ColumnKind) -> bool {
+    !matches!(holds, ColumnKind::Texts | ColumnKind::Flag)
 }
 
 enum Builder {
@@ -54,15 +54,15 @@ enum Builder {
 }
 
 impl Builder {
-    fn new(holds: Holds) -> Self {
+    fn new(holds: ColumnKind) -> Self {
         match holds {
-            Holds::Text | Holds::Word => Builder::Text(StringBuilder::new()),
-            Holds::Texts => Builder::Texts(ListBuilder::new(StringBuilder::new()).with_field(element())),
-            Holds::Status => Builder::Status(UInt16Builder::new()),
-            Holds::Number => Builder::Number(Int64Builder::new()),
-            Holds::Millis => Builder::Millis(Float32Builder::new()),
-            Holds::Time => Builder::Time(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
-            Holds::Flag => Builder::Flag(BooleanBuilder::new()),
+            ColumnKind::Text | ColumnKind::Word => Builder::Text(StringBuilder::new()),
+            ColumnKind::Texts => Builder::Texts(ListBuilder::new(StringBuilder::new()).with_field(element())),
+            ColumnKind::Status => Builder::Status(UInt16Builder::new()),
+            ColumnKind::Number => Builder::Number(Int64Builder::new()),
+            ColumnKind::Millis => Builder::Millis(Float32Builder::new()),
+            ColumnKind::Time => Builder::Time(TimestampMicrosecondBuilder::new().with_timezone("UTC")),
+            ColumnKind::Flag => Builder::Flag(BooleanBuilder::new()),
         }
     }
 
@@ -119,13 +119,13 @@ impl Builders {
     pub(super) fn new(own: ColumnTypes, kept: usize) -> Self {
         Builders {
             own: own.iter().map(|(_, holds)| Builder::new(*holds)).collect(),
-            kept: (0..kept).map(|_| Builder::new(Holds::Text)).collect(),
+            kept: (0..kept).map(|_| Builder::new(ColumnKind::Text)).collect(),
             rows: 0,
             bytes: 0,
         }
     }
 
-    pub(super) fn push(&mut self, row: Record<'_>) {
+    pub(super) fn push(&mut self, row: RowValues<'_>) {
         self.rows += 1;
         self.bytes += ROW_BYTES;
         for (builder, value) in self.own.iter_mut().zip(row.values.iter().copied()) {
@@ -137,7 +137,7 @@ impl Builders {
             builder.push(value);
         }
         for (column, builder) in self.kept.iter_mut().enumerate() {
-            let value = row.kept_value(column);
+            let value = row.extra_value(column);
             self.bytes += value.map_or(0, str::len);
             builder.push(value.map_or(Value::Null, Value::Text));
         }

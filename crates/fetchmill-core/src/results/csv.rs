@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use crate::row::{ColumnTypes, Record, Value};
+use crate::row::{ColumnTypes, RowValues, Value};
 use crate::time_text::write_utc_micros;
 
 /// Writes the names of the columns.
@@ -18,7 +18,7 @@ pub(super) fn write_header(own: ColumnTypes, kept: &[String], out: &mut impl Wri
 }
 
 /// Appends a row; `kept` is how many columns a list has kept.
-pub(super) fn write_row(row: Record<'_>, kept: usize, line: &mut Vec<u8>) {
+pub(super) fn write_row(row: RowValues<'_>, kept: usize, line: &mut Vec<u8>) {
     for (column, value) in row.values.iter().enumerate() {
         if column > 0 {
             line.push(b',');
@@ -27,7 +27,7 @@ pub(super) fn write_row(row: Record<'_>, kept: usize, line: &mut Vec<u8>) {
     }
     for column in 0..kept {
         line.push(b',');
-        if let Some(value) = row.kept_value(column) {
+        if let Some(value) = row.extra_value(column) {
             write_text(value, line);
         }
     }
@@ -80,11 +80,11 @@ fn write_text(text: &str, line: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{ROW_COLUMNS, Row};
+    use crate::row::{CheckRow, ROW_COLUMNS};
 
     #[test]
     fn a_field_is_quoted_where_it_must_be() {
-        let row = Row {
+        let row = CheckRow {
             url: Some("https://a.test/?a,b".into()),
             key: Some("".into()),
             status: Some(200),
@@ -92,12 +92,12 @@ mod tests {
             started_at: 1_795_000_000_123_456,
             total_ms: Some(1.5),
             kept: vec![Some("say \"a\"\n".into()), None],
-            ..Row::default()
+            ..CheckRow::default()
         };
         let (mut header, mut line) = (Vec::new(), Vec::new());
 
         write_header(&ROW_COLUMNS, &["a,b".to_owned(), "c".to_owned()], &mut header).unwrap();
-        write_row(Record { values: &row.values(), kept: &row.kept }, 2, &mut line);
+        write_row(RowValues { values: &row.values(), kept: &row.kept }, 2, &mut line);
 
         let header = String::from_utf8(header).unwrap();
         assert!(

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::answers::{AnswerOf, Answers};
+use super::answers::{AnswerReader, RowAnswer};
 use crate::error::{Error, Result};
 use crate::limits::{DIFF_ANSWERS_MAX, DIFF_ROWS_HELD_MAX};
 
@@ -60,12 +60,15 @@ pub fn diff(old: &Path, new: &Path, each: EachChange<'_>) -> Result<Difference> 
 fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) -> Result<Difference> {
     let old_rows = count(old, each)?;
     let parts = old_rows.div_ceil(held_max as u64).max(1);
-    let mut names = Names::default();
+    let mut names = AnswerNumbers::default();
     let mut found = Difference { old_rows, ..Difference::default() };
     for number in 0..parts {
         // Parts of hashes are never quite equal.
-        let part =
-            Part { number, parts, rows_max: held_max.saturating_add(held_max / 4).saturating_add(1024) };
+        let part = HashPartition {
+            number,
+            parts,
+            rows_max: held_max.saturating_add(held_max / 4).saturating_add(1024),
+        };
         let mut held = part.hold(old, &mut names, each)?;
         part.compare(new, &mut held, &mut names, &mut found, each)?;
         part.find_removed(old, held, &mut names, &mut found, each)?;
@@ -75,7 +78,7 @@ fn diff_within(old: &Path, new: &Path, held_max: usize, each: EachChange<'_>) ->
 }
 
 fn count(path: &Path, each: EachChange<'_>) -> Result<u64> {
-    let mut answers = Answers::open(path)?;
+    let mut answers = AnswerReader::open(path)?;
     let mut rows = 0;
     while answers.next_row()?.is_some() {
         rows += 1;
@@ -90,7 +93,7 @@ fn look(rows: u64, each: EachChange<'_>) -> Result<()> {
 
 /// A row of the first file.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct ComparedRow {
     hash: u64,
     /// Its place in the file; of the first row of each hash, once they are sorted: how many of them have a
     /// counterpart.
@@ -99,21 +102,21 @@ struct Held {
 }
 
 /// The rows of the first file whose hashes are of this part.
-struct Part {
+struct HashPartition {
     number: u64,
     parts: u64,
     rows_max: usize,
 }
 
-impl Part {
+impl HashPartition {
     fn hash(&self, site: &[u8]) -> Option<u64> {
         let hash = xxh3_64(site);
         (hash % self.parts == self.number).then_some(hash)
     }
 
-    fn hold(&self, old: &Path, names: &mut Names, each: EachChange<'_>) -> Result<Vec<Held>> {
-        let mut answers = Answers::open(old)?;
-        let (mut held, mut rows): (Vec<Held>, u64) = (Vec::new(), 0);
+    fn hold(&self, old: &Path, names: &mut AnswerNumbers, each: EachChange<'_>) -> Result<Vec<ComparedRow>> {
+        let mut answers = AnswerReader::open(old)?;
+        let (mut held, mut rows): (Vec<ComparedRow>, u64) = (Vec::new(), 0);
         while let Some(row) = answers.next_row()? {
             rows += 1;
             look(rows, each)?;
@@ -124,7 +127,7 @@ impl Part {
                     old.display()
                 )));
             }
-            held.push(Held { hash, place: held.len() as u32, answer: names.number(&row)? });
+            held.push(ComparedRow { hash, place: held.len() as u32, answer: names.number(&row)? });
         }
         held.sort_unstable_by_key(|row| (row.hash, row.place));
         let mut last = None;
@@ -140,12 +143,12 @@ impl Part {
     fn compare(
         &self,
         new: &Path,
-        held: &mut [Held],
-        names: &mut Names,
+        held: &mut [ComparedRow],
+        names: &mut AnswerNumbers,
         found: &mut Difference,
         each: EachChange<'_>,
     ) -> Result<()> {
-        let mut answers = Answers::open(new)?;
+        let mut answers = AnswerReader::open(new)?;
         let mut rows = 0;
         while let Some(row) = answers.next_row()? {
             rows += 1;
@@ -175,8 +178,8 @@ impl Part {
     fn find_removed(
         &self,
         old: &Path,
-        mut held: Vec<Held>,
-        names: &mut Names,
+        mut held: Vec<ComparedRow>,
+        names: &mut AnswerNumbers,
         found: &mut Difference,
         each: EachChange<'_>,
     ) -> Result<()> {
@@ -184,7 +187,7 @@ impl Part {
         if matched == held.len() as u64 {
             return Ok(());
         }
-        let mut answers = Answers::open(old)?;
+        let mut answers = AnswerReader::open(old)?;
         let mut rows = 0;
         while let Some(row) = answers.next_row()? {
             rows += 1;
@@ -206,7 +209,7 @@ impl Part {
 }
 
 /// The answer of the next row with this hash that has no counterpart yet.
-fn take(held: &mut [Held], hash: u64) -> Option<u16> {
+fn take(held: &mut [ComparedRow], hash: u64) -> Option<u16> {
     let start = held.partition_point(|row| row.hash < hash);
     let next = start + held.get(start)?.place as usize;
     let answer = held.get(next).filter(|row| row.hash == hash)?.answer;
@@ -214,22 +217,22 @@ fn take(held: &mut [Held], hash: u64) -> Option<u16> {
     Some(answer)
 }
 
-fn counterparts(held: &[Held]) -> u64 {
-    let firsts = held.chunk_by(|one, other| one.hash == other.hash).filter_map(<[Held]>::first);
+fn counterparts(held: &[ComparedRow]) -> u64 {
+    let firsts = held.chunk_by(|one, other| one.hash == other.hash).filter_map(<[ComparedRow]>::first);
     firsts.map(|first| u64::from(first.place)).sum()
 }
 
 /// Answers by number: there are few that differ.
 #[derive(Debug, Default)]
-struct Names {
+struct AnswerNumbers {
     numbers: HashMap<String, u16>,
     texts: Vec<String>,
     /// The last one: most rows say the same.
     last: String,
 }
 
-impl Names {
-    fn number(&mut self, row: &AnswerOf<'_>) -> Result<u16> {
+impl AnswerNumbers {
+    fn number(&mut self, row: &RowAnswer<'_>) -> Result<u16> {
         self.last.clear();
         self.last.push_str(&String::from_utf8_lossy(row.status));
         if !row.kind.is_empty() {

@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 
 use flate2::write::GzEncoder;
 
-use super::parquet::Writer;
-use super::{ResultsFormat, Table, csv, jsonl};
-use crate::row::{ColumnTypes, Record};
+use super::parquet::ParquetWriter;
+use super::{ResultsFormat, TableFormat, csv, jsonl};
+use crate::row::{ColumnTypes, RowValues};
 use crate::source::list::Compression;
 
 /// Compresses well enough, fast.
@@ -17,16 +17,16 @@ const ZSTD_LEVEL: i32 = 1;
 
 /// See the module.
 pub(super) struct ResultsFile {
-    rows: Rows,
+    rows: RowWriter,
     columns: ColumnTypes,
     kept: Vec<String>,
     line: Vec<u8>,
 }
 
-enum Rows {
-    Parquet(Box<Writer<BufWriter<File>>>),
-    Csv(Output),
-    Jsonl(Output),
+enum RowWriter {
+    Parquet(Box<ParquetWriter<BufWriter<File>>>),
+    Csv(TextOutput),
+    Jsonl(TextOutput),
 }
 
 impl ResultsFile {
@@ -38,26 +38,28 @@ impl ResultsFile {
         kept: &[String],
     ) -> io::Result<Self> {
         let rows = match format.table {
-            Table::Parquet => Rows::Parquet(Box::new(Writer::new(BufWriter::new(file), columns, kept)?)),
-            Table::Csv => {
-                let mut output = Output::new(file, format.compression)?;
-                csv::write_header(columns, kept, &mut output)?;
-                Rows::Csv(output)
+            TableFormat::Parquet => {
+                RowWriter::Parquet(Box::new(ParquetWriter::new(BufWriter::new(file), columns, kept)?))
             }
-            Table::Jsonl => Rows::Jsonl(Output::new(file, format.compression)?),
+            TableFormat::Csv => {
+                let mut output = TextOutput::new(file, format.compression)?;
+                csv::write_header(columns, kept, &mut output)?;
+                RowWriter::Csv(output)
+            }
+            TableFormat::Jsonl => RowWriter::Jsonl(TextOutput::new(file, format.compression)?),
         };
         Ok(ResultsFile { rows, columns, kept: kept.to_vec(), line: Vec::new() })
     }
 
-    pub(super) fn push(&mut self, row: Record<'_>) -> io::Result<()> {
+    pub(super) fn push(&mut self, row: RowValues<'_>) -> io::Result<()> {
         self.line.clear();
         match &mut self.rows {
-            Rows::Parquet(writer) => writer.push(row),
-            Rows::Csv(output) => {
+            RowWriter::Parquet(writer) => writer.push(row),
+            RowWriter::Csv(output) => {
                 csv::write_row(row, self.kept.len(), &mut self.line);
                 output.write_all(&self.line)
             }
-            Rows::Jsonl(output) => {
+            RowWriter::Jsonl(output) => {
                 jsonl::write_row(self.columns, row, &self.kept, &mut self.line);
                 output.write_all(&self.line)
             }
@@ -67,55 +69,57 @@ impl ResultsFile {
     /// Ends the file, and gives it back.
     pub(super) fn finish(self) -> io::Result<File> {
         match self.rows {
-            Rows::Parquet(writer) => writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error),
-            Rows::Csv(output) | Rows::Jsonl(output) => output.finish(),
+            RowWriter::Parquet(writer) => {
+                writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)
+            }
+            RowWriter::Csv(output) | RowWriter::Jsonl(output) => output.finish(),
         }
     }
 }
 
 /// Lines on their way into a file.
-enum Output {
+enum TextOutput {
     Plain(BufWriter<File>),
     Gzip(Box<GzEncoder<BufWriter<File>>>),
     Zstd(Box<zstd::Encoder<'static, BufWriter<File>>>),
 }
 
-impl Output {
+impl TextOutput {
     fn new(file: File, compression: Option<Compression>) -> io::Result<Self> {
         let file = BufWriter::new(file);
         Ok(match compression {
-            None => Output::Plain(file),
+            None => TextOutput::Plain(file),
             Some(Compression::Gzip) => {
-                Output::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::new(GZIP_LEVEL))))
+                TextOutput::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::new(GZIP_LEVEL))))
             }
-            Some(Compression::Zstd) => Output::Zstd(Box::new(zstd::Encoder::new(file, ZSTD_LEVEL)?)),
+            Some(Compression::Zstd) => TextOutput::Zstd(Box::new(zstd::Encoder::new(file, ZSTD_LEVEL)?)),
         })
     }
 
     fn finish(self) -> io::Result<File> {
         let file = match self {
-            Output::Plain(file) => file,
-            Output::Gzip(encoder) => encoder.finish()?,
-            Output::Zstd(encoder) => encoder.finish()?,
+            TextOutput::Plain(file) => file,
+            TextOutput::Gzip(encoder) => encoder.finish()?,
+            TextOutput::Zstd(encoder) => encoder.finish()?,
         };
         file.into_inner().map_err(io::IntoInnerError::into_error)
     }
 }
 
-impl Write for Output {
+impl Write for TextOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Output::Plain(file) => file.write(bytes),
-            Output::Gzip(encoder) => encoder.write(bytes),
-            Output::Zstd(encoder) => encoder.write(bytes),
+            TextOutput::Plain(file) => file.write(bytes),
+            TextOutput::Gzip(encoder) => encoder.write(bytes),
+            TextOutput::Zstd(encoder) => encoder.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Output::Plain(file) => file.flush(),
-            Output::Gzip(encoder) => encoder.flush(),
-            Output::Zstd(encoder) => encoder.flush(),
+            TextOutput::Plain(file) => file.flush(),
+            TextOutput::Gzip(encoder) => encoder.flush(),
+            TextOutput::Zstd(encoder) => encoder.flush(),
         }
     }
 }
@@ -124,23 +128,23 @@ impl Write for Output {
 mod tests {
     use std::path::Path;
 
-    use super::super::answers::Answers;
+    use super::super::answers::AnswerReader;
     use super::*;
-    use crate::row::{ROW_COLUMNS, Row};
+    use crate::row::{CheckRow, ROW_COLUMNS};
 
     fn write(path: &Path, rows: u32) {
         let format = ResultsFormat::of(&path.to_string_lossy(), None).unwrap();
         let kept = ["rank".to_owned()];
         let mut file = ResultsFile::begin(File::create(path).unwrap(), format, &ROW_COLUMNS, &kept).unwrap();
         for number in 0..rows {
-            let row = Row {
+            let row = CheckRow {
                 url: Some(format!("https://a.test/{number}").into()),
                 status: Some(200),
                 redirects: vec!["https://b.test/".into()],
                 kept: vec![Some(number.to_string().into())],
-                ..Row::default()
+                ..CheckRow::default()
             };
-            file.push(Record { values: &row.values(), kept: &row.kept }).unwrap();
+            file.push(RowValues { values: &row.values(), kept: &row.kept }).unwrap();
         }
         file.finish().unwrap();
     }
@@ -153,7 +157,7 @@ mod tests {
                 let path = folder.path().join(name);
                 write(&path, rows);
 
-                let mut answers = Answers::open(&path).unwrap();
+                let mut answers = AnswerReader::open(&path).unwrap();
                 for number in 0..rows {
                     let row = answers.next_row().unwrap().unwrap();
                     assert_eq!(row.site, format!("https://a.test/{number}").as_bytes(), "{name}");

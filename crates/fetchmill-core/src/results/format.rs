@@ -1,10 +1,13 @@
 //! How results are written, by the end of their file's name.
 
+use serde::Deserialize;
+
 use crate::source::list::{Compression, ListFormat, format_of};
 
 /// How rows stand in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Table {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TableFormat {
     /// Columns with types.
     #[default]
     Parquet,
@@ -18,42 +21,35 @@ pub enum Table {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ResultsFormat {
     /// How rows stand in it.
-    pub table: Table,
+    pub table: TableFormat,
     /// How all of it is compressed; Parquet does that itself.
     pub compression: Option<Compression>,
 }
 
-impl Table {
-    /// All of them.
-    pub const ALL: [Table; 3] = [Table::Parquet, Table::Csv, Table::Jsonl];
-
+impl TableFormat {
     /// As users write it.
     pub fn name(self) -> &'static str {
         match self {
-            Table::Parquet => "parquet",
-            Table::Csv => "csv",
-            Table::Jsonl => "jsonl",
+            TableFormat::Parquet => "parquet",
+            TableFormat::Csv => "csv",
+            TableFormat::Jsonl => "jsonl",
         }
-    }
-
-    /// The reverse of [`Table::name`].
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|table| table.name() == name)
     }
 }
 
 impl ResultsFormat {
     /// What a file's name says; `table` decides for a name that says nothing. None: nobody says it.
-    pub fn of(path: &str, table: Option<Table>) -> Option<Self> {
+    pub fn of(path: &str, table: Option<TableFormat>) -> Option<Self> {
         let (format, compression) = format_of(path);
         let named = match format {
-            Some(ListFormat::Parquet) => Some(Table::Parquet),
-            Some(ListFormat::Csv) => Some(Table::Csv),
-            Some(ListFormat::Jsonl) => Some(Table::Jsonl),
+            Some(ListFormat::Parquet) => Some(TableFormat::Parquet),
+            Some(ListFormat::Csv) => Some(TableFormat::Csv),
+            Some(ListFormat::Jsonl) => Some(TableFormat::Jsonl),
             Some(ListFormat::Text | ListFormat::Tsv) | None => None,
         };
         let table = table.or(named)?;
-        (table != Table::Parquet || compression.is_none()).then_some(ResultsFormat { table, compression })
+        (table != TableFormat::Parquet || compression.is_none())
+            .then_some(ResultsFormat { table, compression })
     }
 
     /// For the journal.
@@ -70,10 +66,10 @@ mod tests {
     fn a_name_says_how_results_are_written() {
         let of = |path, table| ResultsFormat::of(path, table).map(|found| (found.table, found.compression));
 
-        assert_eq!(of("a/b.parquet", None), Some((Table::Parquet, None)));
-        assert_eq!(of("B.CSV.gz", None), Some((Table::Csv, Some(Compression::Gzip))));
-        assert_eq!(of("b.ndjson.zst", None), Some((Table::Jsonl, Some(Compression::Zstd))));
-        assert_eq!(of("results", Some(Table::Csv)), Some((Table::Csv, None)));
+        assert_eq!(of("a/b.parquet", None), Some((TableFormat::Parquet, None)));
+        assert_eq!(of("B.CSV.gz", None), Some((TableFormat::Csv, Some(Compression::Gzip))));
+        assert_eq!(of("b.ndjson.zst", None), Some((TableFormat::Jsonl, Some(Compression::Zstd))));
+        assert_eq!(of("results", Some(TableFormat::Csv)), Some((TableFormat::Csv, None)));
         for (path, table) in [("results", None), ("a.txt", None), ("a.parquet.gz", None), ("a.tsv", None)] {
             assert_eq!(of(path, table), None, "{path}");
         }

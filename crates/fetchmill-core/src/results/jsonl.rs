@@ -2,38 +2,38 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use crate::row::{ColumnTypes, Record, Value};
+use crate::row::{ColumnTypes, RowValues, Value};
 use crate::time_text::write_utc_micros;
 
 /// Appends a row.
-pub(super) fn write_row(own: ColumnTypes, row: Record<'_>, kept: &[String], line: &mut Vec<u8>) {
+pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &[String], line: &mut Vec<u8>) {
     // Text and numbers can always be written, and memory takes them.
-    let _ = serde_json::to_writer(&mut *line, &Object { own, row, kept });
+    let _ = serde_json::to_writer(&mut *line, &JsonRow { own, row, kept });
     line.push(b'\n');
 }
 
-struct Object<'o> {
+struct JsonRow<'o> {
     own: ColumnTypes,
-    row: Record<'o>,
+    row: RowValues<'o>,
     kept: &'o [String],
 }
 
-impl Serialize for Object<'_> {
+impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.own.len() + self.kept.len()))?;
         for ((name, _), value) in self.own.iter().zip(self.row.values) {
-            map.serialize_entry(name, &Json(*value))?;
+            map.serialize_entry(name, &JsonValue(*value))?;
         }
         for (column, name) in self.kept.iter().enumerate() {
-            map.serialize_entry(name, &self.row.kept_value(column))?;
+            map.serialize_entry(name, &self.row.extra_value(column))?;
         }
         map.end()
     }
 }
 
-struct Json<'v>(Value<'v>);
+struct JsonValue<'v>(Value<'v>);
 
-impl Serialize for Json<'_> {
+impl Serialize for JsonValue<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self.0 {
             Value::Null => to.serialize_none(),
@@ -54,21 +54,21 @@ impl Serialize for Json<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{ROW_COLUMNS, Row};
+    use crate::row::{CheckRow, ROW_COLUMNS};
 
     #[test]
     fn a_row_has_all_its_columns() {
-        let row = Row {
+        let row = CheckRow {
             url: Some("https://a/".into()),
             redirects: vec!["https://b/".into()],
             started_at: 1,
             dns_ms: Some(0.125),
             kept: vec![None],
-            ..Row::default()
+            ..CheckRow::default()
         };
         let mut line = Vec::new();
 
-        let record = Record { values: &row.values(), kept: &row.kept };
+        let record = RowValues { values: &row.values(), kept: &row.kept };
         write_row(&ROW_COLUMNS, record, &["rank".to_owned(), "new".to_owned()], &mut line);
 
         assert!(line.ends_with(b"}\n"));

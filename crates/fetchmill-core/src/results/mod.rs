@@ -3,7 +3,7 @@
 
 mod answers;
 mod columns;
-mod conclude;
+mod conclusion;
 mod csv;
 mod diff;
 mod file;
@@ -12,7 +12,7 @@ mod jsonl;
 mod parquet;
 mod summary;
 
-pub use conclude::{Target, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards};
+pub use conclusion::{ResultsTarget, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards};
 pub use diff::{Change, Difference, EachChange, diff};
-pub use format::{ResultsFormat, Table};
+pub use format::{ResultsFormat, TableFormat};
 pub use summary::Summary;

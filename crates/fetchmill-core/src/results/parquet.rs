@@ -14,33 +14,37 @@ use arrow_schema::SchemaRef;
 
 use super::columns::{Builders, schema};
 use crate::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
-use crate::row::{ColumnTypes, Holds, Record};
+use crate::row::{ColumnKind, ColumnTypes, RowValues};
 
 /// As in shards.
 const ZSTD_LEVEL: i32 = 1;
 
 /// Writes one file.
-pub(super) struct Writer<W: Write + Send> {
-    to: ArrowWriter<Kept<W>>,
+pub(super) struct ParquetWriter<W: Write + Send> {
+    to: ArrowWriter<RecoverableOutput<W>>,
     schema: SchemaRef,
     builders: Builders,
 }
 
-impl<W: Write + Send> Writer<W> {
+impl<W: Write + Send> ParquetWriter<W> {
     pub(super) fn new(to: W, own: ColumnTypes, kept: &[String]) -> io::Result<Self> {
         let schema = schema(own, kept);
         let options = ArrowWriterOptions::new()
             .with_properties(properties(own).map_err(io::Error::other)?)
             .with_skip_arrow_metadata(true);
         let to = ArrowWriter::try_new_with_options(
-            Kept { to: Some(to), refused: None },
+            RecoverableOutput { to: Some(to), refused: None },
             Arc::clone(&schema),
             options,
         );
-        Ok(Writer { to: to.map_err(io::Error::other)?, schema, builders: Builders::new(own, kept.len()) })
+        Ok(ParquetWriter {
+            to: to.map_err(io::Error::other)?,
+            schema,
+            builders: Builders::new(own, kept.len()),
+        })
     }
 
-    pub(super) fn push(&mut self, row: Record<'_>) -> io::Result<()> {
+    pub(super) fn push(&mut self, row: RowValues<'_>) -> io::Result<()> {
         self.builders.push(row);
         if self.builders.rows() >= RESULTS_BATCH_ROWS || self.builders.bytes() >= RESULTS_BATCH_BYTES {
             self.write_batch()?;
@@ -86,21 +90,21 @@ fn properties(own: ColumnTypes) -> Result<WriterProperties, ParquetError> {
         .set_dictionary_enabled(false)
         .set_max_row_group_row_count(None);
     for (name, holds) in own {
-        if matches!(holds, Holds::Word | Holds::Status | Holds::Flag) {
+        if matches!(holds, ColumnKind::Word | ColumnKind::Status | ColumnKind::Flag) {
             builder = builder.set_column_dictionary_enabled(ColumnPath::from(*name), true);
         }
     }
     Ok(builder.build())
 }
 
-/// A file until it is taken back, which the library gives back only with a last write of its own; and what the operating
-/// system said when it refused: the library makes a text of it.
-struct Kept<W> {
+/// A file until it is taken back, which the library gives back only with a last write of its own; and what the
+/// operating system said when it refused: the library makes a text of it.
+struct RecoverableOutput<W> {
     to: Option<W>,
     refused: Option<i32>,
 }
 
-impl<W: Write> Write for Kept<W> {
+impl<W: Write> Write for RecoverableOutput<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.to.as_mut().ok_or_else(ended)?.write(bytes);
         if let Err(error) = &written {
@@ -121,7 +125,7 @@ fn ended() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::{LISTED_COLUMNS, ListedRow};
+    use crate::row::{LISTED_COLUMNS, ListRow};
 
     /// A disk that is full after so many bytes.
     struct Full(usize);
@@ -144,12 +148,12 @@ mod tests {
     fn a_full_disk_is_told_as_what_it_is() {
         for room in [4, 1000, 20_000] {
             let write = || -> io::Result<Full> {
-                let mut writer = Writer::new(Full(room), &LISTED_COLUMNS, &[])?;
+                let mut writer = ParquetWriter::new(Full(room), &LISTED_COLUMNS, &[])?;
                 for number in 0..50_000_u64 {
                     // Nothing that would be compressed away.
                     let url = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()));
-                    let row = ListedRow { url: Some(url.into()), ..ListedRow::default() };
-                    writer.push(Record { values: &row.values(), kept: &[] })?;
+                    let row = ListRow { url: Some(url.into()), ..ListRow::default() };
+                    writer.push(RowValues { values: &row.values(), kept: &[] })?;
                 }
                 writer.finish()
             };

@@ -9,7 +9,7 @@ use super::jsonl::write_row;
 use crate::error::{Error, Result};
 use crate::limits::CHECK_FAILED_SHOWN;
 use crate::outcome::FailureKind;
-use crate::row::{Answer, ROW_COLUMNS, Record, Row};
+use crate::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,14 +18,14 @@ pub struct Summary {
     pub rows: u64,
     /// Of them, those that this machine may be to blame for.
     pub suspect: u64,
-    counts: BTreeMap<Answer, u64>,
+    counts: BTreeMap<CheckAnswer, u64>,
     /// The first rows that failed, as in results of JSON lines, without kept columns.
     pub failed: Vec<String>,
 }
 
 /// As the journal has it.
 #[derive(Serialize, Deserialize)]
-struct Stored {
+struct StoredSummary {
     rows: u64,
     suspect: u64,
     counts: BTreeMap<String, u64>,
@@ -34,43 +34,45 @@ struct Stored {
 
 impl Summary {
     /// Counts a row.
-    pub fn add(&mut self, row: &Row<'_>) {
+    pub fn add(&mut self, row: &CheckRow<'_>) {
         let answer = row.answer();
         self.rows += 1;
         self.suspect += u64::from(row.suspect);
         *self.counts.entry(answer).or_default() += 1;
         if answer.is_failure() && self.failed.len() < CHECK_FAILED_SHOWN {
             let mut line = Vec::new();
-            let record = Record { values: &row.values(), kept: &[] };
+            let record = RowValues { values: &row.values(), kept: &[] };
             write_row(&ROW_COLUMNS, record, &[], &mut line);
             self.failed.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
         }
     }
 
     /// How many gave which answer.
-    pub fn counts(&self) -> impl Iterator<Item = (Answer, u64)> {
+    pub fn counts(&self) -> impl Iterator<Item = (CheckAnswer, u64)> {
         self.counts.iter().map(|(answer, count)| (*answer, *count))
     }
 
     /// For the journal.
     pub fn to_text(&self) -> String {
         let counts = self.counts().map(|(answer, count)| (answer.name().into_owned(), count)).collect();
-        let stored = Stored { rows: self.rows, suspect: self.suspect, counts, failed: self.failed.clone() };
+        let stored =
+            StoredSummary { rows: self.rows, suspect: self.suspect, counts, failed: self.failed.clone() };
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
     /// The reverse of [`Summary::to_text`].
     pub fn from_text(text: &str) -> Result<Self> {
         let damaged = || Error::Journal("the journal is damaged: its summary cannot be read".into());
-        let Stored { rows, suspect, counts, failed } = serde_json::from_str(text).map_err(|_| damaged())?;
+        let StoredSummary { rows, suspect, counts, failed } =
+            serde_json::from_str(text).map_err(|_| damaged())?;
         let counts = counts.into_iter().map(|(name, count)| Some((answer_of(&name)?, count)));
         Ok(Summary { rows, suspect, counts: counts.collect::<Option<_>>().ok_or_else(damaged)?, failed })
     }
 }
 
-fn answer_of(name: &str) -> Option<Answer> {
-    let kind = FailureKind::from_name(name).map(Answer::Kind);
-    kind.or_else(|| name.parse().ok().map(Answer::Status))
+fn answer_of(name: &str) -> Option<CheckAnswer> {
+    let kind = FailureKind::from_name(name).map(CheckAnswer::Kind);
+    kind.or_else(|| name.parse().ok().map(CheckAnswer::Status))
 }
 
 #[cfg(test)]
@@ -81,10 +83,10 @@ mod tests {
     fn answers_are_counted_and_the_first_failures_kept() {
         let mut summary = Summary::default();
         for status in [200, 200, 301, 500] {
-            summary.add(&Row { status: Some(status), ..Row::default() });
+            summary.add(&CheckRow { status: Some(status), ..CheckRow::default() });
         }
         for _ in 0..CHECK_FAILED_SHOWN {
-            summary.add(&Row { kind: Some(FailureKind::Refused), suspect: true, ..Row::default() });
+            summary.add(&CheckRow { kind: Some(FailureKind::Refused), suspect: true, ..CheckRow::default() });
         }
 
         let counts: Vec<_> =

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::Row;
+use super::check_row::CheckRow;
 use crate::object::Micros;
 use crate::outcome::FailureKind;
 
 /// What a column of results holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
+pub enum ColumnKind {
     /// Text.
     Text,
     /// Text of which few differ.
@@ -28,46 +28,46 @@ pub enum Holds {
 }
 
 /// What columns are called and hold, in their order.
-pub type ColumnTypes = &'static [(&'static str, Holds)];
+pub type ColumnTypes = &'static [(&'static str, ColumnKind)];
 
 /// The columns of a check's results, in their order; those that a list keeps stand behind them.
-pub const ROW_COLUMNS: [(&str, Holds); 22] = [
-    ("url", Holds::Text),
-    ("key", Holds::Text),
-    ("status", Holds::Status),
-    ("kind", Holds::Word),
-    ("detail", Holds::Text),
-    ("final_url", Holds::Text),
-    ("redirects", Holds::Texts),
-    ("address", Holds::Text),
-    ("http_version", Holds::Word),
-    ("content_type", Holds::Word),
-    ("content_length", Holds::Number),
-    ("body_bytes", Holds::Number),
-    ("attempts", Holds::Number),
-    ("started_at", Holds::Time),
-    ("queue_ms", Holds::Millis),
-    ("dns_ms", Holds::Millis),
-    ("connect_ms", Holds::Millis),
-    ("tls_ms", Holds::Millis),
-    ("first_byte_ms", Holds::Millis),
-    ("total_ms", Holds::Millis),
-    ("second_look", Holds::Flag),
-    ("suspect", Holds::Flag),
+pub const ROW_COLUMNS: [(&str, ColumnKind); 22] = [
+    ("url", ColumnKind::Text),
+    ("key", ColumnKind::Text),
+    ("status", ColumnKind::Status),
+    ("kind", ColumnKind::Word),
+    ("detail", ColumnKind::Text),
+    ("final_url", ColumnKind::Text),
+    ("redirects", ColumnKind::Texts),
+    ("address", ColumnKind::Text),
+    ("http_version", ColumnKind::Word),
+    ("content_type", ColumnKind::Word),
+    ("content_length", ColumnKind::Number),
+    ("body_bytes", ColumnKind::Number),
+    ("attempts", ColumnKind::Number),
+    ("started_at", ColumnKind::Time),
+    ("queue_ms", ColumnKind::Millis),
+    ("dns_ms", ColumnKind::Millis),
+    ("connect_ms", ColumnKind::Millis),
+    ("tls_ms", ColumnKind::Millis),
+    ("first_byte_ms", ColumnKind::Millis),
+    ("total_ms", ColumnKind::Millis),
+    ("second_look", ColumnKind::Flag),
+    ("suspect", ColumnKind::Flag),
 ];
 
 /// A row as it goes into a file: a value for each of its columns, and for each that a list has kept.
 #[derive(Debug, Clone, Copy)]
-pub struct Record<'r> {
+pub struct RowValues<'r> {
     /// In the order of the columns.
     pub values: &'r [Value<'r>],
     /// In the order of the kept ones; those that are missing are none.
     pub kept: &'r [Option<Cow<'r, str>>],
 }
 
-impl<'r> Record<'r> {
+impl<'r> RowValues<'r> {
     /// The value of a kept column.
-    pub fn kept_value(&self, column: usize) -> Option<&'r str> {
+    pub fn extra_value(&self, column: usize) -> Option<&'r str> {
         self.kept.get(column).and_then(Option::as_deref)
     }
 }
@@ -91,7 +91,7 @@ pub enum Value<'r> {
     Flag(bool),
 }
 
-impl Row<'_> {
+impl CheckRow<'_> {
     /// Its values, in the order of [`ROW_COLUMNS`].
     pub fn values(&self) -> [Value<'_>; ROW_COLUMNS.len()] {
         [
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_value_is_what_its_column_holds() {
-        let all: Row<'_> = serde_json::from_value(serde_json::json!({
+        let all: CheckRow<'_> = serde_json::from_value(serde_json::json!({
             "url": "u", "key": "k", "status": 200, "kind": "dns", "detail": "d", "final_url": "f", "redirects": ["r"],
             "address": "a", "http_version": "2", "content_type": "t", "content_length": 1, "body_bytes": 2,
             "attempts": 3, "started_at": 4, "queue_ms": 1.0, "dns_ms": 2.0, "connect_ms": 3.0, "tls_ms": 4.0,
@@ -151,14 +151,16 @@ mod tests {
         for ((name, holds), value) in ROW_COLUMNS.into_iter().zip(all.values()) {
             let fits = match value {
                 Value::Null => false,
-                Value::Text(text) => matches!(holds, Holds::Text | Holds::Word) && written[name] == text,
-                Value::Texts(texts) => holds == Holds::Texts && written[name][0] == texts[0].as_ref(),
-                Value::Number(number) => {
-                    matches!(holds, Holds::Number | Holds::Status) && written[name] == number
+                Value::Text(text) => {
+                    matches!(holds, ColumnKind::Text | ColumnKind::Word) && written[name] == text
                 }
-                Value::Millis(millis) => holds == Holds::Millis && written[name] == millis,
-                Value::Time(time) => holds == Holds::Time && written[name] == time,
-                Value::Flag(flag) => holds == Holds::Flag && written[name] == flag,
+                Value::Texts(texts) => holds == ColumnKind::Texts && written[name][0] == texts[0].as_ref(),
+                Value::Number(number) => {
+                    matches!(holds, ColumnKind::Number | ColumnKind::Status) && written[name] == number
+                }
+                Value::Millis(millis) => holds == ColumnKind::Millis && written[name] == millis,
+                Value::Time(time) => holds == ColumnKind::Time && written[name] == time,
+                Value::Flag(flag) => holds == ColumnKind::Flag && written[name] == flag,
             };
             assert!(fits, "{name}: {value:?}");
         }

@@ -1,26 +1,31 @@
 //! S3 and compatible stores, without I/O and without a clock: where a bucket is, what requests are signed with, what
 //! pages of a listing and error documents say, and how the key space is divided.
 
-mod fault;
+mod bucket_address;
+mod checksum;
+mod error_document;
 pub mod multipart;
 mod page;
-mod place;
 mod query;
 mod select;
 mod sign;
 mod split;
 mod upload;
 
-pub use fault::{Fault, Meaning};
+pub use bucket_address::{
+    Addressing, BucketAddress, BucketName, Endpoint, REGION_DEFAULT, is_region, parse_source, split_url,
+};
+pub(crate) use checksum::{BodyChecksum, is_damaged};
+pub use error_document::{ErrorDocument, StoreError};
 pub use page::{PageEnd, read_page};
-pub use place::{Addressing, BucketName, BucketPlace, Endpoint, REGION_DEFAULT, parse_source, split_url};
 pub use query::{START_UPLOAD_QUERY, list_query, part_query, upload_query};
 pub use select::{KeyBounds, Selection};
+pub(crate) use sign::CHECKSUM_MODE;
 pub use sign::Signer;
 pub use split::between;
-pub use upload::Upload;
+pub use upload::UploadDestination;
 
-pub use crate::listed::ListedKey;
+pub use crate::source_metadata::ListedKey;
 
 /// Who asks.
 #[derive(Clone, PartialEq, Eq)]

@@ -98,7 +98,8 @@ pub fn uploads_of(document: &[u8], key: &str) -> Option<Vec<String>> {
     (is_xml && memchr::memmem::find(document, b"ListMultipartUploadsResult").is_some()).then_some(uploads)
 }
 
-/// Whether the answer to the last request of an upload says that the object is there: an error may come with status 200.
+/// Whether the answer to the last request of an upload says that the object is there: an error may come with status
+/// 200.
 pub fn is_completed(document: &[u8]) -> bool {
     memchr::memmem::find(document, b"CompleteMultipartUploadResult").is_some()
 }

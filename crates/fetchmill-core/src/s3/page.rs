@@ -1,7 +1,7 @@
 //! A page of ListObjectsV2, and what it says of each key.
 //!
-//! It is read strictly: what is taken for a page is complete, its keys ascend, and each has its name once. Elements that
-//! are not known are passed over. Stores that obey `encoding-type=url` (AWS, moto) say so in the page; the others
+//! It is read strictly: what is taken for a page is complete, its keys ascend, and each has its name once. Elements
+//! that are not known are passed over. Stores that obey `encoding-type=url` (AWS, moto) say so in the page; the others
 //! (versitygw) write keys as text of XML, which cannot hold all control characters.
 //!
 //! # Cost
@@ -33,7 +33,7 @@ pub struct PageEnd {
 pub fn read_page(body: &[u8], each: &mut dyn FnMut(ListedKey<'_>)) -> Result<PageEnd, BadPage> {
     let text = std::str::from_utf8(body).map_err(|_| bad("it gives a page that is not UTF-8"))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut page = Page::new(is_url_encoded(text), each);
+    let mut page = PageParser::new(is_url_encoded(text), each);
     let mut reader = Reader::from_str(text);
     loop {
         match reader.read_event().map_err(|error| bad(&format!("it gives a page that is no XML: {error}")))? {
@@ -74,7 +74,7 @@ enum Field {
 
 /// A key of which not everything is known yet.
 #[derive(Debug, Default)]
-struct Current {
+struct CurrentKey {
     key: Vec<u8>,
     etag: Vec<u8>,
     size: Option<u64>,
@@ -83,7 +83,7 @@ struct Current {
     known: u8,
 }
 
-struct Page<'e> {
+struct PageParser<'e> {
     is_url_encoded: bool,
     each: &'e mut dyn FnMut(ListedKey<'_>),
     depth: usize,
@@ -91,14 +91,14 @@ struct Page<'e> {
     in_key: bool,
     field: Option<Field>,
     text: String,
-    current: Current,
+    current: CurrentKey,
     is_truncated: Option<bool>,
     end: PageEnd,
 }
 
-impl<'e> Page<'e> {
+impl<'e> PageParser<'e> {
     fn new(is_url_encoded: bool, each: &'e mut dyn FnMut(ListedKey<'_>)) -> Self {
-        Page {
+        PageParser {
             is_url_encoded,
             each,
             depth: 0,
@@ -106,7 +106,7 @@ impl<'e> Page<'e> {
             in_key: false,
             field: None,
             text: String::new(),
-            current: Current::default(),
+            current: CurrentKey::default(),
             is_truncated: None,
             end: PageEnd::default(),
         }
@@ -200,7 +200,7 @@ impl<'e> Page<'e> {
 
     /// At the end of a key's element.
     fn give(&mut self) -> Result<(), BadPage> {
-        let Current { key, etag, size, modified, known } = &mut self.current;
+        let CurrentKey { key, etag, size, modified, known } = &mut self.current;
         let is_known = |field: Field| *known & (1 << field as u8) != 0;
         if !is_known(Field::Key) || key.is_empty() {
             return Err(bad("it gives a page with an object that has no key"));
@@ -227,7 +227,7 @@ impl<'e> Page<'e> {
     }
 }
 
-impl Current {
+impl CurrentKey {
     fn take(&mut self, field: Field, text: &str, is_url_encoded: bool) -> Result<(), BadPage> {
         let value = text.trim_ascii();
         match field {

@@ -6,8 +6,8 @@ use crate::name::encode_whole;
 /// Starts an upload in parts.
 pub const START_UPLOAD_QUERY: &str = "uploads=";
 
-/// Asks for a page of ListObjectsV2: the keys with a prefix, behind `start_after`; or those that a page without keys led
-/// to by its `token`.
+/// Asks for a page of ListObjectsV2: the keys with a prefix, behind `start_after`; or those that a page without keys
+/// led to by its `token`.
 pub fn list_query(prefix: &[u8], start_after: Option<&[u8]>, token: Option<&str>, max_keys: u32) -> String {
     let mut query = Vec::new();
     if let Some(token) = token {

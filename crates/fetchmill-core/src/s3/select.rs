@@ -1,19 +1,22 @@
 //! Which of the listed keys are fetched.
 
-use crate::listed::ListedKey;
+use crate::options::{Bounds, options};
 use crate::source::list::Filters;
+use crate::source_metadata::ListedKey;
 
-/// What a listing must say of a key; `None` for no bound.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct KeyBounds {
-    /// Bytes at least.
-    pub size_from: Option<u64>,
-    /// Fewer bytes than this.
-    pub size_to: Option<u64>,
-    /// Written then or later, seconds since 1970 UTC.
-    pub modified_from: Option<u64>,
-    /// Written before this.
-    pub modified_to: Option<u64>,
+options! {
+    /// What a listing must say of a key; `None` for no bound.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct KeyBounds {
+        /// Bytes at least.
+        size_from: Option<u64> = None, Bounds::at_least(0.0, "bytes");
+        /// Fewer bytes than this.
+        size_to: Option<u64> = None, Bounds::at_least(0.0, "bytes");
+        /// Written then or later, seconds since 1970 UTC.
+        modified_from: Option<u64> = None;
+        /// Written before this.
+        modified_to: Option<u64> = None;
+    }
 }
 
 impl KeyBounds {

@@ -8,6 +8,8 @@ use aws_lc_rs::{digest, hmac};
 use super::Credentials;
 use crate::time_text::basic_date;
 
+/// What asks for the checksum of an object.
+pub(crate) const CHECKSUM_MODE: &[u8] = b"x-amz-checksum-mode: ENABLED\r\n";
 /// The SHA-256 of no bytes: the body of a GET.
 const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 const S3: &str = "s3";
@@ -21,13 +23,14 @@ pub struct Signer {
     service: &'static str,
     region: Box<str>,
     host: Box<str>,
-    day: Option<Day>,
+    day: Option<SigningDay>,
     canonical: Vec<u8>,
+    asks_checksums: bool,
 }
 
 /// What holds for a day and a pair of keys.
 #[derive(Debug)]
-struct Day {
+struct SigningDay {
     date: [u8; DAY_LEN],
     /// With the secret: the same access key may get another one.
     credentials: Credentials,
@@ -37,7 +40,14 @@ struct Day {
 impl Signer {
     /// For the value `host` of the field `Host`.
     pub fn new(region: &str, host: &str) -> Self {
-        Signer { service: S3, region: region.into(), host: host.into(), day: None, canonical: Vec::new() }
+        Signer {
+            service: S3,
+            region: region.into(),
+            host: host.into(),
+            day: None,
+            canonical: Vec::new(),
+            asks_checksums: false,
+        }
     }
 
     /// The same for requests to the service that gives out credentials of roles.
@@ -45,9 +55,15 @@ impl Signer {
         Signer { service: STS, ..Signer::new(region, host) }
     }
 
+    /// Lets a request for an object ask for its checksum, too: [`CHECKSUM_MODE`].
+    #[must_use]
+    pub fn asking_checksums(self, asks_checksums: bool) -> Self {
+        Signer { asks_checksums, ..self }
+    }
+
     /// Appends the fields that sign a request: `x-amz-date`, `x-amz-content-sha256`, `x-amz-security-token` for
-    /// credentials that have one, `Authorization`. `target` is the path as it is sent, with its query in canonical form;
-    /// `now` is the store's time in seconds since 1970.
+    /// credentials that have one, `Authorization`. `target` is the path as it is sent, with its query in canonical
+    /// form; `now` is the store's time in seconds since 1970.
     pub fn write_fields(
         &mut self,
         credentials: &Credentials,
@@ -66,7 +82,11 @@ impl Signer {
             &body_hash
         };
         let token = credentials.token.as_deref();
-        self.write_canonical(method, target, body_hash, &date, token);
+        let asks_checksum = self.asks_checksums && method == "GET";
+        if asks_checksum {
+            out.extend_from_slice(CHECKSUM_MODE);
+        }
+        self.write_canonical(method, target, body_hash, &date, (token, asks_checksum));
         let day: [u8; DAY_LEN] = std::array::from_fn(|at| date[at]);
         if self.day.as_ref().is_none_or(|known| known.date != day || known.credentials != *credentials) {
             self.day = Some(self.start_day(day, credentials));
@@ -79,7 +99,7 @@ impl Signer {
             out.extend_from_slice(b"\r\nx-amz-security-token: ");
             out.extend_from_slice(token.as_bytes());
         }
-        let names = signed_names(token);
+        let names = signed_names(token, asks_checksum);
         for part in [
             &b"\r\nAuthorization: AWS4-HMAC-SHA256 Credential="[..],
             credentials.access_key.as_bytes(),
@@ -105,7 +125,7 @@ impl Signer {
         target: &[u8],
         body_hash: &[u8],
         date: &[u8],
-        token: Option<&str>,
+        (token, asks_checksum): (Option<&str>, bool),
     ) {
         let out = &mut self.canonical;
         out.clear();
@@ -121,6 +141,7 @@ impl Signer {
             query,
             b"\nhost:",
             self.host.as_bytes(),
+            if asks_checksum { b"\nx-amz-checksum-mode:ENABLED" } else { b"" },
             b"\nx-amz-content-sha256:",
             body_hash,
             b"\nx-amz-date:",
@@ -132,25 +153,25 @@ impl Signer {
             out.extend_from_slice(b"\nx-amz-security-token:");
             out.extend_from_slice(token.as_bytes());
         }
-        for part in [&b"\n\n"[..], signed_names(token).as_bytes(), b"\n", body_hash] {
+        for part in [&b"\n\n"[..], signed_names(token, asks_checksum).as_bytes(), b"\n", body_hash] {
             out.extend_from_slice(part);
         }
     }
 
-    fn start_day(&self, day: [u8; DAY_LEN], credentials: &Credentials) -> Day {
+    fn start_day(&self, day: [u8; DAY_LEN], credentials: &Credentials) -> SigningDay {
         let secret = format!("AWS4{}", credentials.secret_key);
         let mut key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         for part in [&day[..], self.region.as_bytes(), self.service.as_bytes(), b"aws4_request"] {
             key = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, part).as_ref());
         }
-        Day { date: day, credentials: credentials.clone(), key }
+        SigningDay { date: day, credentials: credentials.clone(), key }
     }
 
     fn signature(&self, date: &[u8], day: &[u8]) -> [u8; 64] {
         let mut hash = [0; 64];
         hex(digest::digest(&digest::SHA256, &self.canonical).as_ref(), &mut hash);
         let mut signature = [0; 64];
-        if let Some(Day { key, .. }) = &self.day {
+        if let Some(SigningDay { key, .. }) = &self.day {
             let mut context = hmac::Context::with_key(key);
             for part in [
                 &b"AWS4-HMAC-SHA256\n"[..],
@@ -172,10 +193,12 @@ impl Signer {
     }
 }
 
-fn signed_names(token: Option<&str>) -> &'static str {
-    match token {
-        Some(_) => "host;x-amz-content-sha256;x-amz-date;x-amz-security-token",
-        None => "host;x-amz-content-sha256;x-amz-date",
+fn signed_names(token: Option<&str>, asks_checksum: bool) -> &'static str {
+    match (token, asks_checksum) {
+        (Some(_), true) => "host;x-amz-checksum-mode;x-amz-content-sha256;x-amz-date;x-amz-security-token",
+        (None, true) => "host;x-amz-checksum-mode;x-amz-content-sha256;x-amz-date",
+        (Some(_), false) => "host;x-amz-content-sha256;x-amz-date;x-amz-security-token",
+        (None, false) => "host;x-amz-content-sha256;x-amz-date",
     }
 }
 

@@ -8,22 +8,22 @@ use crate::name::{self, STATE_FOLDER};
 
 /// How a destination starts that is a bucket.
 const SCHEME: &str = "s3://";
-/// Below the prefix, where a local destination has them, too. Whoever reads all files below a prefix as one table leaves
-/// out names that start with a dot.
+/// Below the prefix, where a local destination has them, too. Whoever reads all files below a prefix as one table
+/// leaves out names that start with a dot.
 const MANIFESTS: &str = ".fetchmill/index/";
 /// Of a key: S3 takes no more, and a shard's name is at most 80 bytes.
 const PREFIX_BYTES_MAX: usize = 900;
 
 /// Where a job's shards go.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Upload {
+pub struct UploadDestination {
     /// The bucket.
     pub bucket: BucketName,
     /// What all keys of the job start with: empty, or it ends with `/`.
     pub prefix: String,
 }
 
-impl Upload {
+impl UploadDestination {
     /// Of a destination as users write it; none when that is a folder.
     pub fn of(dest: &Path) -> Result<Option<Self>> {
         let Some(text) = dest.to_str() else { return Ok(None) };
@@ -43,7 +43,7 @@ impl Upload {
         }
         let is_whole = prefix.is_empty() || prefix.ends_with('/');
         let prefix = if is_whole { prefix.to_owned() } else { format!("{prefix}/") };
-        Ok(Upload { bucket, prefix })
+        Ok(UploadDestination { bucket, prefix })
     }
 
     /// As users write it.
@@ -93,7 +93,7 @@ mod tests {
             ("s3://bucket/run/", "run/", "run.fetchmill"),
             ("s3://bucket/a b/c%/", "a b/c%/", "c%.fetchmill"),
         ] {
-            let upload = Upload::of(Path::new(dest)).unwrap().unwrap();
+            let upload = UploadDestination::of(Path::new(dest)).unwrap().unwrap();
             assert_eq!(
                 (upload.prefix.as_str(), upload.state_folder()),
                 (prefix, PathBuf::from(state)),
@@ -101,21 +101,21 @@ mod tests {
             );
             assert_eq!(upload.text(), format!("s3://bucket/{prefix}"));
         }
-        assert_eq!(Upload::of(Path::new("out/")).unwrap(), None);
+        assert_eq!(UploadDestination::of(Path::new("out/")).unwrap(), None);
     }
 
     #[test]
     fn what_is_no_place_for_shards_is_refused() {
         for dest in ["s3://", "s3:///run/", "s3://a b/run/", "s3://bucket/../run/", "s3://bucket/./"] {
-            assert_eq!(Upload::of(Path::new(dest)).unwrap_err().exit_code(), 2, "{dest}");
+            assert_eq!(UploadDestination::of(Path::new(dest)).unwrap_err().exit_code(), 2, "{dest}");
         }
         let long = format!("s3://bucket/{}", "x".repeat(PREFIX_BYTES_MAX + 1));
-        assert_eq!(Upload::of(Path::new(&long)).unwrap_err().exit_code(), 2);
+        assert_eq!(UploadDestination::of(Path::new(&long)).unwrap_err().exit_code(), 2);
     }
 
     #[test]
     fn manifests_are_where_readers_of_a_prefix_do_not_look() {
-        let upload = Upload::of(Path::new("s3://bucket/run/")).unwrap().unwrap();
+        let upload = UploadDestination::of(Path::new("s3://bucket/run/")).unwrap().unwrap();
 
         assert_eq!(upload.shard_key("shard-000000.tar"), "run/shard-000000.tar");
         assert_eq!(

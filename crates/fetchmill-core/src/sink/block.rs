@@ -2,15 +2,18 @@
 
 use std::ops::Range;
 
-use crate::kept::{kept_values, write_kept};
-use crate::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX};
+use crate::extra_columns::{extra_values, write_extra};
+use crate::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX};
 use crate::object::{Facts, Micros, Seconds};
 use crate::outcome::Outcome;
 use crate::target::Sequence;
 
+/// A part of this size grows a block by what it needs.
+const LARGE_BYTES: usize = 64 * 1024;
+
 /// Where a body is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Body {
+pub enum BlockBody {
     /// In the block.
     Inside(Range<u32>),
     /// In a staging file that carries the target's sequence number as its name: it was too large for memory.
@@ -19,12 +22,12 @@ pub enum Body {
     Dropped(u64),
 }
 
-impl Body {
+impl BlockBody {
     /// Bytes of the body.
     pub fn len(&self) -> u64 {
         match self {
-            Body::Inside(range) => u64::from(range.end - range.start),
-            Body::Spilled(length) | Body::Dropped(length) => *length,
+            BlockBody::Inside(range) => u64::from(range.end - range.start),
+            BlockBody::Spilled(length) | BlockBody::Dropped(length) => *length,
         }
     }
 
@@ -36,7 +39,7 @@ impl Body {
 
 /// What became of one target.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct BlockEntry {
     /// Which target.
     pub sequence: Sequence,
     /// What became of it.
@@ -48,7 +51,7 @@ pub struct Entry {
     name: Range<u32>,
     facts: EntryFacts,
     /// Its body when it was fetched.
-    pub body: Body,
+    pub body: BlockBody,
 }
 
 /// The facts of a fetched target besides its status. The values of fields lie behind the name, in this order.
@@ -59,13 +62,13 @@ struct EntryFacts {
     content_type_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// URL, kept values and detail, as [`write_kept`] writes them; 0 when there is none of them.
+    /// URL, kept values and detail, as [`write_extra`] writes them; 0 when there is none of them.
     rest_length: u32,
 }
 
 /// A target that was not fetched, as the list of failures tells it.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Described<'d> {
+pub struct EntryDescription<'d> {
     /// Its name.
     pub name: &'d [u8],
     /// See [`Facts::url`].
@@ -76,17 +79,17 @@ pub struct Described<'d> {
     pub detail: Option<&'d [u8]>,
 }
 
-impl<'d> Described<'d> {
+impl<'d> EntryDescription<'d> {
     /// One of which nothing else is known.
     pub fn named(name: &'d [u8]) -> Self {
-        Described { name, ..Described::default() }
+        EntryDescription { name, ..EntryDescription::default() }
     }
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Block {
-    entries: Vec<Entry>,
+    entries: Vec<BlockEntry>,
     bytes: Vec<u8>,
 }
 
@@ -103,11 +106,11 @@ impl Block {
         let name = self.append(name);
         let known = self.append_facts(facts);
         let body = match body {
-            FetchedBody::Bytes(bytes) => Body::Inside(self.append(bytes)),
-            FetchedBody::Spilled(length) => Body::Spilled(length),
-            FetchedBody::Dropped(length) => Body::Dropped(length),
+            FetchedBody::Bytes(bytes) => BlockBody::Inside(self.append(bytes)),
+            FetchedBody::Spilled(length) => BlockBody::Spilled(length),
+            FetchedBody::Dropped(length) => BlockBody::Dropped(length),
         };
-        self.entries.push(Entry {
+        self.entries.push(BlockEntry {
             sequence,
             outcome: Outcome::Fetched,
             status: facts.status,
@@ -137,7 +140,7 @@ impl Block {
             return 0;
         }
         let start = self.bytes.len();
-        write_kept([url, kept, detail].into_iter(), &mut self.bytes);
+        write_extra([url, kept, detail].into_iter(), &mut self.bytes);
         (self.bytes.len() - start) as u32
     }
 
@@ -148,18 +151,18 @@ impl Block {
         outcome: Outcome,
         status: u16,
         attempts: u32,
-        target: &Described<'_>,
+        target: &EntryDescription<'_>,
     ) {
         let name = self.append(target.name);
         let rest_length = self.append_rest(target.url, target.kept, target.detail);
-        self.entries.push(Entry {
+        self.entries.push(BlockEntry {
             sequence,
             outcome,
             status,
             attempts,
             name,
             facts: EntryFacts { rest_length, ..EntryFacts::default() },
-            body: Body::Dropped(0),
+            body: BlockBody::Dropped(0),
         });
     }
 
@@ -175,39 +178,43 @@ impl Block {
     ) {
         let name = self.append(line);
         let facts = EntryFacts::default();
-        let body = Body::Dropped(body_bytes);
-        self.entries.push(Entry { sequence, outcome, status, attempts, name, facts, body });
+        let body = BlockBody::Dropped(body_bytes);
+        self.entries.push(BlockEntry { sequence, outcome, status, attempts, name, facts, body });
     }
 
     /// The row of an entry of a check.
-    pub fn line(&self, entry: &Entry) -> &[u8] {
+    pub fn line(&self, entry: &BlockEntry) -> &[u8] {
         self.name(entry)
     }
 
     fn append(&mut self, bytes: &[u8]) -> Range<u32> {
+        if bytes.len() >= LARGE_BYTES {
+            // Not twice what there is.
+            self.bytes.reserve_exact(bytes.len());
+        }
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
         start..self.bytes.len() as u32
     }
 
     /// The outcomes.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[BlockEntry] {
         &self.entries
     }
 
     /// The fetched ones from a position on, with their positions.
-    pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &Entry)> {
+    pub fn fetched(&self, from: usize) -> impl Iterator<Item = (usize, &BlockEntry)> {
         let entries = self.entries.iter().enumerate().skip(from);
         entries.filter(|(_, entry)| entry.outcome == Outcome::Fetched)
     }
 
     /// The name of an entry of this block.
-    pub fn name(&self, entry: &Entry) -> &[u8] {
+    pub fn name(&self, entry: &BlockEntry) -> &[u8] {
         &self.bytes[entry.name.start as usize..entry.name.end as usize]
     }
 
     /// What is known of a fetched entry. An empty field is one that was not there.
-    pub fn facts(&self, entry: &Entry) -> Facts<'_> {
+    pub fn facts(&self, entry: &BlockEntry) -> Facts<'_> {
         let mut at = entry.name.end as usize;
         let mut next = |length: usize| {
             let value = &self.bytes[at..at + length];
@@ -218,7 +225,7 @@ impl Block {
         let content_type = next(usize::from(known.content_type_length));
         let etag = next(usize::from(known.etag_length));
         let head = next(known.head_length as usize);
-        let mut rest = kept_values(next(known.rest_length as usize).unwrap_or_default());
+        let mut rest = extra_values(next(known.rest_length as usize).unwrap_or_default());
         Facts {
             status: entry.status,
             fetched_at: known.fetched_at,
@@ -232,24 +239,24 @@ impl Block {
     }
 
     /// The URL of an entry, when that is not its name.
-    pub fn url(&self, entry: &Entry) -> Option<&[u8]> {
+    pub fn url(&self, entry: &BlockEntry) -> Option<&[u8]> {
         if entry.facts.rest_length == 0 { None } else { self.facts(entry).url }
     }
 
     /// What is known of an entry that was not fetched.
-    pub fn described(&self, entry: &Entry) -> Described<'_> {
+    pub fn described(&self, entry: &BlockEntry) -> EntryDescription<'_> {
         let start = entry.name.end as usize;
         let rest = &self.bytes[start..start + entry.facts.rest_length as usize];
-        let mut rest = kept_values(rest);
+        let mut rest = extra_values(rest);
         let mut next = || rest.next().flatten();
-        Described { name: self.name(entry), url: next(), kept: next(), detail: next() }
+        EntryDescription { name: self.name(entry), url: next(), kept: next(), detail: next() }
     }
 
     /// The bytes of an entry's body that are in this block.
-    pub fn body(&self, entry: &Entry) -> &[u8] {
+    pub fn body(&self, entry: &BlockEntry) -> &[u8] {
         match &entry.body {
-            Body::Inside(range) => &self.bytes[range.start as usize..range.end as usize],
-            Body::Spilled(_) | Body::Dropped(_) => &[],
+            BlockBody::Inside(range) => &self.bytes[range.start as usize..range.end as usize],
+            BlockBody::Spilled(_) | BlockBody::Dropped(_) => &[],
         }
     }
 
@@ -263,10 +270,33 @@ impl Block {
         self.bytes.len() >= BLOCK_BYTES || self.entries.len() >= BLOCK_OUTCOMES_MAX
     }
 
-    /// Forgets everything and keeps the memory.
+    /// Bytes that it has in memory.
+    pub fn memory(&self) -> usize {
+        self.bytes.len() + self.entries.len() * size_of::<BlockEntry>()
+    }
+
+    /// Moves everything of another block behind what is in this one.
+    pub fn append_block(&mut self, other: &mut Block) {
+        let by = self.bytes.len() as u32;
+        let moved = |range: Range<u32>| range.start + by..range.end + by;
+        self.append(&other.bytes);
+        self.entries.extend(other.entries.drain(..).map(|entry| BlockEntry {
+            name: moved(entry.name),
+            body: match entry.body {
+                BlockBody::Inside(range) => BlockBody::Inside(moved(range)),
+                elsewhere => elsewhere,
+            },
+            ..entry
+        }));
+        other.bytes.clear();
+        other.bytes.shrink_to(LARGE_BYTES);
+    }
+
+    /// Forgets everything and keeps the memory that a full one usually needs.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.bytes.clear();
+        self.bytes.shrink_to(BLOCK_BYTES + BODY_MEMORY_BYTES_MAX);
     }
 }
 
@@ -275,9 +305,9 @@ impl Block {
 pub enum FetchedBody<'b> {
     /// All of it.
     Bytes(&'b [u8]),
-    /// See [`Body::Spilled`].
+    /// See [`BlockBody::Spilled`].
     Spilled(u64),
-    /// See [`Body::Dropped`].
+    /// See [`BlockBody::Dropped`].
     Dropped(u64),
 }
 

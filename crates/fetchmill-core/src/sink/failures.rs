@@ -1,10 +1,10 @@
-//! Failures shards: a line of JSON for each target that failed or was absent, in zstd frames, a frame a window. A target
-//! that a transform has dropped has a line too: nothing else tells that it is settled.
+//! Failures shards: a line of JSON for each target that failed or was absent, in zstd frames, a frame a window. A
+//! target that a transform has dropped has a line too: nothing else tells that it is settled.
 //!
 //! Appended and synced before the receipt that counts them; what is behind the receipt's end does not exist, and a
 //! resumed job cuts it off. Failures are data: no list of them grows in memory.
 //!
-//! In a check every target has such a line, its [`crate::row::Row`].
+//! In a check every target has such a line, its [`crate::row::CheckRow`].
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Block, Described, Entry, Refused};
-use crate::durable;
+use super::{Block, BlockEntry, EntryDescription, RefusedObject};
+use crate::durable::{self, AppendedFile};
 use crate::error::{Error, Result};
-use crate::kept::{kept_values, write_kept};
+use crate::extra_columns::{extra_values, write_extra};
 use crate::name;
 use crate::outcome::{Outcome, ShardEnd};
 use crate::target::Sequence;
@@ -61,13 +61,19 @@ pub struct FailureRow {
     /// The values of the kept columns when all are UTF-8.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<Vec<Option<String>>>,
-    /// Otherwise, what [`write_kept`] makes of them in hexadecimal.
+    /// Otherwise, what [`write_extra`] makes of them in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hex: Option<String>,
 }
 
 impl FailureRow {
-    fn new(sequence: Sequence, outcome: Outcome, status: u16, attempts: u32, target: &Described<'_>) -> Self {
+    fn new(
+        sequence: Sequence,
+        outcome: Outcome,
+        status: u16,
+        attempts: u32,
+        target: &EntryDescription<'_>,
+    ) -> Self {
         let (name, name_hex) = text_or_hex(Some(target.name));
         let (url, url_hex) = text_or_hex(target.url);
         let kept = target.kept.and_then(texts_of);
@@ -110,13 +116,13 @@ impl FailureRow {
         bytes_of(self.url.as_deref(), self.url_hex.as_deref())
     }
 
-    /// The values of the kept columns, as [`write_kept`] writes them.
-    pub fn kept_bytes(&self) -> Option<Vec<u8>> {
+    /// The values of the kept columns, as [`write_extra`] writes them.
+    pub fn extra_bytes(&self) -> Option<Vec<u8>> {
         let Some(values) = &self.kept else {
             return self.kept_hex.as_deref().and_then(name::from_hex);
         };
         let mut kept = Vec::new();
-        write_kept(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
+        write_extra(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
         Some(kept)
     }
 }
@@ -139,37 +145,24 @@ fn texts_of(kept: &[u8]) -> Option<Vec<Option<String>>> {
         Some(value) => std::str::from_utf8(value).ok().map(|text| Some(text.to_owned())),
         None => Some(None),
     };
-    kept_values(kept).map(text).collect()
+    extra_values(kept).map(text).collect()
 }
 
 /// Writes one shard; its file is made with the first failure.
 #[derive(Debug)]
 pub struct FailuresShard {
-    folder: PathBuf,
-    name: String,
-    file: Option<File>,
+    file: AppendedFile,
     lines: Vec<u8>,
-    end: u64,
-    crc32c: u32,
-    is_durable: bool,
 }
 
 impl FailuresShard {
     /// A new shard in a folder; no other may have its name.
     pub fn new(folder: &Path, name: String, is_durable: bool) -> Self {
-        FailuresShard {
-            folder: folder.to_owned(),
-            name,
-            file: None,
-            lines: Vec::new(),
-            end: 0,
-            crc32c: 0,
-            is_durable,
-        }
+        FailuresShard { file: AppendedFile::new(folder, name, is_durable), lines: Vec::new() }
     }
 
     /// Adds an entry of a block that was not fetched.
-    pub fn add(&mut self, block: &Block, entry: &Entry) -> Result<()> {
+    pub fn add(&mut self, block: &Block, entry: &BlockEntry) -> Result<()> {
         self.add_row(&FailureRow::new(
             entry.sequence,
             entry.outcome,
@@ -180,8 +173,9 @@ impl FailuresShard {
     }
 
     /// Adds an object that a sink could not put in its place.
-    pub fn add_refused(&mut self, refused: &Refused) -> Result<()> {
-        let target = Described { url: refused.url.as_deref(), ..Described::named(&refused.name) };
+    pub fn add_refused(&mut self, refused: &RefusedObject) -> Result<()> {
+        let target =
+            EntryDescription { url: refused.url.as_deref(), ..EntryDescription::named(&refused.name) };
         self.add_row(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
     }
 
@@ -202,23 +196,11 @@ impl FailuresShard {
         if self.lines.len() >= FRAME_BYTES { self.write_frame() } else { Ok(()) }
     }
 
-    fn path(&self) -> PathBuf {
-        self.folder.join(&self.name)
-    }
-
     fn write_frame(&mut self) -> Result<()> {
         let frame =
             zstd::bulk::compress(&self.lines, 1).map_err(|error| Error::Internal(error.to_string()))?;
         self.lines.clear();
-        let file = match &mut self.file {
-            Some(file) => file,
-            None => self.file.insert(durable::create_in(&self.folder, &self.name, self.is_durable)?),
-        };
-        durable::append(file, &frame)
-            .map_err(|error| Error::storage("write", self.folder.join(&self.name), error))?;
-        self.end += frame.len() as u64;
-        self.crc32c = crc32c::crc32c_append(self.crc32c, &frame);
-        Ok(())
+        self.file.append(&frame)
     }
 
     /// Makes what was added durable; `None` when there is nothing.
@@ -226,11 +208,7 @@ impl FailuresShard {
         if !self.lines.is_empty() {
             self.write_frame()?;
         }
-        let Some(file) = &self.file else { return Ok(None) };
-        if self.is_durable {
-            durable::sync_file(file).map_err(|error| Error::storage("sync", self.path(), error))?;
-        }
-        Ok(Some(ShardEnd { path: self.name.clone(), end: self.end, crc32c: self.crc32c }))
+        self.file.sync()
     }
 }
 
@@ -261,7 +239,7 @@ pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()
         let is_known = shards.iter().any(|shard| entry.file_name() == shard.path.as_str());
         let is_meant = entry.file_name().as_encoded_bytes().starts_with(start.as_bytes());
         if !is_known && is_meant {
-            std::fs::remove_file(entry.path())
+            durable::remove_path(&entry.path())
                 .map_err(|error| Error::storage("remove", entry.path(), error))?;
         }
     }
@@ -342,8 +320,14 @@ mod tests {
 
     fn block() -> Block {
         let mut block = Block::default();
-        block.push_other(1, Outcome::Absent, 404, 1, &Described::named(b"a\n"));
-        block.push_other(2, Outcome::Failed(FailureKind::ServerError), 500, 5, &Described::named(b"\xff"));
+        block.push_other(1, Outcome::Absent, 404, 1, &EntryDescription::named(b"a\n"));
+        block.push_other(
+            2,
+            Outcome::Failed(FailureKind::ServerError),
+            500,
+            5,
+            &EntryDescription::named(b"\xff"),
+        );
         block
     }
 
@@ -385,13 +369,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut shard = FailuresShard::new(folder.path(), "0.jsonl.zst".into(), false);
         let (mut texts, mut bytes) = (Vec::new(), Vec::new());
-        write_kept([Some(&b"1"[..]), None, Some(b"")].into_iter(), &mut texts);
-        write_kept([Some(&b"\xff"[..])].into_iter(), &mut bytes);
+        write_extra([Some(&b"1"[..]), None, Some(b"")].into_iter(), &mut texts);
+        write_extra([Some(&b"\xff"[..])].into_iter(), &mut bytes);
         let targets = [
-            Described { name: b"key", url: Some(b"https://a/"), kept: Some(&texts), detail: None },
-            Described { name: b"line 17", url: Some(b""), kept: None, detail: Some(b"it has no host") },
-            Described { name: b"b", url: Some(b"\xfe"), kept: Some(&bytes), detail: None },
-            Described { name: b"c", url: None, kept: Some(b""), detail: None },
+            EntryDescription { name: b"key", url: Some(b"https://a/"), kept: Some(&texts), detail: None },
+            EntryDescription {
+                name: b"line 17",
+                url: Some(b""),
+                kept: None,
+                detail: Some(b"it has no host"),
+            },
+            EntryDescription { name: b"b", url: Some(b"\xfe"), kept: Some(&bytes), detail: None },
+            EntryDescription { name: b"c", url: None, kept: Some(b""), detail: None },
         ];
         let mut block = Block::default();
         for target in &targets {
@@ -407,7 +396,7 @@ mod tests {
         for (row, target) in rows.iter().zip(&targets) {
             assert_eq!(row.name_bytes().as_deref(), Some(target.name));
             assert_eq!(row.url_bytes().as_deref(), target.url);
-            assert_eq!(row.kept_bytes().as_deref(), target.kept);
+            assert_eq!(row.extra_bytes().as_deref(), target.kept);
             assert_eq!(row.detail.as_deref().map(str::as_bytes), target.detail);
         }
         assert_eq!(rows.len(), targets.len());

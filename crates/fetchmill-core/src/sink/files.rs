@@ -12,16 +12,16 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::object::{read_staged, release};
-use super::{Block, Body, Durable, Refused, Sink, Stage};
+use super::{Block, BlockBody, BlockEntry, CheckpointResult, RefusedObject, Sink, Stage};
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::manifest::{ManifestWriter, Row};
+use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::name;
+use crate::object::Seconds;
 use crate::outcome::{FailureKind, Outcome, Runs, ShardNumber};
 use crate::target::Sequence;
 
@@ -30,7 +30,7 @@ const OPEN_FOLDERS_MAX: usize = 16;
 
 /// An object that was written and is not yet in its place. Names lie in one buffer: a window has 100,000.
 #[derive(Debug)]
-struct Staged {
+struct StagedObject {
     sequence: Sequence,
     bytes: u64,
     name: std::ops::Range<usize>,
@@ -39,12 +39,12 @@ struct Staged {
 }
 
 #[derive(Debug, Default)]
-struct Window {
-    objects: Vec<Staged>,
+struct StageWindow {
+    objects: Vec<StagedObject>,
     names: Vec<u8>,
 }
 
-impl Window {
+impl StageWindow {
     fn sequences(&self) -> Runs {
         Runs::from_unsorted(&mut self.objects.iter().map(|staged| staged.sequence).collect::<Vec<_>>())
     }
@@ -53,72 +53,78 @@ impl Window {
 /// See the module.
 #[derive(Debug)]
 pub struct FilesSink {
-    places: Places,
+    places: DestinationFolder,
     stage: Arc<Stage>,
     /// What is written down of each object, for `verify`: in the same window as its file.
     manifest: ManifestWriter,
     large: Vec<u8>,
     is_durable: bool,
+    /// Whether a file is as old as the server says.
+    keeps_server_times: bool,
     /// Written since the last checkpoint.
-    open: Window,
+    open: StageWindow,
     /// Staged by the last checkpoint; its receipt is on its way to the journal.
-    staged: Window,
+    staged: StageWindow,
     /// Renamed; the next checkpoint makes that durable.
     renamed: Vec<Sequence>,
     renamed_bytes: u64,
     /// Refused by the last renames: their staged files go when the receipt that settles them is in the journal.
     refused: Vec<Sequence>,
     refused_before: Vec<Sequence>,
-    /// For a test that must fail: see [`FilesSink::settle_before_rename`].
-    settle_early: Option<Duration>,
 }
 
 impl FilesSink {
     /// Stores below `dest`; stages in a folder of the same file system.
     pub fn open(dest: &Path, stage: Arc<Stage>, manifest: ManifestWriter, is_durable: bool) -> Result<Self> {
         Ok(FilesSink {
-            places: Places::open(dest)?,
+            places: DestinationFolder::open(dest)?,
             stage,
             manifest,
             large: Vec::new(),
             is_durable,
-            open: Window::default(),
-            staged: Window::default(),
+            keeps_server_times: false,
+            open: StageWindow::default(),
+            staged: StageWindow::default(),
             renamed: Vec::new(),
             renamed_bytes: 0,
             refused: Vec::new(),
             refused_before: Vec::new(),
-            settle_early: None,
         })
     }
 
-    /// Breaks the order on purpose: a window is journaled as settled before its renames, with a pause in between.
-    /// The crash tests use it to show that they notice.
+    /// Gives files the time that the server says.
     #[must_use]
-    pub fn settle_before_rename(mut self, pause: Option<Duration>) -> Self {
-        self.settle_early = pause;
+    pub fn with_server_times(mut self, keeps_server_times: bool) -> Self {
+        self.keeps_server_times = keeps_server_times;
         self
     }
 
-    fn rename_all(&mut self) -> Result<Vec<Refused>> {
+    /// The time of an object, if it is to be the server's, and that has passed.
+    fn server_time(&self, block: &Block, entry: &BlockEntry) -> Option<Seconds> {
+        let facts = block.facts(entry);
+        let now = facts.fetched_at / 1_000_000;
+        facts.last_modified.filter(|modified| self.keeps_server_times && *modified <= now)
+    }
+
+    fn rename_all(&mut self) -> Result<Vec<RefusedObject>> {
         let window = std::mem::take(&mut self.staged);
         let mut refused = Vec::new();
         for staged in &window.objects {
             let name = &window.names[staged.name.clone()];
             match self.places.put(&self.stage, staged.sequence, name)? {
-                Placed::Missing => {
+                RenameResult::Missing => {
                     let path = self.stage.path();
                     return Err(Error::storage("find a staged file in", path, Errno::NOENT));
                 }
-                Placed::Done => {
+                RenameResult::Done => {
                     self.renamed.push(staged.sequence);
                     self.renamed_bytes += staged.bytes;
                 }
-                Placed::Refused(kind) => {
+                RenameResult::Refused(kind) => {
                     self.refused.push(staged.sequence);
                     let end = staged.name.end;
                     let url = staged.url_length.map(|length| window.names[end..end + length as usize].into());
-                    refused.push(Refused { sequence: staged.sequence, name: name.into(), url, kind });
+                    refused.push(RefusedObject { sequence: staged.sequence, name: name.into(), url, kind });
                 }
             }
         }
@@ -137,13 +143,17 @@ impl FilesSink {
 impl Sink for FilesSink {
     fn write(&mut self, block: &Block, from: usize) -> Result<usize> {
         for entry in block.entries()[from..].iter().filter(|entry| entry.outcome == Outcome::Fetched) {
-            let body = if matches!(entry.body, Body::Spilled(_)) {
+            let modified = self.server_time(block, entry);
+            let body = if matches!(entry.body, BlockBody::Spilled(_)) {
+                if let Some(modified) = modified {
+                    self.stage.set_modified(entry.sequence, modified);
+                }
                 read_staged(entry, &self.stage, &mut self.large)?
             } else {
-                self.stage.write(entry.sequence, block.body(entry))?;
+                self.stage.write(entry.sequence, block.body(entry), modified)?;
                 block.body(entry)
             };
-            self.manifest.add(&Row {
+            self.manifest.add(&ManifestRow {
                 sequence: entry.sequence,
                 name: block.name(entry),
                 length: entry.body.len(),
@@ -159,37 +169,31 @@ impl Sink for FilesSink {
                 url.len() as u32
             });
             let (sequence, bytes) = (entry.sequence, entry.body.len());
-            self.open.objects.push(Staged { sequence, bytes, name, url_length });
+            self.open.objects.push(StagedObject { sequence, bytes, name, url_length });
         }
         Ok(block.entries().len())
     }
 
-    fn checkpoint(&mut self, _is_last: bool) -> Result<Durable> {
+    fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
         if self.is_durable && self.has_unsettled() {
             durable::sync_file_system(self.stage.folder())
                 .map_err(|error| Error::storage("sync the file system of", self.stage.path(), error))?;
         }
         let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
-        if self.settle_early.is_some() {
-            let settled = self.staged.sequences();
-            let bytes = self.staged.objects.iter().map(|staged| staged.bytes).sum();
-            return Ok(Durable { settled, bytes, manifest, ..Durable::default() });
-        }
         let settled = Runs::from_unsorted(&mut self.renamed);
         self.renamed.clear();
         let bytes = std::mem::take(&mut self.renamed_bytes);
-        Ok(Durable { settled, bytes, staged: self.staged.sequences(), manifest, ..Durable::default() })
+        Ok(CheckpointResult {
+            settled,
+            bytes,
+            staged: self.staged.sequences(),
+            manifest,
+            ..CheckpointResult::default()
+        })
     }
 
-    fn committed(&mut self, _number: Option<ShardNumber>) -> Result<Vec<Refused>> {
-        if let Some(pause) = self.settle_early {
-            std::thread::sleep(pause);
-            self.rename_all()?;
-            self.renamed.clear();
-            self.renamed_bytes = 0;
-            return Ok(Vec::new());
-        }
+    fn committed(&mut self, _number: Option<ShardNumber>) -> Result<Vec<RefusedObject>> {
         self.remove_refused()?;
         self.rename_all()
     }
@@ -205,7 +209,7 @@ impl Sink for FilesSink {
 
 /// What became of a rename.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Placed {
+pub enum RenameResult {
     /// It is in its place.
     Done,
     /// There is no staged file: it was renamed before.
@@ -216,47 +220,54 @@ pub enum Placed {
 
 /// The destination: names become paths, and folders are made and kept open.
 #[derive(Debug)]
-pub struct Places {
+pub struct DestinationFolder {
     root: OwnedFd,
     root_path: PathBuf,
     folders: HashMap<Box<[u8]>, OwnedFd>,
     path: Vec<u8>,
 }
 
-impl Places {
+impl DestinationFolder {
     /// Below this folder.
     pub fn open(root: &Path) -> Result<Self> {
         let opened =
             durable::open_folder(root).map_err(|error| Error::storage("open the folder", root, error))?;
-        Ok(Places { root: opened, root_path: root.to_owned(), folders: HashMap::new(), path: Vec::new() })
+        Ok(DestinationFolder {
+            root: opened,
+            root_path: root.to_owned(),
+            folders: HashMap::new(),
+            path: Vec::new(),
+        })
     }
 
     /// Renames a staged file to its name.
-    pub fn put(&mut self, stage: &Stage, sequence: Sequence, name: &[u8]) -> Result<Placed> {
+    pub fn put(&mut self, stage: &Stage, sequence: Sequence, name: &[u8]) -> Result<RenameResult> {
         let mut path = std::mem::take(&mut self.path);
         let placed = match name::to_path(name, &mut path) {
             Ok(()) => self.put_at(stage, sequence, &path),
-            Err(_) => Ok(Placed::Refused(FailureKind::Name)),
+            Err(_) => Ok(RenameResult::Refused(FailureKind::Name)),
         };
         self.path = path;
         placed
     }
 
-    fn put_at(&mut self, stage: &Stage, sequence: Sequence, path: &[u8]) -> Result<Placed> {
+    fn put_at(&mut self, stage: &Stage, sequence: Sequence, path: &[u8]) -> Result<RenameResult> {
         let (folder, leaf) = match path.iter().rposition(|byte| *byte == b'/') {
             Some(slash) => (&path[..slash], &path[slash + 1..]),
             None => (&path[..0], path),
         };
         let renamed = self.folder(folder).and_then(|folder| stage.rename(sequence, folder, leaf));
         match renamed {
-            Ok(()) => Ok(Placed::Done),
-            Err(Errno::NOENT) if !stage.has(sequence) => Ok(Placed::Missing),
+            Ok(()) => Ok(RenameResult::Done),
+            Err(Errno::NOENT) if !stage.has(sequence) => Ok(RenameResult::Missing),
             // Then the folder that was open is gone: once more with a new one.
             Err(Errno::NOENT) if self.folders.remove(folder).is_some() => self.put_at(stage, sequence, path),
             Err(Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP) => {
-                Ok(Placed::Refused(FailureKind::NameTaken))
+                Ok(RenameResult::Refused(FailureKind::NameTaken))
             }
-            Err(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => Ok(Placed::Refused(FailureKind::Name)),
+            Err(Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ) => {
+                Ok(RenameResult::Refused(FailureKind::Name))
+            }
             Err(error) => {
                 let shown = self.root_path.join(name::for_display(path));
                 Err(Error::storage("put in its place", shown, error))
@@ -264,7 +275,7 @@ impl Places {
         }
     }
 
-    fn folder(&mut self, path: &[u8]) -> durable::Result<BorrowedFd<'_>> {
+    fn folder(&mut self, path: &[u8]) -> durable::ErrnoResult<BorrowedFd<'_>> {
         if path.is_empty() {
             return Ok(self.root.as_fd());
         }
@@ -387,7 +398,7 @@ mod tests {
 
         for name in [&b"a"[..], b"d/e/f"] {
             let placed = world.sink.places.put(&world.sink.stage, 7, name).unwrap();
-            assert_eq!(placed, Placed::Missing, "{}", name::for_display(name));
+            assert_eq!(placed, RenameResult::Missing, "{}", name::for_display(name));
         }
     }
 

@@ -1,10 +1,14 @@
 //! The formats that objects are stored in, by the names that users write.
 
-use super::{Keeps, Properties};
-use crate::kept::Columns;
+use serde::{Deserialize, Serialize};
+
+use super::{Properties, StoredParts};
+use crate::extra_columns::ExtraColumns;
+use crate::options::words;
 
 /// How objects are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Format {
     /// An object a file.
     Files,
@@ -64,22 +68,24 @@ impl Format {
 
     /// What of these columns is stored.
     #[must_use]
-    pub fn columns(self, columns: &Columns) -> Columns {
+    pub fn columns(self, columns: &ExtraColumns) -> ExtraColumns {
         match self {
             Format::Parquet | Format::Jsonl => columns.clone(),
-            Format::Warc => columns.without_kept(),
-            Format::Files | Format::Tar | Format::Null => Columns::default(),
+            Format::Warc => columns.without_extra(),
+            Format::Files | Format::Tar | Format::Null => ExtraColumns::default(),
         }
     }
 
     /// What an engine must know of its sink.
     pub fn properties(self) -> Properties {
         let keeps = match self {
-            Format::Null => Keeps::Outcomes,
-            Format::Files => Keeps::Bodies,
-            Format::Tar | Format::Parquet | Format::Jsonl => Keeps::Facts,
-            Format::Warc => Keeps::Heads,
+            Format::Null => StoredParts::Outcomes,
+            Format::Files => StoredParts::Bodies,
+            Format::Tar | Format::Parquet | Format::Jsonl => StoredParts::Facts,
+            Format::Warc => StoredParts::Heads,
         };
         Properties { keeps, names_are_paths: self == Format::Files }
     }
 }
+
+words!(Format);

@@ -12,7 +12,8 @@ const FAN_IN: usize = 16;
 const FULL: u64 = 1 << 20;
 /// Shards of less than a 4096th are of one size.
 const TIER: u64 = FULL / 4096;
-/// Small shards that wait for each other are no more than this: what is made of it is large, if it shrinks a little, too.
+/// Small shards that wait for each other are no more than this: what is made of it is large, if it shrinks a little,
+/// too.
 const GATHERED: u64 = FULL / 4 * 3;
 
 /// Bytes of its file and objects in it that make a shard full.
@@ -50,7 +51,7 @@ pub struct ShardSize {
 
 /// Small shards by size.
 #[derive(Debug)]
-pub(super) struct Small {
+pub(super) struct SmallShards {
     full: FullShard,
     /// All together are merged before they fill so much, and at the end.
     is_gathering: bool,
@@ -58,11 +59,11 @@ pub(super) struct Small {
     tiers: BTreeMap<u32, Vec<(ShardNumber, u64)>>,
 }
 
-impl Small {
+impl SmallShards {
     /// Of shards that are full with so many bytes or rows; with those that are there.
     pub(super) fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
         let full = FullShard { bytes, rows };
-        let mut small = Small { full, is_gathering: false, tiers: BTreeMap::new() };
+        let mut small = SmallShards { full, is_gathering: false, tiers: BTreeMap::new() };
         for shard in shards {
             small.add(shard);
         }
@@ -71,7 +72,7 @@ impl Small {
 
     /// Merges them, whatever the size of each, when they are three quarters of a shard together, and at the end.
     pub(super) fn gather(self) -> Self {
-        Small { is_gathering: true, ..self }
+        SmallShards { is_gathering: true, ..self }
     }
 
     /// Another one; one that is large enough is not noted. Whether it was.
@@ -86,7 +87,7 @@ impl Small {
     }
 
     /// Whether all that fit into one are to be merged.
-    fn is_gathered(&self, is_last: bool) -> bool {
+    fn has_outcomes(&self, is_last: bool) -> bool {
         let fills = self.tiers.values().flatten().map(|(_, fill)| fill);
         self.is_gathering
             && self.tiers.values().map(Vec::len).sum::<usize>() >= 2
@@ -95,13 +96,13 @@ impl Small {
 
     /// Whether some are to be merged.
     pub(super) fn is_due(&self, is_last: bool) -> bool {
-        self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.is_gathered(is_last)
+        self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.has_outcomes(is_last)
     }
 
     /// Takes those that are to be merged now: at least two, because each is less than half.
     pub(super) fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
-        if self.is_gathered(is_last) {
-            return Some(self.take_gathered());
+        if self.has_outcomes(is_last) {
+            return Some(self.take_outcomes());
         }
         let shards = self.tiers.values_mut().find(|shards| shards.len() >= FAN_IN)?;
         let mut sum = 0;
@@ -114,7 +115,7 @@ impl Small {
     }
 
     /// The largest ones first, as many as fit.
-    fn take_gathered(&mut self) -> Vec<ShardNumber> {
+    fn take_outcomes(&mut self) -> Vec<ShardNumber> {
         let mut sum = 0;
         let mut taken = Vec::new();
         for shards in self.tiers.values_mut().rev() {
@@ -137,7 +138,7 @@ mod tests {
 
     #[test]
     fn each_object_is_written_again_a_logarithmic_number_of_times() {
-        let mut small = Small::new(1 << 30, u64::MAX / FULL, Vec::new());
+        let mut small = SmallShards::new(1 << 30, u64::MAX / FULL, Vec::new());
         let (mut written, mut next) = (0_u64, 0);
         let mut sizes = BTreeMap::new();
         for _ in 0..4096 {
@@ -163,7 +164,7 @@ mod tests {
     fn shards_that_are_large_in_bytes_or_rows_stay_as_they_are() {
         let size = |number, bytes, rows| ShardSize { number, bytes, rows };
         let shards = (0..100).map(|number| size(number, 1 << 19, 1)).chain((0..100).map(|n| size(n, 1, 500)));
-        let mut small = Small::new(1 << 20, 1000, shards.collect());
+        let mut small = SmallShards::new(1 << 20, 1000, shards.collect());
 
         assert!(!small.is_due(false));
         assert_eq!(small.next_merge(false), None);
@@ -172,7 +173,7 @@ mod tests {
     #[test]
     fn a_merged_shard_is_no_larger_than_a_full_one() {
         let shards = (0..100).map(|number| ShardSize { number, bytes: 1, rows: 300 + number % 200 });
-        let mut small = Small::new(1 << 30, 1000, shards.collect());
+        let mut small = SmallShards::new(1 << 30, 1000, shards.collect());
         while let Some(numbers) = small.next_merge(false) {
             assert!(numbers.len() >= 2);
             let rows: u64 = numbers.iter().map(|number| 300 + number % 200).sum();
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn gathered_shards_are_less_than_a_full_one_and_one_is_left() {
-        let mut small = Small::new(1000, u64::MAX / FULL, Vec::new()).gather();
+        let mut small = SmallShards::new(1000, u64::MAX / FULL, Vec::new()).gather();
         let mut sizes = BTreeMap::new();
         let (mut next, mut merged) = (0, Vec::new());
         for turn in 0..500_u64 {

@@ -5,7 +5,6 @@
 //! (the receipt of that checkpoint is in the journal). Bytes durable, then receipt, then journal.
 
 mod block;
-mod depot;
 pub mod failures;
 mod files;
 mod format;
@@ -17,12 +16,12 @@ mod pack;
 mod parquet;
 mod rewrite;
 mod shard;
-mod shelf;
+mod shard_folder;
 mod stage;
+mod upload_queue;
 
-pub use block::{Block, Body, Described, Entry, FetchedBody};
-pub use depot::{Depot, NextShard};
-pub use files::{FilesSink, Placed, Places};
+pub use block::{Block, BlockBody, BlockEntry, EntryDescription, FetchedBody};
+pub use files::{DestinationFolder, FilesSink, RenameResult};
 pub use format::Format;
 pub use merging::{FullShard, ShardSize};
 pub use null::NullSink;
@@ -30,8 +29,9 @@ pub use open::{SinkSetup, new_encoder};
 pub use pack::PackSink;
 pub use parquet::{ParquetSink, ParquetSizes};
 pub use rewrite::Rewrite;
-pub use shelf::Shelf;
+pub use shard_folder::ShardFolder;
 pub use stage::Stage;
+pub use upload_queue::{NextShard, UploadQueue};
 
 use crate::error::Result;
 use crate::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
@@ -39,7 +39,7 @@ use crate::target::Sequence;
 
 /// What of a reply is stored: each includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Keeps {
+pub enum StoredParts {
     /// Only that it came.
     Outcomes,
     /// Its body.
@@ -54,14 +54,14 @@ pub enum Keeps {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Properties {
     /// What is stored; the rest need not be kept.
-    pub keeps: Keeps,
+    pub keeps: StoredParts,
     /// Names become paths: one that cannot is failed(name) without a request.
     pub names_are_paths: bool,
 }
 
 /// What a checkpoint has made durable.
 #[derive(Debug, Default)]
-pub struct Durable {
+pub struct CheckpointResult {
     /// Objects that are stored for good.
     pub settled: Runs,
     /// How many bytes they have.
@@ -78,10 +78,10 @@ pub struct Durable {
     pub manifest: Option<ShardEnd>,
 }
 
-impl Durable {
+impl CheckpointResult {
     /// Whether a receipt of it would say nothing.
     pub fn is_empty(&self) -> bool {
-        let Durable { settled, staged, open, sealed, removed, manifest, bytes: _ } = self;
+        let CheckpointResult { settled, staged, open, sealed, removed, manifest, bytes: _ } = self;
         let is_settled = settled.is_empty() && staged.is_empty();
         is_settled && open.is_none() && sealed.is_none() && removed.is_empty() && manifest.is_none()
     }
@@ -89,7 +89,7 @@ impl Durable {
 
 /// An object that could not be put in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusedObject {
     /// Which target.
     pub sequence: Sequence,
     /// Its name.
@@ -109,12 +109,12 @@ pub trait Sink: Send {
 
     /// Makes durable what was written, as far as the format allows. Called once a commit window, and with `is_last`
     /// while [`Sink::is_open`] at the end: then everything is settled and sealed.
-    fn checkpoint(&mut self, is_last: bool) -> Result<Durable>;
+    fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 
     /// The receipt of the last checkpoint is in the journal, which gave a sealed shard its number: what was staged
     /// or sealed may be put in its place. Objects that cannot be are returned; the next receipt must settle them as
     /// failed.
-    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>>;
+    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>>;
 
     /// Whether something is written that no checkpoint has settled: another one must come.
     fn has_unsettled(&self) -> bool;

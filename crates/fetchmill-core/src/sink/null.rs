@@ -1,6 +1,6 @@
 //! `null`: counts and forgets. For checks, rehearsals and measurements; the journal is kept as for any other.
 
-use super::{Block, Durable, Refused, Sink};
+use super::{Block, CheckpointResult, RefusedObject, Sink};
 use crate::error::Result;
 use crate::outcome::{Outcome, Runs, ShardNumber};
 use crate::target::Sequence;
@@ -21,13 +21,17 @@ impl Sink for NullSink {
         Ok(block.entries().len())
     }
 
-    fn checkpoint(&mut self, _is_last: bool) -> Result<Durable> {
+    fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
-        Ok(Durable { settled, bytes: std::mem::take(&mut self.bytes), ..Durable::default() })
+        Ok(CheckpointResult {
+            settled,
+            bytes: std::mem::take(&mut self.bytes),
+            ..CheckpointResult::default()
+        })
     }
 
-    fn committed(&mut self, _number: Option<ShardNumber>) -> Result<Vec<Refused>> {
+    fn committed(&mut self, _number: Option<ShardNumber>) -> Result<Vec<RefusedObject>> {
         Ok(Vec::new())
     }
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Block, Body, Entry, Stage};
+use super::{Block, BlockBody, BlockEntry, Stage};
 use crate::error::Result;
-use crate::manifest::{ManifestWriter, Row};
+use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::object::Object;
 
 /// Memory that is kept for the next large body.
@@ -14,12 +14,12 @@ const KEPT_BYTES: usize = crate::limits::MIB;
 /// leaves the stage: until its receipt is in the journal it would be fetched again anyway.
 pub(super) fn read_object<'o>(
     block: &'o Block,
-    entry: &Entry,
+    entry: &BlockEntry,
     stage: &Arc<Stage>,
     large: &'o mut Vec<u8>,
 ) -> Result<Object<'o>> {
     let body = match entry.body {
-        Body::Spilled(_) => {
+        BlockBody::Spilled(_) => {
             let body = read_staged(entry, stage, large)?;
             stage.remove(entry.sequence)?;
             body
@@ -36,14 +36,14 @@ pub(super) fn read_object<'o>(
 }
 
 /// The body of an entry that lies in the stage, as a whole: its bound is `--max-size`.
-pub(super) fn read_staged<'l>(entry: &Entry, stage: &Stage, large: &'l mut Vec<u8>) -> Result<&'l [u8]> {
+pub(super) fn read_staged<'l>(entry: &BlockEntry, stage: &Stage, large: &'l mut Vec<u8>) -> Result<&'l [u8]> {
     stage.read(entry.sequence, entry.body.len(), large)?;
     Ok(large)
 }
 
 /// Writes down an object in the manifest of its shard.
 pub(super) fn note(manifest: &mut ManifestWriter, object: &Object<'_>, place: u64) -> Result<()> {
-    manifest.add(&Row {
+    manifest.add(&ManifestRow {
         sequence: object.sequence,
         name: object.name,
         length: object.body.len() as u64,

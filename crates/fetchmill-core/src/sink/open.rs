@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::merging::ShardSize;
 use super::{
-    Depot, FilesSink, Format, FullShard, NullSink, PackSink, ParquetSink, ParquetSizes, Shelf, Sink, Stage,
+    FilesSink, Format, FullShard, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder, Sink, Stage,
+    UploadQueue,
 };
 use crate::error::{Error, Result};
-use crate::kept::Columns;
+use crate::extra_columns::ExtraColumns;
 use crate::manifest::ManifestWriter;
 use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder, WarcOrigin};
 
@@ -28,22 +29,22 @@ pub struct SinkSetup {
     pub shard_bytes: u64,
     /// See [`crate::limits::SEAL_AFTER`].
     pub seal_after: Duration,
+    /// Whether a file of `files` is as old as the server says.
+    pub server_times: bool,
     /// How many sinks there are: they share the memory.
     pub workers: usize,
     /// What objects have in columns besides the standard ones.
-    pub columns: Columns,
+    pub columns: ExtraColumns,
     /// Of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
-    /// See [`FilesSink::settle_before_rename`].
-    pub settle_before_rename: Option<Duration>,
     /// Where shards wait for their upload; none: the destination is a folder.
-    pub depot: Option<Arc<Depot>>,
+    pub upload_queue: Option<Arc<UploadQueue>>,
 }
 
 impl SinkSetup {
-    /// The shelf of a format with shards.
-    pub fn shelf(&self) -> Option<Shelf> {
-        self.format.extension().map(|extension| Shelf::new(&self.dest, extension, self.is_durable))
+    /// The shard folder of a format with shards.
+    pub fn shard_folder(&self) -> Option<ShardFolder> {
+        self.format.extension().map(|extension| ShardFolder::new(&self.dest, extension, self.is_durable))
     }
 
     /// What makes a shard full.
@@ -53,7 +54,7 @@ impl SinkSetup {
 
     /// The sink of a worker, and where it stages. `small`: shards of earlier runs that it may merge.
     pub fn open(&self, worker: u32, stage: &Arc<Stage>, small: Vec<ShardSize>) -> Result<Box<dyn Sink>> {
-        let Some(place) = self.shelf() else {
+        let Some(place) = self.shard_folder() else {
             return self.open_without_shards(worker, stage);
         };
         place.prepare()?;
@@ -65,12 +66,12 @@ impl SinkSetup {
                 columns: self.columns.clone(),
             };
             let sink = ParquetSink::new(place, Arc::clone(stage), sizes, worker, small);
-            return Ok(Box::new(sink.for_upload(self.depot.clone())));
+            return Ok(Box::new(sink.for_upload(self.upload_queue.clone())));
         }
         let encoder = new_encoder(self.format, &self.columns, self.origin.clone())?;
         let stage = Arc::clone(stage);
         let sink = PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers);
-        Ok(Box::new(sink.for_upload(self.depot.clone())))
+        Ok(Box::new(sink.for_upload(self.upload_queue.clone())))
     }
 
     fn open_without_shards(&self, worker: u32, stage: &Arc<Stage>) -> Result<Box<dyn Sink>> {
@@ -80,14 +81,14 @@ impl SinkSetup {
         let (_, name) = super::shard_names(worker);
         let manifest = ManifestWriter::new_unsealed(&self.manifests, name, self.is_durable);
         let sink = FilesSink::open(&self.dest, Arc::clone(stage), manifest, self.is_durable)?;
-        Ok(Box::new(sink.settle_before_rename(self.settle_before_rename)))
+        Ok(Box::new(sink.with_server_times(self.server_times)))
     }
 }
 
 /// The encoder of a format whose records are appended.
 pub fn new_encoder(
     format: Format,
-    columns: &Columns,
+    columns: &ExtraColumns,
     origin: Option<WarcOrigin>,
 ) -> Result<Box<dyn Encoder>> {
     match format {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::object::{note, read_object, release};
 use super::shard::ShardFile;
-use super::{Block, Depot, Durable, Refused, Shelf, Sink, Stage};
+use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::Result;
 use crate::limits;
 use crate::manifest::ManifestWriter;
@@ -18,15 +18,15 @@ use crate::target::Sequence;
 /// See the module.
 #[derive(Debug)]
 pub struct PackSink {
-    shelf: Shelf,
+    shard_folder: ShardFolder,
     stage: Arc<Stage>,
     encoder: Box<dyn Encoder>,
     shard_bytes: u64,
     rows_max: u64,
     worker: u32,
     /// None: the destination is a folder.
-    depot: Option<Arc<Depot>>,
-    open: Option<Open>,
+    upload_queue: Option<Arc<UploadQueue>>,
+    open: Option<OpenPack>,
     /// Sealed by the last checkpoint; its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
     /// In the shard since the last checkpoint.
@@ -36,33 +36,33 @@ pub struct PackSink {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenPack {
     file: ShardFile,
     manifest: ManifestWriter,
     bytes: u64,
 }
 
-impl Open {
-    fn create(shelf: &Shelf, worker: u32, encoder: &mut dyn Encoder) -> Result<Self> {
+impl OpenPack {
+    fn create(shard_folder: &ShardFolder, worker: u32, encoder: &mut dyn Encoder) -> Result<Self> {
         let (data, manifest) = super::shard_names(worker);
-        let mut file = ShardFile::create(shelf, data)?;
+        let mut file = ShardFile::create(shard_folder, data)?;
         encoder.start(file.buffer());
-        let manifest = ManifestWriter::new(&shelf.open_path(), manifest, shelf.is_durable());
-        Ok(Open { file, manifest, bytes: 0 })
+        let manifest = ManifestWriter::new(&shard_folder.open_path(), manifest, shard_folder.is_durable());
+        Ok(OpenPack { file, manifest, bytes: 0 })
     }
 
     fn push(&mut self, object: &Object<'_>, encoder: &mut dyn Encoder) -> Result<()> {
         note(&mut self.manifest, object, self.file.end())?;
         encoder.encode(object, self.file.buffer());
         self.bytes += object.body.len() as u64;
-        self.file.relieve()
+        self.file.flush_if_full()
     }
 }
 
 impl PackSink {
     /// Writes shards of about so many bytes.
     pub fn new(
-        shelf: Shelf,
+        shard_folder: ShardFolder,
         stage: Arc<Stage>,
         encoder: Box<dyn Encoder>,
         shard_bytes: u64,
@@ -70,13 +70,13 @@ impl PackSink {
         workers: usize,
     ) -> Self {
         PackSink {
-            shelf,
+            shard_folder,
             stage,
             encoder,
             shard_bytes,
             rows_max: limits::shard_rows_max(workers),
             worker,
-            depot: None,
+            upload_queue: None,
             open: None,
             sealed: None,
             sequences: Vec::new(),
@@ -87,8 +87,8 @@ impl PackSink {
 
     /// The same, when the destination is a bucket.
     #[must_use]
-    pub fn for_upload(self, depot: Option<Arc<Depot>>) -> Self {
-        PackSink { depot, ..self }
+    pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
+        PackSink { upload_queue, ..self }
     }
 
     /// Ends the shard; what stands behind its last record is appended and synced.
@@ -114,13 +114,13 @@ impl Sink for PackSink {
             if self.is_full() {
                 return Ok(position);
             }
-            if let (None, Some(depot)) = (&self.open, &self.depot) {
-                depot.wait_for_room(self.worker);
+            if let (None, Some(upload_queue)) = (&self.open, &self.upload_queue) {
+                upload_queue.wait_for_room(self.worker);
             }
             let encoder = self.encoder.as_mut();
             let open = match &mut self.open {
                 Some(open) => open,
-                None => self.open.insert(Open::create(&self.shelf, self.worker, encoder)?),
+                None => self.open.insert(OpenPack::create(&self.shard_folder, self.worker, encoder)?),
             };
             open.push(&read_object(block, entry, &self.stage, &mut self.large)?, encoder)?;
             self.sequences.push(entry.sequence);
@@ -130,12 +130,16 @@ impl Sink for PackSink {
         Ok(block.entries().len())
     }
 
-    fn checkpoint(&mut self, is_last: bool) -> Result<Durable> {
+    fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult> {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
-        let durable = Durable { settled, bytes: std::mem::take(&mut self.bytes), ..Durable::default() };
+        let durable = CheckpointResult {
+            settled,
+            bytes: std::mem::take(&mut self.bytes),
+            ..CheckpointResult::default()
+        };
         if is_last || self.is_full() {
-            return Ok(Durable { sealed: self.seal()?, ..durable });
+            return Ok(CheckpointResult { sealed: self.seal()?, ..durable });
         }
         let Some(open) = &mut self.open else { return Ok(durable) };
         if durable.settled.is_empty() {
@@ -143,14 +147,14 @@ impl Sink for PackSink {
         }
         let data = open.file.checkpoint()?;
         let Some(manifest) = open.manifest.checkpoint()? else { return Ok(durable) };
-        Ok(Durable { open: Some(OpenShard { data, manifest }), ..durable })
+        Ok(CheckpointResult { open: Some(OpenShard { data, manifest }), ..durable })
     }
 
-    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>> {
+    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>> {
         if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
-            self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
+            self.shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number)?;
             // It is never merged.
-            self.depot.iter().for_each(|depot| depot.add(number, self.worker, true));
+            self.upload_queue.iter().for_each(|upload_queue| upload_queue.add(number, self.worker, true));
         }
         Ok(Vec::new())
     }

@@ -1,7 +1,10 @@
-//! `parquet`: rows in files that have no valid prefix. A shard gives its receipt only when it is complete: at its
-//! size, after `--seal-after`, or at the end of the job; an open one is dropped on resume and its targets are fetched
-//! again. A slow job would leave a small file every 15 seconds, so small ones are merged: the transaction that seals
-//! the merged shard names those that it replaces, and they are removed behind it.
+//! `parquet`: rows in files that have no valid prefix. A checkpoint ends the row group, writes down behind it what the
+//! footer will say of it, and syncs the shard and its manifest; on resume both are cut back to there and the footer is
+//! appended. So a crash costs a window, as with other packs.
+//!
+//! A row group of one window may be small. So a shard is sealed at its size, after `--seal-after`, when it has too many
+//! row groups, or at the end of the job, and small shards are merged, which writes their rows again into large row groups:
+//! the transaction that seals the merged shard names those that it replaces, and they are removed behind it.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::merging::{ShardSize, Small};
+use super::merging::{ShardSize, SmallShards};
 use super::object::{note, read_object, release};
 use super::shard::ShardFile;
-use super::{Block, Depot, Durable, Refused, Shelf, Sink, Stage};
+use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::{Error, Result};
-use crate::kept::Columns;
+use crate::extra_columns::ExtraColumns;
 use crate::limits;
 use crate::manifest::ManifestWriter;
 use crate::object::Object;
-use crate::outcome::{Runs, SealedShard, ShardNumber};
-use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge};
+use crate::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
+use crate::pack::parquet::{ParquetEncoder, ParquetShard, ShardError, merge, schema};
 use crate::target::Sequence;
 
 /// The size of what is encoded is asked for once for so many rows: it is summed up over all columns.
@@ -35,64 +38,66 @@ pub struct ParquetSizes {
     /// How many sinks share the memory.
     pub workers: usize,
     /// What objects have besides the standard columns.
-    pub columns: Columns,
+    pub columns: ExtraColumns,
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct ParquetSink {
-    shelf: Shelf,
+    shard_folder: ShardFolder,
     stage: Arc<Stage>,
     sizes: ParquetSizes,
     worker: u32,
     /// None: the destination is a folder.
-    depot: Option<Arc<Depot>>,
-    open: Option<Open>,
+    upload_queue: Option<Arc<UploadQueue>>,
+    open: Option<OpenParquet>,
     /// Sealed by the last checkpoint; its receipt is on its way to the journal.
     sealed: Option<SealedShard>,
-    small: Small,
+    small: SmallShards,
     /// Replaced shards whose files are gone.
     removed: Vec<ShardNumber>,
-    /// In the open shard.
+    /// In the open shard since the last checkpoint.
     sequences: Vec<Sequence>,
+    bytes: u64,
     large: Vec<u8>,
 }
 
 impl ParquetSink {
     /// Writes shards, and merges small ones; `small` are those of earlier runs.
     pub fn new(
-        shelf: Shelf,
+        shard_folder: ShardFolder,
         stage: Arc<Stage>,
         sizes: ParquetSizes,
         worker: u32,
         small: Vec<ShardSize>,
     ) -> Self {
         ParquetSink {
-            shelf,
+            shard_folder,
             stage,
             worker,
-            depot: None,
+            upload_queue: None,
             open: None,
             sealed: None,
-            small: Small::new(sizes.shard_bytes, limits::shard_rows_max(sizes.workers), small),
+            small: SmallShards::new(sizes.shard_bytes, limits::shard_rows_max(sizes.workers), small),
             sizes,
             removed: Vec::new(),
             sequences: Vec::new(),
+            bytes: 0,
             large: Vec::new(),
         }
     }
 
-    /// The same, when the destination is a bucket: what is there is never merged, so small shards wait for each other on
-    /// the local disk, of which they get less than a shard, and the job leaves one of them at most.
+    /// The same, when the destination is a bucket: what is there is never merged, so small shards wait for each other
+    /// on the local disk, of which they get less than a shard, and the job leaves one of them at most.
     #[must_use]
-    pub fn for_upload(self, depot: Option<Arc<Depot>>) -> Self {
-        let small = if depot.is_some() { self.small.gather() } else { self.small };
-        ParquetSink { depot, small, ..self }
+    pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
+        let small = if upload_queue.is_some() { self.small.gather() } else { self.small };
+        ParquetSink { upload_queue, small, ..self }
     }
 
     fn wait_for_room(&self) {
-        if let Some(depot) = &self.depot {
-            depot.wait_for_room(self.worker);
+        if let Some(upload_queue) = &self.upload_queue {
+            upload_queue.wait_for_room(self.worker);
         }
     }
 
@@ -100,25 +105,39 @@ impl ParquetSink {
         self.open.as_ref().is_some_and(|open| open.since.elapsed() >= self.sizes.seal_after)
     }
 
-    fn seal(&mut self) -> Result<Durable> {
-        let Some(open) = self.open.take() else { return Ok(Durable::default()) };
+    /// What the next receipt settles.
+    fn take_settled(&mut self) -> CheckpointResult {
         let settled = Runs::from_unsorted(&mut self.sequences);
         self.sequences.clear();
+        CheckpointResult { settled, bytes: std::mem::take(&mut self.bytes), ..CheckpointResult::default() }
+    }
+
+    fn seal(&mut self) -> Result<Option<SealedShard>> {
+        let Some(open) = self.open.take() else { return Ok(None) };
         let sealed = open.seal(Vec::new())?;
         self.sealed = Some(sealed.clone());
-        Ok(Durable { settled, bytes: sealed.bytes, sealed: Some(sealed), ..Durable::default() })
+        Ok(Some(sealed))
+    }
+
+    /// Makes durable what the open shard has got since the last time.
+    fn commit(&mut self) -> Result<Option<OpenShard>> {
+        match &mut self.open {
+            Some(open) if !self.sequences.is_empty() => open.commit(),
+            _ => Ok(None),
+        }
     }
 
     /// Writes the objects of small shards into one.
-    fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<Durable> {
+    fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<SealedShard> {
         self.wait_for_room();
-        let mut open = Open::create(&self.shelf, self.worker, self.sizes.workers, &self.sizes.columns)?;
+        let mut open =
+            OpenParquet::create(&self.shard_folder, self.worker, self.sizes.workers, &self.sizes.columns)?;
         for number in &numbers {
-            open.copy(&self.shelf.shard_path(*number))?;
+            open.copy(&self.shard_folder.shard_path(*number))?;
         }
         let sealed = open.seal(numbers)?;
         self.sealed = Some(sealed.clone());
-        Ok(Durable { sealed: Some(sealed), ..Durable::default() })
+        Ok(sealed)
     }
 }
 
@@ -133,8 +152,8 @@ impl Sink for ParquetSink {
             }
             let open = match &mut self.open {
                 Some(open) => open,
-                None => self.open.insert(Open::create(
-                    &self.shelf,
+                None => self.open.insert(OpenParquet::create(
+                    &self.shard_folder,
                     self.worker,
                     self.sizes.workers,
                     &self.sizes.columns,
@@ -142,33 +161,33 @@ impl Sink for ParquetSink {
             };
             open.push(&read_object(block, entry, &self.stage, &mut self.large)?)?;
             self.sequences.push(entry.sequence);
+            self.bytes += entry.body.len();
             release(&mut self.large);
         }
         Ok(block.entries().len())
     }
 
-    fn checkpoint(&mut self, is_last: bool) -> Result<Durable> {
+    fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult> {
         let removed = std::mem::take(&mut self.removed);
-        let durable = if self.open.is_some() && (is_last || self.is_full() || self.is_due()) {
-            self.seal()?
-        } else if let Some(numbers) = self.small.next_merge(is_last) {
-            self.merge(numbers)?
-        } else {
-            Durable::default()
-        };
-        Ok(Durable { removed, ..durable })
+        if self.open.is_some() && (is_last || self.is_full() || self.is_due()) {
+            let sealed = self.seal()?;
+            return Ok(CheckpointResult { sealed, removed, ..self.take_settled() });
+        }
+        let open = self.commit()?;
+        let sealed = self.small.next_merge(is_last).map(|numbers| self.merge(numbers)).transpose()?;
+        Ok(CheckpointResult { open, sealed, removed, ..self.take_settled() })
     }
 
-    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<Refused>> {
+    fn committed(&mut self, number: Option<ShardNumber>) -> Result<Vec<RefusedObject>> {
         if let (Some(sealed), Some(number)) = (self.sealed.take(), number) {
-            self.shelf.publish(&sealed.data.path, &sealed.manifest.path, number)?;
-            self.shelf.remove(&sealed.replaces)?;
-            self.depot.iter().for_each(|depot| depot.forget(&sealed.replaces));
+            self.shard_folder.publish(&sealed.data.path, &sealed.manifest.path, number)?;
+            self.shard_folder.remove(&sealed.replaces)?;
+            self.upload_queue.iter().for_each(|upload_queue| upload_queue.forget(&sealed.replaces));
             self.removed.extend(sealed.replaces);
             let size = ShardSize { number, bytes: sealed.data.end, rows: sealed.objects };
             let is_small = self.small.add(size);
-            if let Some(depot) = &self.depot {
-                depot.add(number, self.worker, !is_small);
+            if let Some(upload_queue) = &self.upload_queue {
+                upload_queue.add(number, self.worker, !is_small);
             }
         }
         Ok(Vec::new())
@@ -186,30 +205,38 @@ impl Sink for ParquetSink {
         self.open.as_ref().is_some_and(|open| {
             open.encoder.bytes() as u64 >= self.sizes.shard_bytes
                 || open.encoder.rows() >= limits::shard_rows_max(self.sizes.workers)
+                || open.encoder.row_groups() >= open.row_groups_max
         })
     }
 }
 
 /// A shard that is being written.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenParquet {
     encoder: ParquetEncoder<ShardFile>,
     manifest: ManifestWriter,
     path: PathBuf,
     bytes: u64,
     since: Instant,
+    row_groups_max: usize,
 }
 
-impl Open {
-    pub(super) fn create(shelf: &Shelf, worker: u32, workers: usize, columns: &Columns) -> Result<Self> {
+impl OpenParquet {
+    pub(super) fn create(
+        shard_folder: &ShardFolder,
+        worker: u32,
+        workers: usize,
+        columns: &ExtraColumns,
+    ) -> Result<Self> {
         let (data, manifest) = super::shard_names(worker);
-        let path = shelf.open_path().join(&data);
-        let file = ShardFile::create(shelf, data)?;
+        let path = shard_folder.open_path().join(&data);
+        let file = ShardFile::create(shard_folder, data)?;
         let row_group_bytes = limits::ROW_GROUPS_BYTES / workers.max(1);
         let encoder = ParquetEncoder::new(file, row_group_bytes, columns)
             .map_err(|error| Error::storage("write", &path, error))?;
-        let manifest = ManifestWriter::new(&shelf.open_path(), manifest, shelf.is_durable());
-        Ok(Open { encoder, manifest, path, bytes: 0, since: Instant::now() })
+        let manifest = ManifestWriter::new(&shard_folder.open_path(), manifest, shard_folder.is_durable());
+        let row_groups_max = limits::row_groups_max(workers, schema(columns).fields().len());
+        Ok(OpenParquet { encoder, manifest, path, bytes: 0, since: Instant::now(), row_groups_max })
     }
 
     pub(super) fn push(&mut self, object: &Object<'_>) -> Result<()> {
@@ -218,10 +245,17 @@ impl Open {
         self.encoder.push(object).map_err(|error| Error::storage("write", &self.path, error))
     }
 
+    /// Ends the row group and syncs: what is written counts from here on. None when nothing was.
+    fn commit(&mut self) -> Result<Option<OpenShard>> {
+        let file = self.encoder.commit().map_err(|error| Error::storage("write", &self.path, error))?;
+        let data = file.checkpoint()?;
+        Ok(self.manifest.checkpoint()?.map(|manifest| OpenShard { data, manifest }))
+    }
+
     fn copy(&mut self, from: &Path) -> Result<()> {
         let file = File::open(from).map_err(|error| Error::storage("read", from, error))?;
         let shard = ParquetShard::open(file).map_err(|error| damaged(from, &error))?;
-        let Open { encoder, manifest, bytes, path, .. } = self;
+        let OpenParquet { encoder, manifest, bytes, path, .. } = self;
         let mut failed = None;
         let mut each = |object: &Object<'_>, row: u64| {
             *bytes += object.body.len() as u64;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 
-use super::Shelf;
+use super::ShardFolder;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::limits::SHARD_BUFFER_BYTES;
@@ -27,13 +27,13 @@ pub(super) struct ShardFile {
     sent: u64,
     /// Bytes that the kernel was asked to forget.
     forgotten: u64,
-    shelf: Shelf,
+    shard_folder: ShardFolder,
 }
 
 impl ShardFile {
     /// Makes the file of a new shard.
-    pub(super) fn create(shelf: &Shelf, name: String) -> Result<Self> {
-        let file = shelf.create(&name)?;
+    pub(super) fn create(shard_folder: &ShardFolder, name: String) -> Result<Self> {
+        let file = shard_folder.create(&name)?;
         Ok(ShardFile {
             name,
             file,
@@ -42,7 +42,7 @@ impl ShardFile {
             crc32c: 0,
             sent: 0,
             forgotten: 0,
-            shelf: shelf.clone(),
+            shard_folder: shard_folder.clone(),
         })
     }
 
@@ -51,13 +51,13 @@ impl ShardFile {
         self.written + self.buffer.len() as u64
     }
 
-    /// Where to append; [`ShardFile::relieve`] follows.
+    /// Where to append; [`ShardFile::flush_if_full`] follows.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
     /// Writes the buffer when it is full.
-    pub(super) fn relieve(&mut self) -> Result<()> {
+    pub(super) fn flush_if_full(&mut self) -> Result<()> {
         if self.buffer.len() < SHARD_BUFFER_BYTES {
             return Ok(());
         }
@@ -65,13 +65,13 @@ impl ShardFile {
     }
 
     fn fail(&self, action: &'static str, error: impl Into<io::Error>) -> Error {
-        Error::storage(action, self.shelf.open_path().join(&self.name), error)
+        Error::storage(action, self.shard_folder.open_path().join(&self.name), error)
     }
 
     /// Makes all of it durable.
     pub(super) fn checkpoint(&mut self) -> Result<ShardEnd> {
         self.flush().map_err(|error| self.fail("write", error))?;
-        if self.shelf.is_durable() {
+        if self.shard_folder.is_durable() {
             durable::sync_file(&self.file).map_err(|error| self.fail("sync", error))?;
             // A job of terabytes must not push out of memory what others use; and pages that come free are used
             // again, which costs less than to ask for new ones.
@@ -103,7 +103,7 @@ impl Write for ShardFile {
         self.buffer.clear();
         // One large object must not keep its memory.
         self.buffer.shrink_to(2 * SHARD_BUFFER_BYTES);
-        if self.shelf.is_durable() && self.written - self.sent >= WRITEBACK_BYTES {
+        if self.shard_folder.is_durable() && self.written - self.sent >= WRITEBACK_BYTES {
             durable::start_writeback(&self.file, self.sent, self.written - self.sent);
             self.sent = self.written;
         }

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::limits::{STAGE_FOLDER_FILES, STAGE_FOLDERS};
+use crate::object::Seconds;
 use crate::target::Sequence;
 
 /// See the module.
@@ -88,7 +89,7 @@ impl Stage {
     }
 
     /// Runs `create`, and again once the file's folder is made when that was missing.
-    fn in_folder<T>(&self, name: &StagedName, create: impl Fn() -> durable::Result<T>) -> Result<T> {
+    fn in_folder<T>(&self, name: &StagedName, create: impl Fn() -> durable::ErrnoResult<T>) -> Result<T> {
         let mut created = create();
         if matches!(created, Err(Errno::NOENT)) {
             created = durable::make_folders_beneath(self.folder(), name.folder()).and_then(|_| create());
@@ -96,10 +97,15 @@ impl Stage {
         created.map_err(|error| self.fail("write", name, error))
     }
 
-    /// Stages a whole object.
-    pub fn write(&self, sequence: Sequence, bytes: &[u8]) -> Result<()> {
+    /// Stages a whole object, last modified then or now.
+    pub fn write(&self, sequence: Sequence, bytes: &[u8], modified: Option<Seconds>) -> Result<()> {
         let name = StagedName::of(sequence);
-        self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes))
+        self.in_folder(&name, || durable::create_with(self.folder(), name.as_bytes(), bytes, modified))
+    }
+
+    /// Says when a staged object was last modified.
+    pub fn set_modified(&self, sequence: Sequence, modified: Seconds) {
+        durable::set_modified(self.folder(), StagedName::of(sequence).as_bytes(), modified);
     }
 
     /// Stages an object piece by piece: see [`Stage::append`].
@@ -135,7 +141,12 @@ impl Stage {
     }
 
     /// Renames a staged object to its place.
-    pub fn rename(&self, sequence: Sequence, folder: BorrowedFd<'_>, name: &[u8]) -> durable::Result<()> {
+    pub fn rename(
+        &self,
+        sequence: Sequence,
+        folder: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> durable::ErrnoResult<()> {
         durable::rename_new(self.folder(), StagedName::of(sequence).as_bytes(), folder, name)
     }
 
@@ -168,13 +179,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let stage = Stage::open(&folder.path().join("stage/0")).unwrap();
 
-        stage.write(70, b"x").unwrap();
+        stage.write(70, b"x", None).unwrap();
 
         assert!(stage.has(70));
         assert!(!stage.has(71));
         stage.remove(70).unwrap();
         assert!(!stage.has(70));
-        assert!(stage.write(70, b"x").is_ok());
-        assert_eq!(stage.write(70, b"x").unwrap_err().exit_code(), 7);
+        assert!(stage.write(70, b"x", None).is_ok());
+        assert_eq!(stage.write(70, b"x", None).unwrap_err().exit_code(), 7);
     }
 }

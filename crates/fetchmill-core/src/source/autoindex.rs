@@ -8,11 +8,12 @@
 use std::io::Read;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{BadPage, Cursor, Folder, ListedPage, OriginUrl};
+use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
 use crate::error::Error;
 use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
+use crate::source_metadata::SizedName;
 use crate::target::Names;
 
 /// The path of a folder's listing.
@@ -29,7 +30,7 @@ pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
 
 /// Why a folder was not read to its end.
 #[derive(Debug)]
-pub enum ReadError {
+pub enum FolderReadError {
     /// What came is no listing.
     Page(BadPage),
     /// The connection failed while it was read: it may be read again.
@@ -41,28 +42,30 @@ pub enum ReadError {
 /// Reads a folder's listing from where `folder` says, and gives its pages to `each`; the last one ends it.
 pub fn read_folder(
     reader: impl Read,
-    folder: &Folder,
+    folder: &PendingFolder,
     each: impl FnMut(ListedPage) -> Result<(), Error>,
-) -> Result<(), ReadError> {
+) -> Result<(), FolderReadError> {
     let mut pages = Pages::new(folder, each);
     let mut json = serde_json::Deserializer::from_reader(reader);
     let read = EntriesSeed(&mut pages).deserialize(&mut json).and_then(|()| json.end());
     if let Some(error) = pages.failed.take() {
-        return Err(ReadError::Job(error));
+        return Err(FolderReadError::Job(error));
     }
     match read {
         Ok(()) => pages.finish(),
-        Err(error) if error.is_io() => Err(ReadError::Io(error.into())),
-        Err(error) => Err(ReadError::Page(BadPage(format!("it gives no listing as JSON: {error}")))),
+        Err(error) if error.is_io() => Err(FolderReadError::Io(error.into())),
+        Err(error) => Err(FolderReadError::Page(BadPage(format!("it gives no listing as JSON: {error}")))),
     }
 }
 
 struct Pages<'f, E> {
-    folder: &'f Folder,
+    folder: &'f PendingFolder,
     each: E,
     read: u64,
     digest: u64,
     names: Names,
+    /// What stands before a file's name; used for one after the other.
+    prefix: Vec<u8>,
     found: Names,
     refused: Names,
     skipped: u64,
@@ -70,13 +73,14 @@ struct Pages<'f, E> {
 }
 
 impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
-    fn new(folder: &'f Folder, each: E) -> Self {
+    fn new(folder: &'f PendingFolder, each: E) -> Self {
         Pages {
             folder,
             each,
             read: 0,
             digest: 0,
             names: Names::default(),
+            prefix: Vec::new(),
             found: Names::default(),
             refused: Names::default(),
             skipped: 0,
@@ -84,7 +88,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
         }
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(), BadPage> {
+    fn entry(&mut self, entry: &IndexEntry) -> Result<(), BadPage> {
         self.read += 1;
         self.digest = xxhash_rust::xxh3::xxh3_64_with_seed(&entry.name.0, self.digest);
         if self.read <= self.folder.read {
@@ -94,7 +98,11 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
         let between: &[u8] = if path.is_empty() { b"" } else { b"/" };
         let parts = [path, between, &entry.name.0];
         match entry.kind.as_str() {
-            "file" => self.names.push_parts(&parts),
+            "file" => {
+                self.prefix.clear();
+                SizedName::prefix(entry.size.0, &mut self.prefix);
+                self.names.push_parts(&[&self.prefix, path, between, &entry.name.0]);
+            }
             "directory" if self.may_enter(&entry.name.0) => self.found.push_parts(&parts),
             "directory" => self.refused.push_parts(&parts),
             _ => self.skipped += 1,
@@ -122,7 +130,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
     }
 
     fn hand_over(&mut self, is_last: bool) -> Result<(), Error> {
-        let cursor = Cursor::Folder {
+        let cursor = PageCursor::Folder {
             path: self.folder.path.clone(),
             found: std::mem::take(&mut self.found),
             refused: std::mem::take(&mut self.refused),
@@ -135,20 +143,74 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
         (self.each)(ListedPage { names, skipped, total: None, cursor })
     }
 
-    fn finish(&mut self) -> Result<(), ReadError> {
+    fn finish(&mut self) -> Result<(), FolderReadError> {
         if self.read < self.folder.read {
-            return Err(ReadError::Page(BadPage("it changed while it was read".into())));
+            return Err(FolderReadError::Page(BadPage("it changed while it was read".into())));
         }
-        self.hand_over(true).map_err(ReadError::Job)
+        self.hand_over(true).map_err(FolderReadError::Job)
     }
 }
 
-/// An entry as nginx writes it; size and time are not looked at.
+/// An entry as nginx writes it; the time is not looked at.
 #[derive(Deserialize)]
-struct Entry {
+struct IndexEntry {
     name: RawName,
     #[serde(rename = "type")]
     kind: String,
+    #[serde(default)]
+    size: EntrySize,
+}
+
+/// Bytes of a file, where they are told as they should be: a server that writes something else has told nothing.
+#[derive(Debug, Default, Clone, Copy)]
+struct EntrySize(Option<u64>);
+
+impl<'de> Deserialize<'de> for EntrySize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EntrySizeVisitor)
+    }
+}
+
+struct EntrySizeVisitor;
+
+impl<'de> Visitor<'de> for EntrySizeVisitor {
+    type Value = EntrySize;
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a size")
+    }
+
+    fn visit_u64<E>(self, size: u64) -> Result<EntrySize, E> {
+        Ok(EntrySize(Some(size)))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<EntrySize, E> {
+        Ok(EntrySize(None))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<EntrySize, E> {
+        Ok(EntrySize(None))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<EntrySize, E> {
+        Ok(EntrySize(None))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<EntrySize, E> {
+        Ok(EntrySize(None))
+    }
+
+    fn visit_unit<E>(self) -> Result<EntrySize, E> {
+        Ok(EntrySize(None))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<EntrySize, A::Error> {
+        IgnoredAny.visit_seq(seq).map(|_| EntrySize(None))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EntrySize, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| EntrySize(None))
+    }
 }
 
 struct RawName(Vec<u8>);
@@ -196,7 +258,7 @@ impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> Visitor<'de> for EntriesSee
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while let Some(entry) = seq.next_element::<Entry>()? {
+        while let Some(entry) = seq.next_element::<IndexEntry>()? {
             self.0.entry(&entry).map_err(A::Error::custom)?;
             if self.0.is_full()
                 && let Err(error) = self.0.hand_over(false)
@@ -213,7 +275,7 @@ impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> Visitor<'de> for EntriesSee
 mod tests {
     use super::*;
 
-    fn read(body: &[u8], folder: &Folder) -> Result<Vec<ListedPage>, ReadError> {
+    fn read(body: &[u8], folder: &PendingFolder) -> Result<Vec<ListedPage>, FolderReadError> {
         let mut pages = Vec::new();
         read_folder(body, folder, |page| {
             pages.push(page);
@@ -233,35 +295,48 @@ mod tests {
         let body = b"[{\"name\":\"d\",\"type\":\"directory\"},{\"name\":\"\xff\\\"\",\"type\":\"file\"},\
                      {\"name\":\"s\",\"type\":\"other\"},{\"name\":\"..\",\"type\":\"directory\"}]";
 
-        let pages = read(body, &Folder { path: b"top".to_vec(), ..Folder::default() }).unwrap();
+        let pages = read(body, &PendingFolder { path: b"top".to_vec(), ..PendingFolder::default() }).unwrap();
 
         assert_eq!(pages.len(), 1);
-        assert_eq!(pages[0].names.iter().collect::<Vec<_>>(), [b"top/\xff\""]);
+        assert_eq!(pages[0].names.iter().collect::<Vec<_>>(), [b"\0\0top/\xff\""]);
         assert_eq!(pages[0].skipped, 1);
-        let Cursor::Folder { found, refused, is_last, .. } = &pages[0].cursor else { panic!() };
+        let PageCursor::Folder { found, refused, is_last, .. } = &pages[0].cursor else { panic!() };
         assert_eq!(found.iter().collect::<Vec<_>>(), [b"top/d"]);
         assert_eq!(refused.iter().collect::<Vec<_>>(), [b"top/.."]);
         assert!(is_last);
     }
 
     #[test]
+    fn a_file_has_its_size_where_the_listing_tells_it() {
+        let sizes = ["7", "0", "-1", "1.5", "1e99", "\"7\"", "null", "true", "[1, [2]]", "{\"a\": {}}"];
+        let entries = sizes.map(|size| format!(r#"{{"name":"f","type":"file","size":{size}}}"#));
+
+        let pages = read(format!("[{}]", entries.join(",")).as_bytes(), &PendingFolder::default()).unwrap();
+
+        let known: Vec<_> = pages[0].names.iter().map(SizedName::read).collect();
+        assert!(known.iter().all(|sized| sized.name == b"f"));
+        let sizes: Vec<_> = known.iter().map(|sized| sized.size).collect();
+        assert_eq!(sizes, [Some(7), Some(0), None, None, None, None, None, None, None, None]);
+    }
+
+    #[test]
     fn a_folder_is_cut_and_read_again_from_where_it_was() {
         let body = listing(2500);
-        let pages = read(&body, &Folder::default()).unwrap();
+        let pages = read(&body, &PendingFolder::default()).unwrap();
         assert_eq!(pages.iter().map(|page| page.names.len()).collect::<Vec<_>>(), [1000, 1000, 500]);
-        let Cursor::Folder { read: done, digest, .. } = pages[1].cursor else { panic!() };
+        let PageCursor::Folder { read: done, digest, .. } = pages[1].cursor else { panic!() };
 
-        let rest = read(&body, &Folder { read: done, digest, ..Folder::default() }).unwrap();
+        let rest = read(&body, &PendingFolder { read: done, digest, ..PendingFolder::default() }).unwrap();
 
         assert_eq!(rest, pages[2..]);
     }
 
     #[test]
     fn a_folder_that_changed_is_told() {
-        let folder = Folder { read: 10, digest: 1, ..Folder::default() };
+        let folder = PendingFolder { read: 10, digest: 1, ..PendingFolder::default() };
 
         for count in [5, 10, 20] {
-            let Err(ReadError::Page(error)) = read(&listing(count), &folder) else { panic!() };
+            let Err(FolderReadError::Page(error)) = read(&listing(count), &folder) else { panic!() };
             assert!(error.to_string().contains("changed"), "{error}");
         }
     }
@@ -270,10 +345,13 @@ mod tests {
     fn a_loop_of_links_ends() {
         let path = ["x"; FOLDER_DEPTH_MAX].join("/").into_bytes();
 
-        let pages =
-            read(br#"[{"name":"x","type":"directory"}]"#, &Folder { path, ..Folder::default() }).unwrap();
+        let pages = read(
+            br#"[{"name":"x","type":"directory"}]"#,
+            &PendingFolder { path, ..PendingFolder::default() },
+        )
+        .unwrap();
 
-        let Cursor::Folder { found, refused, .. } = &pages[0].cursor else { panic!() };
+        let PageCursor::Folder { found, refused, .. } = &pages[0].cursor else { panic!() };
         assert!(found.is_empty());
         assert_eq!(refused.len(), 1);
     }
@@ -281,7 +359,10 @@ mod tests {
     #[test]
     fn what_is_no_listing_is_told() {
         for body in ["<html>", "{}", "[1]", r#"[{"name":1}]"#, r#"[{"name":"a","type":"file"}"#, "[] x"] {
-            assert!(matches!(read(body.as_bytes(), &Folder::default()), Err(ReadError::Page(_))), "{body}");
+            assert!(
+                matches!(read(body.as_bytes(), &PendingFolder::default()), Err(FolderReadError::Page(_))),
+                "{body}"
+            );
         }
     }
 

@@ -8,91 +8,10 @@ pub mod api;
 pub mod autoindex;
 pub mod list;
 mod origin_url;
+mod page;
+mod position;
 
 pub use api::ApiNames;
 pub use origin_url::{OriginUrl, resolve_marker};
-
-use crate::target::Names;
-
-/// What a page brings besides names: the cursor behind it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Cursor {
-    /// The list/get API.
-    Marker {
-        /// The marker that led to this page; none for the first.
-        from: Option<String>,
-        /// The marker of the next page; none behind the last.
-        next: Option<String>,
-    },
-    /// A piece of a folder.
-    Folder {
-        /// The folder that is being read.
-        path: Vec<u8>,
-        /// Folders that were found in it, with their whole paths.
-        found: Names,
-        /// Folders that are not entered: too deep, or with a name that is none. Each is failed(listing).
-        refused: Names,
-        /// Entries read from it so far.
-        read: u64,
-        /// A digest of these entries: a folder that is read again must begin in the same way.
-        digest: u64,
-        /// Whether this is its end.
-        is_last: bool,
-    },
-    /// A piece of a range of keys, whose ranges are listed side by side.
-    Keys {
-        /// Which range.
-        range: u64,
-        /// What is listed of it: everything up to this key.
-        after: Vec<u8>,
-        /// Whether this is the range's end.
-        is_last: bool,
-    },
-    /// A piece of a list.
-    List {
-        /// Where it ends.
-        position: list::ListPosition,
-        /// Whether this is the list's end.
-        is_last: bool,
-    },
-}
-
-/// A page as it was listed; it has no sequence numbers yet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedPage {
-    /// The targets.
-    pub names: Names,
-    /// Entries that were left out.
-    pub skipped: u64,
-    /// How many objects the whole listing has, when it says so.
-    pub total: Option<u64>,
-    /// What the journal keeps.
-    pub cursor: Cursor,
-}
-
-/// A folder that is not yet listed, or not to its end.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Folder {
-    /// Its path, without slashes at its ends; empty for the top.
-    pub path: Vec<u8>,
-    /// See [`Cursor::Folder`].
-    pub read: u64,
-    /// See [`Cursor::Folder`].
-    pub digest: u64,
-}
-
-/// A part of a bucket's keys that is not listed to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyRange {
-    /// Names it in the journal.
-    pub id: u64,
-    /// It begins behind this key; empty for the first.
-    pub after: Vec<u8>,
-    /// It ends with this key; none: with the last there is.
-    pub until: Option<Vec<u8>>,
-}
-
-/// Why a page is none.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadPage(pub String);
+pub use page::{BadPage, KeyRange, ListedPage, PageCursor, PendingFolder};
+pub use position::ListPosition;

@@ -1,13 +1,26 @@
 //! The URL that a user gives as SOURCE: an origin and a path before everything.
 
+use serde::Deserialize;
 use url::{Position, Url};
 
 use crate::error::{Error, Result};
+use crate::options::OptionValue;
 
 /// `http://host[:port][/path]`, or the same with https.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct OriginUrl {
     url: Url,
+}
+
+impl OptionValue for OriginUrl {}
+
+impl TryFrom<String> for OriginUrl {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        OriginUrl::parse(&text)
+    }
 }
 
 impl OriginUrl {

@@ -20,41 +20,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::errno;
+use super::errno::{self, ConnectFailure};
 use crate::limits;
 use crate::outcome::FailureKind;
-
-/// Why there is no connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConnectFailure {
-    /// The other side, or the way to it.
-    Failed(FailureKind),
-    /// This machine has no descriptor or port left: the number of the error. Not the target's fault.
-    Exhausted(i32),
-}
-
-impl ConnectFailure {
-    /// How much it says: see the module.
-    fn weight(self) -> u8 {
-        match self {
-            ConnectFailure::Exhausted(_) => 4,
-            ConnectFailure::Failed(FailureKind::Refused) => 3,
-            ConnectFailure::Failed(FailureKind::Reset) => 2,
-            ConnectFailure::Failed(FailureKind::ConnectTimeout) => 1,
-            ConnectFailure::Failed(_) => 0,
-        }
-    }
-
-    /// The one that says more.
-    fn or(self, other: ConnectFailure) -> ConnectFailure {
-        if other.weight() > self.weight() { other } else { self }
-    }
-
-    /// Whether no other address can help. Ports are each address's own.
-    fn ends_all(self) -> bool {
-        matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
-    }
-}
 
 const TIMEOUT: ConnectFailure = ConnectFailure::Failed(FailureKind::ConnectTimeout);
 const UNREACHABLE: ConnectFailure = ConnectFailure::Failed(FailureKind::Unreachable);
@@ -97,12 +65,12 @@ fn interleaved(addresses: &[SocketAddr]) -> impl Iterator<Item = SocketAddr> {
 }
 
 /// A connection that is being made.
-type Attempt = (SocketAddr, Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>);
+type ConnectAttempt = (SocketAddr, Pin<Box<dyn Future<Output = io::Result<TcpStream>>>>);
 
 /// Tries two or more addresses; `failure` is what is known meanwhile.
 async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<(TcpStream, SocketAddr)> {
     let mut left = interleaved(addresses).peekable();
-    let mut running: Vec<Attempt> = Vec::new();
+    let mut running: Vec<ConnectAttempt> = Vec::new();
     loop {
         if let Some(address) = left.next() {
             running.push((address, Box::pin(TcpStream::connect(address))));
@@ -130,7 +98,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
 }
 
 /// Awaits the first of them that ends, and takes it out.
-async fn first_ended(running: &mut Vec<Attempt>) -> (SocketAddr, io::Result<TcpStream>) {
+async fn first_ended(running: &mut Vec<ConnectAttempt>) -> (SocketAddr, io::Result<TcpStream>) {
     poll_fn(|context| {
         for index in 0..running.len() {
             if let Poll::Ready(ended) = running[index].1.as_mut().poll(context) {

@@ -7,8 +7,39 @@
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::ConnectFailure;
 use crate::outcome::FailureKind;
+
+/// Why there is no connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConnectFailure {
+    /// The other side, or the way to it.
+    Failed(FailureKind),
+    /// This machine has no descriptor or port left: the number of the error. Not the target's fault.
+    Exhausted(i32),
+}
+
+impl ConnectFailure {
+    /// How much it says: see the module.
+    fn weight(self) -> u8 {
+        match self {
+            ConnectFailure::Exhausted(_) => 4,
+            ConnectFailure::Failed(FailureKind::Refused) => 3,
+            ConnectFailure::Failed(FailureKind::Reset) => 2,
+            ConnectFailure::Failed(FailureKind::ConnectTimeout) => 1,
+            ConnectFailure::Failed(_) => 0,
+        }
+    }
+
+    /// The one that says more.
+    pub(super) fn or(self, other: ConnectFailure) -> ConnectFailure {
+        if other.weight() > self.weight() { other } else { self }
+    }
+
+    /// Whether no other address can help. Ports are each address's own.
+    pub(super) fn ends_all(self) -> bool {
+        matches!(self, ConnectFailure::Exhausted(number) if number != libc::EADDRNOTAVAIL)
+    }
+}
 
 /// What it means that no connection was made to an address.
 ///

@@ -20,10 +20,10 @@ use http::{HeaderName, HeaderValue, Method, Request, Response, Version};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
-use super::phases::Moments;
-use super::{Broken, Replied, Unused, Watch, errno};
+use super::phases::ExchangeTimes;
+use super::{BrokenExchange, Deadlines, ReceivedReply, UnusedState, errno};
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, Framing, Progress, ReplyReader, escape_target, request_fields};
+use crate::http1::{BodySink, Framing, ReplyProgress, ReplyReader, escape_target, request_fields};
 use crate::limits;
 use crate::outcome::FailureKind;
 
@@ -32,7 +32,7 @@ const REFUSED_BYTES: &[u8] = b"<>`";
 
 /// A request. What all requests to an origin share is made once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Call<'a> {
+pub(super) struct Http2Request<'a> {
     /// `GET` and so on.
     pub(super) method: &'a str,
     /// Whether the scheme is `https`.
@@ -41,13 +41,13 @@ pub(super) struct Call<'a> {
     pub(super) authority: &'a Authority,
     /// Path and query, encoded.
     pub(super) path: &'a str,
-    /// See [`Http2::fields`].
+    /// See [`Http2Connection::fields`].
     pub(super) fields: &'a HeaderMap,
     /// What is sent along.
     pub(super) body: &'a [u8],
 }
 
-impl Call<'_> {
+impl Http2Request<'_> {
     /// `None` when this is no request: a method that is none, a path above 64 KiB.
     fn request(&self) -> Option<Request<()>> {
         let mut path = Vec::with_capacity(self.path.len());
@@ -69,7 +69,7 @@ impl Call<'_> {
 
 /// See the module. Dropped, the connection is closed.
 #[derive(Debug)]
-pub(super) struct Http2 {
+pub(super) struct Http2Connection {
     sender: SendRequest<Bytes>,
     driver: AbortHandle,
     is_over: Rc<Cell<bool>>,
@@ -78,13 +78,13 @@ pub(super) struct Http2 {
     head: RefCell<Vec<u8>>,
 }
 
-impl Drop for Http2 {
+impl Drop for Http2Connection {
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Http2 {
+impl Http2Connection {
     /// Starts HTTP/2 on a connection whose server has chosen it. Needs a local runtime: the task that moves its bytes.
     pub(super) async fn start<S>(stream: S) -> std::result::Result<Self, FailureKind>
     where
@@ -106,7 +106,7 @@ impl Http2 {
             let _ = connection.await;
             ended.set(true);
         });
-        Ok(Http2 {
+        Ok(Http2Connection {
             sender,
             driver: driver.abort_handle(),
             is_over,
@@ -115,7 +115,7 @@ impl Http2 {
         })
     }
 
-    /// The fields of [`Call`]: the defaults of every request, and `fields`.
+    /// The fields of [`Http2Request`]: the defaults of every request, and `fields`.
     pub(super) fn fields(fields: &[(&str, &str)]) -> Result<HeaderMap> {
         let mut map = HeaderMap::new();
         for (name, value) in request_fields(fields)? {
@@ -146,15 +146,15 @@ impl Http2 {
     /// Sends a request and awaits the reply to its end. Dropped before, it resets its stream and no other.
     pub(super) async fn exchange(
         &self,
-        call: &Call<'_>,
+        call: &Http2Request<'_>,
         body: &mut impl BodySink,
-        watch: &Watch,
+        watch: &Deadlines,
         max_body: u64,
-        moments: &mut Moments,
-    ) -> std::result::Result<Replied, Broken> {
+        moments: &mut ExchangeTimes,
+    ) -> std::result::Result<ReceivedReply, BrokenExchange> {
         let request = call
             .request()
-            .ok_or(Broken::new(FailureKind::Framing, "the request cannot be sent over HTTP/2"))?;
+            .ok_or(BrokenExchange::new(FailureKind::Framing, "the request cannot be sent over HTTP/2"))?;
         let mut sender = self.sender.clone();
         let sent = match within(watch, poll_fn(|context| sender.poll_ready(context))).await? {
             Ok(()) => sender.send_request(request, call.body.is_empty()),
@@ -172,25 +172,26 @@ impl Http2 {
         self.read_head(&head, &mut reader, body)?;
         // Dropped before its end, the stream is reset.
         let is_cut = !self.read_body(&mut incoming, &mut reader, body, watch).await?;
-        let head = *reader.head().ok_or(Broken::new(FailureKind::Framing, "a reply without a head"))?;
+        let head =
+            *reader.head().ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
         self.replies.set(self.replies.get() + 1);
-        Ok(Replied { head, is_cut, surplus: Unused::Quiet })
+        Ok(ReceivedReply { head, is_cut, surplus: UnusedState::Quiet })
     }
 
     /// The final head; interim ones are passed over.
     async fn head(
         &self,
         mut response: ResponseFuture,
-        watch: &Watch,
-        moments: &mut Moments,
-    ) -> std::result::Result<Response<RecvStream>, Broken> {
+        watch: &Deadlines,
+        moments: &mut ExchangeTimes,
+    ) -> std::result::Result<Response<RecvStream>, BrokenExchange> {
         let mut interim = 0;
         let received = poll_fn(|context| {
             while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
                 moments.came();
                 interim += 1;
                 if interim > limits::INTERIM_REPLIES_MAX {
-                    return Poll::Ready(Err(Broken::new(
+                    return Poll::Ready(Err(BrokenExchange::new(
                         FailureKind::HeadTooLarge,
                         "too many interim replies",
                     )));
@@ -211,7 +212,7 @@ impl Http2 {
         head: &http::response::Parts,
         reader: &mut ReplyReader,
         body: &mut impl BodySink,
-    ) -> std::result::Result<(), Broken> {
+    ) -> std::result::Result<(), BrokenExchange> {
         let mut text = self.head.borrow_mut();
         text.clear();
         let reason = head.status.canonical_reason().unwrap_or_default();
@@ -226,8 +227,8 @@ impl Http2 {
         text.extend_from_slice(b"\r\n");
         match reader.read(&text, body) {
             Ok(_) if reader.head().is_some() => Ok(()),
-            Ok(_) => Err(Broken::new(FailureKind::Framing, "the head is none of a reply")),
-            Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
+            Ok(_) => Err(BrokenExchange::new(FailureKind::Framing, "the head is none of a reply")),
+            Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
         }
     }
 
@@ -237,8 +238,8 @@ impl Http2 {
         incoming: &mut RecvStream,
         reader: &mut ReplyReader,
         body: &mut impl BodySink,
-        watch: &Watch,
-    ) -> std::result::Result<bool, Broken> {
+        watch: &Deadlines,
+    ) -> std::result::Result<bool, BrokenExchange> {
         if let Some(head) = reader.head().filter(|_| !incoming.is_end_stream()) {
             watch.body_begins(head);
             if head.framing != Framing::None && !body.wants_more() {
@@ -253,24 +254,27 @@ impl Http2 {
             // It fails for a stream that is over, and then nobody waits for room.
             let _ = incoming.flow_control().release_capacity(piece.len());
             match reader.read(&piece, body) {
-                Ok(Progress::Done { consumed }) if consumed < piece.len() => {
-                    return Err(Broken::new(FailureKind::Framing, "the body is longer than its length"));
+                Ok(ReplyProgress::Done { consumed }) if consumed < piece.len() => {
+                    return Err(BrokenExchange::new(
+                        FailureKind::Framing,
+                        "the body is longer than its length",
+                    ));
                 }
-                Ok(Progress::NeedMore { .. }) if !body.wants_more() && !incoming.is_end_stream() => {
+                Ok(ReplyProgress::NeedMore { .. }) if !body.wants_more() && !incoming.is_end_stream() => {
                     return Ok(false);
                 }
                 Ok(_) => watch.body_goes_on(),
-                Err(malformed) => return Err(Broken::new(malformed.kind, malformed.reason)),
+                Err(malformed) => return Err(BrokenExchange::new(malformed.kind, malformed.reason)),
             }
         }
         match reader.end_of_stream() {
             Ok(_) => Ok(true),
-            Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
+            Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
         }
     }
 
     /// What an error means for the target whose stream has it.
-    fn failed(&self, error: &h2::Error, had_head: bool) -> Broken {
+    fn failed(&self, error: &h2::Error, had_head: bool) -> BrokenExchange {
         let is_refused = error.is_reset() && error.reason() == Some(Reason::REFUSED_STREAM);
         let is_of_connection = error.is_go_away() || error.is_io();
         if is_of_connection {
@@ -283,7 +287,7 @@ impl Http2 {
             false => kind_of(error),
         };
         let is_untouched = is_refused || is_of_connection;
-        Broken {
+        BrokenExchange {
             kind,
             reason: "the stream broke",
             is_unanswered: !had_head && is_untouched && !error.is_library(),
@@ -297,12 +301,15 @@ fn kind_of(error: &h2::Error) -> FailureKind {
 }
 
 /// Awaits a step, as long as the watch allows. What has come counts, also when the deadline has passed meanwhile.
-async fn within<T>(watch: &Watch, step: impl Future<Output = T>) -> std::result::Result<T, Broken> {
+async fn within<T>(
+    watch: &Deadlines,
+    step: impl Future<Output = T>,
+) -> std::result::Result<T, BrokenExchange> {
     let mut step = pin!(step);
     poll_fn(|context| match step.as_mut().poll(context) {
         Poll::Ready(done) => Poll::Ready(Ok(done)),
         Poll::Pending => match watch.poll_expired(context) {
-            Some(kind) => Poll::Ready(Err(Broken::new(kind, "too slow"))),
+            Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, "too slow"))),
             None => Poll::Pending,
         },
     })

@@ -3,38 +3,43 @@
 //! Cost of an object: one write, one read and one peek; the buffer that is read into is the worker's, so an idle
 //! connection holds none of its own.
 
+mod address_policy;
 mod connect;
+mod connection;
+mod connection_kind;
+mod deadlines;
 pub mod dns;
 mod errno;
 mod http2;
-mod known;
-mod lane;
-mod names;
+mod name_resolver;
+mod origin_connections;
 mod paces;
 mod phases;
 mod pool;
 mod proxy;
-mod reach;
 mod resolve;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod tls;
-mod watch;
+mod unused;
 
-pub use connect::{ConnectFailure, connect};
-pub use known::Origin;
-pub use lane::{Asked, Buffers, Lane, RANGE};
-pub use names::{NameSetup, Names};
+pub use address_policy::{AddressPolicy, is_public};
+pub use connect::connect;
+pub use connection::{Connection, IoBuffers, RANGE, end_connection};
+pub use connection_kind::RequestTarget;
+pub use deadlines::{Deadlines, Millis, Timeouts};
+pub use errno::ConnectFailure;
+pub use name_resolver::{NameResolver, NameResolverSetup};
+pub use origin_connections::OriginConnections;
 pub use paces::Paces;
 pub use phases::Phases;
 pub use pool::{Pool, PoolSettings};
 pub use proxy::{Proxy, ProxySetup};
-pub use reach::{Reach, is_public};
 pub use resolve::Resolver;
-pub use stream::Stream;
+pub use stream::ByteStream;
 pub use tls::{Alpn, Tls, TlsOptions, TlsRoots, TlsSetup};
-pub use watch::{Millis, Timeouts, Watch};
+pub use unused::UnusedState;
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -42,30 +47,27 @@ use std::task::{Context, Poll};
 
 use tokio::io::ReadBuf;
 
-use crate::http1::{BodySink, Ended, Framing, Head, Progress, ReplyReader};
+use crate::http1::{BodySink, Framing, Head, ReplyProgress, ReplyReader, StreamEnd};
 use crate::outcome::FailureKind;
-use phases::Moments;
+use phases::ExchangeTimes;
 
 /// Memory that a connection may keep between replies.
 const PENDING_KEPT_BYTES: usize = 4096;
-/// How every reply starts.
-const REPLY_START: &[u8; 5] = b"HTTP/";
-
 /// A complete reply, or as much of one as was wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Replied {
+pub struct ReceivedReply {
     /// Its head; of one that is cut it does not keep the connection.
     pub head: Head,
     /// The sink had enough before the end came ([`BodySink::wants_more`]): nothing more is read on the connection, or
     /// of the stream.
     pub is_cut: bool,
     /// What came with it and does not belong to it: what is behind that cannot be trusted.
-    pub surplus: Unused,
+    pub surplus: UnusedState,
 }
 
 /// An exchange that gave no complete reply. The connection must not be used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenExchange {
     /// What it means for the target.
     pub kind: FailureKind,
     /// For people.
@@ -74,45 +76,21 @@ pub struct Broken {
     pub is_unanswered: bool,
 }
 
-impl Broken {
+impl BrokenExchange {
     fn new(kind: FailureKind, reason: &'static str) -> Self {
-        Broken { kind, reason, is_unanswered: false }
+        BrokenExchange { kind, reason, is_unanswered: false }
     }
 
     /// There is no connection to exchange anything on.
     pub fn unconnected() -> Self {
-        Broken::new(FailureKind::Reset, "there is no connection")
-    }
-}
-
-/// What a look at an unused connection tells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unused {
-    /// Nothing has come: it may be used.
-    Quiet,
-    /// Bytes that nobody asked for,
-    Unsolicited,
-    /// and that look like the start of a reply: read as one, they would be another target's.
-    SecondReply,
-    /// The server has closed it.
-    Closed,
-}
-
-impl Unused {
-    /// Of the first bytes that came.
-    fn of(bytes: &[u8]) -> Self {
-        match &bytes[..bytes.len().min(REPLY_START.len())] {
-            [] => Unused::Quiet,
-            start if REPLY_START.starts_with(start) => Unused::SecondReply,
-            _ => Unused::Unsolicited,
-        }
+        BrokenExchange::new(FailureKind::Reset, "there is no connection")
     }
 }
 
 /// See the module.
 #[derive(Debug)]
-pub struct Connection {
-    stream: Stream,
+pub struct Http1Connection {
+    stream: ByteStream,
     reader: ReplyReader,
     /// Bytes of a head whose end has not come.
     pending: Vec<u8>,
@@ -120,27 +98,27 @@ pub struct Connection {
     unsent: Vec<u8>,
     replies: u64,
     has_input: bool,
-    moments: Moments,
+    moments: ExchangeTimes,
 }
 
-impl Connection {
+impl Http1Connection {
     /// A connection that has been made.
-    pub fn new(stream: Stream, max_body: u64) -> Self {
+    pub fn new(stream: ByteStream, max_body: u64) -> Self {
         let reader = ReplyReader::new(max_body);
-        Connection {
+        Http1Connection {
             stream,
             reader,
             pending: Vec::new(),
             unsent: Vec::new(),
             replies: 0,
             has_input: false,
-            moments: Moments::default(),
+            moments: ExchangeTimes::default(),
         }
     }
 
     /// The same, with a look at the clock when a request is out and when its reply begins.
     pub(super) fn timed(self, is_timed: bool) -> Self {
-        Connection { moments: Moments::new(is_timed), ..self }
+        Http1Connection { moments: ExchangeTimes::new(is_timed), ..self }
     }
 
     /// Complete replies so far.
@@ -149,24 +127,24 @@ impl Connection {
     }
 
     /// Sends a request; what the socket does not take now goes out while the reply is awaited.
-    pub fn send(&mut self, request: &[u8]) -> Result<(), Broken> {
+    pub fn send(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start();
         self.write(request)
     }
 
     /// The same for a request with `Range`: its reply may be a part of the object.
-    pub fn send_range(&mut self, request: &[u8]) -> Result<(), Broken> {
+    pub fn send_range(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_partial();
         self.write(request)
     }
 
     /// The same for a request of the method `HEAD`: its reply has no body.
-    pub fn send_head(&mut self, request: &[u8]) -> Result<(), Broken> {
+    pub fn send_head(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.reader.start_bodiless();
         self.write(request)
     }
 
-    fn write(&mut self, request: &[u8]) -> Result<(), Broken> {
+    fn write(&mut self, request: &[u8]) -> Result<(), BrokenExchange> {
         self.has_input = false;
         self.moments.clear();
         self.unsent.clear();
@@ -188,8 +166,8 @@ impl Connection {
         &mut self,
         body: &mut impl BodySink,
         scratch: &RefCell<Vec<u8>>,
-        watch: &Watch,
-    ) -> Result<Replied, Broken> {
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
         loop {
             if let Some(replied) = self.receive_some(body, scratch, watch).await? {
                 return Ok(replied);
@@ -202,8 +180,8 @@ impl Connection {
         &mut self,
         body: &mut impl BodySink,
         scratch: &RefCell<Vec<u8>>,
-        watch: &Watch,
-    ) -> Result<Option<Replied>, Broken> {
+        watch: &Deadlines,
+    ) -> Result<Option<ReceivedReply>, BrokenExchange> {
         poll_fn(|context| self.poll_receive(context, body, scratch, watch)).await
     }
 
@@ -212,8 +190,8 @@ impl Connection {
         context: &mut Context<'_>,
         body: &mut impl BodySink,
         scratch: &RefCell<Vec<u8>>,
-        watch: &Watch,
-    ) -> Poll<Result<Option<Replied>, Broken>> {
+        watch: &Deadlines,
+    ) -> Poll<Result<Option<ReceivedReply>, BrokenExchange>> {
         if !self.unsent.is_empty() || self.stream.wants_flush() {
             self.poll_unsent(context)?;
         }
@@ -222,7 +200,7 @@ impl Connection {
         let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
             // Only now: what has come counts, also when this thread was stopped for longer than the deadline.
             return match watch.poll_expired(context) {
-                Some(kind) => Poll::Ready(Err(Broken::new(kind, "too slow"))),
+                Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, "too slow"))),
                 None => Poll::Pending,
             };
         };
@@ -234,7 +212,7 @@ impl Connection {
         })
     }
 
-    fn poll_unsent(&mut self, context: &mut Context<'_>) -> Result<(), Broken> {
+    fn poll_unsent(&mut self, context: &mut Context<'_>) -> Result<(), BrokenExchange> {
         while !self.unsent.is_empty() {
             match self.stream.poll_write(context, &self.unsent) {
                 Poll::Ready(Ok(sent)) => drop(self.unsent.drain(..sent)),
@@ -255,18 +233,18 @@ impl Connection {
         &mut self,
         bytes: &[u8],
         body: &mut impl BodySink,
-        watch: &Watch,
-    ) -> Result<Option<Replied>, Broken> {
+        watch: &Deadlines,
+    ) -> Result<Option<ReceivedReply>, BrokenExchange> {
         self.has_input = true;
         self.moments.came();
         let had_head = self.reader.head().is_some();
-        let surplus_of = |progress: &Result<Progress, _>, input: &[u8]| match progress {
-            Ok(Progress::Done { consumed }) => Unused::of(&input[*consumed..]),
-            _ => Unused::Quiet,
+        let surplus_of = |progress: &Result<ReplyProgress, _>, input: &[u8]| match progress {
+            Ok(ReplyProgress::Done { consumed }) => UnusedState::of(&input[*consumed..]),
+            _ => UnusedState::Quiet,
         };
         let (progress, surplus) = if self.pending.is_empty() {
             let progress = self.reader.read(bytes, body);
-            if let Ok(Progress::NeedMore { consumed }) = progress {
+            if let Ok(ReplyProgress::NeedMore { consumed }) = progress {
                 self.pending.extend_from_slice(&bytes[consumed..]);
             }
             (progress, surplus_of(&progress, bytes))
@@ -274,20 +252,20 @@ impl Connection {
             self.pending.extend_from_slice(bytes);
             let progress = self.reader.read(&self.pending, body);
             let surplus = surplus_of(&progress, &self.pending);
-            if let Ok(Progress::NeedMore { consumed }) = progress {
+            if let Ok(ReplyProgress::NeedMore { consumed }) = progress {
                 self.pending.drain(..consumed);
             }
             (progress, surplus)
         };
         match progress {
-            Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
-            Ok(Progress::Done { .. }) => self.replied(surplus).map(Some),
-            Ok(Progress::NeedMore { .. }) => {
+            Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
+            Ok(ReplyProgress::Done { .. }) => self.replied(surplus).map(Some),
+            Ok(ReplyProgress::NeedMore { .. }) => {
                 match self.reader.head() {
                     None => {}
                     Some(head) if !body.wants_more() => {
                         let head = Head { keep_alive: false, ..*head };
-                        return Ok(Some(Replied { head, is_cut: true, surplus: Unused::Quiet }));
+                        return Ok(Some(ReceivedReply { head, is_cut: true, surplus: UnusedState::Quiet }));
                     }
                     Some(_) if had_head => watch.body_goes_on(),
                     Some(head) => watch.body_begins(head),
@@ -297,31 +275,31 @@ impl Connection {
         }
     }
 
-    fn replied(&mut self, surplus: Unused) -> Result<Replied, Broken> {
+    fn replied(&mut self, surplus: UnusedState) -> Result<ReceivedReply, BrokenExchange> {
         let Some(head) = self.reader.head().copied() else {
-            return Err(Broken::new(FailureKind::Framing, "a reply without a head"));
+            return Err(BrokenExchange::new(FailureKind::Framing, "a reply without a head"));
         };
         self.replies += 1;
         self.pending.clear();
         if self.pending.capacity() > PENDING_KEPT_BYTES {
             self.pending = Vec::new();
         }
-        Ok(Replied { head, is_cut: false, surplus })
+        Ok(ReceivedReply { head, is_cut: false, surplus })
     }
 
-    fn ended(&mut self) -> Result<Replied, Broken> {
+    fn ended(&mut self) -> Result<ReceivedReply, BrokenExchange> {
         match self.reader.end_of_stream() {
-            Ok(Ended::Complete) => self.replied(Unused::Quiet),
-            Ok(Ended::Unanswered) => Err(self.lost(&std::io::ErrorKind::UnexpectedEof.into())),
-            Err(malformed) => Err(Broken::new(malformed.kind, malformed.reason)),
+            Ok(StreamEnd::Complete) => self.replied(UnusedState::Quiet),
+            Ok(StreamEnd::Unanswered) => Err(self.lost(&std::io::ErrorKind::UnexpectedEof.into())),
+            Err(malformed) => Err(BrokenExchange::new(malformed.kind, malformed.reason)),
         }
     }
 
     /// The socket failed.
-    fn lost(&self, error: &std::io::Error) -> Broken {
+    fn lost(&self, error: &std::io::Error) -> BrokenExchange {
         let has_head = self.reader.head().is_some();
         let kind = if has_head { FailureKind::Truncated } else { errno::of_open(error) };
-        Broken { kind, reason: "the connection broke", is_unanswered: !self.has_input }
+        BrokenExchange { kind, reason: "the connection broke", is_unanswered: !self.has_input }
     }
 
     /// The head of the reply that is being received, once it is there.
@@ -330,12 +308,12 @@ impl Connection {
     }
 
     /// Looks whether anything came while the connection was unused.
-    pub fn look(&self) -> Unused {
+    pub fn look(&self) -> UnusedState {
         self.stream.look()
     }
 
     /// Waits for something to come, or for the watch.
-    pub async fn listen(&self, watch: &Watch) {
+    pub async fn listen(&self, watch: &Deadlines) {
         poll_fn(|context| match watch.poll_expired(context) {
             Some(_) => Poll::Ready(()),
             None => self.poll_input(context),

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::planner::pace::Pace;
 
-/// Hosts whose rates are known at once, about 150 bytes each: 10 MiB. Beyond it those that no thread uses are forgotten.
+/// Hosts whose rates are known at once, about 150 bytes each: 10 MiB. Beyond it those that no thread uses are
+/// forgotten.
 const HOSTS_MAX: usize = 65_536;
 
 /// A rate for each host.

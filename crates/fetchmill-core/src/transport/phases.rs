@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{Reach, Timeouts, Watch};
+use super::{AddressPolicy, Deadlines, Timeouts};
 
 /// The phases of an attempt, in microseconds. `None`: it did not happen on this attempt, as on a kept connection. One
 /// that failed took the time until it did.
@@ -24,7 +24,7 @@ pub struct Phases {
 
 /// When a request was out and when its reply began.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Moments {
+pub(super) struct ExchangeTimes {
     is_wanted: bool,
     /// A head, interim or not.
     has_come: bool,
@@ -32,15 +32,15 @@ pub(super) struct Moments {
     first: Option<Instant>,
 }
 
-impl Moments {
+impl ExchangeTimes {
     pub(super) fn new(is_wanted: bool) -> Self {
-        Moments { is_wanted, ..Moments::default() }
+        ExchangeTimes { is_wanted, ..ExchangeTimes::default() }
     }
 
     /// Another request begins.
     pub(super) fn clear(&mut self) {
         if self.is_wanted {
-            *self = Moments::new(true);
+            *self = ExchangeTimes::new(true);
         }
     }
 
@@ -72,20 +72,33 @@ impl Moments {
 
 /// A connection that is being opened: what bounds it, and what it took.
 #[derive(Debug)]
-pub(super) struct Opening<'w> {
-    pub(super) reach: Reach,
+pub(super) struct ConnectionSetup<'w> {
+    pub(super) reach: AddressPolicy,
     pub(super) phases: Phases,
     /// The addresses of the host, when they are known.
     pub(super) found: Option<Arc<[IpAddr]>>,
-    watch: &'w Watch,
+    watch: &'w Deadlines,
     timeouts: Timeouts,
     is_timed: bool,
     began: Option<Instant>,
 }
 
-impl<'w> Opening<'w> {
-    pub(super) fn new(reach: Reach, watch: &'w Watch, timeouts: Timeouts, is_timed: bool) -> Self {
-        Opening { reach, phases: Phases::default(), found: None, watch, timeouts, is_timed, began: None }
+impl<'w> ConnectionSetup<'w> {
+    pub(super) fn new(
+        reach: AddressPolicy,
+        watch: &'w Deadlines,
+        timeouts: Timeouts,
+        is_timed: bool,
+    ) -> Self {
+        ConnectionSetup {
+            reach,
+            phases: Phases::default(),
+            found: None,
+            watch,
+            timeouts,
+            is_timed,
+            began: None,
+        }
     }
 
     /// The first packet goes out: from now on the time of the attempt runs.

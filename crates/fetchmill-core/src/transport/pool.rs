@@ -12,21 +12,23 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 
-use super::http2::Http2;
-use super::known::{Connecting, Origin};
-use super::lane::{Counted, Link, Own, Shared};
-use super::phases::{Opening, since};
+use super::connection_kind::{ConnectionCount, ConnectionKind, OwnHttp1, SharedHttp2};
+use super::http2::Http2Connection;
+use super::origin_connections::{ConnectGuard, OriginConnections};
+use super::phases::{ConnectionSetup, since};
 use super::proxy::{Proxy, ProxySetup, tunnel};
 use super::tls::{TlsOptions, TlsSetup};
 use super::{
-    Alpn, ConnectFailure, Connection, Lane, Millis, NameSetup, Names, Paces, Reach, Stream, Timeouts, Tls,
-    Unused, Watch, connect,
+    AddressPolicy, Alpn, ByteStream, ConnectFailure, Connection, Deadlines, Http1Connection, Millis,
+    NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
 };
+use crate::certainty::SILENCE_MIN;
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::limits;
 use crate::origin::{Authority, OriginFields, OriginKey};
 use crate::outcome::FailureKind;
+use crate::target::TargetList;
 
 /// What the connections of a thread have in common.
 #[derive(Debug, Clone)]
@@ -47,15 +49,15 @@ pub struct PoolSettings {
     /// Whom to believe.
     pub tls: Arc<TlsSetup>,
     /// How names are looked up.
-    pub names: NameSetup,
+    pub names: NameResolverSetup,
     /// Unused connections that are kept, at most.
     pub idle_max: usize,
     /// What stands between this machine and the origins.
     pub proxy: Option<Arc<ProxySetup>>,
     /// Where connections may lead. It is checked behind each look-up, and connections are made to what was checked;
     /// behind a proxy names are its own business.
-    pub reach: Reach,
-    /// Whether lanes record what attempts take: clocks are read for it.
+    pub reach: AddressPolicy,
+    /// Whether connections record what attempts take: clocks are read for it.
     pub times_phases: bool,
 }
 
@@ -66,14 +68,16 @@ const PRIVATE: ConnectFailure = ConnectFailure::Failed(FailureKind::PrivateAddre
 #[derive(Debug)]
 pub struct Pool {
     settings: PoolSettings,
-    names: Names,
+    names: NameResolver,
     clock: Rc<Cell<Millis>>,
-    origins: RefCell<HashMap<OriginKey, Rc<Origin>>>,
+    origins: RefCell<HashMap<OriginKey, Rc<OriginConnections>>>,
     /// Origins in the order in which they got an unused connection; one may stand there in vain.
-    order: RefCell<VecDeque<Rc<Origin>>>,
+    order: RefCell<VecDeque<Rc<OriginConnections>>>,
     /// How many unused connections there are.
     idle: Cell<usize>,
     open: Rc<Cell<usize>>,
+    /// See [`Pool::take_doubtful`].
+    doubtful: RefCell<Vec<TargetList>>,
     tls: RefCell<Option<Tls>>,
     /// For origins that get signed requests.
     tls_http1: RefCell<Option<Tls>>,
@@ -83,20 +87,27 @@ impl Pool {
     /// Without any connection. `clock` is what the thread's tick sets.
     pub fn new(settings: PoolSettings, clock: Rc<Cell<Millis>>) -> Self {
         Pool {
-            names: Names::new(&settings.names, &clock),
+            names: NameResolver::new(&settings.names, &clock),
             settings,
             clock,
             origins: RefCell::default(),
             order: RefCell::default(),
             idle: Cell::default(),
             open: Rc::default(),
+            doubtful: RefCell::default(),
             tls: RefCell::default(),
             tls_http1: RefCell::default(),
         }
     }
 
+    /// Sets the clock; look-ups that are due are asked again, or end.
+    pub fn tick(&self, now: Millis) {
+        self.clock.set(now);
+        self.names.tick();
+    }
+
     /// How its names are looked up.
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &NameResolver {
         &self.names
     }
 
@@ -111,11 +122,11 @@ impl Pool {
         key: OriginKey,
         template: RequestTemplate,
         addresses: Option<Arc<[SocketAddr]>>,
-    ) -> Rc<Origin> {
-        let origin = Rc::new(Origin {
+    ) -> Rc<OriginConnections> {
+        let origin = Rc::new(OriginConnections {
             pace: self.settings.paces.as_ref().map(|paces| paces.of(key.host())),
             template,
-            is_suspicious: Cell::new(false),
+            replies: RefCell::default(),
             authorize: self.settings.authority.as_ref().and_then(|authority| authority.of(&key)),
             is_named: self.settings.authority.as_ref().is_some_and(|authority| authority.is_named(&key)),
             signed: RefCell::default(),
@@ -135,7 +146,7 @@ impl Pool {
     }
 
     /// The origin with this key.
-    pub fn origin(&self, key: &OriginKey) -> Result<Rc<Origin>> {
+    pub fn origin(&self, key: &OriginKey) -> Result<Rc<OriginConnections>> {
         if let Some(origin) = self.origins.borrow().get(key) {
             return Ok(Rc::clone(origin));
         }
@@ -167,23 +178,75 @@ impl Pool {
         self.idle.set(0);
     }
 
-    /// Brings a lane to an origin: its connection is kept for others, and one that waits there is taken.
-    pub fn switch(&self, lane: &mut Lane, origin: &Rc<Origin>) {
-        self.put(lane);
-        lane.come_to(origin, self.settings.times_phases);
-        while !lane.is_open() {
+    /// Moves a task to an origin: its connection is kept for others, and an unused one to the origin is taken.
+    pub fn switch(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
+        self.put(connection);
+        connection.come_to(origin, self.settings.times_phases);
+        while !connection.is_open() {
             let Some((link, since)) = origin.idle.borrow_mut().pop_back() else { return };
             self.idle.set(self.idle.get() - 1);
             let age = self.clock.get().saturating_sub(since);
-            if age < limits::KEEP_ALIVE_IDLE.as_millis() as Millis && link.look() == Unused::Quiet {
-                lane.take(link);
+            if age < limits::KEEP_ALIVE_IDLE.as_millis() as Millis && self.is_quiet(&link) {
+                connection.take(link, age * 1000);
             }
         }
     }
 
-    /// Keeps a lane's connection for others.
-    fn put(&self, lane: &mut Lane) {
-        let (Some(origin), Some(link)) = (lane.origin.take(), lane.link.take()) else { return };
+    /// The same without a connection: the next request goes out on one that is opened for it.
+    pub fn switch_to_fresh(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
+        self.put(connection);
+        connection.come_to(origin, self.settings.times_phases);
+    }
+
+    /// Moves a task to a connection on which nothing else can be on its way: the one that was silent for longest, if that
+    /// is long enough, or none, so that one is opened. So the next reply on it is certainly its own. The caller has set
+    /// the clock just now.
+    pub fn switch_to_rested(&self, connection: &mut Connection, origin: &Rc<OriginConnections>) {
+        self.put(connection);
+        connection.come_to(origin, self.settings.times_phases);
+        while !connection.is_open() {
+            let mut idle = origin.idle.borrow_mut();
+            let Some((_, since)) = idle.front() else { return };
+            let waited = self.clock.get().saturating_sub(*since);
+            // The clock of both ends was read, and each has lost less than a millisecond.
+            if waited <= SILENCE_MIN / 1000 {
+                return;
+            }
+            let Some((link, _)) = idle.pop_front() else { return };
+            drop(idle);
+            self.idle.set(self.idle.get() - 1);
+            if waited < limits::KEEP_ALIVE_IDLE.as_millis() as Millis && self.is_quiet(&link) {
+                connection.take(link, waited * 1000);
+            }
+        }
+    }
+
+    /// Whether nothing has come on an unused connection. What comes after its replies were taken as certain puts them in
+    /// doubt.
+    fn is_quiet(&self, link: &ConnectionKind) -> bool {
+        let unused = link.look();
+        if unused.is_surplus()
+            && let ConnectionKind::Http1(own) = link
+            && !own.last_certain.borrow().is_empty()
+        {
+            self.doubtful.borrow_mut().push(own.last_certain.take());
+        }
+        unused == UnusedState::Quiet
+    }
+
+    /// The targets of replies that were taken as certain before something came on their connection.
+    pub fn take_doubtful(&self) -> Vec<TargetList> {
+        self.doubtful.take()
+    }
+
+    /// Looks at all unused connections and closes them.
+    pub fn close_idle(&self) {
+        while self.close_oldest() {}
+    }
+
+    /// Keeps a task's connection for others.
+    pub fn put(&self, connection: &mut Connection) {
+        let (Some(origin), Some(link)) = (connection.origin.take(), connection.link.take()) else { return };
         origin.idle.borrow_mut().push_back((link, self.clock.get()));
         self.idle.set(self.idle.get() + 1);
         let mut order = self.order.borrow_mut();
@@ -197,13 +260,15 @@ impl Pool {
         }
     }
 
-    /// Closes the connection that has been unused for longest, if there is one.
-    fn close_oldest(&self) {
+    /// Closes the connection that has been unused for longest; whether there was one.
+    fn close_oldest(&self) -> bool {
         loop {
-            let Some(origin) = self.order.borrow_mut().pop_front() else { return };
-            if origin.idle.borrow_mut().pop_front().is_some() {
+            let Some(origin) = self.order.borrow_mut().pop_front() else { return false };
+            let oldest = origin.idle.borrow_mut().pop_front();
+            if let Some((link, _)) = oldest {
+                self.is_quiet(&link);
                 self.idle.set(self.idle.get() - 1);
-                return;
+                return true;
             }
         }
     }
@@ -220,41 +285,44 @@ impl Pool {
                 return;
             }
             // Closed, or there in vain.
-            if origin.idle.borrow_mut().pop_front().is_some() {
+            let closed = origin.idle.borrow_mut().pop_front();
+            if let Some((link, _)) = closed {
+                self.is_quiet(&link);
                 self.idle.set(self.idle.get() - 1);
             }
             self.order.borrow_mut().pop_front();
         }
     }
 
-    /// Opens a connection to the lane's origin, or takes a share of one. It leads no farther than the settings and
+    /// Opens a connection to the task's origin, or takes a share of one. It leads no farther than the settings and
     /// `reach` allow: a redirect may ask for less than they do. Otherwise it fails with `private-address`.
     pub async fn open(
         &self,
-        lane: &mut Lane,
-        watch: &Watch,
-        reach: Reach,
+        connection: &mut Connection,
+        watch: &Deadlines,
+        reach: AddressPolicy,
     ) -> std::result::Result<(), ConnectFailure> {
-        self.open_at(lane, watch, reach, None).await
+        self.open_at(connection, watch, reach, None).await
     }
 
     /// The same for a host whose addresses are known: who waited for them connects to these, however old they are by
     /// now. A name that is looked up twice may have two answers.
     pub async fn open_at(
         &self,
-        lane: &mut Lane,
-        watch: &Watch,
-        reach: Reach,
+        connection: &mut Connection,
+        watch: &Deadlines,
+        reach: AddressPolicy,
         found: Option<&Arc<[IpAddr]>>,
     ) -> std::result::Result<(), ConnectFailure> {
-        let Some(origin) = lane.origin.clone() else {
+        let Some(origin) = connection.origin.clone() else {
             return Err(ConnectFailure::Failed(FailureKind::Unreachable));
         };
         // Connecting has a deadline of its own; the watch only ends it when the job does.
         watch.rest();
         let settings = &self.settings;
-        let own = if origin.is_named { Reach::Anywhere } else { settings.reach };
-        let mut opening = Opening::new(reach.max(own), watch, settings.timeouts, settings.times_phases);
+        let own = if origin.is_named { AddressPolicy::Anywhere } else { settings.reach };
+        let mut opening =
+            ConnectionSetup::new(reach.max(own), watch, settings.timeouts, settings.times_phases);
         opening.found = found.cloned();
         let made = tokio::select! {
             made = self.link(&origin, &mut opening) => made,
@@ -264,21 +332,21 @@ impl Pool {
             watch.not_connected();
         }
         let (link, done) = made.map_or_else(|failure| (None, Err(failure)), |link| (Some(link), Ok(())));
-        lane.opened(link, opening.phases);
+        connection.opened(link, opening.phases);
         done
     }
 
     async fn link(
         &self,
-        origin: &Origin,
-        opening: &mut Opening<'_>,
-    ) -> std::result::Result<Link, ConnectFailure> {
+        origin: &OriginConnections,
+        opening: &mut ConnectionSetup<'_>,
+    ) -> std::result::Result<ConnectionKind, ConnectFailure> {
         while origin.may_share(self.settings.tls.options.http2) {
             if let Some(link) = origin.share(opening.reach) {
                 return Ok(link);
             }
             if !origin.is_connecting.replace(true) {
-                let _connecting = Connecting(origin);
+                let _connecting = ConnectGuard(origin);
                 let made = self.connect(origin, opening).await;
                 if matches!(made, Err(failure) if failure != PRIVATE) {
                     // Others need not fail one after the other: until it is reached each tries for itself.
@@ -293,23 +361,23 @@ impl Pool {
 
     async fn connect(
         &self,
-        origin: &Origin,
-        opening: &mut Opening<'_>,
-    ) -> std::result::Result<Link, ConnectFailure> {
+        origin: &OriginConnections,
+        opening: &mut ConnectionSetup<'_>,
+    ) -> std::result::Result<ConnectionKind, ConnectFailure> {
         if self.open.get() >= self.settings.connections {
             self.close_oldest();
         }
-        let counted = Counted::new(&self.open);
+        let counted = ConnectionCount::new(&self.open);
         let addresses = self.addresses(origin, opening).await?;
         opening.begin();
         let start = opening.now();
         let reached = self.reach(origin, &addresses, opening).await;
         opening.phases.connect = since(start);
         let (stream, address) = reached?;
-        let http1 = |stream: Stream, counted| {
-            let connection = Connection::new(stream, self.settings.max_body);
+        let http1 = |stream: ByteStream, counted| {
+            let connection = Http1Connection::new(stream, self.settings.max_body);
             let connection = connection.timed(self.settings.times_phases);
-            Ok(Link::Http1(Box::new(Own { connection, address, _counted: counted })))
+            Ok(ConnectionKind::Http1(Box::new(OwnHttp1::new(connection, address, counted))))
         };
         if !origin.key.is_tls() {
             return http1(stream.into(), counted);
@@ -323,10 +391,10 @@ impl Pool {
         match alpn {
             Alpn::Http1 => http1(stream.into(), counted),
             Alpn::Http2 => {
-                let http2 = Http2::start(stream).await.map_err(ConnectFailure::Failed)?;
-                let shared = Rc::new(Shared { http2, address, _counted: counted });
+                let http2 = Http2Connection::start(stream).await.map_err(ConnectFailure::Failed)?;
+                let shared = Rc::new(SharedHttp2 { http2, address, _counted: counted });
                 origin.shared.borrow_mut().push(Rc::downgrade(&shared));
-                Ok(Link::Http2(shared))
+                Ok(ConnectionKind::Http2(shared))
             }
         }
     }
@@ -334,8 +402,8 @@ impl Pool {
     /// Where an origin is reached: its own addresses, all of them within reach, or those of the proxy before it.
     async fn addresses(
         &self,
-        origin: &Origin,
-        opening: &mut Opening<'_>,
+        origin: &OriginConnections,
+        opening: &mut ConnectionSetup<'_>,
     ) -> std::result::Result<Arc<[SocketAddr]>, ConnectFailure> {
         let proxy = self.proxy_of(&origin.key);
         if !opening.reach.allows_host(origin.key.host()) {
@@ -364,9 +432,9 @@ impl Pool {
     /// A connection to one of these, with its address; through a proxy a tunnel where one is needed, and none.
     async fn reach(
         &self,
-        origin: &Origin,
+        origin: &OriginConnections,
         addresses: &[SocketAddr],
-        opening: &Opening<'_>,
+        opening: &ConnectionSetup<'_>,
     ) -> std::result::Result<(TcpStream, Option<SocketAddr>), ConnectFailure> {
         let (mut stream, address) = connect(addresses, opening.patience()).await?;
         let key = &origin.key;
@@ -378,7 +446,7 @@ impl Pool {
         Ok((stream, None))
     }
 
-    fn tls(&self, origin: &Origin) -> Result<Tls> {
+    fn tls(&self, origin: &OriginConnections) -> Result<Tls> {
         let is_signed = origin.authorize.is_some();
         let mut tls = if is_signed { self.tls_http1.borrow_mut() } else { self.tls.borrow_mut() };
         if tls.is_none() {
@@ -393,8 +461,8 @@ impl Pool {
 }
 
 /// Leaves an origin in the order as often as it has connections there.
-fn leave_out_vain(order: &mut VecDeque<Rc<Origin>>) {
-    let mut left: HashMap<*const Origin, usize> = HashMap::new();
+fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
+    let mut left: HashMap<*const OriginConnections, usize> = HashMap::new();
     order.retain(|origin| {
         let left = left.entry(Rc::as_ptr(origin)).or_insert_with(|| origin.idle.borrow().len());
         let is_there = *left > 0;

@@ -5,21 +5,24 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
 
 use super::errno;
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, Progress, ReplyReader};
+use crate::http1::{BodySink, ReplyProgress, ReplyReader};
 use crate::name;
+use crate::options::OptionValue;
 use crate::outcome::FailureKind;
 
 /// The answer to a request for a tunnel is read in pieces of this.
 const READ_BYTES: usize = 4096;
 
 /// `--proxy`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub struct Proxy {
     /// A name or an address, without brackets.
     pub host: String,
@@ -37,6 +40,16 @@ impl std::fmt::Debug for Proxy {
             .field("host", &self.host)
             .field("port", &self.port)
             .finish_non_exhaustive()
+    }
+}
+
+impl OptionValue for Proxy {}
+
+impl TryFrom<String> for Proxy {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        Proxy::parse(&text)
     }
 }
 
@@ -147,7 +160,7 @@ pub(super) async fn tunnel(
 /// client speaks first.
 async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, FailureKind> {
     let mut reader = ReplyReader::new(u64::MAX);
-    let mut behind = Behind(false);
+    let mut behind = BodySeen(false);
     let mut buffer = [0_u8; READ_BYTES];
     let mut pending = Vec::new();
     loop {
@@ -158,7 +171,8 @@ async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, Failure
         }
         let progress = reader.read(&pending, &mut behind);
         if let Some(head) = reader.head() {
-            let has_surplus = matches!(progress, Ok(Progress::Done { consumed }) if consumed < pending.len());
+            let has_surplus =
+                matches!(progress, Ok(ReplyProgress::Done { consumed }) if consumed < pending.len());
             let is_tunnel = (200..300).contains(&head.status);
             return if is_tunnel && (behind.0 || has_surplus) {
                 Err(FailureKind::ProxyRefused)
@@ -167,7 +181,7 @@ async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, Failure
             };
         }
         match progress {
-            Ok(Progress::NeedMore { consumed } | Progress::Done { consumed }) => {
+            Ok(ReplyProgress::NeedMore { consumed } | ReplyProgress::Done { consumed }) => {
                 drop(pending.drain(..consumed));
             }
             Err(_) => return Err(FailureKind::ProxyRefused),
@@ -176,9 +190,9 @@ async fn read_status(stream: &mut TcpStream) -> std::result::Result<u16, Failure
 }
 
 /// Whether bytes of a body came.
-struct Behind(bool);
+struct BodySeen(bool);
 
-impl BodySink for Behind {
+impl BodySink for BodySeen {
     fn piece(&mut self, _: &[u8]) {
         self.0 = true;
     }

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::dns::{Answer, Cache};
+use super::dns::{Cache, Resolution};
 use crate::limits;
 use crate::outcome::FailureKind;
+use crate::panics;
 
 /// The stack of a thread that looks up: the system's look-up keeps its buffers there.
 const STACK_BYTES: usize = 512 * 1024;
@@ -26,40 +27,40 @@ const NOT_FOUND: &[&str] = &[
     "nodename nor servname provided, or not known",
 ];
 
-type LookUp = dyn Fn(&str) -> Answer + Send + Sync;
+type LookUpFn = dyn Fn(&str) -> Resolution + Send + Sync;
 
 /// See the module. Clones share what they know.
 #[derive(Clone)]
 pub struct Resolver {
-    shared: Arc<Shared>,
+    shared: Arc<ResolverShared>,
 }
 
-struct Shared {
-    look_up: Box<LookUp>,
-    times: Times,
-    state: Mutex<State>,
+struct ResolverShared {
+    look_up: Box<LookUpFn>,
+    times: ResolverTimes,
+    state: Mutex<ResolverState>,
 }
 
 #[derive(Clone, Copy)]
-struct Times {
+struct ResolverTimes {
     /// How long an answer is waited for.
     patience: Duration,
     found: Duration,
     failed: Duration,
 }
 
-struct State {
+struct ResolverState {
     known: Cache<Instant>,
     /// Names without an answer yet, and who waits for it.
-    asked: HashMap<Box<str>, watch::Receiver<Option<Answer>>>,
+    asked: HashMap<Box<str>, watch::Receiver<Option<Resolution>>>,
     /// Those of them that no thread has taken.
-    queue: VecDeque<(Box<str>, watch::Sender<Option<Answer>>)>,
+    queue: VecDeque<(Box<str>, watch::Sender<Option<Resolution>>)>,
     threads: usize,
 }
 
-impl Default for State {
+impl Default for ResolverState {
     fn default() -> Self {
-        State {
+        ResolverState {
             known: Cache::new(limits::DNS_CACHE_NAMES_MAX),
             asked: HashMap::new(),
             queue: VecDeque::new(),
@@ -70,8 +71,11 @@ impl Default for State {
 
 impl Default for Resolver {
     fn default() -> Self {
-        let times =
-            Times { patience: limits::DNS_TIMEOUT, found: limits::DNS_TTL, failed: limits::DNS_NEGATIVE_TTL };
+        let times = ResolverTimes {
+            patience: limits::DNS_TIMEOUT,
+            found: limits::DNS_TTL,
+            failed: limits::DNS_NEGATIVE_TTL,
+        };
         Resolver::with(times, Box::new(system_look_up))
     }
 }
@@ -88,8 +92,8 @@ impl Resolver {
         Resolver::default()
     }
 
-    fn with(times: Times, look_up: Box<LookUp>) -> Self {
-        Resolver { shared: Arc::new(Shared { look_up, times, state: Mutex::default() }) }
+    fn with(times: ResolverTimes, look_up: Box<LookUpFn>) -> Self {
+        Resolver { shared: Arc::new(ResolverShared { look_up, times, state: Mutex::default() }) }
     }
 
     /// The addresses of a host, at most eight, in the system's order. It fails with `dns` or `dns-not-found`.
@@ -100,8 +104,8 @@ impl Resolver {
         }
         let name = host.to_ascii_lowercase();
         let addresses = match self.shared.ask(&name)? {
-            Asked::Known(answer) => answer?,
-            Asked::Wait(mut answer) => {
+            NameState::Known(answer) => answer?,
+            NameState::Wait(mut answer) => {
                 let answered = answer.wait_for(Option::is_some);
                 match tokio::time::timeout(self.shared.times.patience, answered).await {
                     Ok(Ok(answer)) => answer.clone().unwrap_or(Err(FailureKind::Dns))?,
@@ -114,20 +118,20 @@ impl Resolver {
 }
 
 /// What is known of a name.
-enum Asked {
-    Known(Answer),
-    Wait(watch::Receiver<Option<Answer>>),
+enum NameState {
+    Known(Resolution),
+    Wait(watch::Receiver<Option<Resolution>>),
 }
 
-impl Shared {
+impl ResolverShared {
     /// The answer, or the look-up that will give it: a new one when the name is not being looked up.
-    fn ask(self: &Arc<Self>, name: &str) -> Result<Asked, FailureKind> {
+    fn ask(self: &Arc<Self>, name: &str) -> Result<NameState, FailureKind> {
         let mut state = self.lock();
         if let Some(answer) = state.known.get(name, Instant::now()) {
-            return Ok(Asked::Known(answer));
+            return Ok(NameState::Known(answer));
         }
         if let Some(answer) = state.asked.get(name) {
-            return Ok(Asked::Wait(answer.clone()));
+            return Ok(NameState::Wait(answer.clone()));
         }
         if state.asked.len() >= limits::DNS_ASKED_MAX {
             return Err(FailureKind::Dns);
@@ -138,7 +142,7 @@ impl Shared {
         if state.threads < limits::DNS_THREADS_MAX {
             let shared = Arc::clone(self);
             let thread = std::thread::Builder::new().name("fetchmill-dns".into()).stack_size(STACK_BYTES);
-            match thread.spawn(move || shared.work()) {
+            match thread.spawn(panics::inherited(move || shared.work())) {
                 Ok(_) => state.threads += 1,
                 // The threads that there are will come to it.
                 Err(_) if state.threads > 0 => {}
@@ -149,7 +153,7 @@ impl Shared {
                 }
             }
         }
-        Ok(Asked::Wait(answer))
+        Ok(NameState::Wait(answer))
     }
 
     /// A thread's life: names out of the queue until it is empty.
@@ -172,12 +176,12 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ResolverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn system_look_up(name: &str) -> Answer {
+fn system_look_up(name: &str) -> Resolution {
     match (name, 0).to_socket_addrs() {
         Ok(found) => {
             let found: Arc<[IpAddr]> =
@@ -213,8 +217,8 @@ mod tests {
 
     /// A resolver that counts what it looks up.
     fn counted(
-        times: Times,
-        answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+        times: ResolverTimes,
+        answer: impl Fn(&str) -> Resolution + Send + Sync + 'static,
     ) -> (Resolver, Arc<AtomicUsize>) {
         let count = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&count);
@@ -225,9 +229,9 @@ mod tests {
         (Resolver::with(times, Box::new(look_up)), count)
     }
 
-    fn times(patience: u64, found: u64, failed: u64) -> Times {
+    fn times(patience: u64, found: u64, failed: u64) -> ResolverTimes {
         let millis = Duration::from_millis;
-        Times { patience: millis(patience), found: millis(found), failed: millis(failed) }
+        ResolverTimes { patience: millis(patience), found: millis(found), failed: millis(failed) }
     }
 
     async fn sleep(millis: u64) {

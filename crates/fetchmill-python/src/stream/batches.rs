@@ -1,5 +1,8 @@
 //! Replies as record batches: no Python object is made for a reply.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
 use arrow_array::ffi::{FFI_ArrowSchema, to_ffi};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{Array as _, RecordBatch, RecordBatchReader, StructArray};
@@ -11,17 +14,21 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString};
 use pyo3::{PyTraverseError, PyVisit};
 
-use super::feed::{Asked, url_text};
-use super::iterator::{More, Stream};
+use super::input::{PendingRequest, url_text};
+use super::iterator::{Closable, Close, MoreBatches, ReplyStream};
 use super::request::Request;
 
 /// Bytes of a batch, unless one reply has more.
 const BATCH_BYTES: usize = 16 * MIB;
 
 /// Record batches of replies: an iterator of them, and a stream of Arrow's C data interface itself.
-#[pyclass(module = "fetchmill")]
+#[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Batches {
-    stream: Stream,
+    inner: Closable<BatchStream>,
+}
+
+struct BatchStream {
+    stream: ReplyStream,
     rows: ReplyRows,
     batch_size: usize,
 }
@@ -31,22 +38,35 @@ fn broken(error: &ArrowError) -> PyErr {
 }
 
 impl Batches {
-    pub(super) fn new(stream: Stream, batch_size: usize) -> Self {
-        Batches { stream, rows: ReplyRows::default(), batch_size }
+    pub(super) fn new(stream: ReplyStream, batch_size: usize) -> Self {
+        let is_closing = Arc::clone(stream.is_closing());
+        let inner = BatchStream { stream, rows: ReplyRows::default(), batch_size };
+        Batches { inner: Closable::new(inner, is_closing) }
     }
+}
 
+impl Close for BatchStream {
+    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.stream.close(py)
+    }
+}
+
+impl BatchStream {
     /// The next batch: as many rows as it may have, fewer at the end.
     fn read(&mut self, py: Python<'_>) -> PyResult<Option<RecordBatch>> {
-        while self.rows.len() < self.batch_size && self.rows.bytes() < BATCH_BYTES {
+        while !self.stream.is_closing().load(Ordering::SeqCst)
+            && self.rows.len() < self.batch_size
+            && self.rows.bytes() < BATCH_BYTES
+        {
             self.stream.pull_ahead(py)?;
             if let Some((asked, position)) = self.stream.take_record()? {
                 self.push(py, &asked, position)?;
                 continue;
             }
             match self.stream.advance(py)? {
-                More::Some => {}
-                More::Later => self.stream.wait(py)?,
-                More::End => break,
+                MoreBatches::Some => {}
+                MoreBatches::Later => self.stream.wait(py)?,
+                MoreBatches::End => break,
             }
         }
         if self.rows.is_empty() {
@@ -56,7 +76,7 @@ impl Batches {
         self.rows.finish().map(Some).map_err(|error| broken(&error))
     }
 
-    fn push(&mut self, py: Python<'_>, asked: &Asked, position: usize) -> PyResult<()> {
+    fn push(&mut self, py: Python<'_>, asked: &PendingRequest, position: usize) -> PyResult<()> {
         let object = asked.object.bind(py);
         let replies = self.stream.replies();
         let Some(record) = replies.get(position) else { return Ok(()) };
@@ -81,19 +101,20 @@ impl Batches {
 #[pymethods]
 impl Batches {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.stream.visit(&visit)
+        self.inner.visit(|batches| batches.stream.visit(&visit))
     }
 
-    fn __clear__(&mut self) {
-        self.stream.clear_objects();
+    fn __clear__(&self) {
+        self.inner.clear(|batches| batches.stream.clear_objects());
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
-        Ok(self.read_or_close(py)?.map(|batch| Batch { batch }))
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<ArrowBatch>> {
+        let batch = self.inner.using(py, |batches| batches.read_or_close(py))?;
+        Ok(batch.map(|batch| ArrowBatch { batch }))
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -103,14 +124,14 @@ impl Batches {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // There is one schema; a consumer casts what it wants otherwise.
         let _ = requested_schema;
-        let reader = Reader { batches: slf.clone().unbind() };
+        let reader = BatchReader { batches: slf.clone().unbind() };
         let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(slf.py(), stream, c"arrow_array_stream")
     }
 
-    /// Gives up what is in flight.
-    fn close(&mut self, py: Python<'_>) -> PyResult<()> {
-        self.stream.close(py)
+    /// Gives up what is in flight. Any thread may do that.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.inner.close(py)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -118,50 +139,46 @@ impl Batches {
     }
 
     fn __exit__(
-        &mut self,
+        &self,
         py: Python<'_>,
         _class: &Bound<'_, PyAny>,
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        self.stream.close(py)
+        self.inner.close(py)
     }
 }
 
 /// The batches for a consumer that may hold the GIL or not.
-struct Reader {
+struct BatchReader {
     batches: Py<Batches>,
 }
 
-impl Iterator for Reader {
+impl Iterator for BatchReader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         Python::attach(|py| {
-            let mut batches = self.batches.bind(py).try_borrow_mut().map_err(PyErr::from);
-            let read = batches
-                .as_mut()
-                .map_err(|error| error.clone_ref(py))
-                .and_then(|batches| batches.read_or_close(py));
+            let read = self.batches.get().inner.using(py, |batches| batches.read_or_close(py));
             read.map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
         })
     }
 }
 
-impl RecordBatchReader for Reader {
+impl RecordBatchReader for BatchReader {
     fn schema(&self) -> SchemaRef {
         reply_schema()
     }
 }
 
 /// One record batch, for whatever reads Arrow's C data interface.
-#[pyclass(frozen, module = "fetchmill")]
-pub(crate) struct Batch {
+#[pyclass(frozen, name = "Batch", module = "fetchmill")]
+pub(crate) struct ArrowBatch {
     batch: RecordBatch,
 }
 
 #[pymethods]
-impl Batch {
+impl ArrowBatch {
     fn __len__(&self) -> usize {
         self.batch.num_rows()
     }

@@ -8,20 +8,20 @@ use pyo3::prelude::*;
 
 /// What the memoryview of a large body is made of.
 #[pyclass(frozen, module = "fetchmill._native")]
-pub(crate) struct Body {
+pub(crate) struct BodyBuffer {
     bytes: Vec<u8>,
 }
 
-impl Body {
+impl BodyBuffer {
     /// A memoryview of these bytes.
     pub(crate) fn view(py: Python<'_>, bytes: Vec<u8>) -> PyResult<Bound<'_, PyAny>> {
-        let body = Bound::new(py, Body { bytes })?;
+        let body = Bound::new(py, BodyBuffer { bytes })?;
         Ok(pyo3::types::PyMemoryView::from(body.as_any())?.into_any())
     }
 }
 
 #[pymethods]
-impl Body {
+impl BodyBuffer {
     #[expect(unsafe_code, reason = "the buffer protocol is an interface of C")]
     #[expect(clippy::needless_pass_by_value, reason = "PyO3 wants it so")]
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {

@@ -3,14 +3,14 @@
 mod batches;
 mod body;
 mod client;
-mod feed;
 mod headers;
+mod input;
 mod iterator;
 mod reply;
 mod request;
 
-pub(crate) use batches::{Batch, Batches};
-pub(crate) use body::Body;
+pub(crate) use batches::{ArrowBatch, Batches};
+pub(crate) use body::BodyBuffer;
 pub(crate) use client::Fetcher;
 pub(crate) use headers::Headers;
 pub(crate) use iterator::Stream;

@@ -1,11 +1,11 @@
 //! What came back, as a Python program sees it.
 
-use fetchmill_core::engine::{Body as CoreBody, Replies, Times};
+use fetchmill_core::engine::{ReplyBatch, ReplyBody, RequestTimes};
 use fetchmill_core::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
-use super::body::Body;
+use super::body::BodyBuffer;
 use super::headers::{Headers, value};
 use super::request::Request;
 
@@ -42,7 +42,7 @@ pub(crate) struct Reply {
     status: u16,
     pub(super) failure: Option<(FailureKind, &'static str)>,
     final_url: Option<Box<str>>,
-    times: Times,
+    times: RequestTimes,
     pub(super) index: u64,
 }
 
@@ -54,18 +54,18 @@ impl Reply {
     /// Takes one out of a batch. A small body is copied: keeping it keeps nothing else.
     pub(super) fn of(
         py: Python<'_>,
-        replies: &mut Replies,
+        replies: &mut ReplyBatch,
         position: usize,
         asked: Py<PyAny>,
         index: u64,
     ) -> PyResult<Option<Self>> {
         let large = match replies.get_mut(position).map(|record| &mut record.body) {
-            Some(CoreBody::Large(bytes)) => Some(std::mem::take(bytes)),
+            Some(ReplyBody::Large(bytes)) => Some(std::mem::take(bytes)),
             _ => None,
         };
         let Some(record) = replies.get(position) else { return Ok(None) };
         let body = match large {
-            Some(bytes) => Body::view(py, bytes)?.unbind(),
+            Some(bytes) => BodyBuffer::view(py, bytes)?.unbind(),
             None => PyBytes::new(py, replies.body(record)).into_any().unbind(),
         };
         Ok(Some(Reply {

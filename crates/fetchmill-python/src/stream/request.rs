@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fetchmill_core::engine::Call;
+use fetchmill_core::engine::CustomRequest;
 use fetchmill_core::http1::check_field;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -40,7 +40,7 @@ pub(crate) struct Request {
     pub(super) tag: Option<Py<PyAny>>,
     method: String,
     /// None for a plain GET.
-    pub(super) call: Option<Arc<Call>>,
+    pub(super) call: Option<Arc<CustomRequest>>,
 }
 
 #[pymethods]
@@ -68,8 +68,8 @@ impl Request {
         let body = body.or_else(|| BODIED.contains(&method.as_str()).then(Vec::new));
         let is_idempotent = idempotent.unwrap_or_else(|| IDEMPOTENT.contains(&method.as_str()));
         let is_plain = method == "GET" && fields.is_empty() && body.is_none() && is_idempotent;
-        let call =
-            (!is_plain).then(|| Arc::new(Call { method: method.clone(), fields, body, is_idempotent }));
+        let call = (!is_plain)
+            .then(|| Arc::new(CustomRequest { method: method.clone(), fields, body, is_idempotent }));
         Ok(Request { url, tag, method, call })
     }
 

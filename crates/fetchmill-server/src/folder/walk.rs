@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Dir, DirEntry, FileType, OFlags};
 use rustix::io::Errno;
 
-use super::open_beneath;
+use super::beneath::{is_safe, is_shown, open_beneath};
 use crate::content::{ContentError, Page};
 use crate::hash;
 
@@ -24,12 +24,17 @@ const UNLISTED_MAX: usize = 1 << 20;
 
 /// The walks of the latest markers.
 #[derive(Debug, Default)]
-pub(super) struct Walks {
-    latest: Mutex<VecDeque<(String, Walk)>>,
-    unlisted: Unlisted,
+pub(super) struct WalkCache {
+    latest: Mutex<VecDeque<(String, FolderWalk)>>,
+    unlisted: UnlistedNames,
+    hidden: bool,
 }
 
-impl Walks {
+impl WalkCache {
+    pub(super) fn new(hidden: bool) -> Self {
+        WalkCache { hidden, ..WalkCache::default() }
+    }
+
     pub(super) fn list(
         &self,
         root: &OwnedFd,
@@ -37,12 +42,12 @@ impl Walks {
         limit: usize,
         page: &mut Page<'_>,
     ) -> Result<(), ContentError> {
-        let reader = Reader { root, unlisted: &self.unlisted };
+        let reader = FolderReader { root, unlisted: &self.unlisted, hidden: self.hidden };
         let mut walk = match marker {
-            None => Walk::start(&reader)?,
+            None => FolderWalk::start(&reader)?,
             Some(marker) => match self.kept(marker) {
                 Some(walk) => walk,
-                None => Walk::after(&from_marker(marker).ok_or(ContentError::UnknownMarker)?, &reader)?,
+                None => FolderWalk::after(&from_marker(marker).ok_or(ContentError::UnknownMarker)?, &reader)?,
             },
         };
         if let Some(total) = walk.total() {
@@ -69,12 +74,12 @@ impl Walks {
     }
 
     /// A copy: the same page may be asked for again.
-    fn kept(&self, marker: &str) -> Option<Walk> {
+    fn kept(&self, marker: &str) -> Option<FolderWalk> {
         let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.iter().find(|(kept, _)| kept == marker).map(|(_, walk)| walk.clone())
     }
 
-    fn keep(&self, marker: String, walk: Walk) {
+    fn keep(&self, marker: String, walk: FolderWalk) {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.retain(|(kept, _)| *kept != marker);
         latest.push_front((marker, walk));
@@ -84,7 +89,7 @@ impl Walks {
 
 /// A position in the tree, just before a name.
 #[derive(Debug, Clone)]
-struct Walk {
+struct FolderWalk {
     /// Path of the innermost folder, with a `/` at its end unless it is the root.
     path: String,
     stack: Vec<Level>,
@@ -98,16 +103,16 @@ struct Level {
     path_length: usize,
 }
 
-impl Walk {
-    fn start(reader: &Reader<'_>) -> Result<Self, ContentError> {
-        let mut walk = Walk { path: String::new(), stack: Vec::new() };
+impl FolderWalk {
+    fn start(reader: &FolderReader<'_>) -> Result<Self, ContentError> {
+        let mut walk = FolderWalk { path: String::new(), stack: Vec::new() };
         walk.enter("", reader)?;
         Ok(walk)
     }
 
     /// The walk that goes on behind `last`, which need not exist any more.
-    fn after(last: &str, reader: &Reader<'_>) -> Result<Self, ContentError> {
-        let mut walk = Walk::start(reader)?;
+    fn after(last: &str, reader: &FolderReader<'_>) -> Result<Self, ContentError> {
+        let mut walk = FolderWalk::start(reader)?;
         for segment in last.split_inclusive('/') {
             let Some(level) = walk.stack.last_mut() else { break };
             let found = level.entries.search(segment);
@@ -125,7 +130,7 @@ impl Walk {
     }
 
     /// Goes to the next file without taking it; `false` at the end.
-    fn settle(&mut self, reader: &Reader<'_>) -> Result<bool, ContentError> {
+    fn settle(&mut self, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         while let Some(level) = self.stack.last_mut() {
             self.path.truncate(level.path_length);
             let entries = Arc::clone(&level.entries);
@@ -153,7 +158,7 @@ impl Walk {
     }
 
     /// Enters a folder of the innermost one; `false` when it has gone or cannot be read.
-    fn enter(&mut self, name: &str, reader: &Reader<'_>) -> Result<bool, ContentError> {
+    fn enter(&mut self, name: &str, reader: &FolderReader<'_>) -> Result<bool, ContentError> {
         self.path.push_str(name);
         let entries = reader.read(&self.path)?;
         let entered = entries.is_some();
@@ -202,12 +207,13 @@ fn slice(text: &str, (start, length): (usize, u16)) -> &str {
 }
 
 /// Reads folders.
-struct Reader<'a> {
+struct FolderReader<'a> {
     root: &'a OwnedFd,
-    unlisted: &'a Unlisted,
+    unlisted: &'a UnlistedNames,
+    hidden: bool,
 }
 
-impl Reader<'_> {
+impl FolderReader<'_> {
     /// The entries of a folder; `None` when it has gone or may not be read.
     fn read(&self, path: &str) -> Result<Option<Entries>, ContentError> {
         let opened = open_beneath(self.root, if path.is_empty() { "." } else { path }, OFlags::DIRECTORY);
@@ -238,6 +244,7 @@ impl Reader<'_> {
             _ => return,
         };
         match std::str::from_utf8(name) {
+            Ok(name) if !is_shown(name, self.hidden) => {}
             Ok(name) => entries.push(name, is_folder),
             Err(_) => self.unlisted.note(path, name),
         }
@@ -255,9 +262,9 @@ fn kind(folder: &OwnedFd, entry: &DirEntry) -> FileType {
 
 /// The names that no page can hold, as hashes: a folder is read more than once.
 #[derive(Debug, Default)]
-struct Unlisted(Mutex<HashSet<u64>>);
+struct UnlistedNames(Mutex<HashSet<u64>>);
 
-impl Unlisted {
+impl UnlistedNames {
     fn note(&self, path: &str, name: &[u8]) {
         let mut hashes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if hashes.len() < UNLISTED_MAX {
@@ -290,7 +297,7 @@ fn from_marker(marker: &str) -> Option<String> {
     }
     let bytes: Option<Vec<u8>> =
         pairs.iter().map(|[high, low]| Some(nibble(*high)? << 4 | nibble(*low)?)).collect();
-    String::from_utf8(bytes?).ok().filter(|name| super::is_safe(name))
+    String::from_utf8(bytes?).ok().filter(|name| is_safe(name))
 }
 
 #[cfg(test)]

@@ -45,27 +45,28 @@ impl Credential {
 
 /// What counts down or up while requests come.
 #[derive(Debug, Clone, Default)]
-struct Progress {
-    rate: Arc<Mutex<Option<Rate>>>,
+struct FaultCounts {
+    rate: Arc<Mutex<Option<RateLimit>>>,
     failures_left: Arc<AtomicU64>,
     drops_left: Arc<AtomicU64>,
     errors_given: Arc<Mutex<HashMap<String, u32>>>,
+    damage_done: Arc<Mutex<HashMap<String, u32>>>,
 }
 
 /// How a store behaves at the moment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Behaviour {
+pub(crate) struct StoreBehaviour {
     pub(crate) options: BehaviourOptions,
     values: Map<String, Value>,
     pub(crate) credentials: Vec<Credential>,
     /// What a GET gives in the place of the object that is listed.
     pub(crate) changed: HashMap<String, Bytes>,
-    progress: Progress,
+    progress: FaultCounts,
 }
 
-impl Behaviour {
+impl StoreBehaviour {
     /// This one with some values of its options changed.
-    pub(crate) fn with(&self, change: &Map<String, Value>) -> Result<Behaviour, Error> {
+    pub(crate) fn with(&self, change: &Map<String, Value>) -> Result<StoreBehaviour, Error> {
         let mut values = self.values.clone();
         values.extend(change.clone());
         let options: BehaviourOptions = serde_json::from_value(Value::Object(values.clone()))
@@ -75,15 +76,16 @@ impl Behaviour {
         for name in change.keys() {
             match name.as_str() {
                 "slow_down_above" => {
-                    progress.rate = Arc::new(Mutex::new(options.slow_down_above.map(Rate::new)));
+                    progress.rate = Arc::new(Mutex::new(options.slow_down_above.map(RateLimit::new)));
                 }
                 "fail_uploads" => progress.failures_left = Arc::new(AtomicU64::new(options.fail_uploads)),
                 "drop_uploads" => progress.drops_left = Arc::new(AtomicU64::new(options.drop_uploads)),
+                "damage" => progress.damage_done = Arc::default(),
                 "errors_with_200" => progress.errors_given = Arc::default(),
                 _ => {}
             }
         }
-        Ok(Behaviour {
+        Ok(StoreBehaviour {
             options,
             values,
             credentials: self.credentials.clone(),
@@ -120,16 +122,24 @@ impl Behaviour {
     /// The error that a good reply for this key has in it.
     pub(crate) fn error_with_200(&self, key: &str) -> Option<&str> {
         let error = self.options.errors_with_200.get(key)?;
-        if let Some(times) = error.times {
-            let mut given = self.progress.errors_given.lock().unwrap_or_else(PoisonError::into_inner);
-            let given = given.entry(key.to_owned()).or_default();
-            if *given >= times {
-                return None;
-            }
-            *given += 1;
-        }
-        Some(&error.code)
+        let is_given = error.times.is_none_or(|times| count_up(&self.progress.errors_given, key, times));
+        is_given.then_some(&error.code)
     }
+
+    /// Whether the body of this reply is to have a wrong byte.
+    pub(crate) fn damages(&self, key: &str) -> bool {
+        let times = self.options.damage.get(key);
+        times.is_some_and(|times| count_up(&self.progress.damage_done, key, *times))
+    }
+}
+
+/// Whether it has not happened so many times for this key; then it has once more.
+fn count_up(counts: &Mutex<HashMap<String, u32>>, key: &str, times: u32) -> bool {
+    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = counts.entry(key.to_owned()).or_default();
+    let is_due = *count < times;
+    *count += u32::from(is_due);
+    is_due
 }
 
 fn take_one(left: &AtomicU64) -> bool {
@@ -138,15 +148,15 @@ fn take_one(left: &AtomicU64) -> bool {
 
 /// A bucket of tokens that fills with time.
 #[derive(Debug)]
-struct Rate {
+struct RateLimit {
     per_second: f64,
     tokens: f64,
     last: Instant,
 }
 
-impl Rate {
+impl RateLimit {
     fn new(rate: f64) -> Self {
-        Rate { per_second: rate, tokens: (rate * BURST).max(1.0), last: Instant::now() }
+        RateLimit { per_second: rate, tokens: (rate * BURST).max(1.0), last: Instant::now() }
     }
 
     fn take(&mut self, now: Instant) -> bool {
@@ -165,15 +175,15 @@ impl Rate {
 mod tests {
     use super::*;
 
-    fn changed(behaviour: &Behaviour, json: &str) -> Behaviour {
+    fn changed(behaviour: &StoreBehaviour, json: &str) -> StoreBehaviour {
         behaviour.with(&serde_json::from_str(json).expect("JSON")).expect("valid")
     }
 
     #[test]
     fn a_rate_takes_its_burst_and_then_what_time_brings() {
-        let mut rate = Rate::new(100.0);
+        let mut rate = RateLimit::new(100.0);
         let start = rate.last;
-        let taken = |rate: &mut Rate, at| (0..100).filter(|_| rate.take(start + at)).count();
+        let taken = |rate: &mut RateLimit, at| (0..100).filter(|_| rate.take(start + at)).count();
 
         assert_eq!(taken(&mut rate, Duration::ZERO), 5);
         assert_eq!(taken(&mut rate, Duration::from_millis(35)), 3);
@@ -182,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_change_leaves_what_it_does_not_name() {
-        let behaviour = changed(&Behaviour::default(), r#"{"fail_uploads": 2, "list_latency": 0.5}"#);
+        let behaviour = changed(&StoreBehaviour::default(), r#"{"fail_uploads": 2, "list_latency": 0.5}"#);
         assert!(behaviour.fails_upload());
 
         let behaviour = changed(&behaviour, r#"{"repeat_token": true}"#);
@@ -197,7 +207,7 @@ mod tests {
     #[test]
     fn an_error_is_given_so_many_times() {
         let json = r#"{"errors_with_200": {"a": {"code": "X", "times": 2}, "b": {"code": "Y"}}}"#;
-        let behaviour = changed(&Behaviour::default(), json);
+        let behaviour = changed(&StoreBehaviour::default(), json);
 
         assert_eq!([0; 3].map(|_| behaviour.error_with_200("a")), [Some("X"), Some("X"), None]);
         assert_eq!([0; 3].map(|_| behaviour.error_with_200("b")), [Some("Y"); 3]);
@@ -207,7 +217,7 @@ mod tests {
     fn wrong_values_are_refused() {
         for json in [r#"{"max_skew": -1}"#, r#"{"slow_down_above": 0}"#, r#"{"unknown": 1}"#] {
             let change = serde_json::from_str(json).expect("JSON");
-            assert!(Behaviour::default().with(&change).is_err(), "{json}");
+            assert!(StoreBehaviour::default().with(&change).is_err(), "{json}");
         }
     }
 }

@@ -14,7 +14,7 @@ pub(crate) fn now(offset: f64) -> i64 {
 }
 
 /// The parts of a time: year, month, day, hour, minute, second.
-struct Parts {
+struct CalendarTime {
     year: i64,
     month: i64,
     day: i64,
@@ -24,9 +24,9 @@ struct Parts {
     weekday: usize,
 }
 
-impl Parts {
+impl CalendarTime {
     /// Days are counted in eras of 400 years that start in March, so that leap days are the last of their years.
-    fn of(seconds: i64) -> Parts {
+    fn of(seconds: i64) -> CalendarTime {
         let days = seconds.div_euclid(SECONDS_A_DAY);
         let rest = seconds.rem_euclid(SECONDS_A_DAY);
         let shifted = days + 719_468;
@@ -36,7 +36,7 @@ impl Parts {
         let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
         let shifted_month = (5 * day_of_year + 2) / 153;
         let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-        Parts {
+        CalendarTime {
             year: year_of_era + era * 400 + i64::from(month <= 2),
             month,
             day: day_of_year - (153 * shifted_month + 2) / 5 + 1,
@@ -50,15 +50,16 @@ impl Parts {
 
 /// As in `2013-05-24T00:00:00.000Z`, from milliseconds.
 pub(crate) fn iso(milliseconds: i64) -> String {
-    let Parts { year, month, day, hour, minute, second, .. } = Parts::of(milliseconds.div_euclid(1000));
+    let CalendarTime { year, month, day, hour, minute, second, .. } =
+        CalendarTime::of(milliseconds.div_euclid(1000));
     let rest = milliseconds.rem_euclid(1000);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{rest:03}Z")
 }
 
 /// As in `Fri, 24 May 2013 00:00:00 GMT`, from milliseconds.
 pub(crate) fn http(milliseconds: i64) -> String {
-    let parts = Parts::of(milliseconds.div_euclid(1000));
-    let Parts { year, day, hour, minute, second, .. } = parts;
+    let parts = CalendarTime::of(milliseconds.div_euclid(1000));
+    let CalendarTime { year, day, hour, minute, second, .. } = parts;
     let (weekday, month) = (DAYS[parts.weekday], MONTHS[parts.month as usize - 1]);
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} GMT")
 }

@@ -10,9 +10,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::failure::Failure;
-use super::head::{self, Head};
-use super::worker::{Arrival, Worker};
-use crate::request::Refused;
+use super::head::{self, RequestHead};
+use super::worker::{Arrival, StoreWorker};
+use crate::request::BadRequest;
 
 const READ_BYTES: usize = 8 * 1024;
 /// Replies are written when they have become this long, although more requests are there.
@@ -25,13 +25,13 @@ const BODY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const LINGER: Duration = Duration::from_millis(500);
 
 /// How a connection goes on.
-enum Next {
+enum AfterRequest {
     Continue,
     Close,
 }
 
 /// What became of the requests in the input.
-enum Taken {
+enum InputResult {
     /// They are answered.
     All,
     /// The connection ends with the last reply.
@@ -40,50 +40,50 @@ enum Taken {
     Slow(usize, Arrival),
 }
 
-struct Connection {
+struct StoreConnection {
     stream: TcpStream,
-    worker: Arc<Worker>,
+    worker: Arc<StoreWorker>,
     input: Vec<u8>,
     output: Vec<u8>,
 }
 
 /// Serves a connection to its end. Errors of the connection are its end, and nobody's business.
-pub(crate) async fn serve(stream: TcpStream, worker: Arc<Worker>) {
+pub(crate) async fn serve(stream: TcpStream, worker: Arc<StoreWorker>) {
     worker.counters().connections.add(1);
     let input = Vec::with_capacity(READ_BYTES);
-    let mut connection = Connection { stream, worker, input, output: Vec::new() };
-    while let Ok(Next::Continue) = connection.turn().await {}
+    let mut connection = StoreConnection { stream, worker, input, output: Vec::new() };
+    while let Ok(AfterRequest::Continue) = connection.turn().await {}
 }
 
-impl Connection {
-    async fn turn(&mut self) -> std::io::Result<Next> {
+impl StoreConnection {
+    async fn turn(&mut self) -> std::io::Result<AfterRequest> {
         if self.stream.read_buf(&mut self.input).await? == 0 {
-            return Ok(Next::Close);
+            return Ok(AfterRequest::Close);
         }
         loop {
             let (used, taken) = self.take();
             self.flush().await?;
             self.input.drain(..used);
             match taken {
-                Taken::All => break,
-                Taken::Last => {
+                InputResult::All => break,
+                InputResult::Last => {
                     self.linger().await?;
-                    return Ok(Next::Close);
+                    return Ok(AfterRequest::Close);
                 }
-                Taken::Slow(length, arrival) => {
+                InputResult::Slow(length, arrival) => {
                     // Boxed: an idle connection should not hold the room that this needs.
-                    if let Next::Close = Box::pin(self.slowly(length, arrival)).await? {
-                        return Ok(Next::Close);
+                    if let AfterRequest::Close = Box::pin(self.slowly(length, arrival)).await? {
+                        return Ok(AfterRequest::Close);
                     }
                 }
             }
         }
         self.input.shrink_to(BUFFER_BYTES_MAX);
-        Ok(Next::Continue)
+        Ok(AfterRequest::Continue)
     }
 
     /// Answers what can be answered at once. Gives how much of the input is done with.
-    fn take(&mut self) -> (usize, Taken) {
+    fn take(&mut self) -> (usize, InputResult) {
         let mut used = 0;
         while used < self.input.len() && self.output.len() < WRITE_BYTES {
             match head::parse(&self.input[used..]) {
@@ -91,46 +91,46 @@ impl Connection {
                 Ok(Some((head, length))) => {
                     let arrival = self.worker.arrive(&head);
                     if head.length > 0 || head.expects || !arrival.delay.is_zero() {
-                        return (used, Taken::Slow(length, arrival));
+                        return (used, InputResult::Slow(length, arrival));
                     }
                     self.worker.answer(&head, &Bytes::new(), arrival.now, &mut self.output);
                     used += length;
                     if !head.keep_alive {
-                        return (used, Taken::Last);
+                        return (used, InputResult::Last);
                     }
                 }
                 Err(refused) => {
                     let failure = match refused {
-                        Refused::Malformed => Failure::new(
+                        BadRequest::Malformed => Failure::new(
                             400,
                             "BadRequest",
                             "An error occurred when parsing the HTTP request.",
                         ),
-                        Refused::TooLarge => Failure::new(
+                        BadRequest::TooLarge => Failure::new(
                             400,
                             "RequestHeaderSectionTooLarge",
                             "Your request header section is too large.",
                         ),
                     };
                     self.worker.refuse(&failure, &mut self.output);
-                    return (used, Taken::Last);
+                    return (used, InputResult::Last);
                 }
             }
         }
-        (used, Taken::All)
+        (used, InputResult::All)
     }
 
     /// Waits, reads the body, answers.
-    async fn slowly(&mut self, length: usize, arrival: Arrival) -> std::io::Result<Next> {
+    async fn slowly(&mut self, length: usize, arrival: Arrival) -> std::io::Result<AfterRequest> {
         let kept: Vec<u8> = self.input.drain(..length).collect();
         // It was parsed before.
-        let Ok(Some((head, _))) = head::parse(&kept) else { return Ok(Next::Close) };
+        let Ok(Some((head, _))) = head::parse(&kept) else { return Ok(AfterRequest::Close) };
         if head.length > BODY_BYTES_MAX {
             let failure = Failure::too_large("Your proposed upload exceeds the maximum allowed size");
             self.worker.refuse(&failure, &mut self.output);
             self.flush().await?;
             self.linger().await?;
-            return Ok(Next::Close);
+            return Ok(AfterRequest::Close);
         }
         if head.expects {
             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
@@ -140,7 +140,7 @@ impl Connection {
             self.worker.counters().dropped.add(1);
             // Nothing can be done about an error: the connection ends either way.
             let _ = socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
-            return Ok(Next::Close);
+            return Ok(AfterRequest::Close);
         }
         let body = self.read_body(head.length).await?;
         if !arrival.delay.is_zero() {
@@ -149,10 +149,15 @@ impl Connection {
         self.reply_to(&head, &body, arrival).await
     }
 
-    async fn reply_to(&mut self, head: &Head<'_>, body: &Bytes, arrival: Arrival) -> std::io::Result<Next> {
+    async fn reply_to(
+        &mut self,
+        head: &RequestHead<'_>,
+        body: &Bytes,
+        arrival: Arrival,
+    ) -> std::io::Result<AfterRequest> {
         self.worker.answer(head, body, arrival.now, &mut self.output);
         self.flush().await?;
-        Ok(if head.keep_alive { Next::Continue } else { Next::Close })
+        Ok(if head.keep_alive { AfterRequest::Continue } else { AfterRequest::Close })
     }
 
     /// Takes so many bytes, of which some may have come already.

@@ -1,19 +1,19 @@
 //! Who may do what: signatures, clocks, credentials, regions, in the order in which S3 looks at them.
 
-use super::behaviour::Behaviour;
+use super::behaviour::StoreBehaviour;
 use super::clock;
 use super::failure::Failure;
-use super::head::Head;
-use super::sign::{self, Claim};
+use super::head::RequestHead;
+use super::sign::{self, SignatureClaim};
 use super::store::Bucket;
 use super::uri::Query;
 
 const EMPTY_SHA256: &[u8] = b"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// A request that asks to be let in.
-pub(crate) struct Asking<'a> {
-    pub(crate) behaviour: &'a Behaviour,
-    pub(crate) head: &'a Head<'a>,
+pub(crate) struct GatedRequest<'a> {
+    pub(crate) behaviour: &'a StoreBehaviour,
+    pub(crate) head: &'a RequestHead<'a>,
     /// Decoded.
     pub(crate) path: &'a [u8],
     pub(crate) query: &'a Query,
@@ -30,7 +30,7 @@ pub(crate) struct Asking<'a> {
     pub(crate) endpoint: &'a str,
 }
 
-impl Asking<'_> {
+impl GatedRequest<'_> {
     /// Lets it in, or says why not.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.query.has("X-Amz-Signature") {
@@ -52,7 +52,7 @@ impl Asking<'_> {
     }
 
     /// The time of the signature, as it is sent; not too far from the store's clock.
-    fn time(&self, claim: &Claim<'_>) -> Result<&[u8], Failure> {
+    fn time(&self, claim: &SignatureClaim<'_>) -> Result<&[u8], Failure> {
         let text = self.head.field("x-amz-date");
         let Some((text, time)) = text.and_then(|text| Some((text, clock::parse_basic(text)?))) else {
             let message = "AWS authentication requires a valid Date or x-amz-date header";
@@ -75,7 +75,7 @@ impl Asking<'_> {
     }
 
     /// The secret of the pair of keys that is named, when that is valid and its token is there.
-    fn secret(&self, claim: &Claim<'_>) -> Result<&str, Failure> {
+    fn secret(&self, claim: &SignatureClaim<'_>) -> Result<&str, Failure> {
         let pairs = &self.behaviour.credentials;
         let Some(pair) = pairs.iter().find(|pair| pair.access_key == claim.access_key) else {
             let message = "The AWS Access Key Id you provided does not exist in our records.";
@@ -95,7 +95,7 @@ impl Asking<'_> {
 
     /// Requests must be signed for the bucket's region. Who has signed for the endpoint's is sent to the bucket's, who
     /// has signed for a third is told so.
-    fn region(&self, claim: &Claim<'_>) -> Result<(), Failure> {
+    fn region(&self, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
         let right = self.bucket.map_or(self.region, |bucket| &bucket.region);
         if claim.region == right {
             return Ok(());
@@ -117,7 +117,7 @@ impl Asking<'_> {
         Err(Failure::new(400, "AuthorizationHeaderMalformed", message).with("Region", right))
     }
 
-    fn signature(&self, claim: &Claim<'_>, time: &[u8], secret: &str) -> Result<(), Failure> {
+    fn signature(&self, claim: &SignatureClaim<'_>, time: &[u8], secret: &str) -> Result<(), Failure> {
         let Some(content) = self.head.field("x-amz-content-sha256") else {
             let message = "Missing required header for this request: x-amz-content-sha256";
             return Err(Failure::new(400, "InvalidRequest", message));

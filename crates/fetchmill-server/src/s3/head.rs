@@ -2,14 +2,14 @@
 
 use memchr::memchr;
 
-use crate::request::{HEAD_BYTES_MAX, Refused};
+use crate::request::{BadRequest, HEAD_BYTES_MAX};
 
 /// Clients of S3 send some ten fields, and one more for each thing that they want to know.
 const FIELDS_MAX: usize = 64;
 
 /// A head, borrowed from the input.
 #[derive(Debug)]
-pub(crate) struct Head<'a> {
+pub(crate) struct RequestHead<'a> {
     pub(crate) method: &'a [u8],
     /// The path, still encoded.
     pub(crate) path: &'a [u8],
@@ -24,7 +24,7 @@ pub(crate) struct Head<'a> {
     pub(crate) expects: bool,
 }
 
-impl<'a> Head<'a> {
+impl<'a> RequestHead<'a> {
     /// All fields, in their order.
     pub(crate) fn fields(&self) -> &[(&'a [u8], &'a [u8])] {
         &self.fields[..self.count]
@@ -38,7 +38,7 @@ impl<'a> Head<'a> {
 }
 
 /// Reads the first head of the input; `None` while it is not complete. Gives its length too.
-pub(crate) fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Refused> {
+pub(crate) fn parse(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadRequest> {
     let mut position = 0;
     let Some(first) = line(input, &mut position)? else { return incomplete(input) };
     let mut head = request_line(first)?;
@@ -47,13 +47,13 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Refused> 
         if field.is_empty() {
             break;
         }
-        let colon = memchr(b':', field).filter(|colon| *colon > 0).ok_or(Refused::Malformed)?;
+        let colon = memchr(b':', field).filter(|colon| *colon > 0).ok_or(BadRequest::Malformed)?;
         let (name, value) = (&field[..colon], field[colon + 1..].trim_ascii());
         if name.iter().any(u8::is_ascii_whitespace) {
-            return Err(Refused::Malformed);
+            return Err(BadRequest::Malformed);
         }
         if head.count == FIELDS_MAX {
-            return Err(Refused::TooLarge);
+            return Err(BadRequest::TooLarge);
         }
         head.fields[head.count] = (name, value);
         head.count += 1;
@@ -62,45 +62,45 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Refused> 
     Ok(Some((head, position)))
 }
 
-fn incomplete(input: &[u8]) -> Result<Option<(Head<'_>, usize)>, Refused> {
-    if input.len() > HEAD_BYTES_MAX { Err(Refused::TooLarge) } else { Ok(None) }
+fn incomplete(input: &[u8]) -> Result<Option<(RequestHead<'_>, usize)>, BadRequest> {
+    if input.len() > HEAD_BYTES_MAX { Err(BadRequest::TooLarge) } else { Ok(None) }
 }
 
 /// The line at a position, without its end; the position moves behind it.
-fn line<'a>(input: &'a [u8], position: &mut usize) -> Result<Option<&'a [u8]>, Refused> {
+fn line<'a>(input: &'a [u8], position: &mut usize) -> Result<Option<&'a [u8]>, BadRequest> {
     let rest = &input[*position..];
     let Some(end) = memchr(b'\n', rest) else { return Ok(None) };
     *position += end + 1;
-    rest[..end].strip_suffix(b"\r").map(Some).ok_or(Refused::Malformed)
+    rest[..end].strip_suffix(b"\r").map(Some).ok_or(BadRequest::Malformed)
 }
 
-fn request_line(line: &[u8]) -> Result<Head<'_>, Refused> {
-    let rest = line.strip_suffix(b" HTTP/1.1").ok_or(Refused::Malformed)?;
-    let space = memchr(b' ', rest).ok_or(Refused::Malformed)?;
+fn request_line(line: &[u8]) -> Result<RequestHead<'_>, BadRequest> {
+    let rest = line.strip_suffix(b" HTTP/1.1").ok_or(BadRequest::Malformed)?;
+    let space = memchr(b' ', rest).ok_or(BadRequest::Malformed)?;
     let (method, target) = (&rest[..space], &rest[space + 1..]);
     if method.is_empty() || target.first() != Some(&b'/') || !target.iter().all(u8::is_ascii_graphic) {
-        return Err(Refused::Malformed);
+        return Err(BadRequest::Malformed);
     }
     let (path, query) = match memchr(b'?', target) {
         Some(mark) => (&target[..mark], &target[mark + 1..]),
         None => (target, &[][..]),
     };
     let fields = [(&[][..], &[][..]); FIELDS_MAX];
-    Ok(Head { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
+    Ok(RequestHead { method, path, query, fields, count: 0, keep_alive: true, length: 0, expects: false })
 }
 
 /// Takes from a field what the connection has to know.
-fn understand(name: &[u8], value: &[u8], head: &mut Head<'_>) -> Result<(), Refused> {
+fn understand(name: &[u8], value: &[u8], head: &mut RequestHead<'_>) -> Result<(), BadRequest> {
     if name.eq_ignore_ascii_case(b"content-length") {
-        let text = std::str::from_utf8(value).map_err(|_| Refused::Malformed)?;
-        head.length = text.parse().map_err(|_| Refused::Malformed)?;
+        let text = std::str::from_utf8(value).map_err(|_| BadRequest::Malformed)?;
+        head.length = text.parse().map_err(|_| BadRequest::Malformed)?;
     } else if name.eq_ignore_ascii_case(b"connection") {
         head.keep_alive = !value.eq_ignore_ascii_case(b"close");
     } else if name.eq_ignore_ascii_case(b"expect") {
         head.expects = value.eq_ignore_ascii_case(b"100-continue");
     } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
         // Of bodies in chunks S3 wants to know the length as well; no client of it sends them.
-        return Err(Refused::Malformed);
+        return Err(BadRequest::Malformed);
     }
     Ok(())
 }
@@ -142,7 +142,7 @@ mod tests {
             "GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
             "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
         ] {
-            assert_eq!(parse(head.as_bytes()).expect_err("refused"), Refused::Malformed, "{head:?}");
+            assert_eq!(parse(head.as_bytes()).expect_err("refused"), BadRequest::Malformed, "{head:?}");
         }
     }
 }

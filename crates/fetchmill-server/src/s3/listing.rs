@@ -5,11 +5,11 @@ use std::ops::Bound;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::behaviour::Behaviour;
+use super::behaviour::StoreBehaviour;
 use super::clock;
 use super::failure::Failure;
 use super::reply::Reply;
-use super::store::{Bucket, Listed, Walk};
+use super::store::{Bucket, KeyWalk, ListedObject};
 use super::uri::Query;
 use super::xml;
 use crate::reply::number;
@@ -20,7 +20,7 @@ const KEYS_MAX: u64 = 1000;
 const TOKEN_MASK: u8 = 0x5a;
 
 /// What a page is asked to be.
-struct Asked<'a> {
+struct PageQuery<'a> {
     prefix: &'a [u8],
     delimiter: &'a [u8],
     start_after: Option<&'a [u8]>,
@@ -31,7 +31,7 @@ struct Asked<'a> {
     encoded: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> PageQuery<'a> {
     fn of(query: &'a Query) -> Result<Self, Failure> {
         let keys_max = match query.get("max-keys") {
             None => KEYS_MAX,
@@ -55,7 +55,7 @@ impl<'a> Asked<'a> {
                 Some(from_token(token).ok_or_else(wrong)?)
             }
         };
-        Ok(Asked {
+        Ok(PageQuery {
             prefix: query.get("prefix").unwrap_or_default(),
             delimiter: query.get("delimiter").unwrap_or_default(),
             start_after: query.get("start-after"),
@@ -67,7 +67,7 @@ impl<'a> Asked<'a> {
     }
 
     /// Where its keys start. A token wins over start-after, as with Amazon.
-    fn start(&self, behaviour: &Behaviour) -> Bound<Vec<u8>> {
+    fn start(&self, behaviour: &StoreBehaviour) -> Bound<Vec<u8>> {
         let start_after = self.start_after.filter(|_| !behaviour.options.ignore_start_after);
         match self.behind.as_deref().or(start_after) {
             Some(key) if key >= self.prefix => self.behind_key(key),
@@ -104,11 +104,11 @@ fn successor(text: &[u8]) -> Vec<u8> {
 /// Writes a page.
 pub(crate) fn page(
     bucket: &Bucket,
-    behaviour: &Behaviour,
+    behaviour: &StoreBehaviour,
     query: &Query,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let asked = Asked::of(query)?;
+    let asked = PageQuery::of(query)?;
     let found = found(bucket, behaviour, &asked);
     reply.document(&document(bucket, behaviour, &asked, &found));
     Ok(())
@@ -116,7 +116,7 @@ pub(crate) fn page(
 
 /// The keys of a page.
 #[derive(Default)]
-struct Found {
+struct KeyPage {
     contents: Vec<u8>,
     commons: Vec<u8>,
     count: u64,
@@ -129,8 +129,8 @@ struct Found {
     modified: (i64, String),
 }
 
-fn found(bucket: &Bucket, behaviour: &Behaviour, asked: &Asked<'_>) -> Found {
-    let mut found = Found::default();
+fn found(bucket: &Bucket, behaviour: &StoreBehaviour, asked: &PageQuery<'_>) -> KeyPage {
+    let mut found = KeyPage::default();
     if asked.keys_max == 0 {
         return found;
     }
@@ -140,15 +140,15 @@ fn found(bucket: &Bucket, behaviour: &Behaviour, asked: &Asked<'_>) -> Found {
     let (truncate_at, lose_at) = (end_after(options.truncate_after), end_after(options.lose_token_after));
     bucket.walk(start.clone(), &mut |listed| {
         if !listed.key.starts_with(asked.prefix) {
-            return Walk::Stop;
+            return KeyWalk::Stop;
         }
         if truncate_at == Some(found.count) {
-            return Walk::Stop;
+            return KeyWalk::Stop;
         }
         if found.count == asked.keys_max || lose_at == Some(found.count) {
             found.truncated = true;
             found.token_lost = lose_at == Some(found.count);
-            return Walk::Stop;
+            return KeyWalk::Stop;
         }
         found.count += 1;
         if let Some(common) = asked.common(listed.key) {
@@ -156,18 +156,18 @@ fn found(bucket: &Bucket, behaviour: &Behaviour, asked: &Asked<'_>) -> Found {
             xml::key("Prefix", common, asked.encoded, &mut found.commons);
             xml::close("CommonPrefixes", &mut found.commons);
             found.last = common.to_vec();
-            return Walk::To(successor(common));
+            return KeyWalk::To(successor(common));
         }
         found.content(listed, asked.encoded);
         found.last.clear();
         found.last.extend_from_slice(listed.key);
-        Walk::Next
+        KeyWalk::Next
     });
     found
 }
 
 /// How many of the first `limit` keys of the prefix come from a start on; nothing when all of them come before it.
-fn keys_left(bucket: &Bucket, asked: &Asked<'_>, start: &Bound<Vec<u8>>, limit: u64) -> Option<u64> {
+fn keys_left(bucket: &Bucket, asked: &PageQuery<'_>, start: &Bound<Vec<u8>>, limit: u64) -> Option<u64> {
     let mut before = 0;
     bucket.walk(Bound::Included(asked.prefix.to_vec()), &mut |listed| {
         let is_before = match start {
@@ -176,16 +176,16 @@ fn keys_left(bucket: &Bucket, asked: &Asked<'_>, start: &Bound<Vec<u8>>, limit: 
             Bound::Excluded(start) => listed.key <= start.as_slice(),
         };
         if !is_before || before == limit {
-            return Walk::Stop;
+            return KeyWalk::Stop;
         }
         before += 1;
-        Walk::Next
+        KeyWalk::Next
     });
     (before < limit).then(|| limit - before)
 }
 
-impl Found {
-    fn content(&mut self, listed: &Listed<'_>, encoded: bool) {
+impl KeyPage {
+    fn content(&mut self, listed: &ListedObject<'_>, encoded: bool) {
         if self.modified.0 != listed.modified || self.modified.1.is_empty() {
             self.modified = (listed.modified, clock::iso(listed.modified));
         }
@@ -201,7 +201,7 @@ impl Found {
     }
 }
 
-fn document(bucket: &Bucket, behaviour: &Behaviour, asked: &Asked<'_>, found: &Found) -> Vec<u8> {
+fn document(bucket: &Bucket, behaviour: &StoreBehaviour, asked: &PageQuery<'_>, found: &KeyPage) -> Vec<u8> {
     let mut out = Vec::with_capacity(found.contents.len() + found.commons.len() + 1024);
     xml::root("ListBucketResult", &mut out);
     xml::element("Name", &bucket.name, &mut out);
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn a_common_prefix_ends_with_the_first_delimiter_behind_the_prefix() {
         let query = Query::parse(b"prefix=a/&delimiter=/").expect("whole");
-        let asked = Asked::of(&query).expect("well-formed");
+        let asked = PageQuery::of(&query).expect("well-formed");
 
         assert_eq!(asked.common(b"a/b/c/d"), Some(&b"a/b/"[..]));
         assert_eq!(asked.common(b"a//d"), Some(&b"a//"[..]));
@@ -277,7 +277,7 @@ mod tests {
     fn wrong_parameters_are_refused() {
         for query in ["max-keys=-1", "max-keys=x", "encoding-type=xml", "continuation-token=x"] {
             let query = Query::parse(query.as_bytes()).expect("whole");
-            assert_eq!(Asked::of(&query).err().expect("refused").code, "InvalidArgument");
+            assert_eq!(PageQuery::of(&query).err().expect("refused").code, "InvalidArgument");
         }
     }
 }

@@ -5,8 +5,8 @@
 //! in the `Authorization` field, no signed URLs, no bodies in signed chunks (501). Buckets by path or by host.
 //!
 //! # Layout, from the bottom up
-//! - `failure` is what is answered when something is not done; `clock`, `uri`, `xml` write and read texts; `head` reads requests,
-//!   `reply` writes replies; `options`, `stats`
+//! - `failure` is what is answered when something is not done; `clock`, `uri`, `xml` write and read texts; `head` reads
+//!   requests, `reply` writes replies; `options`, `stats`
 //! - `sign` knows what a signature must be, `behaviour` what the store does at the moment, `gate` who is let in
 //! - `store` has the objects, `uploads` the parts of those that are not complete
 //! - `operation` names what is asked; `listing`, `object`, `parts` do it; `worker` wires them
@@ -20,6 +20,7 @@
 //! ```
 
 mod behaviour;
+mod checksum;
 mod clock;
 mod connection;
 mod failure;
@@ -52,14 +53,14 @@ use crate::error::Error;
 use crate::threads::{self, Threads};
 use behaviour::Credential;
 use store::{Bucket, Object};
-use worker::{Shared, Worker};
+use worker::{StoreState, StoreWorker};
 
 const HOST: &str = "127.0.0.1";
 
 /// A running store. It ends when it is stopped or dropped.
 pub struct S3 {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<StoreState>,
     /// Dropping it ends them.
     _threads: Threads,
 }
@@ -76,9 +77,9 @@ impl S3 {
         options.check()?;
         let (listener, address) = threads::listen(HOST, options.port)?;
         let (region, suffix) = (options.region.clone(), options.virtual_host_suffix.clone());
-        let shared = Arc::new(Shared::new(region, suffix, address.to_string(), options.threads));
+        let shared = Arc::new(StoreState::new(region, suffix, address.to_string(), options.threads));
         let serve = |position| {
-            let worker = Arc::new(Worker::new(Arc::clone(&shared), position));
+            let worker = Arc::new(StoreWorker::new(Arc::clone(&shared), position));
             move |stream| connection::serve(stream, Arc::clone(&worker))
         };
         let threads = Threads::start("fetchmill-s3", options.threads, listener, serve)?;

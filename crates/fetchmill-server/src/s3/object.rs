@@ -4,28 +4,29 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::behaviour::Behaviour;
+use super::behaviour::StoreBehaviour;
+use super::checksum;
 use super::failure::Failure;
-use super::head::Head;
+use super::head::RequestHead;
 use super::reply::{BINARY, Reply};
-use super::store::{self, Bucket, Found, Object, Store};
+use super::store::{self, Bucket, Object, Store, StoredObject};
 use crate::reply::number;
 
 /// What is known of a request for an object.
-pub(crate) struct Place<'a> {
+pub(crate) struct ObjectRequest<'a> {
     pub(crate) store: &'a Store,
-    pub(crate) behaviour: &'a Behaviour,
+    pub(crate) behaviour: &'a StoreBehaviour,
     pub(crate) bucket: &'a Bucket,
     pub(crate) key: &'a str,
     /// Milliseconds since 1970.
     pub(crate) now: i64,
 }
 
-impl Place<'_> {
+impl ObjectRequest<'_> {
     /// Gives the object, or the range of it that is asked for. True when it did.
     pub(crate) fn get(
         &self,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         buffer: &mut Vec<u8>,
         reply: &mut Reply<'_>,
     ) -> Result<bool, Failure> {
@@ -37,15 +38,52 @@ impl Place<'_> {
         }
         let modified = Bucket::modified(&found);
         match (self.behaviour.changed.get(self.key), &found) {
-            (Some(body), _) => send(head, body, &store::etag(body), self.now, reply)?,
-            (None, Found::Put(object)) => send(head, &object.body, object.etag.as_bytes(), modified, reply)?,
-            (None, Found::Computed) => send(head, buffer, &store::etag(buffer), modified, reply)?,
+            (Some(body), _) => self.send(head, body, &store::etag(body), self.now, reply)?,
+            (None, StoredObject::Put(object)) => {
+                self.send(head, &object.body, object.etag.as_bytes(), modified, reply)?;
+            }
+            (None, StoredObject::Computed) => {
+                self.send(head, buffer, &store::etag(buffer), modified, reply)?;
+            }
         }
         Ok(true)
     }
 
+    fn send(
+        &self,
+        head: &RequestHead<'_>,
+        body: &[u8],
+        etag: &[u8],
+        modified: i64,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        let options = &self.behaviour.options;
+        let mut fields = Vec::new();
+        if let Some(name) = options.checksum
+            && head.field("x-amz-checksum-mode").is_some_and(|mode| mode == b"ENABLED")
+        {
+            fields.extend(checksum::fields(name, options.composite_checksums, body));
+        }
+        if let Some(encryption) = &options.encryption {
+            fields.push(("x-amz-server-side-encryption", encryption.clone()));
+        }
+        if self.behaviour.damages(self.key) {
+            let mut damaged = body.to_vec();
+            if let Some(last) = damaged.last_mut() {
+                *last ^= 1;
+            }
+            return send(head, &damaged, etag, (modified, &fields), reply);
+        }
+        send(head, body, etag, (modified, &fields), reply)
+    }
+
     /// Puts an object; `If-None-Match: *` puts it only where there is none.
-    pub(crate) fn put(&self, head: &Head<'_>, body: &Bytes, reply: &mut Reply<'_>) -> Result<(), Failure> {
+    pub(crate) fn put(
+        &self,
+        head: &RequestHead<'_>,
+        body: &Bytes,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
         if self.behaviour.fails_upload() {
             return Err(Failure::new(503, "ServiceUnavailable", "Please reduce your request rate."));
         }
@@ -71,7 +109,7 @@ impl Place<'_> {
 }
 
 /// Whether a request asks to write only where there is nothing.
-pub(crate) fn only_once(head: &Head<'_>) -> Result<bool, Failure> {
+pub(crate) fn only_once(head: &RequestHead<'_>) -> Result<bool, Failure> {
     match head.field("if-none-match") {
         None => Ok(false),
         Some(b"*") => Ok(true),
@@ -87,10 +125,10 @@ pub(crate) fn error_with_200(code: &str) -> Failure {
 }
 
 fn send(
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
     body: &[u8],
     etag: &[u8],
-    modified: i64,
+    (modified, fields): (i64, &[(&str, String)]),
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
     let is_it = |value: &[u8]| {
@@ -104,6 +142,9 @@ fn send(
     reply.last_modified(modified);
     reply.etag(etag);
     reply.field("Accept-Ranges", b"bytes");
+    for (name, value) in fields {
+        reply.field(name, value.as_bytes());
+    }
     if let Some(range) = &range {
         content_range(range, body.len(), reply);
     }

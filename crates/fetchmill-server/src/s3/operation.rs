@@ -1,7 +1,7 @@
 //! Which operation of S3 a request is.
 
 use super::failure::Failure;
-use super::head::Head;
+use super::head::RequestHead;
 use super::uri::Query;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ const OTHER: [&str; 9] =
     ["acl", "attributes", "legal-hold", "policy", "retention", "select", "tagging", "torrent", "versionId"];
 
 impl Operation {
-    pub(crate) fn of(head: &Head<'_>, has_key: bool, query: &Query) -> Result<Operation, Failure> {
+    pub(crate) fn of(head: &RequestHead<'_>, has_key: bool, query: &Query) -> Result<Operation, Failure> {
         if let Some(other) = OTHER.into_iter().find(|name| query.has(name)) {
             return Err(Failure::not_implemented(other));
         }

@@ -74,6 +74,7 @@ pub struct CredentialOptions {
 /// How a store behaves. All of it may change while it runs.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_excessive_bools, reason = "each switches a behaviour of its own")]
 pub struct BehaviourOptions {
     /// Seconds that the time of a signature may differ from the store's clock.
     pub max_skew: f64,
@@ -99,6 +100,14 @@ pub struct BehaviourOptions {
     pub repeat_token: bool,
     /// Listings start at the first key.
     pub ignore_start_after: bool,
+    /// Which checksum is given to who asks for one.
+    pub checksum: Option<ChecksumName>,
+    /// Whether it is said to be one of the parts' checksums, which it is not.
+    pub composite_checksums: bool,
+    /// How objects are said to be encrypted.
+    pub encryption: Option<String>,
+    /// So many replies for these keys have one wrong byte.
+    pub damage: HashMap<String, u32>,
     /// So many uploads of objects and parts are answered 503.
     pub fail_uploads: u64,
     /// So many uploads of objects and parts end with a reset in the middle of their body.
@@ -120,10 +129,30 @@ impl Default for BehaviourOptions {
             lose_token_after: None,
             repeat_token: false,
             ignore_start_after: false,
+            checksum: None,
+            composite_checksums: false,
+            encryption: None,
+            damage: HashMap::new(),
             fail_uploads: 0,
             drop_uploads: 0,
         }
     }
+}
+
+/// The checksums of S3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChecksumName {
+    /// CRC-64/NVME.
+    Crc64nvme,
+    /// CRC-32C.
+    Crc32c,
+    /// CRC-32.
+    Crc32,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
 }
 
 /// An error in a reply that looks good.

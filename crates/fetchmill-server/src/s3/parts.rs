@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::clock;
 use super::failure::Failure;
-use super::head::Head;
-use super::object::{self, Place};
+use super::head::RequestHead;
+use super::object::{self, ObjectRequest};
 use super::reply::Reply;
 use super::store::{self, Bucket, Object, Store};
 use super::uploads::{self, Part, Uploads};
@@ -26,7 +26,7 @@ fn id(query: &Query) -> String {
     String::from_utf8_lossy(query.get("uploadId").unwrap_or_default()).into_owned()
 }
 
-impl Place<'_> {
+impl ObjectRequest<'_> {
     /// Opens an upload.
     pub(crate) fn create(&self, reply: &mut Reply<'_>) -> Result<(), Failure> {
         store::check_key(self.key)?;
@@ -64,7 +64,7 @@ impl Place<'_> {
     /// Makes an object of the parts that the body names. True when it did.
     pub(crate) fn complete(
         &self,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         query: &Query,
         body: &[u8],
         reply: &mut Reply<'_>,

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use aws_lc_rs::{digest, hmac};
 
 use super::failure::Failure;
-use super::head::Head;
+use super::head::RequestHead;
 use super::uri::{self, Query};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
@@ -17,7 +17,7 @@ const KEYS_MAX: usize = 16;
 
 /// What an `Authorization` field says.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct SignatureClaim<'a> {
     pub(crate) access_key: &'a str,
     /// As in `20130524`.
     pub(crate) day: &'a str,
@@ -31,7 +31,7 @@ fn malformed(message: &'static str) -> Failure {
 }
 
 /// Reads an `Authorization` field.
-pub(crate) fn claim(authorization: &[u8]) -> Result<Claim<'_>, Failure> {
+pub(crate) fn claim(authorization: &[u8]) -> Result<SignatureClaim<'_>, Failure> {
     let text = std::str::from_utf8(authorization)
         .map_err(|_| malformed("The authorization header is malformed; it is not text."))?;
     let Some(rest) = text.strip_prefix(ALGORITHM).and_then(|rest| rest.strip_prefix(' ')) else {
@@ -59,11 +59,11 @@ pub(crate) fn claim(authorization: &[u8]) -> Result<Claim<'_>, Failure> {
             "The authorization header is malformed; the scope must end with s3/aws4_request.",
         ));
     }
-    Ok(Claim { access_key, day, region, signed, signature })
+    Ok(SignatureClaim { access_key, day, region, signed, signature })
 }
 
 /// Refuses a request with fields that must be signed and are not: the host, and all of Amazon's.
-pub(crate) fn check_signed(head: &Head<'_>, claim: &Claim<'_>) -> Result<(), Failure> {
+pub(crate) fn check_signed(head: &RequestHead<'_>, claim: &SignatureClaim<'_>) -> Result<(), Failure> {
     for (name, _) in head.fields() {
         let is_due = name.eq_ignore_ascii_case(b"host")
             || name.get(..6).is_some_and(|start| start.eq_ignore_ascii_case(b"x-amz-"));
@@ -78,10 +78,10 @@ pub(crate) fn check_signed(head: &Head<'_>, claim: &Claim<'_>) -> Result<(), Fai
 
 /// What is signed of a request. `path` is decoded.
 pub(crate) fn canonical(
-    head: &Head<'_>,
+    head: &RequestHead<'_>,
     path: &[u8],
     query: &Query,
-    claim: &Claim<'_>,
+    claim: &SignatureClaim<'_>,
     content_hash: &[u8],
     out: &mut Vec<u8>,
 ) {
@@ -119,7 +119,7 @@ fn single_spaces(value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The text whose signature it is.
-pub(crate) fn string_to_sign(claim: &Claim<'_>, time: &[u8], canonical: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn string_to_sign(claim: &SignatureClaim<'_>, time: &[u8], canonical: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(ALGORITHM.as_bytes());
     out.push(b'\n');
     out.extend_from_slice(time);
@@ -130,7 +130,7 @@ pub(crate) fn string_to_sign(claim: &Claim<'_>, time: &[u8], canonical: &[u8], o
 }
 
 /// Whether the signature is the one that this secret gives.
-pub(crate) fn is_right(claim: &Claim<'_>, secret: &str, string_to_sign: &[u8]) -> bool {
+pub(crate) fn is_right(claim: &SignatureClaim<'_>, secret: &str, string_to_sign: &[u8]) -> bool {
     let tag = with_key(secret, claim.day, claim.region, |key| hmac::sign(key, string_to_sign));
     hex(tag.as_ref()) == *claim.signature.as_bytes()
 }
@@ -152,7 +152,7 @@ pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// A signing key and what it was derived from.
-struct Derived {
+struct DerivedKey {
     secret: String,
     day: String,
     region: String,
@@ -160,18 +160,18 @@ struct Derived {
 }
 
 thread_local! {
-    static KEYS: RefCell<Vec<Derived>> = const { RefCell::new(Vec::new()) };
+    static KEYS: RefCell<Vec<DerivedKey>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Deriving a key is four times the work of checking a signature, and the key is the same all day.
 fn with_key<T>(secret: &str, day: &str, region: &str, use_it: impl FnOnce(&hmac::Key) -> T) -> T {
     KEYS.with_borrow_mut(|keys| {
         let is_it =
-            |derived: &Derived| derived.secret == secret && derived.day == day && derived.region == region;
+            |derived: &DerivedKey| derived.secret == secret && derived.day == day && derived.region == region;
         let position = keys.iter().position(is_it).unwrap_or_else(|| {
             keys.truncate(KEYS_MAX - 1);
             let key = derive(secret, day, region);
-            keys.insert(0, Derived { secret: secret.into(), day: day.into(), region: region.into(), key });
+            keys.insert(0, DerivedKey { secret: secret.into(), day: day.into(), region: region.into(), key });
             0
         });
         use_it(&keys[position].key)
@@ -258,7 +258,7 @@ mod tests {
             let text =
                 ["Credential=A/B/20130524/eu-west-1/s3/aws4_request", "SignedHeaders=host", "Signature=ab"];
             let text = format!("{ALGORITHM} {}", text.join(separator));
-            let expected = Claim {
+            let expected = SignatureClaim {
                 access_key: "A/B",
                 day: "20130524",
                 region: "eu-west-1",
@@ -292,7 +292,7 @@ mod tests {
     fn a_field_that_is_not_signed_is_refused() {
         let text = "GET / HTTP/1.1\r\nHost: x\r\nX-Amz-Meta-A: b\r\nAccept: c\r\n\r\n";
         let (head, _) = head::parse(text.as_bytes()).expect("well-formed").expect("whole");
-        let claim = |signed| Claim { access_key: "", day: "", region: "", signed, signature: "" };
+        let claim = |signed| SignatureClaim { access_key: "", day: "", region: "", signed, signature: "" };
 
         assert!(check_signed(&head, &claim("host;x-amz-meta-a")).is_ok());
         assert_eq!(check_signed(&head, &claim("host")).expect_err("refused").code, "AccessDenied");

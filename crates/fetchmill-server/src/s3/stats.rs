@@ -9,7 +9,7 @@ macro_rules! counters {
         /// The counters of one thread. 128: processors fetch cache lines in pairs.
         #[derive(Debug, Default)]
         #[repr(align(128))]
-        pub(crate) struct Counters {
+        pub(crate) struct StoreCounters {
             $($(#[$doc])* pub(crate) $name: Counter,)*
         }
 
@@ -20,7 +20,7 @@ macro_rules! counters {
         }
 
         impl S3Stats {
-            pub(crate) fn sum<'a>(threads: impl Iterator<Item = &'a Counters>) -> Self {
+            pub(crate) fn sum<'a>(threads: impl Iterator<Item = &'a StoreCounters>) -> Self {
                 let mut stats = S3Stats::default();
                 for counters in threads {
                     $(stats.$name += counters.$name.get();)*

@@ -47,13 +47,13 @@ pub(crate) fn etag_text(body: &[u8]) -> String {
 
 /// Computed objects: a prefix, then the names that the file server's computed objects have.
 #[derive(Debug)]
-pub(crate) struct Computed {
+pub(crate) struct ComputedObjects {
     prefix: String,
     count: u64,
     size: usize,
 }
 
-impl Computed {
+impl ComputedObjects {
     /// The index of a key.
     fn index_of(&self, key: &str) -> Option<u64> {
         let index = synthetic::index_of(key.strip_prefix(self.prefix.as_str())?)?;
@@ -101,19 +101,19 @@ pub(crate) struct Bucket {
     pub(crate) name: String,
     pub(crate) region: String,
     pub(crate) public: bool,
-    computed: Computed,
+    computed: ComputedObjects,
     objects: RwLock<BTreeMap<Vec<u8>, Arc<Object>>>,
 }
 
 /// What is found under a key.
-pub(crate) enum Found {
+pub(crate) enum StoredObject {
     Put(Arc<Object>),
     /// Its body is in the buffer.
     Computed,
 }
 
 /// An object that a listing meets.
-pub(crate) struct Listed<'a> {
+pub(crate) struct ListedObject<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) size: u64,
     pub(crate) etag: &'a [u8],
@@ -121,7 +121,7 @@ pub(crate) struct Listed<'a> {
 }
 
 /// How a walk over keys goes on.
-pub(crate) enum Walk {
+pub(crate) enum KeyWalk {
     Next,
     Stop,
     /// At the first key that is not before this one.
@@ -131,7 +131,7 @@ pub(crate) enum Walk {
 impl Bucket {
     pub(crate) fn new(options: BucketOptions) -> Self {
         let BucketOptions { name, region, public, synthetic, size, key_prefix } = options;
-        let computed = Computed { prefix: key_prefix, count: synthetic, size };
+        let computed = ComputedObjects { prefix: key_prefix, count: synthetic, size };
         Bucket { name, region, public, computed, objects: RwLock::default() }
     }
 
@@ -144,13 +144,13 @@ impl Bucket {
     }
 
     /// Finds an object. The body of a computed one is appended to the buffer.
-    pub(crate) fn get(&self, key: &str, buffer: &mut Vec<u8>) -> Option<Found> {
+    pub(crate) fn get(&self, key: &str, buffer: &mut Vec<u8>) -> Option<StoredObject> {
         if let Some(object) = self.read().get(key.as_bytes()) {
-            return Some(Found::Put(Arc::clone(object)));
+            return Some(StoredObject::Put(Arc::clone(object)));
         }
         self.computed.index_of(key)?;
         self.computed.body(key, buffer);
-        Some(Found::Computed)
+        Some(StoredObject::Computed)
     }
 
     /// Whether it is a computed one, which cannot be deleted.
@@ -159,10 +159,10 @@ impl Bucket {
     }
 
     /// When an object was written.
-    pub(crate) fn modified(found: &Found) -> i64 {
+    pub(crate) fn modified(found: &StoredObject) -> i64 {
         match found {
-            Found::Put(object) => object.modified,
-            Found::Computed => SYNTHETIC_MODIFIED,
+            StoredObject::Put(object) => object.modified,
+            StoredObject::Computed => SYNTHETIC_MODIFIED,
         }
     }
 
@@ -173,7 +173,7 @@ impl Bucket {
     }
 
     /// Meets keys in their order, bytes by bytes, from a bound on.
-    pub(crate) fn walk(&self, from: Bound<Vec<u8>>, visit: &mut dyn FnMut(&Listed<'_>) -> Walk) {
+    pub(crate) fn walk(&self, from: Bound<Vec<u8>>, visit: &mut dyn FnMut(&ListedObject<'_>) -> KeyWalk) {
         let objects = self.read();
         let mut from = Some(from);
         while let Some(bound) = from.take() {
@@ -189,8 +189,12 @@ impl Bucket {
                             computed.start += 1;
                         }
                         let (etag, modified) = (object.etag.as_bytes(), object.modified);
-                        let walk =
-                            visit(&Listed { key: name, size: object.body.len() as u64, etag, modified });
+                        let walk = visit(&ListedObject {
+                            key: name,
+                            size: object.body.len() as u64,
+                            etag,
+                            modified,
+                        });
                         put.next();
                         walk
                     }
@@ -200,14 +204,14 @@ impl Bucket {
                         // Names are digits and a prefix that is text.
                         self.computed.body(std::str::from_utf8(key).unwrap_or_default(), &mut body);
                         let (size, etag) = (body.len() as u64, etag(&body));
-                        visit(&Listed { key, size, etag: &etag, modified: SYNTHETIC_MODIFIED })
+                        visit(&ListedObject { key, size, etag: &etag, modified: SYNTHETIC_MODIFIED })
                     }
                     (_, None) => break,
                 };
                 match walk {
-                    Walk::Next => {}
-                    Walk::Stop => return,
-                    Walk::To(key) => {
+                    KeyWalk::Next => {}
+                    KeyWalk::Stop => return,
+                    KeyWalk::To(key) => {
                         from = Some(Bound::Included(key));
                         break;
                     }
@@ -323,7 +327,7 @@ mod tests {
         let mut keys = Vec::new();
         bucket.walk(from.map(|from| from.as_bytes().to_vec()), &mut |listed| {
             keys.push(format!("{}:{}", String::from_utf8_lossy(listed.key), listed.size));
-            Walk::Next
+            KeyWalk::Next
         });
         keys
     }
@@ -353,7 +357,7 @@ mod tests {
 
         bucket.walk(Bound::Unbounded, &mut |listed| {
             seen.push(listed.key.to_vec());
-            if seen.len() == 1 { Walk::To(b"p0".to_vec()) } else { Walk::Next }
+            if seen.len() == 1 { KeyWalk::To(b"p0".to_vec()) } else { KeyWalk::Next }
         });
 
         assert_eq!(seen, [b"p/file-000000000000".to_vec(), b"z".to_vec()]);

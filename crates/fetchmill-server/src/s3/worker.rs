@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::behaviour::Behaviour;
+use super::behaviour::StoreBehaviour;
 use super::clock;
 use super::failure::Failure;
-use super::gate::Asking;
-use super::head::Head;
+use super::gate::GatedRequest;
+use super::head::RequestHead;
 use super::listing;
-use super::object::Place;
+use super::object::ObjectRequest;
 use super::operation::Operation;
 use super::parts;
 use super::reply::{Date, Reply};
-use super::stats::{Counters, S3Stats};
+use super::stats::{S3Stats, StoreCounters};
 use super::store::{Bucket, Store};
 use super::uri::{self, Query};
 use super::xml;
@@ -27,37 +27,40 @@ use crate::hash;
 
 /// What all threads share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct StoreState {
     pub(crate) store: Store,
-    behaviour: RwLock<Arc<Behaviour>>,
+    behaviour: RwLock<Arc<StoreBehaviour>>,
     pub(crate) region: String,
     pub(crate) suffix: Option<String>,
     /// Host and port, as errors name them.
     pub(crate) endpoint: String,
-    counters: Vec<Counters>,
+    counters: Vec<StoreCounters>,
     /// What was counted before the counters were set back.
     before: Mutex<S3Stats>,
 }
 
-impl Shared {
+impl StoreState {
     pub(crate) fn new(region: String, suffix: Option<String>, endpoint: String, threads: usize) -> Self {
-        Shared {
+        StoreState {
             store: Store::default(),
             behaviour: RwLock::default(),
             region,
             suffix,
             endpoint,
-            counters: (0..threads).map(|_| Counters::default()).collect(),
+            counters: (0..threads).map(|_| StoreCounters::default()).collect(),
             before: Mutex::default(),
         }
     }
 
-    pub(crate) fn behaviour(&self) -> Arc<Behaviour> {
+    pub(crate) fn behaviour(&self) -> Arc<StoreBehaviour> {
         Arc::clone(&self.behaviour.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Puts another behaviour into the place of the present one.
-    pub(crate) fn change<E>(&self, make: impl FnOnce(&Behaviour) -> Result<Behaviour, E>) -> Result<(), E> {
+    pub(crate) fn change<E>(
+        &self,
+        make: impl FnOnce(&StoreBehaviour) -> Result<StoreBehaviour, E>,
+    ) -> Result<(), E> {
         let mut behaviour = self.behaviour.write().unwrap_or_else(PoisonError::into_inner);
         *behaviour = Arc::new(make(&behaviour)?);
         Ok(())
@@ -72,7 +75,7 @@ impl Shared {
     }
 
     /// Bucket and key of a path that is decoded.
-    fn place<'a>(&self, head: &Head<'_>, path: &'a [u8]) -> (Cow<'a, [u8]>, &'a [u8]) {
+    fn place<'a>(&self, head: &RequestHead<'_>, path: &'a [u8]) -> (Cow<'a, [u8]>, &'a [u8]) {
         let path = path.get(1..).unwrap_or_default();
         if let Some(bucket) = self.bucket_of_host(head) {
             return (Cow::Owned(bucket.into_bytes()), path);
@@ -83,7 +86,7 @@ impl Shared {
         }
     }
 
-    fn bucket_of_host(&self, head: &Head<'_>) -> Option<String> {
+    fn bucket_of_host(&self, head: &RequestHead<'_>) -> Option<String> {
         let host = std::str::from_utf8(head.field("host")?).ok()?;
         match &self.suffix {
             None => self.store.bucket_of_host(host),
@@ -106,15 +109,15 @@ pub(crate) struct Arrival {
 }
 
 /// One thread's view.
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
+pub(crate) struct StoreWorker {
+    shared: Arc<StoreState>,
     position: usize,
     replies: AtomicU64,
 }
 
 /// Buffers that one request after the other uses.
 #[derive(Default)]
-struct Scratch {
+struct StoreScratch {
     path: Vec<u8>,
     body: Vec<u8>,
     date: Date,
@@ -122,20 +125,20 @@ struct Scratch {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<StoreScratch> = RefCell::default();
 }
 
-impl Worker {
-    pub(crate) fn new(shared: Arc<Shared>, position: usize) -> Self {
-        Worker { shared, position, replies: AtomicU64::new((position as u64) << 48) }
+impl StoreWorker {
+    pub(crate) fn new(shared: Arc<StoreState>, position: usize) -> Self {
+        StoreWorker { shared, position, replies: AtomicU64::new((position as u64) << 48) }
     }
 
-    pub(crate) fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &StoreCounters {
         &self.shared.counters[self.position]
     }
 
     /// Notes when a request has come, and what is in its way.
-    pub(crate) fn arrive(&self, head: &Head<'_>) -> Arrival {
+    pub(crate) fn arrive(&self, head: &RequestHead<'_>) -> Arrival {
         let behaviour = self.shared.behaviour();
         let options = &behaviour.options;
         let is_list = head.method == b"GET" && memchr::memmem::find(head.query, b"list-type=2").is_some();
@@ -149,11 +152,11 @@ impl Worker {
     }
 
     /// Appends the reply to a request.
-    pub(crate) fn answer(&self, head: &Head<'_>, body: &Bytes, now: i64, out: &mut Vec<u8>) {
+    pub(crate) fn answer(&self, head: &RequestHead<'_>, body: &Bytes, now: i64, out: &mut Vec<u8>) {
         let counters = self.counters();
         counters.requests.add(1);
         SCRATCH.with_borrow_mut(|scratch| {
-            let Scratch { path, body: buffer, date, modified } = scratch;
+            let StoreScratch { path, body: buffer, date, modified } = scratch;
             let mut reply =
                 self.reply((head.method == b"HEAD", head.keep_alive), date.at(now), modified, out);
             let start = reply.out.len();
@@ -184,7 +187,7 @@ impl Worker {
 
     fn carry_out(
         &self,
-        head: &Head<'_>,
+        head: &RequestHead<'_>,
         body: &Bytes,
         now: i64,
         path: &mut Vec<u8>,
@@ -209,7 +212,7 @@ impl Worker {
         }
         let bucket = shared.store.bucket(name);
         let bucket = bucket.as_deref();
-        let asking = Asking {
+        let asking = GatedRequest {
             behaviour: &behaviour,
             head,
             path,
@@ -229,15 +232,15 @@ impl Worker {
         {
             return Err(Failure::access_denied());
         }
-        let place = Place { store: &shared.store, behaviour: &behaviour, bucket, key, now };
+        let place = ObjectRequest { store: &shared.store, behaviour: &behaviour, bucket, key, now };
         self.operate(operation, &place, (head, &query, body), buffer, reply)
     }
 
     fn operate(
         &self,
         operation: Operation,
-        place: &Place<'_>,
-        (head, query, body): (&Head<'_>, &Query, &Bytes),
+        place: &ObjectRequest<'_>,
+        (head, query, body): (&RequestHead<'_>, &Query, &Bytes),
         buffer: &mut Vec<u8>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {

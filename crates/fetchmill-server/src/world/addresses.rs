@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::behaviour::Behaviour;
+use super::behaviour::{Behaviour, Host};
 
 /// The second byte of all addresses: far from 127.0.0.1, where other programs listen.
 const NETWORK: u8 = 77;
@@ -35,11 +35,18 @@ pub(super) fn all(behaviour: Behaviour, addresses: u8) -> impl Iterator<Item = I
     (0..count(behaviour, addresses)).map(move |position| address(behaviour, position))
 }
 
+impl Host {
+    /// The address in 127.0.0.0/8 that it is reached at, when hosts that are common have so many.
+    pub fn address(self, addresses: u8) -> Ipv4Addr {
+        let all = u64::from(count(self.behaviour, addresses));
+        address(self.behaviour, (self.number % all) as u8)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
 
-    use super::super::behaviour::Host;
     use super::*;
 
     #[test]

@@ -1,9 +1,6 @@
 //! What hosts do, and their names: `<behaviour>-<number>.test`. No table of hosts exists: a name says it all.
 
 use std::fmt;
-use std::net::Ipv4Addr;
-
-use super::addresses;
 
 /// Digits of a number: what fits into 64 bits whatever they are.
 const DIGITS_MAX: usize = 19;
@@ -157,12 +154,6 @@ impl Host {
         let is_number = number.len() <= DIGITS_MAX && number.bytes().all(|byte| byte.is_ascii_digit());
         let number = if is_number { number.parse().ok()? } else { return None };
         Some(Host { behaviour: Behaviour::from_name(behaviour)?, number })
-    }
-
-    /// The address in 127.0.0.0/8 that it is reached at, when hosts that are common have so many.
-    pub fn address(self, addresses: u8) -> Ipv4Addr {
-        let count = u64::from(addresses::count(self.behaviour, addresses));
-        addresses::address(self.behaviour, (self.number % count) as u8)
     }
 }
 

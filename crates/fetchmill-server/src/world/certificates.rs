@@ -23,7 +23,7 @@ use crate::hash;
 const ELSEWHERE: &str = "elsewhere.test";
 const VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 
-type Made<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+type CertificateResult<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 /// How hosts do TLS, by what is wrong with it.
 pub(super) struct Acceptors {
@@ -37,21 +37,21 @@ pub(super) struct Acceptors {
 
 impl Acceptors {
     /// With the authority's certificate in PEM.
-    pub(super) fn new() -> Made<(Self, String)> {
+    pub(super) fn new() -> CertificateResult<(Self, String)> {
         let known = Arc::new(Authority::new("fetchmill test world")?);
         let unknown = Arc::new(Authority::new("nobody")?);
         let pem = known.pem.clone();
         let with = |fault, authority: &Arc<Authority>, protocol: &[u8]| {
-            let maker = Maker { authority: Arc::clone(authority), fault };
+            let maker = CertificateMaker { authority: Arc::clone(authority), fault };
             acceptor(maker, protocol)
         };
         let acceptors = Acceptors {
-            good: with(Fault::None, &known, b"http/1.1")?,
-            http2: with(Fault::None, &known, b"h2")?,
-            expired: with(Fault::Expired, &known, b"http/1.1")?,
-            wrong_name: with(Fault::WrongName, &known, b"http/1.1")?,
-            self_signed: with(Fault::SelfSigned, &known, b"http/1.1")?,
-            unknown: with(Fault::None, &unknown, b"http/1.1")?,
+            good: with(CertificateFault::None, &known, b"http/1.1")?,
+            http2: with(CertificateFault::None, &known, b"h2")?,
+            expired: with(CertificateFault::Expired, &known, b"http/1.1")?,
+            wrong_name: with(CertificateFault::WrongName, &known, b"http/1.1")?,
+            self_signed: with(CertificateFault::SelfSigned, &known, b"http/1.1")?,
+            unknown: with(CertificateFault::None, &unknown, b"http/1.1")?,
         };
         Ok((acceptors, pem))
     }
@@ -69,7 +69,7 @@ impl Acceptors {
 }
 
 /// Without tickets and sessions: every connection is a full handshake, as with hosts that are met once.
-fn acceptor(maker: Maker, protocol: &[u8]) -> Made<TlsAcceptor> {
+fn acceptor(maker: CertificateMaker, protocol: &[u8]) -> CertificateResult<TlsAcceptor> {
     let kx_groups = vec![aws_lc_rs::kx_group::X25519, aws_lc_rs::kx_group::SECP256R1];
     let provider = CryptoProvider { kx_groups, ..aws_lc_rs::default_provider() };
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
@@ -91,7 +91,7 @@ struct Authority {
 }
 
 impl Authority {
-    fn new(name: &str) -> Made<Self> {
+    fn new(name: &str) -> CertificateResult<Self> {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -108,7 +108,7 @@ impl Authority {
 
 /// What is wrong with a certificate.
 #[derive(Debug, Clone, Copy)]
-enum Fault {
+enum CertificateFault {
     None,
     Expired,
     WrongName,
@@ -116,21 +116,21 @@ enum Fault {
 }
 
 /// Makes the certificate of a host while the host is greeted.
-struct Maker {
+struct CertificateMaker {
     authority: Arc<Authority>,
-    fault: Fault,
+    fault: CertificateFault,
 }
 
-impl std::fmt::Debug for Maker {
+impl std::fmt::Debug for CertificateMaker {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Maker").field("fault", &self.fault).finish_non_exhaustive()
+        formatter.debug_struct("CertificateMaker").field("fault", &self.fault).finish_non_exhaustive()
     }
 }
 
-impl ResolvesServerCert for Maker {
+impl ResolvesServerCert for CertificateMaker {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let name = match self.fault {
-            Fault::WrongName => ELSEWHERE,
+            CertificateFault::WrongName => ELSEWHERE,
             _ => hello.server_name().unwrap_or(ELSEWHERE),
         };
         let certificate = self.certificate(name).ok()?;
@@ -138,7 +138,7 @@ impl ResolvesServerCert for Maker {
     }
 }
 
-impl Maker {
+impl CertificateMaker {
     fn certificate(&self, name: &str) -> Result<CertificateDer<'static>, rcgen::Error> {
         let mut params = CertificateParams::new([name.to_owned()])?;
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -147,12 +147,12 @@ impl Maker {
         // Positive and without a zero byte in front.
         let serial = hash::of_bytes(0, name.as_bytes()) >> 2 | 1 << 61;
         params.serial_number = Some(SerialNumber::from(serial));
-        if let Fault::Expired = self.fault {
+        if let CertificateFault::Expired = self.fault {
             (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
         }
         let Authority { host_key, issuer, .. } = &*self.authority;
         let certificate = match self.fault {
-            Fault::SelfSigned => params.self_signed(host_key)?,
+            CertificateFault::SelfSigned => params.self_signed(host_key)?,
             _ => params.signed_by(host_key, issuer)?,
         };
         Ok(certificate.der().clone())

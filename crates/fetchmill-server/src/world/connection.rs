@@ -1,8 +1,7 @@
 //! What happens to a connection before HTTP: accepted, closed, left alone, or led into TLS.
 
-use std::collections::HashSet;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -11,76 +10,27 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_local;
 
 use super::behaviour::{Behaviour, Host};
-use super::certificates::Acceptors;
-use super::http::{End, Site, wait};
+use super::http::{ConnectionEnd, Site, wait};
 use super::http2;
-use super::stats::{Diary, Visit};
-use crate::hash;
+use super::state::{Scheme, WorldState};
+use super::stats::CountedConnection;
 
 /// When accepting fails there are no descriptors: trying again at once would only burn time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Room for the client's greeting of a handshake, on the heap: every connection would pay for it in its task.
 const GREETING: usize = 4096;
-/// Busy hosts that are remembered, 8 bytes each with some air: 32 MiB. Those above it are busy for ever.
-const BUSY_MAX: usize = 1 << 21;
-/// Share of the timeout that a slow host may need.
-const SLOWNESS_MAX: f64 = 1.0 / 3.0;
-
-/// The two ports.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scheme {
-    Http,
-    Https,
-}
-
-impl Scheme {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        }
-    }
-}
-
-/// What all threads know.
-pub(super) struct Shared {
-    pub(super) diary: Arc<Diary>,
-    pub(super) acceptors: Acceptors,
-    pub(super) http_port: u16,
-    pub(super) https_port: u16,
-    pub(super) retry_after: u32,
-    pub(super) timeout: f64,
-    pub(super) seed: u64,
-    /// Numbers of the busy hosts that were asked.
-    pub(super) busy: Mutex<HashSet<u64>>,
-}
-
-impl Shared {
-    /// How long a slow host needs: always the same.
-    pub(super) fn slowness(&self, host: Option<Host>) -> Duration {
-        let number = host.map_or(0, |host| host.number);
-        let share = hash::unit(hash::of_bytes(self.seed, &number.to_le_bytes()));
-        Duration::from_secs_f64(share * self.timeout * SLOWNESS_MAX)
-    }
-
-    /// Whether a busy host has not been asked before.
-    pub(super) fn is_first(&self, host: Option<Host>) -> bool {
-        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = host.map_or(0, |host| host.number);
-        let is_first = !busy.contains(&number);
-        if is_first && busy.len() < BUSY_MAX {
-            busy.insert(number);
-        }
-        is_first
-    }
-}
 
 /// Accepts for ever at an address of a behaviour.
-pub(super) async fn accept(listener: TcpListener, behaviour: Behaviour, scheme: Scheme, shared: Arc<Shared>) {
+pub(super) async fn accept(
+    listener: TcpListener,
+    behaviour: Behaviour,
+    scheme: Scheme,
+    shared: Arc<WorldState>,
+) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                shared.diary.connection(behaviour);
+                shared.counters.connection(behaviour);
                 spawn_local(run(stream, behaviour, scheme, Arc::clone(&shared)));
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -90,8 +40,8 @@ pub(super) async fn accept(listener: TcpListener, behaviour: Behaviour, scheme: 
 }
 
 /// A connection that breaks has ended: its client went away.
-async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<Shared>) {
-    let mut visit = Visit::new(&shared.diary);
+async fn run(mut stream: TcpStream, behaviour: Behaviour, scheme: Scheme, shared: Arc<WorldState>) {
+    let mut visit = CountedConnection::new(&shared.counters);
     // Without it replies would only be slower.
     let _ = stream.set_nodelay(true);
     let site = Site { shared: &shared, behaviour, scheme };
@@ -114,14 +64,14 @@ async fn refuse_tls(stream: &mut TcpStream) -> io::Result<()> {
     wait(stream).await.map(|_| ())
 }
 
-async fn plain(mut stream: TcpStream, site: &Site<'_>, visit: &mut Visit) -> io::Result<()> {
-    if site.serve(&mut stream, visit).await? == End::Reset {
+async fn plain(mut stream: TcpStream, site: &Site<'_>, visit: &mut CountedConnection) -> io::Result<()> {
+    if site.serve(&mut stream, visit).await? == ConnectionEnd::Reset {
         reset(&stream)?;
     }
     Ok(())
 }
 
-async fn secured(stream: TcpStream, site: &Site<'_>, visit: &mut Visit) -> io::Result<()> {
+async fn secured(stream: TcpStream, site: &Site<'_>, visit: &mut CountedConnection) -> io::Result<()> {
     let mut stream = site.shared.acceptors.of(site.behaviour).accept(stream).await?;
     let session = stream.get_ref().1;
     visit.enter(session.server_name().and_then(Host::parse));
@@ -129,8 +79,8 @@ async fn secured(stream: TcpStream, site: &Site<'_>, visit: &mut Visit) -> io::R
         return http2::serve(stream, site).await;
     }
     match site.serve(&mut stream, visit).await? {
-        End::Closed => stream.shutdown().await,
-        End::Reset => reset(stream.get_ref().0),
+        ConnectionEnd::Closed => stream.shutdown().await,
+        ConnectionEnd::Reset => reset(stream.get_ref().0),
     }
 }
 

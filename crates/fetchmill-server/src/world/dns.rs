@@ -10,8 +10,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::spawn_local;
 
-use super::names::{Answer, Names, Way};
-use super::stats::Diary;
+use super::names::{DnsAnswer, QueryTransport, WorldNames};
+use super::stats::WorldCounters;
 use crate::hash;
 
 /// A query is one name and an extension.
@@ -21,15 +21,15 @@ const TURN: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Which datagrams are lost: a share of them, the same ones for a seed.
-pub(super) struct Loss {
+pub(super) struct DatagramLoss {
     share: f64,
     seed: u64,
     count: u64,
 }
 
-impl Loss {
+impl DatagramLoss {
     pub(super) fn new(share: f64, seed: u64) -> Self {
-        Loss { share, seed, count: 0 }
+        DatagramLoss { share, seed, count: 0 }
     }
 
     fn takes_next(&mut self) -> bool {
@@ -41,9 +41,9 @@ impl Loss {
 /// Answers datagrams for ever.
 pub(super) async fn serve_datagrams(
     socket: UdpSocket,
-    names: Rc<RefCell<Names>>,
-    mut loss: Loss,
-    diary: Arc<Diary>,
+    names: Rc<RefCell<WorldNames>>,
+    mut loss: DatagramLoss,
+    counters: Arc<WorldCounters>,
 ) {
     let socket = Rc::new(socket);
     let mut query = [0; QUERY_MAX];
@@ -52,11 +52,11 @@ pub(super) async fn serve_datagrams(
             // An error is another side's that has gone: it says nothing about this socket.
             let Ok((length, client)) = socket.recv_from(&mut query).await else { continue };
             if loss.takes_next() {
-                diary.datagram_lost();
+                counters.datagram_lost();
                 continue;
             }
-            let answer = names.borrow_mut().answer(&query[..length], Way::Datagram);
-            let Some(Answer { bytes, delay }) = answer else { continue };
+            let answer = names.borrow_mut().answer(&query[..length], QueryTransport::Datagram);
+            let Some(DnsAnswer { bytes, delay }) = answer else { continue };
             if delay.is_zero() {
                 // Who does not get it asks again.
                 let _ = socket.send_to(&bytes, client).await;
@@ -73,7 +73,7 @@ pub(super) async fn serve_datagrams(
 }
 
 /// Answers connections for ever.
-pub(super) async fn serve_streams(listener: TcpListener, names: Rc<RefCell<Names>>) {
+pub(super) async fn serve_streams(listener: TcpListener, names: Rc<RefCell<WorldNames>>) {
     loop {
         match listener.accept().await {
             // A connection that breaks has ended.
@@ -86,7 +86,7 @@ pub(super) async fn serve_streams(listener: TcpListener, names: Rc<RefCell<Names
     }
 }
 
-async fn converse(mut stream: TcpStream, names: Rc<RefCell<Names>>) -> io::Result<()> {
+async fn converse(mut stream: TcpStream, names: Rc<RefCell<WorldNames>>) -> io::Result<()> {
     let mut query = [0; QUERY_MAX];
     loop {
         let length = usize::from(stream.read_u16().await?);
@@ -94,8 +94,8 @@ async fn converse(mut stream: TcpStream, names: Rc<RefCell<Names>>) -> io::Resul
             return Ok(());
         }
         stream.read_exact(&mut query[..length]).await?;
-        let answer = names.borrow_mut().answer(&query[..length], Way::Stream);
-        let Some(Answer { mut bytes, delay }) = answer else { continue };
+        let answer = names.borrow_mut().answer(&query[..length], QueryTransport::Stream);
+        let Some(DnsAnswer { mut bytes, delay }) = answer else { continue };
         tokio::time::sleep(delay).await;
         bytes.splice(0..0, (bytes.len() as u16).to_be_bytes());
         stream.write_all(&bytes).await?;

@@ -13,7 +13,7 @@ const READ_SIZE: usize = 2 * 1024;
 
 /// A request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Head {
+pub(super) struct SiteRequest {
     /// Whether the reply must have no body: the method is HEAD.
     pub(super) is_bodiless: bool,
     pub(super) path: String,
@@ -22,13 +22,13 @@ pub(super) struct Head {
     pub(super) is_last: bool,
 }
 
-impl Head {
+impl SiteRequest {
     /// Of the bytes before the empty line.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut lines = std::str::from_utf8(bytes).ok()?.split("\r\n");
         let mut words = lines.next()?.split(' ');
         let (method, path, version) = (words.next()?, words.next()?, words.next()?);
-        let mut head = Head {
+        let mut head = SiteRequest {
             is_bodiless: method == "HEAD",
             path: path.to_owned(),
             name: String::new(),
@@ -52,16 +52,19 @@ impl Head {
 
 /// The bytes of a connection that are not read yet.
 #[derive(Debug, Default)]
-pub(super) struct Requests {
+pub(super) struct RequestReader {
     bytes: Vec<u8>,
 }
 
-impl Requests {
+impl RequestReader {
     /// The next request; `None` at the end of the connection, or when what comes is no request.
-    pub(super) async fn next(&mut self, stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Head>> {
+    pub(super) async fn next(
+        &mut self,
+        stream: &mut (impl AsyncRead + Unpin),
+    ) -> io::Result<Option<SiteRequest>> {
         loop {
             if let Some(end) = memmem::find(&self.bytes, b"\r\n\r\n") {
-                let head = Head::parse(&self.bytes[..end]);
+                let head = SiteRequest::parse(&self.bytes[..end]);
                 self.bytes.drain(..end + 4);
                 return Ok(head);
             }
@@ -82,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_head_says_who_is_asked_for_what() {
-        let head = Head::parse(b"GET /a HTTP/1.1\r\nHOST: good-1.test:8080\r\nAccept: */*").unwrap();
+        let head = SiteRequest::parse(b"GET /a HTTP/1.1\r\nHOST: good-1.test:8080\r\nAccept: */*").unwrap();
 
         assert_eq!((head.path.as_str(), head.name.as_str()), ("/a", "good-1.test"));
         assert!(!head.is_bodiless && !head.is_last);
@@ -90,13 +93,13 @@ mod tests {
 
     #[test]
     fn the_last_request_says_so() {
-        assert!(Head::parse(b"GET / HTTP/1.1\r\nConnection: Close").unwrap().is_last);
-        assert!(Head::parse(b"GET / HTTP/1.0").unwrap().is_last);
+        assert!(SiteRequest::parse(b"GET / HTTP/1.1\r\nConnection: Close").unwrap().is_last);
+        assert!(SiteRequest::parse(b"GET / HTTP/1.0").unwrap().is_last);
     }
 
     #[test]
     fn other_bytes_are_no_request() {
-        assert_eq!(Head::parse(b""), None);
-        assert_eq!(Head::parse(b"\x16\x03\x01\x02\x00"), None);
+        assert_eq!(SiteRequest::parse(b""), None);
+        assert_eq!(SiteRequest::parse(b"\x16\x03\x01\x02\x00"), None);
     }
 }

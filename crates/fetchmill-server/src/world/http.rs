@@ -7,9 +7,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::addresses::PRIVATE;
 use super::behaviour::{Behaviour, Host};
-use super::connection::{Scheme, Shared};
-use super::head::{Head, Requests};
-use super::stats::Visit;
+use super::head::{RequestReader, SiteRequest};
+use super::state::{Scheme, WorldState};
+use super::stats::CountedConnection;
 
 /// Redirects of a host that is far away.
 const HOPS: u32 = 30;
@@ -22,7 +22,7 @@ const TRICKLE: Duration = Duration::from_secs(1);
 
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// As TCP and TLS say.
     Closed,
     /// With a reset.
@@ -30,7 +30,7 @@ pub(super) enum End {
 }
 
 /// What becomes of a connection after a reply.
-enum Next {
+enum AfterReply {
     Request,
     Close,
     Reset,
@@ -38,14 +38,18 @@ enum Next {
 
 /// Where a request has come.
 pub(super) struct Site<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a WorldState,
     pub(super) behaviour: Behaviour,
     pub(super) scheme: Scheme,
 }
 
 impl Site<'_> {
     /// Answers requests until the connection ends.
-    pub(super) async fn serve<S>(&self, stream: &mut S, visit: &mut Visit) -> io::Result<End>
+    pub(super) async fn serve<S>(
+        &self,
+        stream: &mut S,
+        visit: &mut CountedConnection,
+    ) -> io::Result<ConnectionEnd>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -53,26 +57,31 @@ impl Site<'_> {
             send(stream, b"SSH-2.0-OpenSSH_9.9\r\n").await?;
             return wait(stream).await;
         }
-        let mut requests = Requests::default();
+        let mut requests = RequestReader::default();
         while let Some(head) = requests.next(stream).await? {
             let host = head.host();
             visit.enter(host);
-            self.shared.diary.request(self.behaviour, host);
+            self.shared.counters.request(self.behaviour, host);
             match self.answer(stream, &head, host).await? {
-                Next::Request if !head.is_last => {}
-                Next::Request | Next::Close => break,
-                Next::Reset => return Ok(End::Reset),
+                AfterReply::Request if !head.is_last => {}
+                AfterReply::Request | AfterReply::Close => break,
+                AfterReply::Reset => return Ok(ConnectionEnd::Reset),
             }
         }
-        Ok(End::Closed)
+        Ok(ConnectionEnd::Closed)
     }
 
-    async fn answer<S>(&self, stream: &mut S, head: &Head, host: Option<Host>) -> io::Result<Next>
+    async fn answer<S>(
+        &self,
+        stream: &mut S,
+        head: &SiteRequest,
+        host: Option<Host>,
+    ) -> io::Result<AfterReply>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         match self.behaviour {
-            Behaviour::Resetting => return Ok(Next::Reset),
+            Behaviour::Resetting => return Ok(AfterReply::Reset),
             Behaviour::Stalling => {}
             Behaviour::Halfhead => send(stream, b"HTTP/1.1 200 OK\r\nContent-Type: text/h").await?,
             Behaviour::Trickling => trickle(stream).await?,
@@ -85,21 +94,21 @@ impl Site<'_> {
             Behaviour::Nolength => {
                 let text = format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{}", body(head));
                 send(stream, text.as_bytes()).await?;
-                return Ok(Next::Close);
+                return Ok(AfterReply::Close);
             }
             Behaviour::Truncated => {
                 let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {ANNOUNCED}\r\n\r\n{}", body(head));
                 send(stream, text.as_bytes()).await?;
-                return Ok(Next::Close);
+                return Ok(AfterReply::Close);
             }
             _ => return whole(stream, &self.reply(head, host)).await,
         }
         // What has begun is never ended.
-        wait(stream).await.map(|_| Next::Close)
+        wait(stream).await.map(|_| AfterReply::Close)
     }
 
     /// A reply that is complete.
-    fn reply(&self, head: &Head, host: Option<Host>) -> String {
+    fn reply(&self, head: &SiteRequest, host: Option<Host>) -> String {
         match self.behaviour {
             Behaviour::NotFound => page(head, "404 Not Found", ""),
             Behaviour::Error => page(head, "500 Internal Server Error", ""),
@@ -122,7 +131,7 @@ impl Site<'_> {
     }
 
     /// Where a host leads to.
-    fn location(&self, head: &Head, host: Option<Host>) -> Option<(&'static str, String)> {
+    fn location(&self, head: &SiteRequest, host: Option<Host>) -> Option<(&'static str, String)> {
         let (http, https) = (self.shared.http_port, self.shared.https_port);
         let found = |location: String| Some(("302 Found", location));
         match (self.behaviour, self.scheme) {
@@ -150,11 +159,11 @@ pub(super) fn body_for(name: &str) -> String {
     format!("<!doctype html>\n<title>{name}</title>\n<p>This is {name}.</p>\n")
 }
 
-fn body(head: &Head) -> String {
+fn body(head: &SiteRequest) -> String {
     body_for(&head.name)
 }
 
-fn page(head: &Head, status: &str, fields: &str) -> String {
+fn page(head: &SiteRequest, status: &str, fields: &str) -> String {
     let body = body(head);
     let length = body.len();
     let sent = if head.is_bodiless { "" } else { body.as_str() };
@@ -171,22 +180,22 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Resul
     stream.flush().await
 }
 
-async fn whole(stream: &mut (impl AsyncWrite + Unpin), reply: &str) -> io::Result<Next> {
+async fn whole(stream: &mut (impl AsyncWrite + Unpin), reply: &str) -> io::Result<AfterReply> {
     send(stream, reply.as_bytes()).await?;
-    Ok(Next::Request)
+    Ok(AfterReply::Request)
 }
 
-async fn huge(stream: &mut (impl AsyncWrite + Unpin), head: &Head) -> io::Result<Next> {
+async fn huge(stream: &mut (impl AsyncWrite + Unpin), head: &SiteRequest) -> io::Result<AfterReply> {
     let line = format!("X-Filler: {}\r\n", ".".repeat(1000));
     stream.write_all(b"HTTP/1.1 200 OK\r\n").await?;
     for _ in 0..=HUGE_HEAD / line.len() {
         stream.write_all(line.as_bytes()).await?;
     }
     send(stream, format!("Content-Length: 0\r\nX-Host: {}\r\n\r\n", head.name).as_bytes()).await?;
-    Ok(Next::Request)
+    Ok(AfterReply::Request)
 }
 
-async fn big(stream: &mut (impl AsyncWrite + Unpin), head: &Head) -> io::Result<Next> {
+async fn big(stream: &mut (impl AsyncWrite + Unpin), head: &SiteRequest) -> io::Result<AfterReply> {
     let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {BIG_BODY}\r\n\r\n");
     stream.write_all(text.as_bytes()).await?;
     let pieces = if head.is_bodiless { 0 } else { BIG_BODY / PIECE.len() };
@@ -194,7 +203,7 @@ async fn big(stream: &mut (impl AsyncWrite + Unpin), head: &Head) -> io::Result<
         stream.write_all(&PIECE).await?;
     }
     stream.flush().await?;
-    Ok(Next::Request)
+    Ok(AfterReply::Request)
 }
 
 /// A byte each second, but for the last one.
@@ -208,8 +217,8 @@ async fn trickle(stream: &mut (impl AsyncWrite + Unpin)) -> io::Result<()> {
 }
 
 /// Reads until the other side has closed.
-pub(super) async fn wait(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<End> {
+pub(super) async fn wait(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<ConnectionEnd> {
     let mut bytes = [0; 512];
     while stream.read(&mut bytes).await? > 0 {}
-    Ok(End::Closed)
+    Ok(ConnectionEnd::Closed)
 }

@@ -31,7 +31,7 @@ fn answer(
     site: &Site<'_>,
 ) -> Result<(), h2::Error> {
     let name = request.uri().host().unwrap_or_default();
-    site.shared.diary.request(site.behaviour, Host::parse(name));
+    site.shared.counters.request(site.behaviour, Host::parse(name));
     let is_bodiless = request.method() == http::Method::HEAD;
     let mut head = Response::new(());
     head.headers_mut().insert("content-type", http::HeaderValue::from_static("text/html"));

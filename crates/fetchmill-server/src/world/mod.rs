@@ -19,6 +19,7 @@
 
 mod addresses;
 mod behaviour;
+mod bound_sockets;
 mod certificates;
 mod connection;
 mod dns;
@@ -27,13 +28,13 @@ mod http;
 mod http2;
 mod names;
 mod options;
-mod places;
 mod silence;
+mod state;
 mod stats;
 
 pub use behaviour::{Behaviour, Host};
 pub use options::WorldOptions;
-pub use stats::{BehaviourStats, Seen, WorldStats};
+pub use stats::{BehaviourStats, HostStats, WorldStats};
 
 use std::cell::RefCell;
 use std::io;
@@ -48,18 +49,18 @@ use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
 use crate::error::Error;
+use bound_sockets::{BoundSocket, BoundSockets};
 use certificates::Acceptors;
-use connection::Shared;
-use dns::Loss;
-use names::Names;
-use places::{Place, Places};
-use stats::Diary;
+use dns::DatagramLoss;
+use names::WorldNames;
+use state::WorldState;
+use stats::WorldCounters;
 
 /// A running world. It ends when it is stopped or dropped.
 pub struct World {
     dns: SocketAddr,
     ca_pem: String,
-    shared: Arc<Shared>,
+    shared: Arc<WorldState>,
     /// Dropping them tells the threads to end.
     stops: Vec<oneshot::Sender<()>>,
     threads: Vec<JoinHandle<()>>,
@@ -76,20 +77,20 @@ impl std::fmt::Debug for World {
 struct NameServer {
     datagrams: UdpSocket,
     streams: TcpListener,
-    names: Names,
-    loss: Loss,
+    names: WorldNames,
+    loss: DatagramLoss,
 }
 
 impl World {
     /// Binds all addresses and starts to serve.
     pub fn start(options: &WorldOptions) -> Result<World, Error> {
         options.check()?;
-        let diary = Arc::new(Diary::new(&options.watched));
+        let counters = Arc::new(WorldCounters::new(&options.watched));
         let (acceptors, ca_pem) = Acceptors::new().map_err(|error| Error::Certificates(error.to_string()))?;
-        let places = Places::bind(options)?;
+        let places = BoundSockets::bind(options)?;
         let dns = places.dns().map_err(Error::Thread)?;
-        let shared = Arc::new(Shared {
-            diary: Arc::clone(&diary),
+        let shared = Arc::new(WorldState {
+            counters: Arc::clone(&counters),
             acceptors,
             http_port: places.http_port,
             https_port: places.https_port,
@@ -101,8 +102,8 @@ impl World {
         let name_server = NameServer {
             datagrams: places.datagrams,
             streams: places.streams,
-            names: Names::new(&diary, options.addresses, options.dns_delay(), options.seed),
-            loss: Loss::new(options.dns_loss, options.seed),
+            names: WorldNames::new(&counters, options.addresses, options.dns_delay(), options.seed),
+            loss: DatagramLoss::new(options.dns_loss, options.seed),
         };
         let held = places.held;
         let mut world = World { dns, ca_pem, shared, stops: Vec::new(), threads: Vec::new(), held };
@@ -132,7 +133,7 @@ impl World {
 
     /// What it has seen so far.
     pub fn stats(&self) -> WorldStats {
-        self.shared.diary.stats()
+        self.shared.counters.stats()
     }
 
     /// Closes all connections and waits for the threads to end.
@@ -141,9 +142,9 @@ impl World {
     }
 
     /// Addresses are given to the threads in turn; the first thread has the name server too.
-    fn spawn(&mut self, threads: usize, places: Vec<Place>, name_server: NameServer) -> io::Result<()> {
+    fn spawn(&mut self, threads: usize, places: Vec<BoundSocket>, name_server: NameServer) -> io::Result<()> {
         let mut name_server = Some(name_server);
-        let mut shares: Vec<Vec<Place>> = (0..threads).map(|_| Vec::new()).collect();
+        let mut shares: Vec<Vec<BoundSocket>> = (0..threads).map(|_| Vec::new()).collect();
         for (position, place) in places.into_iter().enumerate() {
             shares[position % threads].push(place);
         }
@@ -156,7 +157,7 @@ impl World {
     fn thread(
         &mut self,
         position: usize,
-        places: Vec<Place>,
+        places: Vec<BoundSocket>,
         name_server: Option<NameServer>,
     ) -> io::Result<()> {
         let (stop, stopped) = oneshot::channel::<()>();
@@ -191,15 +192,19 @@ impl Drop for World {
 }
 
 /// Starts all tasks of a thread.
-fn serve(places: Vec<Place>, name_server: Option<NameServer>, shared: &Arc<Shared>) -> io::Result<()> {
+fn serve(
+    places: Vec<BoundSocket>,
+    name_server: Option<NameServer>,
+    shared: &Arc<WorldState>,
+) -> io::Result<()> {
     if let Some(NameServer { datagrams, streams, names, loss }) = name_server {
         let names = Rc::new(RefCell::new(names));
         let datagrams = tokio::net::UdpSocket::from_std(datagrams)?;
-        let diary = Arc::clone(&shared.diary);
-        spawn_local(dns::serve_datagrams(datagrams, Rc::clone(&names), loss, diary));
+        let counters = Arc::clone(&shared.counters);
+        spawn_local(dns::serve_datagrams(datagrams, Rc::clone(&names), loss, counters));
         spawn_local(dns::serve_streams(tokio::net::TcpListener::from_std(streams)?, names));
     }
-    for Place { listener, behaviour, scheme } in places {
+    for BoundSocket { listener, behaviour, scheme } in places {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         spawn_local(connection::accept(listener, behaviour, scheme, Arc::clone(shared)));
     }

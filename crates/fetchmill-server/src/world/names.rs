@@ -13,7 +13,7 @@ use domain::rdata::{A, Aaaa, Cname, Soa};
 
 use super::addresses::{self, PRIVATE};
 use super::behaviour::{Behaviour, Host, ZONE};
-use super::stats::Diary;
+use super::stats::WorldCounters;
 use crate::hash;
 
 /// Seconds that answers may be kept.
@@ -28,26 +28,26 @@ const REBIND_MAX: usize = 1 << 21;
 /// Names on the way of an alias to its host.
 const ALIASES: [&str; 2] = ["first", "second"];
 
-type Target = StaticCompressor<Vec<u8>>;
+type AnswerBuffer = StaticCompressor<Vec<u8>>;
 
 /// How a query came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum QueryTransport {
     Datagram,
     Stream,
 }
 
 /// An answer, and how long it takes.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct DnsAnswer {
     pub(super) bytes: Vec<u8>,
     pub(super) delay: Duration,
 }
 
 /// All names of the world.
 #[derive(Debug)]
-pub(super) struct Names {
-    diary: Arc<Diary>,
+pub(super) struct WorldNames {
+    counters: Arc<WorldCounters>,
     addresses: u8,
     delay: Duration,
     seed: u64,
@@ -55,31 +55,31 @@ pub(super) struct Names {
     rebound: HashSet<u64>,
 }
 
-impl Names {
-    pub(super) fn new(diary: &Arc<Diary>, addresses: u8, delay: Duration, seed: u64) -> Self {
-        Names { diary: Arc::clone(diary), addresses, delay, seed, rebound: HashSet::new() }
+impl WorldNames {
+    pub(super) fn new(counters: &Arc<WorldCounters>, addresses: u8, delay: Duration, seed: u64) -> Self {
+        WorldNames { counters: Arc::clone(counters), addresses, delay, seed, rebound: HashSet::new() }
     }
 
     /// `None`: there is no answer.
-    pub(super) fn answer(&mut self, query: &[u8], way: Way) -> Option<Answer> {
+    pub(super) fn answer(&mut self, query: &[u8], way: QueryTransport) -> Option<DnsAnswer> {
         let query = Message::from_slice(query).ok().filter(|query| !query.header().qr())?;
         let question = query.sole_question().ok()?;
         let host = Host::parse(&question.qname().to_string());
         if let Some(host) = host {
-            self.diary.query(host);
+            self.counters.query(host);
         }
         let room = match way {
-            Way::Stream => usize::from(u16::MAX),
-            Way::Datagram => query
+            QueryTransport::Stream => usize::from(u16::MAX),
+            QueryTransport::Datagram => query
                 .opt()
                 .map_or(DATAGRAM, |opt| usize::from(opt.udp_payload_size()).clamp(DATAGRAM, DATAGRAM_MAX)),
         };
         let said = match host.map(|host| host.behaviour) {
             Some(Behaviour::Nodns) => return None,
-            Some(Behaviour::Tc) if way == Way::Datagram => truncated(query),
+            Some(Behaviour::Tc) if way == QueryTransport::Datagram => truncated(query),
             _ => self.say(query, question.qname(), question.qtype(), host, room),
         };
-        Some(Answer { bytes: said.ok()?, delay: self.delay + self.slowness(host) })
+        Some(DnsAnswer { bytes: said.ok()?, delay: self.delay + self.slowness(host) })
     }
 
     fn say(
@@ -111,7 +111,7 @@ impl Names {
     /// Puts what is known of a host into an answer: how many addresses.
     fn records(
         &mut self,
-        builder: &mut AnswerBuilder<Target>,
+        builder: &mut AnswerBuilder<AnswerBuffer>,
         name: &ParsedName<&[u8]>,
         rtype: Rtype,
         host: Host,
@@ -126,7 +126,7 @@ impl Names {
 
     fn addresses_of(
         &mut self,
-        builder: &mut AnswerBuilder<Target>,
+        builder: &mut AnswerBuilder<AnswerBuffer>,
         name: &impl ToName,
         rtype: Rtype,
         host: Host,
@@ -171,7 +171,7 @@ impl Names {
     }
 }
 
-fn start(query: &Message<[u8]>, rcode: Rcode) -> Result<AnswerBuilder<Target>, PushError> {
+fn start(query: &Message<[u8]>, rcode: Rcode) -> Result<AnswerBuilder<AnswerBuffer>, PushError> {
     let target = StaticCompressor::new(Vec::with_capacity(DATAGRAM));
     let builder = MessageBuilder::from_target(target).map_err(|_| PushError::ShortBuf)?;
     let mut builder = builder.start_answer(query, rcode)?;
@@ -183,7 +183,7 @@ fn start(query: &Message<[u8]>, rcode: Rcode) -> Result<AnswerBuilder<Target>, P
 /// Adds what says how long nothing is nothing, and the client's own extension.
 fn end(
     query: &Message<[u8]>,
-    builder: AnswerBuilder<Target>,
+    builder: AnswerBuilder<AnswerBuffer>,
     is_negative: bool,
 ) -> Result<Vec<u8>, PushError> {
     let mut builder = builder.authority();
@@ -212,7 +212,7 @@ fn truncated(query: &Message<[u8]>) -> Result<Vec<u8>, PushError> {
 
 /// Puts three aliases into an answer; the name that the last one is of.
 fn aliases(
-    builder: &mut AnswerBuilder<Target>,
+    builder: &mut AnswerBuilder<AnswerBuffer>,
     name: &ParsedName<&[u8]>,
     host: Host,
     good: Host,
@@ -234,8 +234,8 @@ fn name_of(text: &str) -> Result<Name<Vec<u8>>, PushError> {
 mod tests {
     use super::*;
 
-    fn names() -> Names {
-        Names::new(&Arc::new(Diary::new(&[])), 16, Duration::ZERO, 0)
+    fn names() -> WorldNames {
+        WorldNames::new(&Arc::new(WorldCounters::new(&[])), 16, Duration::ZERO, 0)
     }
 
     fn query(name: &str) -> Vec<u8> {
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_the_hosts_address() {
-        let answer = names().answer(&query("good-000002.test"), Way::Datagram).unwrap();
+        let answer = names().answer(&query("good-000002.test"), QueryTransport::Datagram).unwrap();
 
         assert!(answer.bytes.ends_with(&[127, 77, 1, 3]));
     }
@@ -261,7 +261,7 @@ mod tests {
             damaged[place] = random as u8;
             damaged.truncate(whole.len() - (random >> 8) as usize % 3);
 
-            if let Some(answer) = names.answer(&damaged, Way::Datagram) {
+            if let Some(answer) = names.answer(&damaged, QueryTransport::Datagram) {
                 assert!(answer.bytes.len() <= DATAGRAM_MAX, "seed {seed}");
             }
         }

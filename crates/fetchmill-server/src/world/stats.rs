@@ -1,4 +1,4 @@
-//! What a world has seen: counters by behaviour, and the diary of the hosts that are watched.
+//! What a world has seen: counters by behaviour, and what watched hosts have seen.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ const TIMES_MAX: usize = 65_536;
 
 /// Counters of one behaviour.
 #[derive(Debug, Default)]
-struct Counters {
+struct BehaviourCounters {
     connections: AtomicU64,
     requests: AtomicU64,
     queries: AtomicU64,
@@ -22,24 +22,24 @@ struct Counters {
 
 /// What all threads count in.
 #[derive(Debug)]
-pub(super) struct Diary {
+pub(super) struct WorldCounters {
     started: Instant,
-    counters: Vec<Counters>,
+    counters: Vec<BehaviourCounters>,
     datagrams_lost: AtomicU64,
     /// The hosts that are watched never change, so that nothing is locked for any other.
-    watched: HashMap<Host, Watched>,
+    watched: HashMap<Host, WatchedHost>,
 }
 
 /// A host that is watched.
 #[derive(Debug)]
-struct Watched {
+struct WatchedHost {
     name: String,
-    seen: Mutex<Seen>,
+    seen: Mutex<HostStats>,
 }
 
 /// What a world has seen of a host that is watched.
 #[derive(Debug, Default, Clone, Serialize)]
-pub struct Seen {
+pub struct HostStats {
     /// When requests came: milliseconds since the start of the world.
     pub requests_ms: Vec<u64>,
     /// Connections that are open now, since it is known whose they are: from the end of the handshake with https,
@@ -72,17 +72,17 @@ pub struct WorldStats {
     /// By behaviour; only those that were met.
     pub behaviours: BTreeMap<&'static str, BehaviourStats>,
     /// By the names given in `watched`.
-    pub watched: BTreeMap<String, Seen>,
+    pub watched: BTreeMap<String, HostStats>,
 }
 
-impl Diary {
+impl WorldCounters {
     pub(super) fn new(watched: &[String]) -> Self {
         let watched = watched.iter().filter_map(|name| {
-            Host::parse(name).map(|host| (host, Watched { name: name.clone(), seen: Mutex::default() }))
+            Host::parse(name).map(|host| (host, WatchedHost { name: name.clone(), seen: Mutex::default() }))
         });
-        Diary {
+        WorldCounters {
             started: Instant::now(),
-            counters: Behaviour::ALL.iter().map(|_| Counters::default()).collect(),
+            counters: Behaviour::ALL.iter().map(|_| BehaviourCounters::default()).collect(),
             datagrams_lost: AtomicU64::new(0),
             watched: watched.collect(),
         }
@@ -128,11 +128,11 @@ impl Diary {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn of(&self, behaviour: Behaviour) -> &Counters {
+    fn of(&self, behaviour: Behaviour) -> &BehaviourCounters {
         &self.counters[behaviour as usize]
     }
 
-    fn watched(&self, host: Option<Host>) -> Option<MutexGuard<'_, Seen>> {
+    fn watched(&self, host: Option<Host>) -> Option<MutexGuard<'_, HostStats>> {
         if self.watched.is_empty() {
             return None;
         }
@@ -140,7 +140,7 @@ impl Diary {
     }
 }
 
-impl Counters {
+impl BehaviourCounters {
     fn read(&self) -> BehaviourStats {
         BehaviourStats {
             connections: self.connections.load(Ordering::Relaxed),
@@ -158,14 +158,14 @@ impl BehaviourStats {
 
 /// A connection: it counts for a watched host from when it is known whose it is until it is dropped.
 #[derive(Debug)]
-pub(super) struct Visit {
-    diary: Arc<Diary>,
+pub(super) struct CountedConnection {
+    counters: Arc<WorldCounters>,
     host: Option<Host>,
 }
 
-impl Visit {
-    pub(super) fn new(diary: &Arc<Diary>) -> Self {
-        Visit { diary: Arc::clone(diary), host: None }
+impl CountedConnection {
+    pub(super) fn new(counters: &Arc<WorldCounters>) -> Self {
+        CountedConnection { counters: Arc::clone(counters), host: None }
     }
 
     /// It is this host's. Only the first call counts.
@@ -173,7 +173,7 @@ impl Visit {
         if self.host.is_some() {
             return;
         }
-        if let Some(mut seen) = self.diary.watched(host) {
+        if let Some(mut seen) = self.counters.watched(host) {
             seen.connections += 1;
             seen.connections_max = seen.connections_max.max(seen.connections);
             self.host = host;
@@ -181,15 +181,15 @@ impl Visit {
     }
 }
 
-impl Drop for Visit {
+impl Drop for CountedConnection {
     fn drop(&mut self) {
-        if let Some(mut seen) = self.diary.watched(self.host) {
+        if let Some(mut seen) = self.counters.watched(self.host) {
             seen.connections -= 1;
         }
     }
 }
 
 /// A thread that panicked has left counters that are still right.
-fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn lock(seen: &Mutex<HostStats>) -> MutexGuard<'_, HostStats> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -40,7 +40,7 @@ fn a_listing_of_nothing_is_a_page() {
 
     let page = Client::new(server.address()).get("/list").json();
 
-    assert_eq!(page, json!({"FileNames": [], "NextMarker": null, "Total": 0}));
+    assert_eq!(page, json!({"FileNames": [], "Total": 0}));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_full_last_page_has_no_marker() {
     let page = Client::new(server.address()).get("/list").json();
 
     assert_eq!(page["FileNames"].as_array().map(Vec::len), Some(10));
-    assert!(page["NextMarker"].is_null());
+    assert!(page.get("NextMarker").is_none());
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn an_object_is_its_body() {
         TARGET,
         "/get/file%2D000000000007",
         "/get/file-000000000007?x=y",
-        "http://test/get/file-000000000007",
+        "http://localhost/get/file-000000000007",
     ] {
         let reply = client.get(target);
 
@@ -148,7 +148,7 @@ fn a_request_with_a_body_ends_the_connection() {
     ] {
         let mut client = Client::new(server.address());
 
-        client.send(format!("{method} {TARGET} HTTP/1.1\r\n{field}\r\n\r\nGET "));
+        client.send(format!("{method} {TARGET} HTTP/1.1\r\nHost: localhost\r\n{field}\r\n\r\nGET "));
 
         assert_eq!(client.reply().status, status, "{method} {field}");
         assert!(client.rest().is_empty());
@@ -183,7 +183,7 @@ fn the_client_decides_whether_the_connection_stays() {
     ] {
         let mut client = Client::new(server.address());
 
-        client.send(format!("GET {TARGET} HTTP/{version}\r\n{field}\r\n\r\n"));
+        client.send(format!("GET {TARGET} HTTP/{version}\r\nHost: localhost\r\n{field}\r\n\r\n"));
         let reply = client.reply();
 
         assert_eq!(reply.field("Connection"), expected);

@@ -141,5 +141,5 @@ impl Client {
 
 /// A plain GET.
 pub(crate) fn request(target: &str) -> String {
-    format!("GET {target} HTTP/1.1\r\nHost: test\r\n\r\n")
+    format!("GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }

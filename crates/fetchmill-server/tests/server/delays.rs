@@ -84,3 +84,17 @@ fn a_client_that_goes_away_is_not_waited_for() {
 
     eventually("the connection is closed", || server.stats().connections_closed == 1);
 }
+
+#[test]
+fn a_share_of_the_gets_waits_longer() {
+    let server = server(&json!({
+        "content": {"synthetic": {"count": 10, "size": 100}}, "slow_rate": 0.5, "slow_delay": [0.05, 0.05],
+    }));
+    let mut client = Client::new(server.address());
+
+    for _ in 0..40 {
+        assert_eq!(client.get(TARGET).status, 200);
+    }
+
+    assert!((5..=35).contains(&server.stats().delayed), "{} of 40", server.stats().delayed);
+}

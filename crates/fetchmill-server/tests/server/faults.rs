@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fetchmill_server::synthetic_body;
 use serde_json::json;
 
-use crate::client::{Client, faulty, request, server};
+use crate::client::{Client, Reply, eventually, faulty, request, server};
 
 const NAME: &str = "file-000000000007";
 const TARGET: &str = "/get/file-000000000007";
@@ -232,7 +232,7 @@ fn the_end_of_the_connection_is_the_end_of_the_body() {
         let server = faulty(&json!([{"action": action}]));
         let mut client = Client::new(server.address());
 
-        client.send(format!("GET {TARGET} HTTP/{version}\r\n\r\n"));
+        client.send(format!("GET {TARGET} HTTP/{version}\r\nHost: localhost\r\n\r\n"));
         let reply = client.head();
 
         assert_eq!((reply.length(), reply.field("Connection")), (None, Some("close")));
@@ -286,4 +286,77 @@ fn pipelined_requests_around_a_fault_are_answered_in_order() {
     let statuses: Vec<u16> = (0..4).map(|_| client.reply().status).collect();
     assert_eq!(statuses, [200, 500, 500, 200]);
     assert!(client.is_usable());
+}
+
+#[test]
+fn a_stray_reply_comes_before_the_reply_to_the_next_request() {
+    // The reply to the next request takes far longer than any stray one.
+    let server = server(&json!({
+        "content": {"synthetic": {"count": 10, "size": 100}}, "delay": [1.0, 1.0],
+        "faults": [{"action": "stray", "seconds": 0.9, "requests": 1, "times": 1}],
+    }));
+    let mut client = Client::new(server.address());
+
+    client.send(request(TARGET));
+    assert_eq!(client.reply().body, body());
+    client.send(request(OTHER));
+    let stray = client.reply();
+    let real = client.reply();
+
+    assert_eq!((stray.status, stray.body.len()), (200, 100));
+    assert!(stray.text().starts_with("nobody asked for this"));
+    assert_eq!(real.body, synthetic_body("file-000000000008", 100));
+    assert_eq!(server.stats().faults["stray"], 1);
+    assert!(Client::new(server.address()).is_usable(), "one connection was to be hit");
+}
+
+#[test]
+fn a_stray_reply_comes_to_an_idle_connection_and_before_its_end() {
+    for last in [false, true] {
+        let server = faulty(&json!([{"action": "stray", "requests": 1, "seconds": 1}]));
+        let mut client = Client::new(server.address());
+
+        client.send(if last {
+            request(TARGET).replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
+        } else {
+            request(TARGET)
+        });
+
+        assert_eq!(client.reply().body, body());
+        assert!(client.reply().text().starts_with("nobody asked for this"));
+        if last {
+            assert!(client.rest().is_empty());
+        } else {
+            assert!(client.is_usable());
+        }
+    }
+}
+
+#[test]
+fn a_stray_page_is_one_of_three() {
+    let marker = Client::new(faulty(&json!([])).address()).get("/list").json()["NextMarker"].clone();
+    let second = format!("/list?next-marker={}", marker.as_str().expect("more"));
+    let mut seen = std::collections::HashSet::new();
+    for seed in 0..40 {
+        let server = server(&json!({
+            "content": {"synthetic": {"count": 2500, "size": 1}}, "page_size": 1000, "seed": seed,
+            "faults": [{"action": "stray", "on": "list", "requests": 1, "seconds": 0.05}],
+        }));
+        let mut client = Client::new(server.address());
+        client.send(request(&second));
+        let real = client.reply();
+        eventually("a stray page", || {
+            server.stats().faults.contains_key("stray") || server.stats().strays_skipped > 0
+        });
+        if server.stats().strays_skipped > 0 {
+            continue;
+        }
+        let stray = client.reply();
+        let names = |reply: &Reply| reply.json()["FileNames"][0].as_str().expect("a name").to_owned();
+        assert_eq!(names(&real), "file-000000001000");
+        seen.insert(names(&stray));
+    }
+
+    let expected = ["file-000000000000", "file-000000001000", "stray"].map(str::to_owned);
+    assert_eq!(seen, expected.into());
 }

@@ -14,30 +14,40 @@ class Deadlines:
     def __init__(self, options: TransportOptions) -> None:
         self._options = options
         self._total = time.monotonic() + options.total_timeout
-        self.connecting()
+        self.on_connect()
 
-    def connecting(self) -> None:
+    def on_connect(self) -> None:
         """A connection begins."""
         self._enter("connect-timeout", self._options.connect_timeout)
 
-    def connecting_by(self, kind: str) -> None:
+    def on_connect_phase(self, kind: str) -> None:
         """It has come to a part that has a failure kind of its own; all parts share one deadline."""
         self._kind = kind
 
-    def asked(self) -> None:
+    def on_request_sent(self) -> None:
         """The request is sent."""
         self._enter("head-timeout", self._options.head_timeout)
 
-    def has_head(self) -> None:
+    def on_head(self) -> None:
         """The head is there."""
         self._enter("idle-timeout", self._options.idle_timeout)
 
-    def received(self, count: int) -> None:
+    def on_bytes(self, count: int) -> None:
         """Bytes of the body came."""
         self._total += count / _BYTES_A_SECOND
         self._enter("idle-timeout", self._options.idle_timeout)
 
-    def left(self) -> tuple[float, str]:
+    def on_waited(self, seconds: float) -> None:
+        """So long we have not read what is there: that is not the server's time."""
+        self._total += seconds
+        self._until += seconds
+
+    @property
+    def until(self) -> float:
+        """When the attempt is too slow."""
+        return min(self._until, self._total)
+
+    def remaining(self) -> tuple[float, str]:
         """Seconds that are left, 0 or less when it is too late; and the failure kind when they have passed."""
         until, kind = min((self._until, self._kind), (self._total, "total-timeout"))
         return until - time.monotonic(), kind

@@ -3,37 +3,39 @@
 The libraries forgive what is ambiguous, each in its own way; here both have the native engine's rules.
 """
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from fetchmill.engines.http.kinds import Failure
+from fetchmill.engines.http.failure_kinds import AttemptError
 
-_LENGTH = re.compile("[0-9]{1,19}")
+_LENGTH_DIGITS_MAX = 19
 _NAME = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_FORBIDDEN = re.compile("[\0\r\n]")
+# Of at most 16 KiB each.
+_NAMES_KEPT = 256
 _NO_BODY = (204, 304)
 _SWITCHING_PROTOCOLS = 101
 _PARTIAL_CONTENT = 206
 
 
-class End(NamedTuple):
+class BodyEnd(NamedTuple):
     """How the end of a body is told.
 
     Args:
         length: bytes of the body; None when something else tells its end.
-        is_told: whether anything but the end of the connection does.
+        is_delimited: whether anything but the end of the connection does.
     """
 
     length: int | None
-    is_told: bool
+    is_delimited: bool
 
 
 # The body ends with the connection.
-UNTOLD = End(None, is_told=False)
+UNTIL_CLOSE = BodyEnd(None, is_delimited=False)
 
 
-def end_of(status: int, version: tuple[int, int], fields: Iterable[tuple[str, str]]) -> End:
+def body_end(status: int, version: tuple[int, int], fields: Iterable[tuple[str, str]]) -> BodyEnd:
     """What a head says of its body.
 
     Args:
@@ -44,22 +46,43 @@ def end_of(status: int, version: tuple[int, int], fields: Iterable[tuple[str, st
     Raises:
         Failure: `framing`: it is ambiguous, or answers what was not asked.
     """
-    known: dict[str, list[str]] = {"content-length": [], "transfer-encoding": []}
+    lengths: list[str] = []
+    encodings: list[str] = []
+    values: list[str] = []
+    are_names = True
     for name, value in fields:
-        if not _NAME.fullmatch(name) or _FORBIDDEN.search(value):
-            raise Failure("framing", "a field of the head is malformed")
-        known.get(name.lower(), []).append(value.strip(" \t"))
+        values.append(value)
+        lower = _lower_name(name)
+        if lower == "content-length":
+            lengths.append(value.strip(" \t"))
+        elif lower == "transfer-encoding":
+            encodings.append(value.strip(" \t"))
+        elif lower is None:
+            are_names = False
+    text = "".join(values)
+    if not are_names or "\0" in text or "\r" in text or "\n" in text:
+        raise AttemptError("framing", "a field of the head is malformed")
     if status in (_SWITCHING_PROTOCOLS, _PARTIAL_CONTENT):
-        raise Failure("framing", f"status {status} was not asked for")
-    return _end_of(known["content-length"], known["transfer-encoding"], version, has_body=status not in _NO_BODY)
+        raise AttemptError("framing", f"status {status} was not asked for")
+    return _body_end(lengths, encodings, version, has_body=status not in _NO_BODY)
 
 
-def _end_of(lengths: list[str], encodings: list[str], version: tuple[int, int], *, has_body: bool) -> End:
+@functools.lru_cache(maxsize=_NAMES_KEPT)
+def _lower_name(name: str) -> str | None:
+    """A name in lower case, if it is one. Replies of a server have the same names again and again."""
+    return name.lower() if _NAME.fullmatch(name) else None
+
+
+def _body_end(lengths: list[str], encodings: list[str], version: tuple[int, int], *, has_body: bool) -> BodyEnd:
     if encodings:
         if [encoding.lower() for encoding in encodings] != ["chunked"] or lengths or version < (1, 1):
-            raise Failure("framing", "the head has a Transfer-Encoding that leaves the body's end open")
-    elif any(not _LENGTH.fullmatch(length) for length in lengths) or len(set(lengths)) > 1:
-        raise Failure("framing", "the head has no usable Content-Length")
+            raise AttemptError("framing", "the head has a Transfer-Encoding that leaves the body's end open")
+    elif lengths and not (_is_length(lengths[0]) and lengths.count(lengths[0]) == len(lengths)):
+        raise AttemptError("framing", "the head has no usable Content-Length")
     if not has_body:
-        return End(0, is_told=True)
-    return End(int(lengths[0]) if lengths else None, is_told=bool(lengths or encodings))
+        return BodyEnd(0, is_delimited=True)
+    return BodyEnd(int(lengths[0]) if lengths else None, is_delimited=bool(lengths or encodings))
+
+
+def _is_length(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _LENGTH_DIGITS_MAX

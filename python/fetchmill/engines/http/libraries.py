@@ -6,7 +6,7 @@ from types import ModuleType
 from fetchmill.errors import UsageError
 
 
-def load(name: str) -> ModuleType:
+def import_library(name: str) -> ModuleType:
     """Imports a library of the extra.
 
     Args:

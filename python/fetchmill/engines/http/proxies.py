@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from fetchmill.engines.http.kinds import Failure
+from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.transports import TransportOptions
 
-_UNWELL = (408, 429)
+_RETRIED = (408, 429)
 _SERVER_ERRORS = 500
 
 
@@ -43,7 +43,7 @@ class Proxy:
         return not any(end in ("*", host) or host.endswith(f".{end.lstrip('.')}") for end in self.without)
 
 
-def of_proxy(status: int) -> Failure:
+def proxy_error(status: int) -> AttemptError:
     """What it means that a proxy made no tunnel and answered so."""
-    is_unwell = status in _UNWELL or status >= _SERVER_ERRORS
-    return Failure("proxy" if is_unwell else "proxy-refused", f"the proxy answered {status}")
+    is_retried = status in _RETRIED or status >= _SERVER_ERRORS
+    return AttemptError("proxy" if is_retried else "proxy-refused", f"the proxy answered {status}")

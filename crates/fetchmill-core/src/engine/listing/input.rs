@@ -44,7 +44,7 @@ pub(super) fn length(file: &File) -> Option<u64> {
 }
 
 /// A stream as a file without a name, in the folder for temporary files.
-pub(super) fn lay_out(mut stream: impl Read) -> std::io::Result<File> {
+pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
     let folder = std::env::temp_dir();
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     let mut file = File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?);
@@ -54,9 +54,9 @@ pub(super) fn lay_out(mut stream: impl Read) -> std::io::Result<File> {
 
 /// Reads a pipe without waiting for ever: `WouldBlock` when nothing comes for a moment.
 #[derive(Debug)]
-pub(super) struct Patient(pub(super) File);
+pub(super) struct PollingInput(pub(super) File);
 
-impl Read for Patient {
+impl Read for PollingInput {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let mut descriptors = [PollFd::new(&self.0, PollFlags::IN)];
         match poll(&mut descriptors, Some(&PATIENCE)) {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn an_empty_pipe_says_so_and_gives_what_comes() {
         let (reader, mut writer) = std::io::pipe().unwrap();
-        let mut patient = Patient(File::from(std::os::fd::OwnedFd::from(reader)));
+        let mut patient = PollingInput(File::from(std::os::fd::OwnedFd::from(reader)));
         let mut buffer = [0; 8];
 
         assert_eq!(patient.read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);

@@ -2,31 +2,32 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{hand_over, input};
-use crate::engine::control::{Control, Stop};
-use crate::engine::options::SourceOptions;
-use crate::engine::recorder::ToJournal;
-use crate::entry::Entry;
+use super::hand_over::hand_over;
+use super::input;
+use crate::engine::control::Control;
+use crate::engine::journal_link::JournalRequest;
+use crate::engine::options::{JobOptions, SourceOptions};
+use crate::engine::stop::Stop;
 use crate::error::{Error, Result};
 use crate::journal::Journal;
 use crate::source::list::{
-    Items, ListFormat, ListOptions, ListReader, ListSource, Listed, Sample, decoded, format_of, origin_of,
+    Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded, format_of,
 };
 
 /// The fact of a job that has the length of its list.
 const LENGTH: &str = "list_bytes";
 
 /// A list that was opened.
-pub(in crate::engine) struct List {
+pub(in crate::engine) struct OpenedList {
     reader: ListReader,
     /// Bytes of its file.
     length: Option<u64>,
     /// To be read a second time: how many of its targets are taken.
-    sampled: Option<(u64, Place)>,
+    sampled: Option<(u64, ListInput)>,
 }
 
 /// Where a list is, and how it is read.
-struct Place {
+struct ListInput {
     path: PathBuf,
     format: Option<ListFormat>,
     options: ListOptions,
@@ -57,39 +58,41 @@ fn open(
         }
         // It is read at places: what comes as a stream is laid out first.
         (ListFormat::Parquet, _) => {
-            let laid_out = input::lay_out(decoded(Box::new(file), promised)).map_err(|error| {
+            let laid_out = input::buffer_to_file(decoded(Box::new(file), promised)).map_err(|error| {
                 Error::Listing(format!("the list {label} cannot be laid out as a file: {error}"))
             })?;
             ListReader::of_parquet(&label, laid_out, options)?
         }
         (_, Some(_)) => ListReader::of_stream(&label, Box::new(file), (format, promised), options)?,
         (_, None) => {
-            let patient = Box::new(input::Patient(file));
+            let patient = Box::new(input::PollingInput(file));
             ListReader::of_stream(&label, patient, (format, promised), options)?
         }
     };
     Ok((reader, length))
 }
 
-impl List {
+impl OpenedList {
     /// The list of a source; `given` is what a program gives. None for a server.
     pub(in crate::engine) fn open(
-        source: &SourceOptions,
+        options: &JobOptions,
         given: Option<Box<dyn Items>>,
     ) -> Result<Option<Self>> {
-        match (source, given) {
-            (SourceOptions::Server { .. } | SourceOptions::S3 { .. }, _) => Ok(None),
-            (SourceOptions::Iterable { options }, Some(items)) => {
-                let reader = ListReader::of_items("the iterable", items, options)?;
-                Ok(Some(List { reader, length: None, sampled: None }))
+        let list = &options.list;
+        match (&options.source, given) {
+            (SourceOptions::Server(_) | SourceOptions::S3 { .. }, _) => Ok(None),
+            (SourceOptions::Iterable, Some(items)) => {
+                let reader = ListReader::of_items("the iterable", items, list)?;
+                Ok(Some(OpenedList { reader, length: None, sampled: None }))
             }
-            (SourceOptions::Iterable { .. }, None) => Err(Error::Internal("no iterable was given".into())),
-            (SourceOptions::List { path, format, options }, _) => {
-                let (reader, length) = open(path.as_deref(), *format, options)?;
-                let sampled = match (options.sample, path) {
+            (SourceOptions::Iterable, None) => Err(Error::Internal("no iterable was given".into())),
+            (SourceOptions::List(path), _) => {
+                let format = options.list_format;
+                let (reader, length) = open(path.as_deref(), format, list)?;
+                let sampled = match (list.sample, path) {
                     (None, _) => None,
                     (Some(count), Some(path)) if length.is_some() => {
-                        let place = Place { path: path.clone(), format: *format, options: options.clone() };
+                        let place = ListInput { path: path.clone(), format, options: list.clone() };
                         Some((count, place))
                     }
                     _ => {
@@ -98,7 +101,7 @@ impl List {
                         ));
                     }
                 };
-                Ok(Some(List { reader, length, sampled }))
+                Ok(Some(OpenedList { reader, length, sampled }))
             }
         }
     }
@@ -133,7 +136,7 @@ impl List {
     fn take_sample(&mut self, control: &Control) -> Result<bool> {
         let Some((count, place)) = self.sampled.take() else { return Ok(true) };
         let reader = open_list(Some(&place.path), place.format, &place.options)?;
-        let found: Option<Sample> = reader.find_sample(count, || control.stop() == Stop::No)?;
+        let found: Option<ListSample> = reader.find_sample(count, || control.stop.get() == Stop::No)?;
         if let Some(sample) = found {
             self.reader.set_sample(sample);
         }
@@ -142,39 +145,23 @@ impl List {
 }
 
 /// Reads to the end of the list, or until the job is to end.
-pub(super) fn read(control: &Control, mut list: List) -> Result<()> {
+pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
     if !list.take_sample(control)? {
         return Ok(());
     }
     while control.wait_for_room() {
         match list.reader.next_page()? {
-            Listed::Page(page) => {
-                note_origins(control, page.names.iter());
+            ListStep::Page(page) => {
+                control.note_origins(page.names.iter());
                 hand_over(control, *page);
             }
             // It has waited a moment itself: time to look whether the job is to end.
-            Listed::NothingNow => {}
-            Listed::End => break,
+            ListStep::NothingNow => {}
+            ListStep::End => break,
         }
     }
-    if control.stop() == Stop::No {
-        control.journal(ToJournal::EndListing);
+    if control.stop.get() == Stop::No {
+        control.journal.send(JournalRequest::EndListing);
     }
     Ok(())
-}
-
-/// Takes note of whether a list leads to more than one origin.
-pub(in crate::engine) fn note_origins<'e>(control: &Control, entries: impl Iterator<Item = &'e [u8]>) {
-    if control.has_many_origins() || control.has_server() {
-        return;
-    }
-    let mut first = control.first_origin();
-    for entry in entries {
-        let Some(origin) = origin_of(Entry::read(entry).url) else { continue };
-        match &mut *first {
-            Some(first) if first.as_slice() == origin => {}
-            Some(_) => return control.find_many_origins(),
-            None => *first = Some(origin.to_vec()),
-        }
-    }
 }

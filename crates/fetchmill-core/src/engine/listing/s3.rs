@@ -1,9 +1,9 @@
 //! A bucket: its keys are listed in ranges side by side, as many as it takes to keep ahead of the fetching.
 //!
 //! A page is what follows a key (`start-after`), so pages of a range can be asked for by whoever comes, and a store's
-//! tokens are not needed but where a page has no key. A range that takes long is split where its keys seem to have their
-//! middle: a request for one key shows whether there is any behind that point. Each split is in the journal before a page
-//! behind it is.
+//! tokens are not needed but where a page has no key. A range that takes long is split where its keys seem to have
+//! their middle: a request for one key shows whether there is any behind that point. Each split is in the journal
+//! before a page behind it is.
 //!
 //! What a store says of its end is not believed before a question for one more key has brought none.
 
@@ -13,25 +13,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::runtime::LocalRuntime;
 use tokio::sync::Notify;
 
-use super::hand_over;
-use crate::engine::control::{Control, Stop};
-use crate::engine::recorder::ToJournal;
-use crate::engine::s3::{Answer, Ask, Client, Renewal, complaint, kind_of, learn};
+use super::hand_over::hand_over;
+use crate::engine::control::Control;
+use crate::engine::journal_link::JournalRequest;
+use crate::engine::s3::{BucketReply, BucketRequest, Client, complaint};
+use crate::engine::stop::Stop;
+use crate::engine::threads::network_runtime;
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::outcome::{FailureClass, FailureKind};
-use crate::planner::origin::{Millis, Observed};
+use crate::outcome::FailureKind;
+use crate::planner::origin::{Millis, Observations};
 use crate::planner::retry::{self, Jitter};
-use crate::s3::{BucketName, Fault, ListedKey, Meaning, PageEnd, Selection, between, list_query, read_page};
-use crate::source::{Cursor, KeyRange, ListedPage};
+use crate::s3::{BucketName, ListedKey, PageEnd, Selection, between, list_query, read_page};
+use crate::source::{KeyRange, ListedPage, PageCursor};
 use crate::target::Names;
-use crate::transport::{Lane, PoolSettings};
+use crate::transport::{Connection, PoolSettings};
+use crate::verdict::{AttemptState, Rules, Verdict};
 
 /// What the listing of a bucket is made of, on whatever thread.
-pub(in crate::engine) struct Setup {
+pub(in crate::engine) struct BucketListerSetup {
     pub(in crate::engine) control: Arc<Control>,
     pub(in crate::engine) pool: PoolSettings,
     pub(in crate::engine) bucket: BucketName,
@@ -40,6 +42,8 @@ pub(in crate::engine) struct Setup {
     pub(in crate::engine) selection: Selection,
     /// What is not listed yet.
     pub(in crate::engine) ranges: Vec<KeyRange>,
+    /// A page that fails for longer ends the job.
+    pub(in crate::engine) give_up_after: Millis,
 }
 
 /// So long a task without a range waits before it looks again whether one can be split.
@@ -53,7 +57,7 @@ const PROBES_MAX: u32 = 64;
 
 /// A range that is being listed, or waits for it.
 #[derive(Debug)]
-struct Range {
+struct ListingRange {
     id: u64,
     /// The first key that was listed of it.
     first: Vec<u8>,
@@ -66,10 +70,10 @@ struct Range {
     pages_since_split: u32,
 }
 
-impl Range {
+impl ListingRange {
     fn new(range: KeyRange) -> Self {
         let KeyRange { id, after, until } = range;
-        Range {
+        ListingRange {
             id,
             first: Vec::new(),
             after,
@@ -81,8 +85,9 @@ impl Range {
         }
     }
 
-    /// Where it is worth to look whether there are keys behind: while nothing says where they end, behind all that begin
-    /// with what those listed so far have in common, then with ever less of that; else in the middle of what is left.
+    /// Where it is worth to look whether there are keys behind: while nothing says where they end, behind all that
+    /// begin with what those listed so far have in common, then with ever less of that; else in the middle of what is
+    /// left.
     fn point(&self, prefix: &[u8], looked: u32) -> Option<Vec<u8>> {
         let end = self.ceiling.as_deref().or(self.until.as_deref());
         if end.is_some() || self.first.is_empty() {
@@ -98,10 +103,10 @@ impl Range {
 }
 
 /// What the tasks share. Nothing in it is borrowed across an await.
-struct Lister {
-    setup: Setup,
+struct BucketLister {
+    setup: BucketListerSetup,
     client: Client,
-    ranges: RefCell<Vec<Range>>,
+    ranges: RefCell<Vec<ListingRange>>,
     next_id: Cell<u64>,
     jitter: RefCell<Jitter>,
     changed: Notify,
@@ -110,11 +115,10 @@ struct Lister {
 }
 
 /// Lists everything that is left, or until the job is to end.
-pub(super) fn list(mut setup: Setup) -> Result<()> {
-    let runtime = LocalRuntime::new()
-        .map_err(|error| Error::storage("make an event queue of", "this process", error))?;
+pub(super) fn list(mut setup: BucketListerSetup) -> Result<()> {
+    let runtime = network_runtime()?;
     let ranges = std::mem::take(&mut setup.ranges);
-    let lister = Rc::new(Lister::new(setup, ranges));
+    let lister = Rc::new(BucketLister::new(setup, ranges));
     runtime.block_on(async {
         let tasks: Vec<_> = (0..limits::S3_LISTERS_MAX)
             .map(|_| {
@@ -131,21 +135,21 @@ pub(super) fn list(mut setup: Setup) -> Result<()> {
     lister.failure.take().map_or(Ok(()), Err)
 }
 
-impl Lister {
-    fn new(setup: Setup, ranges: Vec<KeyRange>) -> Self {
-        let (control, over) = (Arc::clone(&setup.control), Arc::clone(&setup.control));
-        let is_over = move || over.stop() != Stop::No || over.has_failed();
-        let now = move || control.clock.now();
+impl BucketLister {
+    fn new(setup: BucketListerSetup, ranges: Vec<KeyRange>) -> Self {
+        let (clock, stop) = (setup.control.clock, Arc::clone(&setup.control.stop));
+        let is_over = move || stop.get() != Stop::No || stop.has_failed();
+        let now = move || clock.now();
         let client = Client::new(
-            Arc::clone(setup.control.store()),
+            Arc::clone(&setup.control.store),
             setup.pool.clone(),
             limits::S3_LISTERS_MAX,
             now,
             is_over,
         );
         let next_id = ranges.iter().map(|range| range.id + 1).max().unwrap_or(0);
-        let ranges = ranges.into_iter().map(Range::new);
-        Lister {
+        let ranges = ranges.into_iter().map(ListingRange::new);
+        BucketLister {
             jitter: RefCell::new(Jitter::new(setup.control.clock.now())),
             ranges: RefCell::new(ranges.collect()),
             next_id: Cell::new(next_id),
@@ -164,17 +168,17 @@ impl Lister {
     }
 
     fn is_over(&self) -> bool {
-        self.setup.control.stop() != Stop::No || self.failure.borrow().is_some()
+        self.setup.control.stop.get() != Stop::No || self.failure.borrow().is_some()
     }
 
     /// A task: lists one range after the other, and makes more of them where there is only one to wait for.
     async fn work(&self) {
-        let mut lane = Lane::default();
+        let mut connection = Connection::default();
         while !self.is_over() && !self.ranges.borrow().is_empty() {
             let done = if let Some(id) = self.take() {
-                self.list_range(&mut lane, id).await
+                self.list_range(&mut connection, id).await
             } else if let Some(id) = self.choose_split() {
-                self.split(&mut lane, id).await
+                self.split(&mut connection, id).await
             } else {
                 let _ = tokio::time::timeout(PATIENCE, self.changed.notified()).await;
                 Ok(())
@@ -194,17 +198,18 @@ impl Lister {
         Some(range.id)
     }
 
-    fn with<T>(&self, id: u64, look: impl FnOnce(&mut Range) -> T) -> Option<T> {
+    fn with<T>(&self, id: u64, look: impl FnOnce(&mut ListingRange) -> T) -> Option<T> {
         self.ranges.borrow_mut().iter_mut().find(|range| range.id == id).map(look)
     }
 
     /// Page after page to the end of a range.
-    async fn list_range(&self, lane: &mut Lane, id: u64) -> Result<()> {
+    async fn list_range(&self, connection: &mut Connection, id: u64) -> Result<()> {
         let mut token: Option<String> = None;
         let mut empty_pages = 0;
         while self.wait_for_room().await {
             let Some(after) = self.with(id, |range| range.after.clone()) else { return Ok(()) };
-            let Some(page) = self.page(lane, &after, token.take().as_deref(), limits::S3_PAGE_KEYS).await?
+            let Some(page) =
+                self.page(connection, &after, token.take().as_deref(), limits::S3_PAGE_KEYS).await?
             else {
                 return Ok(());
             };
@@ -223,13 +228,13 @@ impl Lister {
                 return Ok(());
             };
             empty_pages = 0;
-            let is_end = !is_truncated && self.is_end(lane, &last).await?;
+            let is_end = !is_truncated && self.is_end(connection, &last).await?;
             if self.is_over() {
                 return Ok(());
             }
             // From here on nothing is waited for: the range may have been split until now.
             let Some(until) = self.with(id, |range| range.until.clone()) else { return Ok(()) };
-            let taken = Page { until: until.as_deref(), selection: &self.setup.selection };
+            let taken = RangePage { until: until.as_deref(), selection: &self.setup.selection };
             let (names, skipped, is_behind) = taken.select(&page.keys);
             let is_last = is_behind || is_end;
             self.advance(id, last, names, skipped, is_last);
@@ -241,11 +246,11 @@ impl Lister {
     }
 
     /// Whether there is no key behind this one, as the store says. One that says so falsely is told of once.
-    async fn is_end(&self, lane: &mut Lane, last: &[u8]) -> Result<bool> {
-        let Some(page) = self.page(lane, last, None, 1).await? else { return Ok(false) };
+    async fn is_end(&self, connection: &mut Connection, last: &[u8]) -> Result<bool> {
+        let Some(page) = self.page(connection, last, None, 1).await? else { return Ok(false) };
         let is_end = page.end.last_key.is_none();
         if !is_end && !self.has_told_truncation.replace(true) {
-            self.setup.control.notice(format!(
+            self.setup.control.notice(&format!(
                 "the bucket {} said that its listing was complete, and it was not: there are keys behind {}; they are \
                  listed as well",
                 self.setup.bucket.text(),
@@ -257,7 +262,7 @@ impl Lister {
 
     /// A piece of a range is listed: it goes to the journal with how far the range is.
     fn advance(&self, id: u64, after: Vec<u8>, names: Names, skipped: u64, is_last: bool) {
-        let cursor = Cursor::Keys { range: id, after: after.clone(), is_last };
+        let cursor = PageCursor::Keys { range: id, after: after.clone(), is_last };
         hand_over(&self.setup.control, ListedPage { names, skipped, total: None, cursor });
         if is_last {
             self.ranges.borrow_mut().retain(|range| range.id != id);
@@ -275,7 +280,7 @@ impl Lister {
 
     /// The range that has been at it for longest, when the fetching has little to do.
     fn choose_split(&self) -> Option<u64> {
-        if !self.setup.control.planner().is_hungry() {
+        if !self.setup.control.plan.lock().needs_targets() {
             return None;
         }
         let mut ranges = self.ranges.borrow_mut();
@@ -288,8 +293,8 @@ impl Lister {
     }
 
     /// Looks for a point with keys on both sides, and makes what is behind it a range of its own.
-    async fn split(&self, lane: &mut Lane, id: u64) -> Result<()> {
-        let done = self.find_split(lane, id).await;
+    async fn split(&self, connection: &mut Connection, id: u64) -> Result<()> {
+        let done = self.find_split(connection, id).await;
         self.with(id, |range| {
             range.is_being_split = false;
             range.pages_since_split = 0;
@@ -297,13 +302,13 @@ impl Lister {
         done
     }
 
-    async fn find_split(&self, lane: &mut Lane, id: u64) -> Result<()> {
+    async fn find_split(&self, connection: &mut Connection, id: u64) -> Result<()> {
         // While the end of the keys is looked for, the last point that has some behind it.
         let mut found = None;
         for looked in 0..PROBES_MAX {
             let prefix = self.setup.prefix.as_bytes();
             let Some(Some(at)) = self.with(id, |range| range.point(prefix, looked)) else { break };
-            let Some(page) = self.page(lane, &at, None, 1).await? else { return Ok(()) };
+            let Some(page) = self.page(connection, &at, None, 1).await? else { return Ok(()) };
             let key = page.end.last_key;
             let seen = self.with(id, |range| {
                 let has_keys = key.is_some_and(|key| range.until.as_ref().is_none_or(|until| key <= *until));
@@ -341,10 +346,10 @@ impl Lister {
         else {
             return;
         };
-        self.setup.control.journal(ToJournal::SplitRange { range: id, at: at.clone(), behind });
+        self.setup.control.journal.send(JournalRequest::SplitRange { range: id, at: at.clone(), behind });
         self.ranges
             .borrow_mut()
-            .push(Range { ceiling, ..Range::new(KeyRange { id: behind, after: at, until }) });
+            .push(ListingRange { ceiling, ..ListingRange::new(KeyRange { id: behind, after: at, until }) });
         self.changed.notify_waiters();
     }
 
@@ -355,7 +360,7 @@ impl Lister {
                 return false;
             }
             let control = &self.setup.control;
-            if control.planner().wants_pages(control.live_bytes.load(Ordering::Relaxed)) {
+            if control.plan.lock().wants_pages(control.plan.live_bytes.load(Ordering::Relaxed)) {
                 return true;
             }
             tokio::time::sleep(PATIENCE).await;
@@ -365,42 +370,34 @@ impl Lister {
     /// What follows a key; `None` when the job is to end.
     async fn page(
         &self,
-        lane: &mut Lane,
+        connection: &mut Connection,
         after: &[u8],
         token: Option<&str>,
         max_keys: u32,
-    ) -> Result<Option<Listed>> {
+    ) -> Result<Option<ListedKeys>> {
         let start_after = Some(after).filter(|after| !after.is_empty());
         let query = list_query(self.setup.prefix.as_bytes(), start_after, token, max_keys);
         let bucket = &self.setup.bucket;
-        let ask = Ask { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
-        let mut attempts = 0;
+        let ask = BucketRequest { method: "GET", bucket, key: None, query: &query, fields: &[], body: None };
+        let mut state = AttemptState::default();
+        let mut since = None;
         loop {
-            let generation = self.setup.control.store().generation();
-            let answered = self.client.ask(lane, &ask).await?;
+            let asked = self.client.ask(connection, &ask, &mut state, &Rules::default()).await;
             if self.is_over() {
                 return Ok(None);
             }
-            let (kind, retry_after, reason) = match answered {
-                Ok(answer) if answer.status == 200 => match self.read(&answer, after) {
-                    Ok(listed) => {
-                        self.observe(None, 0);
-                        return Ok(Some(listed));
-                    }
-                    Err(Unread::Fault(kind)) => (kind, None, "an error instead of a page".to_owned()),
-                    Err(Unread::Bad(error)) => return Err(error),
-                },
-                Ok(answer) => {
-                    if learn(&self.client, bucket, &answer) || self.renew(&answer, generation).await? {
-                        continue;
-                    }
-                    let kind = kind_of(&answer);
-                    if kind.class() == FailureClass::Final {
-                        return Err(Error::Listing(complaint(&self.client, bucket, &answer)));
-                    }
+            let (kind, retry_after, reason) = match asked? {
+                (Verdict::Store, Ok(answer)) => {
+                    let listed = self.read(&answer, after)?;
+                    self.came(since.is_some());
+                    return Ok(Some(listed));
+                }
+                (Verdict::Retry(kind), Ok(answer)) => {
                     (kind, answer.retry_after, format!("status {}", answer.status))
                 }
-                Err(broken) if broken.kind.class() == FailureClass::Final => {
+                (Verdict::Retry(kind), Err(broken)) => (kind, None, broken.reason.to_owned()),
+                (_, Ok(answer)) => return Err(Error::Listing(complaint(&self.client, bucket, &answer))),
+                (_, Err(broken)) => {
                     return Err(Error::Listing(format!(
                         "the bucket {} cannot be listed ({}): {}",
                         bucket.text(),
@@ -408,39 +405,17 @@ impl Lister {
                         broken.reason
                     )));
                 }
-                Err(broken) => (broken.kind, None, broken.reason.to_owned()),
             };
-            attempts += 1;
-            if !self.wait_after(kind, retry_after, attempts, &reason).await? {
+            let since = *since.get_or_insert_with(|| self.setup.control.clock.now());
+            if !self.wait_after(after, (kind, &reason), retry_after, state.attempts, since).await? {
                 return Ok(None);
             }
         }
     }
 
-    /// After `ExpiredToken`: whether there are newer credentials.
-    async fn renew(&self, answer: &Answer, generation: u64) -> Result<bool> {
-        let is_expired =
-            Fault::read(&answer.body).is_some_and(|fault| fault.meaning(answer.status) == Meaning::Expired);
-        if !is_expired {
-            return Ok(false);
-        }
-        loop {
-            match self.setup.control.store().renew(generation) {
-                Renewal::Newer => return Ok(true),
-                Renewal::Failed(why) => return Err(Error::Temporary(why)),
-                Renewal::Pending if self.is_over() => return Ok(false),
-                Renewal::Pending => tokio::time::sleep(PATIENCE).await,
-            }
-        }
-    }
-
-    fn read(&self, answer: &Answer, after: &[u8]) -> std::result::Result<Listed, Unread> {
-        if Fault::is_document(&answer.body) {
-            return Err(Unread::Fault(kind_of(answer)));
-        }
+    fn read(&self, answer: &BucketReply, after: &[u8]) -> Result<ListedKeys> {
         let bucket = self.setup.bucket.text();
-        let unreadable =
-            |why: String| Unread::Bad(Error::Listing(format!("the listing of the bucket {bucket} {why}")));
+        let unreadable = |why: String| Error::Listing(format!("the listing of the bucket {bucket} {why}"));
         let mut keys = Names::default();
         let mut entry = Vec::new();
         let mut stranger = None;
@@ -459,7 +434,7 @@ impl Lister {
                 crate::name::for_display(after)
             )));
         }
-        Ok(Listed { keys, end })
+        Ok(ListedKeys { keys, end })
     }
 
     fn endless(&self, after: &[u8]) -> Error {
@@ -470,39 +445,46 @@ impl Lister {
         ))
     }
 
-    fn observe(&self, kind: Option<FailureKind>, retry_after: Millis) {
-        let mut observed = Observed { retry_after, ..Observed::default() };
-        match kind.map(FailureKind::class) {
-            None | Some(FailureClass::Final) => observed.successes = 1,
-            Some(FailureClass::Transient) => observed.transient = 1,
-            Some(FailureClass::Throttle) => observed.throttled = 1,
-        }
+    /// A page has come, perhaps one that had failed.
+    fn came(&self, had_failed: bool) {
         let control = &self.setup.control;
-        control.planner().observe(observed, control.clock.now());
+        if had_failed {
+            control.note_page(None);
+        }
+        control.observe_listing(Observations { successes: 1, ..Observations::default() });
     }
 
-    /// Waits as a failure asks for; `false` when the job is to end.
+    /// Waits as a failure asks for, and while the store is down; `false` when the job is to end.
     async fn wait_after(
         &self,
-        kind: FailureKind,
+        after: &[u8],
+        (kind, reason): (FailureKind, &str),
         retry_after: Option<Millis>,
         attempts: u32,
-        reason: &str,
+        since: Millis,
     ) -> Result<bool> {
         let control = &self.setup.control;
-        self.observe(Some(kind), retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
+        let mut observed = Observations::default();
+        observed.note_failure(kind, attempts.saturating_sub(1), retry_after);
+        control.observe_listing(observed);
         let now = control.clock.now();
+        let given_up_at = since + self.setup.give_up_after;
+        let page =
+            format!("of {} behind the key {:?}", self.setup.bucket.text(), crate::name::for_display(after));
+        control.note_page(Some((&page, reason, since, given_up_at)));
         let delay = retry::delay(kind, attempts, retry_after, self.jitter.borrow_mut().draw());
-        let until = control.planner().resting_until(now).unwrap_or(now).max(now + delay);
-        while control.clock.now() < until {
+        while control.clock.now() <= given_up_at
+            && (control.clock.now() < now + delay || control.plan.is_closed(control.clock.now()))
+        {
             if self.is_over() {
                 return Ok(false);
             }
             tokio::time::sleep(PATIENCE).await;
         }
-        if control.planner().is_given_up(control.clock.now()) {
+        if control.clock.now() > given_up_at {
             return Err(Error::Temporary(format!(
-                "the store gave no page for too long (--give-up-after): {reason}; run the same command again to resume"
+                "the listing's page {page} failed for too long (--give-up-after): {reason}; run the same command again \
+                 to resume"
             )));
         }
         Ok(true)
@@ -510,26 +492,18 @@ impl Lister {
 }
 
 /// A page's keys with what it says of them, all that came.
-struct Listed {
+struct ListedKeys {
     keys: Names,
     end: PageEnd,
 }
 
-/// Why an answer with status 200 is no page.
-enum Unread {
-    /// It is an error document.
-    Fault(FailureKind),
-    /// It is none that can be used.
-    Bad(Error),
-}
-
 /// What a range takes of a page.
-struct Page<'p> {
+struct RangePage<'p> {
     until: Option<&'p [u8]>,
     selection: &'p Selection,
 }
 
-impl Page<'_> {
+impl RangePage<'_> {
     /// The targets, how many keys were left out, and whether the range's end was reached.
     fn select(&self, keys: &Names) -> (Names, u64, bool) {
         let (mut names, mut skipped) = (Names::default(), 0);

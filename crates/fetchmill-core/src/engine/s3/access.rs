@@ -4,59 +4,27 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::credentials::{Chain, endpoint_url, region};
-use super::refresh::{Refresher, Renewal};
+use super::credentials::CredentialChain;
+use super::options::S3Options;
+use super::refresh::{CredentialHolder, Refresher, Renewal};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::{Authority, Authorize, OriginKey};
 use crate::outcome::FailureKind;
-use crate::s3::{BucketName, BucketPlace, Credentials, Endpoint, REGION_DEFAULT, Signer, split_url};
-use crate::source::OriginUrl;
+use crate::panics;
+use crate::s3::{BucketAddress, BucketName, CHECKSUM_MODE, Credentials, REGION_DEFAULT, Signer, split_url};
+use crate::sync::lock;
 use crate::transport::PoolSettings;
-
-/// How stores are reached.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct S3Options {
-    /// Which store.
-    pub endpoint: Endpoint,
-    /// Where buckets are; none: what the configuration says, else what the store says.
-    pub region: Option<String>,
-    /// Whose credentials; none: what the environment says.
-    pub profile: Option<String>,
-    /// Requests are not signed: for public buckets.
-    pub no_sign_request: bool,
-}
-
-impl S3Options {
-    /// Fills in what the environment and the profile say.
-    pub(in crate::engine) fn resolve(&mut self) -> Result<()> {
-        self.region = region(self);
-        if self.endpoint.url.is_none()
-            && let Some(text) = endpoint_url(self)
-        {
-            let url = OriginUrl::parse(&text).map_err(|error| {
-                Error::Usage(format!(
-                    "the endpoint that the environment or the profile names is none: {error}"
-                ))
-            })?;
-            self.endpoint.url = Some(url);
-        }
-        Ok(())
-    }
-
-    /// Where a bucket is asked for, as far as the options say.
-    pub(in crate::engine) fn place(&self, bucket: &BucketName) -> Result<BucketPlace> {
-        BucketPlace::of(&self.endpoint, bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
-    }
-}
+use crate::verdict::Correction;
 
 /// What changes while a job runs.
 #[derive(Debug, Default)]
-struct Known {
+struct AccessState {
     /// None: requests are not signed.
     credentials: Option<Arc<Credentials>>,
     regions: HashMap<BucketName, String>,
@@ -68,7 +36,7 @@ struct Known {
 #[derive(Debug)]
 pub(in crate::engine) struct Access {
     pub(in crate::engine) options: S3Options,
-    known: Mutex<Known>,
+    known: Mutex<AccessState>,
     /// Raised whenever what is known changes.
     generation: AtomicU64,
     /// Raised whenever the credentials are replaced.
@@ -80,6 +48,19 @@ pub(in crate::engine) struct Access {
     /// Whether the chain was gone through, and what came of it.
     loaded: Mutex<Option<std::result::Result<(), Arc<Error>>>>,
     refresher: Mutex<Option<Refresher>>,
+    /// Goes through the chain for those who do not wait for it.
+    loader: Mutex<Option<JoinHandle<()>>>,
+    load_began: OnceLock<Instant>,
+    is_closed: AtomicBool,
+}
+
+/// Whether the chain of credentials was gone through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LoadState {
+    Done,
+    Failed,
+    /// A thread is at it.
+    Pending,
 }
 
 impl Access {
@@ -93,10 +74,13 @@ impl Access {
             pool: OnceLock::new(),
             loaded: Mutex::default(),
             refresher: Mutex::default(),
+            loader: Mutex::default(),
+            load_began: OnceLock::new(),
+            is_closed: AtomicBool::new(false),
         })
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, AccessState> {
         lock(&self.known)
     }
 
@@ -118,20 +102,49 @@ impl Access {
         done.clone().map_err(|error| again(&error))
     }
 
+    /// The same for who must not wait: the first time a thread of its own begins with it. That ends when it is done, or
+    /// soon after [`Access::close`].
+    fn load_beside(self: &Arc<Self>) -> LoadState {
+        match self.loaded.try_lock().as_deref() {
+            Ok(Some(Ok(()))) => return LoadState::Done,
+            Ok(Some(Err(_))) | Err(TryLockError::Poisoned(_)) => return LoadState::Failed,
+            Ok(None) | Err(TryLockError::WouldBlock) => {}
+        }
+        let mut loader = lock(&self.loader);
+        if loader.is_none() && !self.is_closed.load(Ordering::Relaxed) {
+            let access = Arc::clone(self);
+            let work = move || {
+                // What comes of it is kept for all who ask.
+                let _ = access.load(&|| access.is_closed.load(Ordering::Relaxed));
+            };
+            let started =
+                std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
+            *loader = started.ok();
+        }
+        if loader.is_some() { LoadState::Pending } else { LoadState::Failed }
+    }
+
+    /// How long ago a search for credentials began that has not failed: a target that had none tries again.
+    pub(in crate::engine) fn loading(self: &Arc<Self>) -> Option<Duration> {
+        let began = self.load_began.get_or_init(Instant::now);
+        // They may have come since somebody missed them.
+        (self.load_beside() != LoadState::Failed).then(|| began.elapsed())
+    }
+
     /// On a thread of its own: whoever asks may be one that has an event loop.
     fn load_now(self: &Arc<Self>, is_over: &(dyn Fn() -> bool + Sync)) -> Result<()> {
         let Some(pool) = self.pool.get().cloned() else {
             return Err(Error::Internal("nothing was said of how credentials are asked for".into()));
         };
         let load = || {
-            let chain = Chain::new(&self.options, pool);
+            let chain = CredentialChain::new(&self.options, pool);
             let found = chain.load(is_over)?;
             self.set_credentials(found.as_ref().map(|found| found.credentials.clone()));
             let refresher = Refresher::start(self, chain, found, || false)?;
             *lock(&self.refresher) = Some(refresher);
             Ok(())
         };
-        std::thread::scope(|scope| scope.spawn(load).join())
+        std::thread::scope(|scope| scope.spawn(panics::inherited(load)).join())
             .unwrap_or_else(|_| Err(Error::Internal("a thread has panicked".into())))
     }
 
@@ -147,22 +160,14 @@ impl Access {
 
     /// The job has ended: nothing is kept fresh any more.
     pub(in crate::engine) fn close(&self) {
+        self.is_closed.store(true, Ordering::Relaxed);
+        let loader = lock(&self.loader).take();
+        if let Some(loader) = loader {
+            // It ends within a moment, and its process with it. A panic there has lost nothing.
+            let _ = loader.join();
+        }
         let refresher = lock(&self.refresher).take();
         drop(refresher);
-    }
-
-    /// Replaces the credentials; none: nothing is signed from now on.
-    pub(in crate::engine) fn set_credentials(&self, credentials: Option<Credentials>) {
-        let mut known = self.known();
-        known.credentials = credentials.map(Arc::new);
-        self.credentials_generation.fetch_add(1, Ordering::Release);
-        drop(known);
-        self.changed();
-    }
-
-    /// Which credentials these are. Who asks before a request is signed never takes newer ones for those that it used.
-    pub(in crate::engine) fn generation(&self) -> u64 {
-        self.credentials_generation.load(Ordering::Acquire)
     }
 
     /// Whether requests are signed.
@@ -182,11 +187,11 @@ impl Access {
     }
 
     /// Where a bucket is, as far as is known. Its origin gets signed requests from now on.
-    pub(in crate::engine) fn place(&self, bucket: &BucketName) -> Result<BucketPlace> {
+    pub(in crate::engine) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
         let mut known = self.known();
         let region = known.regions.get(bucket).or(self.options.region.as_ref());
         let region = region.map_or(REGION_DEFAULT, String::as_str);
-        let place = BucketPlace::of(&self.options.endpoint, bucket, region)?;
+        let place = BucketAddress::of(&self.options.endpoint(), bucket, region)?;
         if known.origins.get(&place.key) != Some(&place.region) {
             if known.origins.len() >= limits::S3_BUCKETS_MAX && !known.origins.contains_key(&place.key) {
                 let most = limits::S3_BUCKETS_MAX;
@@ -199,24 +204,40 @@ impl Access {
         Ok(place)
     }
 
-    /// The store says that a bucket is in another region; whether that is news.
-    pub(in crate::engine) fn learn_region(&self, bucket: &BucketName, region: &str) -> bool {
+    /// The store says that a bucket is in another region.
+    pub(in crate::engine) fn learn_region(&self, bucket: &BucketName, region: &str) {
         let mut known = self.known();
         if known.regions.len() >= limits::S3_BUCKETS_MAX && !known.regions.contains_key(bucket) {
-            return false;
+            return;
         }
-        let is_news = known.regions.get(bucket).is_none_or(|old| old != region);
         known.regions.insert(bucket.clone(), region.to_owned());
         drop(known);
         self.changed();
-        is_news
     }
 
-    /// The store's clock says this, seconds since 1970; whether ours differs by more than a few seconds from it.
-    pub(in crate::engine) fn learn_clock(&self, store: u64) -> bool {
-        let offset = store as i64 - machine_seconds();
-        let old = self.clock_offset.swap(offset, Ordering::Relaxed);
-        old.abs_diff(offset) > CLOCK_NEWS_SECONDS
+    /// The store's clock says this, seconds since 1970.
+    fn learn_clock(&self, store: u64) {
+        self.clock_offset.store(store as i64 - machine_seconds(), Ordering::Relaxed);
+    }
+
+    /// Takes note of what a store has shown to be wrong with a request, that was signed with the credentials of this
+    /// generation and is for this bucket, if that is known; whether it may be made again now.
+    pub(in crate::engine) fn correct(
+        &self,
+        bucket: Option<&BucketName>,
+        correction: Correction,
+        generation: u64,
+    ) -> Renewal {
+        match correction {
+            Correction::Credentials => return self.renew(generation),
+            Correction::Clock(store) => self.learn_clock(store),
+            Correction::Region(region) => {
+                if let Some(bucket) = bucket {
+                    self.learn_region(bucket, &region);
+                }
+            }
+        }
+        Renewal::Newer
     }
 
     /// What a request says that somebody else sends: `Host` apart, nothing of it may change before it is sent.
@@ -226,7 +247,8 @@ impl Access {
         target: &str,
     ) -> Vec<(String, String)> {
         let mut lines = Vec::new();
-        if let Some(authorize) = SignedOrigins(Arc::clone(self)).of(key) {
+        let asks_checksums = self.options.checksums;
+        if let Some(authorize) = (SignedOrigins { access: Arc::clone(self), asks_checksums }).of(key) {
             authorize.write_fields("GET", target.as_bytes(), &[], &mut lines);
         }
         let text = String::from_utf8_lossy(&lines);
@@ -234,9 +256,37 @@ impl Access {
         fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
+    /// Which credentials these are. Who asks before a request is signed never takes newer ones for those that it used.
+    pub(in crate::engine) fn generation(&self) -> u64 {
+        self.credentials_generation.load(Ordering::Acquire)
+    }
+
+    /// Replaces the credentials; none: nothing is signed from now on.
+    pub(in crate::engine) fn set_credentials(&self, credentials: Option<Credentials>) {
+        let mut known = self.known();
+        known.credentials = credentials.map(Arc::new);
+        self.credentials_generation.fetch_add(1, Ordering::Release);
+        drop(known);
+        self.changed();
+    }
+
     /// Seconds since 1970 by the store's clock.
-    pub(super) fn now(&self) -> u64 {
+    pub(in crate::engine) fn now(&self) -> u64 {
         machine_seconds().saturating_add(self.clock_offset.load(Ordering::Relaxed)).max(0) as u64
+    }
+}
+
+impl CredentialHolder for Access {
+    fn generation(&self) -> u64 {
+        self.generation()
+    }
+
+    fn set_credentials(&self, credentials: Option<Credentials>) {
+        self.set_credentials(credentials);
+    }
+
+    fn now(&self) -> u64 {
+        self.now()
     }
 }
 
@@ -250,14 +300,6 @@ fn again(error: &Error) -> Error {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a thread that panicked held is plain data.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A clock that differs less is as good as right: a reply is a moment old when it is read.
-const CLOCK_NEWS_SECONDS: u64 = 5;
-
 fn machine_seconds() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }
@@ -265,37 +307,40 @@ fn machine_seconds() -> i64 {
 /// Turns `s3://` URLs into where their objects are asked for. A thread has its own, so that no object costs a lock,
 /// whatever bucket it is in. Memory: as [`Access`].
 #[derive(Debug)]
-pub(in crate::engine) struct Places {
+pub(in crate::engine) struct BucketResolver {
     access: Arc<Access>,
-    known: RefCell<KnownPlaces>,
+    known: RefCell<ResolvedBuckets>,
 }
 
 #[derive(Debug, Default)]
-struct KnownPlaces {
+struct ResolvedBuckets {
     /// What they were found by.
     generation: u64,
     /// By bucket: the origin, and the path before keys.
     bases: HashMap<String, String>,
 }
 
-impl Places {
+impl BucketResolver {
     pub(in crate::engine) fn new(access: Arc<Access>) -> Self {
-        Places { access, known: RefCell::default() }
+        BucketResolver { access, known: RefCell::default() }
     }
 
-    /// Where the object of a normalised `s3://` URL is asked for. The first time it looks for credentials, which may take
-    /// a second or two.
+    /// Where the object of a normalised `s3://` URL is asked for. The first time credentials are looked for, which may take
+    /// a minute: until then, and when there are none to be had, it fails with `credentials`; [`Access::loading`] tells which
+    /// it is.
     pub(in crate::engine) fn http_url(&self, url: &str) -> std::result::Result<String, FailureKind> {
         let (bucket, key) = split_url(url).ok_or(FailureKind::Url)?;
         let mut known = self.known.borrow_mut();
         let generation = self.access.generation.load(Ordering::Acquire);
         if known.generation != generation || known.bases.len() > limits::S3_BUCKETS_MAX {
-            *known = KnownPlaces { generation, ..KnownPlaces::default() };
+            *known = ResolvedBuckets { generation, ..ResolvedBuckets::default() };
         }
         if let Some(base) = known.bases.get(bucket) {
             return Ok(format!("{base}{key}"));
         }
-        self.access.load(&|| false).map_err(|_| FailureKind::Credentials)?;
+        if self.access.load_beside() != LoadState::Done {
+            return Err(FailureKind::Credentials);
+        }
         let name = BucketName::parse(bucket).map_err(|_| FailureKind::Url)?;
         let place = self.access.place(&name).map_err(|_| FailureKind::Url)?;
         let base = format!("{}{}", place.key.text(), place.prefix);
@@ -307,18 +352,23 @@ impl Places {
 
 /// The [`Authority`] of a job: threads ask it for the signers of their origins.
 #[derive(Debug)]
-pub(in crate::engine) struct SignedOrigins(pub(in crate::engine) Arc<Access>);
+pub(in crate::engine) struct SignedOrigins {
+    pub(in crate::engine) access: Arc<Access>,
+    /// Whether requests are for objects, whose checksums are asked for.
+    pub(in crate::engine) asks_checksums: bool,
+}
 
 impl Authority for SignedOrigins {
     fn is_named(&self, key: &OriginKey) -> bool {
-        self.0.options.endpoint.url.is_some() && self.0.known().origins.contains_key(key)
+        self.access.options.endpoint_url.is_some() && self.access.known().origins.contains_key(key)
     }
 
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>> {
-        let is_own = self.0.known().origins.contains_key(key);
+        let is_own = self.access.known().origins.contains_key(key);
         is_own.then(|| {
-            let copy = RefCell::new(Copy { generation: 0, credentials: None, signer: None });
-            Rc::new(OriginSigner { access: Arc::clone(&self.0), key: key.clone(), copy }) as Rc<dyn Authorize>
+            let copy = RefCell::new(ThreadSigner { generation: 0, credentials: None, signer: None });
+            let (access, asks_checksums) = (Arc::clone(&self.access), self.asks_checksums);
+            Rc::new(OriginSigner { access, key: key.clone(), copy, asks_checksums }) as Rc<dyn Authorize>
         })
     }
 }
@@ -328,23 +378,27 @@ impl Authority for SignedOrigins {
 struct OriginSigner {
     access: Arc<Access>,
     key: OriginKey,
-    copy: RefCell<Copy>,
+    copy: RefCell<ThreadSigner>,
+    asks_checksums: bool,
 }
 
 /// What a thread knows of what is known.
 #[derive(Debug)]
-struct Copy {
+struct ThreadSigner {
     generation: u64,
     credentials: Option<Arc<Credentials>>,
     signer: Option<Signer>,
 }
 
 impl OriginSigner {
-    fn refresh(&self, copy: &mut Copy, generation: u64) {
+    fn refresh(&self, copy: &mut ThreadSigner, generation: u64) {
         let known = self.access.known();
         copy.generation = generation;
         copy.credentials.clone_from(&known.credentials);
-        copy.signer = known.origins.get(&self.key).map(|region| Signer::new(region, self.key.authority()));
+        copy.signer = known
+            .origins
+            .get(&self.key)
+            .map(|region| Signer::new(region, self.key.authority()).asking_checksums(self.asks_checksums));
     }
 }
 
@@ -355,9 +409,11 @@ impl Authorize for OriginSigner {
         if copy.generation != generation {
             self.refresh(&mut copy, generation);
         }
-        let Copy { credentials, signer, .. } = &mut *copy;
+        let ThreadSigner { credentials, signer, .. } = &mut *copy;
         if let (Some(credentials), Some(signer)) = (credentials, signer) {
             signer.write_fields(credentials, method, target, body, self.access.now(), out);
+        } else if self.asks_checksums && method == "GET" {
+            out.extend_from_slice(CHECKSUM_MODE);
         }
     }
 }

@@ -3,12 +3,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::S3Options;
+use super::credential_client::CredentialClient;
 use super::environment::Environment;
+use super::options::{REGION_VARIABLES, S3Options, ignores_endpoints};
 use super::profile::{Profile, Profiles, chosen};
 use super::sts::{Role, Sts};
-use super::web::Web;
-use super::{document, metadata, process};
+use super::{credential_document, metadata, process};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::name::for_display;
@@ -19,7 +19,7 @@ const ENVIRONMENT: &str = "environment";
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::engine) struct Loaded {
+pub(in crate::engine) struct LoadedCredentials {
     pub(in crate::engine) credentials: Credentials,
     /// Seconds since 1970; none: they do not say that they expire.
     pub(in crate::engine) expires_at: Option<u64>,
@@ -27,9 +27,9 @@ pub(in crate::engine) struct Loaded {
     pub(in crate::engine) from: String,
 }
 
-impl Loaded {
+impl LoadedCredentials {
     fn new((credentials, expires_at): (Credentials, Option<u64>), from: impl Into<String>) -> Self {
-        Loaded { credentials, expires_at, from: from.into() }
+        LoadedCredentials { credentials, expires_at, from: from.into() }
     }
 
     /// Whether asking again can give others: the environment of a process does not change.
@@ -40,7 +40,7 @@ impl Loaded {
 
 /// See the module.
 #[derive(Debug)]
-pub(in crate::engine) struct Chain {
+pub(in crate::engine) struct CredentialChain {
     environment: Environment,
     profile: Option<String>,
     region: Option<String>,
@@ -48,15 +48,15 @@ pub(in crate::engine) struct Chain {
     pool: PoolSettings,
 }
 
-impl Chain {
+impl CredentialChain {
     /// As a user says, and this process's environment. Of `pool` it has names, TLS and the proxy.
     pub(in crate::engine) fn new(options: &S3Options, pool: PoolSettings) -> Self {
-        Chain::within(Environment::of_process(), options, pool)
+        CredentialChain::within(Environment::of_process(), options, pool)
     }
 
     /// The same in another environment.
     pub(super) fn within(environment: Environment, options: &S3Options, pool: PoolSettings) -> Self {
-        Chain {
+        CredentialChain {
             environment,
             profile: options.profile.clone(),
             region: options.region.clone(),
@@ -68,23 +68,23 @@ impl Chain {
     /// Looks for credentials, as things are now; none: nobody has any, and requests are not signed. It blocks: at most
     /// `METADATA_TIMEOUT` where there are none. It fails when somebody is configured who gives none, and soon after
     /// `is_over` says so.
-    pub(in crate::engine) fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<Loaded>> {
+    pub(in crate::engine) fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials>> {
         if self.no_sign_request {
             return Ok(None);
         }
-        let web = Web { pool: &self.pool, is_over };
-        Looking { chain: self, web: &web }.first()
+        let web = CredentialClient { pool: &self.pool, is_over };
+        CredentialSearch { chain: self, web: &web }.first()
     }
 }
 
 /// One look along the chain.
-struct Looking<'a> {
-    chain: &'a Chain,
-    web: &'a Web<'a>,
+struct CredentialSearch<'a> {
+    chain: &'a CredentialChain,
+    web: &'a CredentialClient<'a>,
 }
 
-impl Looking<'_> {
-    fn first(&self) -> Result<Option<Loaded>> {
+impl CredentialSearch<'_> {
+    fn first(&self) -> Result<Option<LoadedCredentials>> {
         let environment = &self.chain.environment;
         // Who names a profile on the command line means it, whatever the environment says.
         if self.chain.profile.is_none() {
@@ -99,12 +99,13 @@ impl Looking<'_> {
             return Ok(Some(loaded));
         }
         if let Some(found) = metadata::of_container(environment, self.web)? {
-            return Ok(Some(Loaded::new(found, "container")));
+            return Ok(Some(LoadedCredentials::new(found, "container")));
         }
-        Ok(metadata::of_machine(environment, self.web)?.map(|found| Loaded::new(found, "instance metadata")))
+        Ok(metadata::of_machine(environment, self.web)?
+            .map(|found| LoadedCredentials::new(found, "instance metadata")))
     }
 
-    fn of_token(&self) -> Result<Option<Loaded>> {
+    fn of_token(&self) -> Result<Option<LoadedCredentials>> {
         let environment = &self.chain.environment;
         let file = "AWS_WEB_IDENTITY_TOKEN_FILE";
         let Some(path) = environment.get(file) else { return Ok(None) };
@@ -113,10 +114,10 @@ impl Looking<'_> {
         };
         let token = environment.read(&path, file)?;
         let found = self.sts(None)?.assume_with_token(self.web, &role, token.trim())?;
-        Ok(Some(Loaded::new(found, "web identity")))
+        Ok(Some(LoadedCredentials::new(found, "web identity")))
     }
 
-    fn of_chosen_profile(&self) -> Result<Option<Loaded>> {
+    fn of_chosen_profile(&self) -> Result<Option<LoadedCredentials>> {
         let (name, is_said) = chosen(self.chain.profile.as_deref(), &self.chain.environment);
         let profiles = Profiles::read(&self.chain.environment)?;
         if !is_said && profiles.get(&name).is_none() {
@@ -126,18 +127,18 @@ impl Looking<'_> {
     }
 
     /// What a profile has; none if it is about other things. `left` profiles more may follow one another.
-    fn of_profile(&self, profiles: &Profiles, name: &str, left: usize) -> Result<Option<Loaded>> {
+    fn of_profile(&self, profiles: &Profiles, name: &str, left: usize) -> Result<Option<LoadedCredentials>> {
         let profile = profiles.need(name)?;
         let from = format!("profile {}", for_display(name.as_bytes()));
         if let Some(role) = Role::of_profile(profile, machine_now()) {
             return self.of_role(profiles, (name, profile), &role, left).map(Some);
         }
         if let Some(found) = static_keys(profile, &from)? {
-            return Ok(Some(Loaded::new(found, from)));
+            return Ok(Some(LoadedCredentials::new(found, from)));
         }
         if let Some(command) = profile.get("credential_process") {
             let found = process::run(command, &from, self.web.is_over)?;
-            return Ok(Some(Loaded::new(found, from)));
+            return Ok(Some(LoadedCredentials::new(found, from)));
         }
         if profile.contains_key("sso_session") || profile.contains_key("sso_start_url") {
             return Err(Error::Usage(format!(
@@ -155,12 +156,12 @@ impl Looking<'_> {
         (name, profile): (&str, &Profile),
         role: &Role,
         left: usize,
-    ) -> Result<Loaded> {
+    ) -> Result<LoadedCredentials> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         let sts = self.sts(Some(profile))?;
         if let Some(path) = profile.get("web_identity_token_file") {
             let token = self.chain.environment.read(path, &format!("web_identity_token_file of {from}"))?;
-            return Ok(Loaded::new(sts.assume_with_token(self.web, role, token.trim())?, from));
+            return Ok(LoadedCredentials::new(sts.assume_with_token(self.web, role, token.trim())?, from));
         }
         if profile.contains_key("mfa_serial") {
             return Err(Error::Usage(format!(
@@ -173,7 +174,7 @@ impl Looking<'_> {
                 "{from} has a role and nobody who assumes it: add source_profile or credential_source to it"
             ))
         })?;
-        Ok(Loaded::new(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
+        Ok(LoadedCredentials::new(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
     }
 
     /// The credentials that a role is assumed with.
@@ -182,12 +183,12 @@ impl Looking<'_> {
         profiles: &Profiles,
         (name, profile): (&str, &Profile),
         left: usize,
-    ) -> Result<Option<Loaded>> {
+    ) -> Result<Option<LoadedCredentials>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         match (profile.get("source_profile"), profile.get("credential_source").map(String::as_str)) {
             // Of itself it is the keys that stand beside the role.
             (Some(source), _) if source == name => {
-                Ok(static_keys(profile, &from)?.map(|found| Loaded::new(found, from)))
+                Ok(static_keys(profile, &from)?.map(|found| LoadedCredentials::new(found, from)))
             }
             (Some(_), _) if left == 0 => Err(Error::Usage(format!(
                 "the profiles behind {from} name one another as source_profile: let one of them have keys"
@@ -196,11 +197,11 @@ impl Looking<'_> {
             (None, Some("Environment")) => of_environment(&self.chain.environment),
             (None, Some("EcsContainer")) => {
                 let found = metadata::of_container(&self.chain.environment, self.web)?;
-                Ok(found.map(|found| Loaded::new(found, "container")))
+                Ok(found.map(|found| LoadedCredentials::new(found, "container")))
             }
             (None, Some("Ec2InstanceMetadata")) => {
                 let found = metadata::of_machine(&self.chain.environment, self.web)?;
-                Ok(found.map(|found| Loaded::new(found, "instance metadata")))
+                Ok(found.map(|found| LoadedCredentials::new(found, "instance metadata")))
             }
             (None, _) => Ok(None),
         }
@@ -217,13 +218,7 @@ impl Looking<'_> {
     }
 }
 
-const REGION_VARIABLES: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
-
-fn ignores_endpoints(environment: &Environment) -> bool {
-    environment.is_true("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")
-}
-
-fn of_environment(environment: &Environment) -> Result<Option<Loaded>> {
+fn of_environment(environment: &Environment) -> Result<Option<LoadedCredentials>> {
     let Some(access_key) = environment.get("AWS_ACCESS_KEY_ID") else { return Ok(None) };
     let Some(secret_key) = environment.get("AWS_SECRET_ACCESS_KEY") else {
         return Err(Error::Usage(
@@ -232,9 +227,10 @@ fn of_environment(environment: &Environment) -> Result<Option<Loaded>> {
     };
     let token = environment.first(&["AWS_SESSION_TOKEN", "AWS_SECURITY_TOKEN"]);
     let expires_at = environment.get("AWS_CREDENTIAL_EXPIRATION");
-    let expires_at = expires_at.map(|date| document::expiry(&date, ENVIRONMENT)).transpose()?;
-    let credentials = document::checked(Credentials { access_key, secret_key, token }, "the environment")?;
-    Ok(Some(Loaded::new((credentials, expires_at), ENVIRONMENT)))
+    let expires_at = expires_at.map(|date| credential_document::expiry(&date, ENVIRONMENT)).transpose()?;
+    let credentials =
+        credential_document::checked(Credentials { access_key, secret_key, token }, "the environment")?;
+    Ok(Some(LoadedCredentials::new((credentials, expires_at), ENVIRONMENT)))
 }
 
 fn static_keys(profile: &Profile, from: &str) -> Result<Option<(Credentials, Option<u64>)>> {
@@ -246,40 +242,7 @@ fn static_keys(profile: &Profile, from: &str) -> Result<Option<(Credentials, Opt
         )));
     };
     let credentials = Credentials { access_key, secret_key, token: get("aws_session_token") };
-    Ok(Some((document::checked(credentials, from)?, None)))
-}
-
-/// The region that is configured: the option, the environment, the profile.
-pub(in crate::engine) fn region(options: &S3Options) -> Option<String> {
-    region_within(&Environment::of_process(), options)
-}
-
-pub(super) fn region_within(environment: &Environment, options: &S3Options) -> Option<String> {
-    let said = options.region.clone().or_else(|| environment.first(&REGION_VARIABLES));
-    said.or_else(|| of_profile(environment, options, "region"))
-}
-
-/// The endpoint that is configured: the option, the environment, the profile.
-pub(in crate::engine) fn endpoint_url(options: &S3Options) -> Option<String> {
-    endpoint_url_within(&Environment::of_process(), options)
-}
-
-pub(super) fn endpoint_url_within(environment: &Environment, options: &S3Options) -> Option<String> {
-    if let Some(url) = &options.endpoint.url {
-        return Some(url.text());
-    }
-    if ignores_endpoints(environment) {
-        return None;
-    }
-    let said = environment.first(&["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
-    said.or_else(|| of_profile(environment, options, "endpoint_url"))
-}
-
-/// What the chosen profile says; a profile that is missing is the chain's error.
-fn of_profile(environment: &Environment, options: &S3Options, key: &str) -> Option<String> {
-    let profiles = Profiles::read(environment).ok()?;
-    let (name, _) = chosen(options.profile.as_deref(), environment);
-    profiles.get(&name)?.get(key).filter(|value| !value.is_empty()).cloned()
+    Ok(Some((credential_document::checked(credentials, from)?, None)))
 }
 
 /// Seconds since 1970 by this machine's clock.

@@ -7,12 +7,12 @@ use crate::error::{Error, Result};
 use crate::limits;
 
 /// What is asked for a variable.
-type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+type VariableReader = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// See the module.
 #[derive(Clone)]
 pub(in crate::engine) struct Environment {
-    lookup: Arc<Lookup>,
+    lookup: Arc<VariableReader>,
 }
 
 impl std::fmt::Debug for Environment {

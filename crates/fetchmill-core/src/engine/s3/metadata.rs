@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use super::document;
+use super::credential_client::{CredentialClient, CredentialEndpoint, CredentialReply, CredentialRequest};
+use super::credential_document;
 use super::environment::Environment;
-use super::web::{Place, Question, Reply, Web};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::name::for_display;
@@ -23,14 +23,14 @@ const ROLES_PATH: &str = "/latest/meta-data/iam/security-credentials/";
 /// Seconds that a token is asked for: it is used at once.
 const TOKEN_SECONDS: &str = "300";
 
-type Found = Result<Option<(Credentials, Option<u64>)>>;
+type CredentialsResult = Result<Option<(Credentials, Option<u64>)>>;
 
 /// Those of a container; none outside of one.
-pub(super) fn of_container(environment: &Environment, web: &Web<'_>) -> Found {
+pub(super) fn of_container(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     let Some(place) = container_place(environment)? else { return Ok(None) };
     let fields = container_token(environment)?.map(|token| ("Authorization".to_owned(), token));
     let fields = fields.into_iter().collect();
-    let question = Question { place: &place, method: "GET", fields, body: None, is_near: true };
+    let question = CredentialRequest { place: &place, method: "GET", fields, body: None, is_near: true };
     let reply = web.ask(&question)?;
     if reply.status != 200 {
         return Err(Error::Temporary(format!(
@@ -39,18 +39,18 @@ pub(super) fn of_container(environment: &Environment, web: &Web<'_>) -> Found {
             reply.status
         )));
     }
-    document::parse(&reply.text(), "the container").map(Some)
+    credential_document::parse(&reply.text(), "the container").map(Some)
 }
 
-fn container_place(environment: &Environment) -> Result<Option<Place>> {
+fn container_place(environment: &Environment) -> Result<Option<CredentialEndpoint>> {
     let relative = "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI";
     if let Some(path) = environment.get(relative) {
         let slash = if path.starts_with('/') { "" } else { "/" };
-        return Place::parse(&format!("{CONTAINER}{slash}{path}"), relative).map(Some);
+        return CredentialEndpoint::parse(&format!("{CONTAINER}{slash}{path}"), relative).map(Some);
     }
     let full = "AWS_CONTAINER_CREDENTIALS_FULL_URI";
     let Some(url) = environment.get(full) else { return Ok(None) };
-    let place = Place::parse(&url, full)?;
+    let place = CredentialEndpoint::parse(&url, full)?;
     if !place.key.is_tls() && !CONTAINER_HOSTS.contains(&place.key.host()) {
         return Err(Error::Security(format!(
             "{full} leads to {} without TLS: what is asked there is secret, so it must be https, or this machine",
@@ -71,20 +71,26 @@ fn container_token(environment: &Environment) -> Result<Option<String>> {
 /// What a machine says of its role.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Said {
+struct MetadataError {
     code: Option<String>,
 }
 
 /// Those of a machine that has a role; none where nobody answers.
-pub(super) fn of_machine(environment: &Environment, web: &Web<'_>) -> Found {
+pub(super) fn of_machine(environment: &Environment, web: &CredentialClient<'_>) -> CredentialsResult {
     if environment.is_true("AWS_EC2_METADATA_DISABLED") {
         return Ok(None);
     }
     let place = machine_place(environment)?;
     let Some(token) = machine_token(&place, web)? else { return Ok(None) };
-    let ask = |path: &str| -> Result<Reply> {
+    let ask = |path: &str| -> Result<CredentialReply> {
         let fields = vec![("X-aws-ec2-metadata-token".to_owned(), token.clone())];
-        web.ask(&Question { place: &place.below(path), method: "GET", fields, body: None, is_near: true })
+        web.ask(&CredentialRequest {
+            place: &place.below(path),
+            method: "GET",
+            fields,
+            body: None,
+            is_near: true,
+        })
     };
     let roles = ask(ROLES_PATH)?;
     if roles.status == 404 {
@@ -97,10 +103,10 @@ pub(super) fn of_machine(environment: &Environment, web: &Web<'_>) -> Found {
     };
     let reply = ask(&format!("{ROLES_PATH}{role}"))?;
     let text = reply.text();
-    let code = serde_json::from_str::<Said>(&text).ok().and_then(|said| said.code);
+    let code = serde_json::from_str::<MetadataError>(&text).ok().and_then(|said| said.code);
     match code.as_deref() {
         _ if reply.status != 200 => Err(no_credentials(reply.status, "")),
-        None | Some("Success") => document::parse(&text, "the instance metadata").map(Some),
+        None | Some("Success") => credential_document::parse(&text, "the instance metadata").map(Some),
         Some(code) => Err(no_credentials(reply.status, code)),
     }
 }
@@ -118,16 +124,16 @@ fn no_credentials(status: u16, code: &str) -> Error {
     ))
 }
 
-fn machine_place(environment: &Environment) -> Result<Place> {
+fn machine_place(environment: &Environment) -> Result<CredentialEndpoint> {
     let variable = "AWS_EC2_METADATA_SERVICE_ENDPOINT";
     let mode = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
     let usual = if mode.is_some_and(|mode| mode.eq_ignore_ascii_case("ipv6")) { MACHINE_V6 } else { MACHINE };
-    Place::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
+    CredentialEndpoint::parse(environment.get(variable).as_deref().unwrap_or(usual), variable)
 }
 
 /// The first question. Who does not answer it with a token has no credentials for us: on most machines there is nobody.
-fn machine_token(place: &Place, web: &Web<'_>) -> Result<Option<String>> {
-    let question = Question {
+fn machine_token(place: &CredentialEndpoint, web: &CredentialClient<'_>) -> Result<Option<String>> {
+    let question = CredentialRequest {
         place: &place.below(TOKEN_PATH),
         method: "PUT",
         fields: vec![("X-aws-ec2-metadata-token-ttl-seconds".to_owned(), TOKEN_SECONDS.to_owned())],

@@ -6,11 +6,12 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::document;
-use super::web::stopped;
+use super::credential_client::stopped;
+use super::credential_document;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::name::for_display;
+use crate::panics;
 use crate::s3::Credentials;
 
 /// How often a command is looked at.
@@ -30,7 +31,7 @@ pub(super) fn run(
         ))
     };
     let mut running =
-        Running::start(command).map_err(|error| failed(&format!("cannot be started ({error})")))?;
+        CommandProcess::start(command).map_err(|error| failed(&format!("cannot be started ({error})")))?;
     let (output, complaints) = (running.output(), running.complaints());
     let end = Instant::now() + limits::CREDENTIAL_PROCESS_TIMEOUT;
     let status = loop {
@@ -51,13 +52,16 @@ pub(super) fn run(
         return Err(failed(&format!("ends with {status}: {}", line.unwrap_or_default())));
     }
     let output = output.recv_timeout(REST).unwrap_or_default();
-    document::parse(&String::from_utf8_lossy(&output), &format!("the credential_process of {from}"))
+    credential_document::parse(
+        &String::from_utf8_lossy(&output),
+        &format!("the credential_process of {from}"),
+    )
 }
 
 /// A command and all that it starts: they end when this is dropped.
-struct Running(Child);
+struct CommandProcess(Child);
 
-impl Running {
+impl CommandProcess {
     fn start(command: &str) -> std::io::Result<Self> {
         let child = Command::new("/bin/sh")
             .args(["-c", command])
@@ -66,7 +70,7 @@ impl Running {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        Ok(Running(child))
+        Ok(CommandProcess(child))
     }
 
     fn output(&mut self) -> Receiver<Vec<u8>> {
@@ -82,7 +86,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for CommandProcess {
     fn drop(&mut self) {
         // Once it is waited for, its group may be another's.
         if matches!(self.0.try_wait(), Ok(None)) {
@@ -108,6 +112,6 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
         let _ = sender.send(bytes);
     };
     // Without a thread the sender is gone, and nothing is read.
-    let _ = std::thread::Builder::new().name("credentials".into()).spawn(work);
+    let _ = std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
     receiver
 }

@@ -15,6 +15,8 @@ pub(super) type Profile = HashMap<String, String>;
 #[derive(Debug, Default)]
 pub(super) struct Profiles {
     by_name: HashMap<String, Profile>,
+    /// What the sections `[services NAME]` say.
+    services: HashMap<String, Profile>,
 }
 
 impl Profiles {
@@ -41,25 +43,41 @@ impl Profiles {
         Ok(profiles)
     }
 
-    /// Lines as Python's configparser reads them: what is indented below a key belongs to its value, which is of no
-    /// interest here.
+    /// Lines as Python's configparser reads them: what is indented below a key belongs to its value. Below a key without
+    /// one are keys again: `addressing_style` below `s3 =` is `s3.addressing_style` here.
     fn add(&mut self, text: &str, in_config: bool) {
         let mut section: Option<&mut Profile> = None;
         let mut indent_of_key = usize::MAX;
+        let mut above = String::new();
         for line in text.trim_start_matches('\u{feff}').lines() {
             let content = line.trim();
             let indent = line.len() - line.trim_start().len();
-            if content.is_empty() || content.starts_with(['#', ';']) || indent > indent_of_key {
+            if content.is_empty() || content.starts_with(['#', ';']) {
+                continue;
+            }
+            if indent > indent_of_key {
+                if let (false, Some(section), Some((key, value))) =
+                    (above.is_empty(), &mut section, content.split_once('='))
+                {
+                    let key = format!("{above}.{}", key.trim().to_ascii_lowercase());
+                    section.insert(key, value.trim().to_owned());
+                }
                 continue;
             }
             if let Some(header) = content.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
                 indent_of_key = usize::MAX;
-                let name = name_of(header.trim(), in_config);
-                section = name.map(|name| self.by_name.entry(name.to_owned()).or_default());
+                let header = header.trim();
+                section = match name_of(header, in_config) {
+                    Some(name) => Some(self.by_name.entry(name.to_owned()).or_default()),
+                    None => name_behind(header, "services")
+                        .map(|name| self.services.entry(name.to_owned()).or_default()),
+                };
             } else if let Some((key, value)) = content.split_once('=') {
                 indent_of_key = indent;
+                let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+                above = if value.is_empty() { key.clone() } else { String::new() };
                 if let Some(section) = &mut section {
-                    section.insert(key.trim().to_ascii_lowercase(), value.trim().to_owned());
+                    section.insert(key, value.to_owned());
                 }
             }
         }
@@ -68,6 +86,12 @@ impl Profiles {
     /// The profile with this name.
     pub(super) fn get(&self, name: &str) -> Option<&Profile> {
         self.by_name.get(name)
+    }
+
+    /// What a profile says of S3 alone: in the section of services that it names.
+    pub(super) fn of_s3(&self, profile: &str, key: &str) -> Option<&String> {
+        let services = self.get(profile)?.get("services")?;
+        self.services.get(services)?.get(&format!("s3.{key}"))
     }
 
     /// The same where it must be there.
@@ -90,7 +114,12 @@ fn name_of(header: &str, in_config: bool) -> Option<&str> {
     if !in_config || header == NAME_DEFAULT {
         return Some(header);
     }
-    let name = header.strip_prefix("profile")?;
+    name_behind(header, "profile")
+}
+
+/// The name of a section of a kind.
+fn name_behind<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
+    let name = header.strip_prefix(kind)?;
     name.starts_with([' ', '\t']).then(|| name.trim().trim_matches(['"', '\'']))
 }
 
@@ -136,7 +165,20 @@ mod tests {
         let profile = read.get("with space").unwrap();
 
         assert_eq!(profile["region"], "a");
+        assert_eq!(profile["s3.region"], "b");
         assert_eq!(profile["output"], "c");
+    }
+
+    #[test]
+    fn a_profile_names_a_section_of_services() {
+        let read = profiles(
+            "[profile a]\nservices = mine\n[services mine]\ns3 =\n  endpoint_url = http://s\nsts =\n  endpoint_url = http://t\n",
+            "",
+        );
+
+        assert_eq!(read.of_s3("a", "endpoint_url").map(String::as_str), Some("http://s"));
+        assert_eq!(read.of_s3("a", "region"), None);
+        assert!(read.get("mine").is_none());
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Access;
-use super::credentials::{Chain, Loaded};
+use super::credentials::{CredentialChain, LoadedCredentials};
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::panics;
+use crate::s3::Credentials;
 
 /// What came of asking for other credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +22,22 @@ pub(in crate::engine) enum Renewal {
     Failed(String),
 }
 
+/// Whose credentials are kept fresh.
+pub(in crate::engine) trait CredentialHolder: std::fmt::Debug + Send + Sync {
+    /// Raised whenever the credentials are replaced, and whatever else is signed with.
+    fn generation(&self) -> u64;
+
+    fn set_credentials(&self, credentials: Option<Credentials>);
+
+    /// Seconds since 1970, by the clock that the credentials are judged by.
+    fn now(&self) -> u64;
+}
+
 const EXPIRED: &str = "the credentials have expired: renew them and run the same command again";
 
 /// What both sides know.
 #[derive(Debug, Default)]
-struct State {
+struct RefreshState {
     /// Somebody has asked for other credentials, or they are being looked for.
     is_wanted: bool,
     /// What the last try said, and until when whoever asks hears it.
@@ -34,13 +46,13 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct RefreshShared {
+    state: Mutex<RefreshState>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl RefreshShared {
+    fn state(&self) -> MutexGuard<'_, RefreshState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -49,8 +61,8 @@ impl Shared {
 /// it: it does not keep them.
 #[derive(Debug)]
 pub(in crate::engine) struct Refresher {
-    access: Weak<Access>,
-    shared: Arc<Shared>,
+    access: Weak<dyn CredentialHolder>,
+    shared: Arc<RefreshShared>,
     /// None: there is nothing that could replace them.
     thread: Option<JoinHandle<()>>,
 }
@@ -58,26 +70,27 @@ pub(in crate::engine) struct Refresher {
 impl Refresher {
     /// For the credentials that `access` has by now.
     pub(in crate::engine) fn start(
-        access: &Arc<Access>,
-        chain: Chain,
-        loaded: Option<Loaded>,
+        access: &Arc<impl CredentialHolder + 'static>,
+        chain: CredentialChain,
+        loaded: Option<LoadedCredentials>,
         is_over: impl Fn() -> bool + Send + 'static,
     ) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
-        let access = Arc::downgrade(access);
-        let thread = match loaded.filter(Loaded::is_renewable) {
+        let shared = Arc::new(RefreshShared::default());
+        let access: Weak<dyn CredentialHolder> = Arc::downgrade(access) as Weak<dyn CredentialHolder>;
+        let thread = match loaded.filter(LoadedCredentials::is_renewable) {
             None => None,
             Some(loaded) => {
-                let keeper = Keeper::new(Weak::clone(&access), Arc::clone(&shared), chain, loaded);
+                let keeper = RefreshThread::new(Weak::clone(&access), Arc::clone(&shared), chain, loaded);
                 let work = move || keeper.keep(&is_over);
-                let thread = std::thread::Builder::new().name("credentials".into()).spawn(work);
+                let thread =
+                    std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
                 Some(thread.map_err(|error| Error::storage("start a thread of", "this process", error))?)
             }
         };
         Ok(Refresher { access, shared, thread })
     }
 
-    /// Asks for other credentials, because a store said that those with this [`Access::generation`] have expired. It
+    /// Asks for other credentials, because a store said that those with this [`CredentialHolder::generation`] have expired. It
     /// returns at once, and any number of askers make one look.
     pub(in crate::engine) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
@@ -113,27 +126,42 @@ impl Drop for Refresher {
     }
 }
 
+struct Ending(Arc<RefreshShared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.state().is_over = true;
+    }
+}
+
 /// The thread's side.
-struct Keeper {
-    access: Weak<Access>,
-    shared: Arc<Shared>,
-    chain: Chain,
-    loaded: Loaded,
+struct RefreshThread {
+    access: Weak<dyn CredentialHolder>,
+    shared: Arc<RefreshShared>,
+    chain: CredentialChain,
+    loaded: LoadedCredentials,
     /// When they are to be replaced without being asked.
     due: Option<Instant>,
     /// The wait after the next failure.
     wait: Duration,
 }
 
-impl Keeper {
-    fn new(access: Weak<Access>, shared: Arc<Shared>, chain: Chain, loaded: Loaded) -> Self {
+impl RefreshThread {
+    fn new(
+        access: Weak<dyn CredentialHolder>,
+        shared: Arc<RefreshShared>,
+        chain: CredentialChain,
+        loaded: LoadedCredentials,
+    ) -> Self {
         let wait = limits::CREDENTIALS_RETRY_MIN;
-        let mut keeper = Keeper { access, shared, chain, loaded, due: None, wait };
+        let mut keeper = RefreshThread { access, shared, chain, loaded, due: None, wait };
         keeper.due = keeper.due();
         keeper
     }
 
     fn keep(mut self, is_over: &dyn Fn() -> bool) {
+        // However it ends, nobody waits for other credentials then.
+        let _ending = Ending(Arc::clone(&self.shared));
         while self.await_turn(is_over) {
             self.replace(is_over);
         }
@@ -173,7 +201,7 @@ impl Keeper {
         self.fail(why);
     }
 
-    fn take(&mut self, loaded: Loaded) {
+    fn take(&mut self, loaded: LoadedCredentials) {
         // Before the state is locked: if this is the last hold, the refresher is dropped with it, and locks it, too.
         let Some(access) = self.access.upgrade() else { return };
         let mut state = self.shared.state();

@@ -2,10 +2,10 @@
 
 use quick_xml::events::Event;
 
-use super::document;
+use super::credential_client::{CredentialClient, CredentialEndpoint, CredentialReply, CredentialRequest};
+use super::credential_document;
 use super::environment::Environment;
 use super::profile::Profile;
-use super::web::{Place, Question, Reply, Web};
 use crate::error::{Error, Result};
 use crate::name::for_display;
 use crate::s3::{Credentials, REGION_DEFAULT, Signer};
@@ -51,7 +51,7 @@ fn session_name(now: u64) -> String {
 /// Where STS is, and the region that its requests are signed for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sts {
-    place: Place,
+    place: CredentialEndpoint,
     region: String,
 }
 
@@ -59,7 +59,7 @@ impl Sts {
     /// At an endpoint that somebody has configured, else in the region, if there is one.
     pub(super) fn new(endpoint: Option<&str>, region: Option<&str>) -> Result<Self> {
         let place = match (endpoint, region) {
-            (Some(endpoint), _) => Place::parse(endpoint, "the endpoint of STS")?,
+            (Some(endpoint), _) => CredentialEndpoint::parse(endpoint, "the endpoint of STS")?,
             (None, Some(region)) => {
                 let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
                 let is_region = region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -67,9 +67,12 @@ impl Sts {
                     let shown = for_display(region.as_bytes());
                     return Err(Error::Usage(format!("{shown} is no region; give one with --region")));
                 }
-                Place::parse(&format!("https://sts.{region}.amazonaws.com{suffix}"), "the region")?
+                CredentialEndpoint::parse(
+                    &format!("https://sts.{region}.amazonaws.com{suffix}"),
+                    "the region",
+                )?
             }
-            (None, None) => Place::parse("https://sts.amazonaws.com", "the endpoint of STS")?,
+            (None, None) => CredentialEndpoint::parse("https://sts.amazonaws.com", "the endpoint of STS")?,
         };
         Ok(Sts { place, region: region.unwrap_or(REGION_DEFAULT).to_owned() })
     }
@@ -77,33 +80,33 @@ impl Sts {
     /// Credentials of a role for other credentials; `now` is the date of the request.
     pub(super) fn assume(
         &self,
-        web: &Web<'_>,
+        web: &CredentialClient<'_>,
         role: &Role,
         with: &Credentials,
         now: u64,
     ) -> Result<(Credentials, Option<u64>)> {
         let query = query("AssumeRole", role, None);
         // All of it is in the query: a body would need a field that is signed, too.
-        let place = Place { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
+        let place = CredentialEndpoint { path: format!("{}?{query}", self.place.path), ..self.place.clone() };
         let mut lines = Vec::new();
         let mut signer = Signer::for_sts(&self.region, place.key.authority());
         signer.write_fields(with, "GET", place.path.as_bytes(), &[], now, &mut lines);
         let fields = fields_of(&String::from_utf8_lossy(&lines));
-        let question = Question { place: &place, method: "GET", fields, body: None, is_near: false };
+        let question = CredentialRequest { place: &place, method: "GET", fields, body: None, is_near: false };
         read(&web.ask(&question)?, role)
     }
 
     /// Credentials of a role for a token.
     pub(super) fn assume_with_token(
         &self,
-        web: &Web<'_>,
+        web: &CredentialClient<'_>,
         role: &Role,
         token: &str,
     ) -> Result<(Credentials, Option<u64>)> {
         // In a body, not in a query: the token is a secret, and long.
         let body = query("AssumeRoleWithWebIdentity", role, Some(token));
         let form = "application/x-www-form-urlencoded; charset=utf-8";
-        let question = Question {
+        let question = CredentialRequest {
             place: &self.place,
             method: "POST",
             fields: vec![("Content-Type".into(), form.into())],
@@ -149,7 +152,7 @@ fn fields_of(lines: &str) -> Vec<(String, String)> {
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-fn read(reply: &Reply, role: &Role) -> Result<(Credentials, Option<u64>)> {
+fn read(reply: &CredentialReply, role: &Role) -> Result<(Credentials, Option<u64>)> {
     let text = reply.text();
     let get = |tag| text_of(&text, tag);
     let arn = for_display(role.arn.as_bytes());
@@ -169,8 +172,8 @@ fn read(reply: &Reply, role: &Role) -> Result<(Credentials, Option<u64>)> {
         secret_key: get("SecretAccessKey").ok_or_else(missing)?,
         token: get("SessionToken"),
     };
-    let expires_at = get("Expiration").map(|date| document::expiry(&date, &from)).transpose()?;
-    Ok((document::checked(credentials, &from)?, expires_at))
+    let expires_at = get("Expiration").map(|date| credential_document::expiry(&date, &from)).transpose()?;
+    Ok((credential_document::checked(credentials, &from)?, expires_at))
 }
 
 /// What the first element with this name holds.

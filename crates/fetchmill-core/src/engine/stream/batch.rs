@@ -4,13 +4,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::http1::{KeptFields, Span};
+use crate::http1::{FieldSpans, Span};
 use crate::limits;
 use crate::outcome::FailureKind;
 
 /// What a request says that is not a plain `GET`.
 #[derive(Debug, Clone, Default)]
-pub struct Call {
+pub struct CustomRequest {
     /// In capitals, as `GET`.
     pub method: String,
     /// Its own fields, checked by [`crate::http1::check_field`].
@@ -23,25 +23,26 @@ pub struct Call {
 
 /// A request within a batch.
 #[derive(Debug)]
-pub(super) struct Requested {
+pub(super) struct BatchedRequest {
     pub(super) slot: u32,
+    pub(super) index: u64,
     url_end: usize,
-    pub(super) call: Option<Arc<Call>>,
+    pub(super) call: Option<Arc<CustomRequest>>,
 }
 
 /// Requests that are submitted together.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct RequestBatch {
     urls: String,
-    requested: Vec<Requested>,
+    requested: Vec<BatchedRequest>,
     pub(super) submitted: Option<Instant>,
 }
 
-impl Requests {
-    /// Adds a request; its reply has the same `slot`.
-    pub fn push(&mut self, slot: u32, url: &str, call: Option<Arc<Call>>) {
+impl RequestBatch {
+    /// Adds a request; its reply has the same `slot`. `index` is its place in the input.
+    pub fn push(&mut self, (slot, index): (u32, u64), url: &str, call: Option<Arc<CustomRequest>>) {
         self.urls.push_str(url);
-        self.requested.push(Requested { slot, url_end: self.urls.len(), call });
+        self.requested.push(BatchedRequest { slot, index, url_end: self.urls.len(), call });
     }
 
     /// How many.
@@ -61,7 +62,7 @@ impl Requests {
     }
 
     /// One of them, with its URL.
-    pub(super) fn get(&self, position: usize) -> Option<(&Requested, &str)> {
+    pub(super) fn get(&self, position: usize) -> Option<(&BatchedRequest, &str)> {
         let start = position.checked_sub(1).map_or(0, |before| self.requested[before].url_end);
         let requested = self.requested.get(position)?;
         Some((requested, &self.urls[start..requested.url_end]))
@@ -70,7 +71,7 @@ impl Requests {
 
 /// Where the time of a request went, in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Times {
+pub struct RequestTimes {
     /// From its submission to the start of its last attempt.
     pub queue: u64,
     /// Making the connection of that attempt, unless it was there.
@@ -83,7 +84,7 @@ pub struct Times {
 
 /// Where a body is.
 #[derive(Debug)]
-pub enum Body {
+pub enum ReplyBody {
     /// Among the bytes of its batch.
     Inside(Range<usize>),
     /// By itself.
@@ -92,7 +93,7 @@ pub enum Body {
 
 /// A reply, or what came instead of one.
 #[derive(Debug)]
-pub struct Record {
+pub struct ReplyRecord {
     /// Whose.
     pub slot: u32,
     /// Of a complete reply; 0 for none.
@@ -101,24 +102,24 @@ pub struct Record {
     pub failure: Option<(FailureKind, &'static str)>,
     /// Where it came from, when it was redirected there.
     pub url: Option<Box<str>>,
-    /// See [`Times`].
-    pub times: Times,
-    /// See [`Body`].
-    pub body: Body,
+    /// See [`RequestTimes`].
+    pub times: RequestTimes,
+    /// See [`ReplyBody`].
+    pub body: ReplyBody,
     head: Range<usize>,
-    kept: KeptFields,
+    kept: FieldSpans,
 }
 
 /// Replies that are handed over together.
 #[derive(Debug, Default)]
-pub struct Replies {
+pub struct ReplyBatch {
     bytes: Vec<u8>,
-    records: Vec<Record>,
+    records: Vec<ReplyRecord>,
     /// Bytes of all bodies.
     pub(super) body_bytes: usize,
 }
 
-impl Replies {
+impl ReplyBatch {
     /// How many.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -130,30 +131,30 @@ impl Replies {
     }
 
     /// One of them.
-    pub fn get(&self, position: usize) -> Option<&Record> {
+    pub fn get(&self, position: usize) -> Option<&ReplyRecord> {
         self.records.get(position)
     }
 
     /// The same, to take what it owns.
-    pub fn get_mut(&mut self, position: usize) -> Option<&mut Record> {
+    pub fn get_mut(&mut self, position: usize) -> Option<&mut ReplyRecord> {
         self.records.get_mut(position)
     }
 
     /// The head of a reply, as it was sent.
-    pub fn head(&self, record: &Record) -> &[u8] {
+    pub fn head(&self, record: &ReplyRecord) -> &[u8] {
         &self.bytes[record.head.clone()]
     }
 
     /// The body of a reply.
-    pub fn body<'a>(&'a self, record: &'a Record) -> &'a [u8] {
+    pub fn body<'a>(&'a self, record: &'a ReplyRecord) -> &'a [u8] {
         match &record.body {
-            Body::Inside(range) => &self.bytes[range.clone()],
-            Body::Large(bytes) => bytes,
+            ReplyBody::Inside(range) => &self.bytes[range.clone()],
+            ReplyBody::Large(bytes) => bytes,
         }
     }
 
     /// The value of `Content-Type`.
-    pub fn content_type(&self, record: &Record) -> Option<&[u8]> {
+    pub fn content_type(&self, record: &ReplyRecord) -> Option<&[u8]> {
         record.kept.content_type.map(|span: Span| span.in_head(self.head(record)))
     }
 
@@ -165,33 +166,38 @@ impl Replies {
     pub(super) fn push_reply(
         &mut self,
         (slot, status): (u32, u16),
-        (head, kept): (&[u8], KeptFields),
+        (head, kept): (&[u8], FieldSpans),
         body: &mut Vec<u8>,
         url: Option<Box<str>>,
-        times: Times,
+        times: RequestTimes,
     ) {
         let head = self.append(head);
         self.body_bytes += body.len();
         let body = if body.len() < limits::STREAM_BODY_COPIED_BYTES {
-            Body::Inside(self.append(body))
+            ReplyBody::Inside(self.append(body))
         } else {
             body.shrink_to_fit();
-            Body::Large(std::mem::take(body))
+            ReplyBody::Large(std::mem::take(body))
         };
-        self.records.push(Record { slot, status, failure: None, url, times, body, head, kept });
+        self.records.push(ReplyRecord { slot, status, failure: None, url, times, body, head, kept });
     }
 
     /// Adds what came instead of a reply.
-    pub(super) fn push_failure(&mut self, slot: u32, failure: (FailureKind, &'static str), times: Times) {
-        self.records.push(Record {
+    pub(super) fn push_failure(
+        &mut self,
+        slot: u32,
+        failure: (FailureKind, &'static str),
+        times: RequestTimes,
+    ) {
+        self.records.push(ReplyRecord {
             slot,
             status: 0,
             failure: Some(failure),
             url: None,
             times,
-            body: Body::Inside(0..0),
+            body: ReplyBody::Inside(0..0),
             head: 0..0,
-            kept: KeptFields::default(),
+            kept: FieldSpans::default(),
         });
     }
 

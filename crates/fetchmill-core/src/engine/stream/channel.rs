@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use super::batch::{Replies, Requests};
+use super::batch::{ReplyBatch, RequestBatch};
 use crate::error::{Error, Result};
 
 /// Batches that are kept to be filled again.
@@ -16,8 +16,8 @@ const SPARE_MAX: usize = 4;
 
 /// What the thread and all its streams share.
 #[derive(Debug)]
-pub(super) struct Hub {
-    submitted: Mutex<Submitted>,
+pub(super) struct FetcherState {
+    submitted: Mutex<Submission>,
     pub(super) wake: Notify,
     /// The thread is to end.
     pub(super) is_ended: AtomicBool,
@@ -32,28 +32,34 @@ pub(super) struct Hub {
 }
 
 #[derive(Debug, Default)]
-struct Submitted {
-    batches: Vec<(Arc<Shared>, Requests)>,
-    spare: Vec<Requests>,
+struct Submission {
+    batches: Vec<(Arc<StreamState>, RequestBatch)>,
+    spare: Vec<RequestBatch>,
     /// Every stream, to tell it when the thread ends.
-    streams: Vec<Weak<Shared>>,
+    streams: Vec<Weak<StreamState>>,
 }
 
 /// One stream, as both sides know it.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    replies: Mutex<Handed>,
+pub(super) struct StreamState {
+    replies: Mutex<ReplyQueue>,
     arrived: Condvar,
     is_closed: AtomicBool,
+    /// Replies are handed over only when it is certain whose they are.
+    pub(super) is_certain: bool,
+    /// Replies that were handed over and are not certain yet.
+    uncertain: AtomicUsize,
     /// One more than the slot of the reply that all others wait for, when the program waits for it; 0 for none. It is
     /// fetched however much is in memory: otherwise that would stay there for ever.
     wanted: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-struct Handed {
-    batches: VecDeque<Replies>,
-    spare: Vec<Replies>,
+struct ReplyQueue {
+    batches: VecDeque<ReplyBatch>,
+    spare: Vec<ReplyBatch>,
+    /// Places in the input of replies that were handed over and may be those of other requests.
+    doubtful: Vec<u64>,
     /// The program waits: for the condition, or for the descriptor if there is one.
     is_awaited: bool,
     event: Option<OwnedFd>,
@@ -63,9 +69,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Hub {
+impl FetcherState {
     pub(super) fn new() -> Self {
-        Hub {
+        FetcherState {
             submitted: Mutex::default(),
             wake: Notify::new(),
             is_ended: AtomicBool::new(false),
@@ -82,12 +88,12 @@ impl Hub {
     }
 
     /// What was submitted since the last time.
-    pub(super) fn take_submitted(&self) -> Vec<(Arc<Shared>, Requests)> {
+    pub(super) fn take_submitted(&self) -> Vec<(Arc<StreamState>, RequestBatch)> {
         std::mem::take(&mut lock(&self.submitted).batches)
     }
 
     /// Keeps the memory of a batch for another one.
-    pub(super) fn give_back(&self, mut requests: Requests) {
+    pub(super) fn give_back(&self, mut requests: RequestBatch) {
         requests.clear();
         let mut submitted = lock(&self.submitted);
         if submitted.spare.len() < SPARE_MAX {
@@ -104,9 +110,28 @@ impl Hub {
     }
 }
 
-impl Shared {
+impl StreamState {
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// A reply is handed over before it is certain whose it is.
+    pub(super) fn give_uncertain(&self) {
+        self.uncertain.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// So many of these are certain now, or will never be.
+    pub(super) fn decide(&self, count: usize) {
+        if self.uncertain.fetch_sub(count, Ordering::SeqCst) == count {
+            self.signal(&mut lock(&self.replies));
+        }
+    }
+
+    /// The reply at this place, which the program has, may be that of another request.
+    pub(super) fn doubt(&self, index: u64) {
+        let mut handed = lock(&self.replies);
+        handed.doubtful.push(index);
+        self.signal(&mut handed);
     }
 
     /// Whether everything that the program has waits for this reply.
@@ -115,7 +140,7 @@ impl Shared {
     }
 
     /// Hands replies over; an empty batch to fill stays in their place.
-    pub(super) fn hand_over(&self, replies: &mut Replies, hub: &Hub) {
+    pub(super) fn hand_over(&self, replies: &mut ReplyBatch, hub: &FetcherState) {
         let mut handed = lock(&self.replies);
         if self.is_closed() {
             replies.clear();
@@ -127,7 +152,7 @@ impl Shared {
         self.signal(&mut handed);
     }
 
-    fn signal(&self, handed: &mut Handed) {
+    fn signal(&self, handed: &mut ReplyQueue) {
         if std::mem::take(&mut handed.is_awaited) {
             match &handed.event {
                 // It can only fail when so many signals are unread that it is readable anyway.
@@ -140,11 +165,15 @@ impl Shared {
 
 /// What a program found when it looked for replies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum TakenReplies {
     /// Some replies.
     Some,
     /// None yet.
     None,
+    /// Some that were handed over may be those of other requests; [`Channel::take_doubtful`] has their places.
+    Doubtful,
+    /// The same, and others that were handed over are not certain yet: soon it is [`TakenReplies::Doubtful`].
+    Settling,
     /// None, and the thread that fetches has ended because it was to.
     Ended,
     /// None, and the thread that fetches is not there: it has panicked, or this is a child of the process that has it.
@@ -154,13 +183,13 @@ pub enum Taken {
 /// The program's end of a stream. Dropped, what is in flight is given up.
 #[derive(Debug)]
 pub struct Channel {
-    hub: Arc<Hub>,
-    shared: Arc<Shared>,
+    hub: Arc<FetcherState>,
+    shared: Arc<StreamState>,
 }
 
 impl Channel {
-    pub(super) fn new(hub: Arc<Hub>) -> Self {
-        let shared = Arc::new(Shared::default());
+    pub(super) fn new(hub: Arc<FetcherState>, is_certain: bool) -> Self {
+        let shared = Arc::new(StreamState { is_certain, ..StreamState::default() });
         let mut submitted = lock(&hub.submitted);
         submitted.streams.retain(|stream| stream.strong_count() > 0);
         submitted.streams.push(Arc::downgrade(&shared));
@@ -169,7 +198,7 @@ impl Channel {
     }
 
     /// Submits requests; an empty batch to fill stays in their place.
-    pub fn submit(&self, requests: &mut Requests) {
+    pub fn submit(&self, requests: &mut RequestBatch) {
         requests.submitted = Some(Instant::now());
         let mut submitted = lock(&self.hub.submitted);
         let empty = submitted.spare.pop().unwrap_or_default();
@@ -179,20 +208,23 @@ impl Channel {
     }
 
     /// Puts the next replies in the place of those that were used up; waits for some, at most for so long.
-    pub fn take(&self, replies: &mut Replies, wait: Duration) -> Taken {
+    pub fn take(&self, replies: &mut ReplyBatch, wait: Duration) -> TakenReplies {
         let mut handed = lock(&self.shared.replies);
-        if handed.batches.is_empty() && !wait.is_zero() && !self.is_dead() {
+        if !self.has_news(&handed) && !wait.is_zero() && !self.is_dead() {
             handed.is_awaited = true;
             let waited = self.shared.arrived.wait_timeout(handed, wait);
             handed = waited.map_or_else(|poisoned| poisoned.into_inner().0, |(handed, _)| handed);
             handed.is_awaited = false;
         }
+        if !handed.doubtful.is_empty() {
+            return if self.is_uncertain() { TakenReplies::Settling } else { TakenReplies::Doubtful };
+        }
         let Some(next) = handed.batches.pop_front() else {
             let is_waited = !wait.is_zero();
             return match () {
-                () if self.is_dead() && self.hub.is_ended.load(Ordering::SeqCst) => Taken::Ended,
-                () if self.is_dead() || (is_waited && self.hub.is_elsewhere()) => Taken::Dead,
-                () => Taken::None,
+                () if self.is_dead() && self.hub.is_ended.load(Ordering::SeqCst) => TakenReplies::Ended,
+                () if self.is_dead() || (is_waited && self.hub.is_elsewhere()) => TakenReplies::Dead,
+                () => TakenReplies::None,
             };
         };
         let mut used = std::mem::replace(replies, next);
@@ -202,7 +234,25 @@ impl Channel {
         }
         drop(handed);
         self.taken(replies.body_bytes);
-        Taken::Some
+        TakenReplies::Some
+    }
+
+    /// Replies; or behind a reply that nobody asked for, all that is in doubt.
+    fn has_news(&self, handed: &ReplyQueue) -> bool {
+        if handed.doubtful.is_empty() { !handed.batches.is_empty() } else { !self.is_uncertain() }
+    }
+
+    /// Places in the input of replies that are in doubt, in order: once each.
+    pub fn take_doubtful(&self) -> Vec<u64> {
+        let mut doubtful = std::mem::take(&mut lock(&self.shared.replies).doubtful);
+        doubtful.sort_unstable();
+        doubtful.dedup();
+        doubtful
+    }
+
+    /// Whether replies that were handed over are not certain yet.
+    pub fn is_uncertain(&self) -> bool {
+        self.shared.uncertain.load(Ordering::SeqCst) > 0
     }
 
     fn is_dead(&self) -> bool {
@@ -251,7 +301,7 @@ impl Channel {
     /// Asks for the event; `false` when there are replies already.
     pub fn arm(&self) -> bool {
         let mut handed = lock(&self.shared.replies);
-        handed.is_awaited = handed.batches.is_empty() && !self.is_dead();
+        handed.is_awaited = !self.has_news(&handed) && !self.is_dead();
         handed.is_awaited
     }
 

@@ -1,46 +1,43 @@
-//! One request over one connection: the only place that knows how a lane speaks.
+//! One request over one connection: the only place that knows its protocol.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 
-use super::super::redirect::is_redirect;
-use super::fetcher::Fetching;
-use super::incoming::Incoming;
-use super::queue::Ticket;
+use super::fetcher::FetchThread;
+use super::queue::TaskRequest;
+use super::reply_buffer::ReplyBuffer;
+use super::uncertain::ExchangeReply;
 use crate::http1;
 use crate::limits;
 use crate::origin::is_open;
-use crate::transport::{Asked, Broken, Lane, Origin, Replied, Watch};
+use crate::transport::{
+    BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget, end_connection,
+};
+use crate::verdict::is_redirect;
 
-/// A complete reply, and when its first bytes came.
-pub(super) struct Exchanged {
-    pub(super) replied: Replied,
-    /// Microseconds of the thread's clock; none when all of it came at once.
-    pub(super) first_byte: Option<u64>,
-    /// Where it came from; none through a proxy.
-    pub(super) address: Option<SocketAddr>,
-}
-
-impl Fetching {
+impl FetchThread {
     /// Sends the request and receives its reply.
     pub(super) async fn exchange(
         &self,
-        lane: &mut Lane,
-        origin: &Origin,
-        ticket: &Ticket,
-        incoming: &mut Incoming,
-        watch: &Watch,
-    ) -> Result<Exchanged, Broken> {
-        let address = lane.address();
-        let Some(connection) = lane.connection() else {
+        connection: &mut Connection,
+        origin: &OriginConnections,
+        ticket: &TaskRequest,
+        incoming: &mut ReplyBuffer,
+        watch: &Deadlines,
+    ) -> Result<ExchangeReply, BrokenExchange> {
+        let address = connection.address();
+        let is_ending = connection.is_ending();
+        let Some(connection) = connection.connection() else {
             // Many at a time share the windows of one connection: that is the bound of what comes at once.
-            let replied = self.exchange_shared(lane, origin, ticket, incoming, watch).await?;
-            return Ok(Exchanged { replied, first_byte: None, address });
+            let replied = self.exchange_shared(connection, origin, ticket, incoming, watch).await?;
+            return Ok(ExchangeReply { replied, first_byte: None, address });
         };
         {
             let mut request = self.buffers.request.borrow_mut();
             request.clear();
             with_call(origin, ticket, |asked| origin.write(asked, &mut request));
+            if is_ending {
+                end_connection(&mut request);
+            }
             watch.start();
             if ticket.method() == "HEAD" {
                 connection.send_head(&request)?;
@@ -54,7 +51,7 @@ impl Fetching {
             let received = connection.receive_some(incoming, &self.buffers.scratch, watch).await?;
             if let Some(replied) = received {
                 watch.rest();
-                return Ok(Exchanged { replied, first_byte, address });
+                return Ok(ExchangeReply { replied, first_byte, address });
             }
             first_byte = first_byte.or_else(|| Some(self.exact.micros()));
             self.make_room(ticket, incoming, watch).await;
@@ -63,22 +60,22 @@ impl Fetching {
 
     async fn exchange_shared(
         &self,
-        lane: &mut Lane,
-        origin: &Origin,
-        ticket: &Ticket,
-        incoming: &mut Incoming,
-        watch: &Watch,
-    ) -> Result<Replied, Broken> {
+        connection: &mut Connection,
+        origin: &OriginConnections,
+        ticket: &TaskRequest,
+        incoming: &mut ReplyBuffer,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
         let fields = own_fields(ticket);
         let asked = match &ticket.call {
-            None => Asked::Path(path_of(origin, ticket)),
-            Some(_) => Asked::Call(&call_of(origin, ticket, &fields)),
+            None => RequestTarget::Path(path_of(origin, ticket)),
+            Some(_) => RequestTarget::Call(&call_of(origin, ticket, &fields)),
         };
-        lane.exchange(asked, &self.buffers, incoming, watch, self.options.max_size).await
+        connection.exchange(asked, &self.buffers, incoming, watch, self.options.http.max_size).await
     }
 
     /// A large body goes on when there is room for all of it, when it is the only one, or when all others wait for it.
-    async fn make_room(&self, ticket: &Ticket, incoming: &mut Incoming, watch: &Watch) {
+    async fn make_room(&self, ticket: &TaskRequest, incoming: &mut ReplyBuffer, watch: &Deadlines) {
         let expected = incoming.expected();
         if expected < limits::STREAM_BODY_COPIED_BYTES || expected <= incoming.reserved {
             return;
@@ -110,7 +107,7 @@ impl Fetching {
     }
 
     /// The body is handed over, or forgotten.
-    pub(super) fn release(&self, incoming: &mut Incoming) {
+    pub(super) fn release(&self, incoming: &mut ReplyBuffer) {
         if incoming.reserved > 0 {
             self.receiving.set(self.receiving.get() - incoming.reserved);
             incoming.reserved = 0;
@@ -120,12 +117,12 @@ impl Fetching {
     }
 }
 
-fn path_of<'t>(origin: &Origin, ticket: &'t Ticket) -> &'t str {
+fn path_of<'t>(origin: &OriginConnections, ticket: &'t TaskRequest) -> &'t str {
     origin.key.path_of(&ticket.url).unwrap_or("/")
 }
 
 /// The fields of a request. Away from where it was meant to go it has only those that are for everybody.
-fn own_fields(ticket: &Ticket) -> Cow<'_, [(String, String)]> {
+fn own_fields(ticket: &TaskRequest) -> Cow<'_, [(String, String)]> {
     let fields = ticket.call.as_ref().map_or(&[][..], |call| call.fields.as_slice());
     if ticket.is_away {
         return fields.iter().filter(|(name, _)| is_open(name)).cloned().collect();
@@ -133,21 +130,25 @@ fn own_fields(ticket: &Ticket) -> Cow<'_, [(String, String)]> {
     Cow::Borrowed(fields)
 }
 
-fn call_of<'t>(origin: &Origin, ticket: &'t Ticket, fields: &'t [(String, String)]) -> http1::Call<'t> {
+fn call_of<'t>(
+    origin: &OriginConnections,
+    ticket: &'t TaskRequest,
+    fields: &'t [(String, String)],
+) -> http1::RequestParts<'t> {
     let body = ticket.call.as_ref().filter(|_| !ticket.is_changed).and_then(|call| call.body.as_deref());
-    http1::Call { method: ticket.method(), path: path_of(origin, ticket), fields, body }
+    http1::RequestParts { method: ticket.method(), path: path_of(origin, ticket), fields, body }
 }
 
-fn with_call(origin: &Origin, ticket: &Ticket, write: impl FnOnce(Asked<'_>)) {
+fn with_call(origin: &OriginConnections, ticket: &TaskRequest, write: impl FnOnce(RequestTarget<'_>)) {
     match &ticket.call {
-        None => write(Asked::Path(path_of(origin, ticket))),
-        Some(_) => write(Asked::Call(&call_of(origin, ticket, &own_fields(ticket)))),
+        None => write(RequestTarget::Path(path_of(origin, ticket))),
+        Some(_) => write(RequestTarget::Call(&call_of(origin, ticket, &own_fields(ticket)))),
     }
 }
 
 /// How a request goes on where a redirect leads: `POST` becomes `GET` as browsers do it, and with 303 everything does
 /// but `HEAD`.
-pub(super) fn change_method(ticket: &mut Ticket, status: u16) {
+pub(super) fn change_method(ticket: &mut TaskRequest, status: u16) {
     debug_assert!(is_redirect(status));
     let method = ticket.method();
     let becomes_get = match status {

@@ -1,6 +1,7 @@
 //! The thread that fetches, and its handle. Tasks are made when they are needed, up to `limit`, and stay.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,20 +10,24 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::super::control::Clock;
-use super::super::parking::Parking;
-use super::super::s3::{Access, Places};
+use super::super::clock::Clock;
+use super::super::idle_connections::IdleConnections;
+use super::super::resting::RestingConnections;
+use super::super::s3::{Access, BucketResolver};
+use super::super::threads::network_runtime;
 use super::StreamOptions;
-use super::channel::{Channel, Hub};
-use super::outlet::Outlet;
-use super::queue::{Queue, Ticket};
+use super::channel::{Channel, FetcherState};
+use super::queue::{RequestQueue, TaskRequest};
+use super::reply_collector::ReplyCollector;
+use super::uncertain::StreamConnection;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::outcome::FailureKind;
+use crate::panics::PanicNote;
 use crate::planner::origin::Millis;
 use crate::planner::pace::Pace;
 use crate::planner::retry::Jitter;
-use crate::transport::{Buffers, Origin, Pool, PoolSettings, Watch};
+use crate::transport::{Deadlines, IoBuffers, OriginConnections, Pool, PoolSettings};
 
 /// How often the thread looks at what is old while nothing is in flight.
 const IDLE_TICK: Duration = Duration::from_secs(1);
@@ -30,7 +35,7 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 /// A thread that fetches for any number of streams, and keeps its connections from one to the next.
 #[derive(Debug)]
 pub struct Fetcher {
-    hub: Arc<Hub>,
+    hub: Arc<FetcherState>,
     thread: Mutex<Option<JoinHandle<()>>>,
     options: StreamOptions,
 }
@@ -44,11 +49,12 @@ impl Fetcher {
         let store = Access::new(options.s3.clone());
         let settings = options.pool_settings(&store)?;
         store.prepare(settings.clone(), 0);
-        let hub = Arc::new(Hub::new());
+        let hub = Arc::new(FetcherState::new());
         let (own, copy) = (Arc::clone(&hub), options.clone());
+        let panics = Arc::new(PanicNote::default());
         let started = std::thread::Builder::new().name("fetchmill-stream".into()).spawn(move || {
             let _guard = EndGuard(Arc::clone(&own));
-            run(own, settings, copy, &store);
+            panics.watch(|| run(own, settings, copy, &store, &panics));
             store.close();
         });
         let thread = started.map_err(|error| Error::storage("start a thread of", "this process", error))?;
@@ -60,9 +66,9 @@ impl Fetcher {
         &self.options
     }
 
-    /// Opens a stream.
-    pub fn channel(&self) -> Channel {
-        Channel::new(Arc::clone(&self.hub))
+    /// Opens a stream. With `is_certain` its replies are held until it is certain whose they are.
+    pub fn channel(&self, is_certain: bool) -> Channel {
+        Channel::new(Arc::clone(&self.hub), is_certain)
     }
 
     /// Ends the thread: what is in flight is given up, all connections are closed. Waits for it.
@@ -93,7 +99,7 @@ fn raise_descriptors() {
 }
 
 /// However the thread ends, nobody waits for it.
-struct EndGuard(Arc<Hub>);
+struct EndGuard(Arc<FetcherState>);
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
@@ -102,75 +108,95 @@ impl Drop for EndGuard {
 }
 
 /// Without an event queue there is nothing to be done: the streams see that the thread has ended.
-fn run(hub: Arc<Hub>, settings: PoolSettings, options: StreamOptions, store: &Arc<Access>) {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .build_local(tokio::runtime::LocalOptions::default());
-    if let Ok(runtime) = runtime {
-        runtime.block_on(Rc::new(Fetching::new(hub, settings, options, store)).drive());
+fn run(
+    hub: Arc<FetcherState>,
+    settings: PoolSettings,
+    options: StreamOptions,
+    store: &Arc<Access>,
+    panics: &PanicNote,
+) {
+    if let Ok(runtime) = network_runtime() {
+        runtime.block_on(Rc::new(FetchThread::new(hub, settings, options, store)).drive(panics));
     }
 }
 
 /// What a task is at: looked at by ticks.
-pub(super) struct Place {
-    pub(super) watch: Rc<Watch>,
-    pub(super) outlet: RefCell<Option<Rc<Outlet>>>,
+pub(super) struct TaskState {
+    pub(super) watch: Rc<Deadlines>,
+    pub(super) collector: RefCell<Option<Rc<ReplyCollector>>>,
 }
 
 /// The state that the tasks of the thread share. Nothing in it is borrowed across an await.
-pub(super) struct Fetching {
-    pub(super) hub: Arc<Hub>,
+pub(super) struct FetchThread {
+    pub(super) hub: Arc<FetcherState>,
     pub(super) options: StreamOptions,
     pub(super) pool: Pool,
     /// What is known of stores of S3, and where their buckets are.
     pub(super) store: Arc<Access>,
-    pub(super) buckets: Places,
+    pub(super) buckets: BucketResolver,
     pub(super) pace: Option<Pace>,
     /// As of the last turn,
     pub(super) clock: Rc<Cell<Millis>>,
     /// and exactly.
     pub(super) exact: Clock,
-    pub(super) parking: Parking,
-    pub(super) buffers: Buffers,
-    pub(super) last_origin: RefCell<Option<Rc<Origin>>>,
+    pub(super) idle_connections: IdleConnections,
+    pub(super) buffers: IoBuffers,
+    pub(super) last_origin: RefCell<Option<Rc<OriginConnections>>>,
     pub(super) jitter: RefCell<Jitter>,
     /// Bytes of large bodies that are being received,
     pub(super) receiving: Cell<usize>,
+    /// of replies that wait until it is certain whose they are,
+    pub(super) held_bytes: Cell<usize>,
     /// and a sign that they may have become fewer, or those that were not taken.
     pub(super) room: Notify,
-    queue: RefCell<Queue>,
-    outlets: RefCell<Vec<Rc<Outlet>>>,
-    unflushed: RefCell<Vec<Rc<Outlet>>>,
-    places: RefCell<Vec<Rc<Place>>>,
+    /// Connections without a request, until they have been silent for long enough.
+    pub(super) resting: RestingConnections<StreamConnection>,
+    /// Those that have rested, and since when: should something come late, what was certain is in doubt. At most as many
+    /// as requests may be in flight, the oldest first.
+    pub(super) rested: RefCell<VecDeque<(StreamConnection, Millis)>>,
+    /// Tasks without a request whose connection has something uncertain.
+    pub(super) waiting_for_silence: Cell<usize>,
+    queue: RefCell<RequestQueue>,
+    collectors: RefCell<Vec<Rc<ReplyCollector>>>,
+    unflushed: RefCell<Vec<Rc<ReplyCollector>>>,
+    places: RefCell<Vec<Rc<TaskState>>>,
     busy: Cell<usize>,
     replies: Cell<u64>,
     has_replies: Notify,
     last_tick: Cell<Millis>,
 }
 
-impl Fetching {
-    fn new(hub: Arc<Hub>, settings: PoolSettings, options: StreamOptions, store: &Arc<Access>) -> Self {
+impl FetchThread {
+    fn new(
+        hub: Arc<FetcherState>,
+        settings: PoolSettings,
+        options: StreamOptions,
+        store: &Arc<Access>,
+    ) -> Self {
         let exact = Clock::start();
         let clock = Rc::new(Cell::new(exact.now()));
-        Fetching {
+        FetchThread {
             hub,
             pool: Pool::new(settings, Rc::clone(&clock)),
             store: Arc::clone(store),
-            buckets: Places::new(Arc::clone(store)),
-            pace: options.rate.map(Pace::new),
+            buckets: BucketResolver::new(Arc::clone(store)),
+            pace: options.http.rate.map(Pace::new),
             options,
             jitter: RefCell::new(Jitter::new(clock.get())),
             last_tick: Cell::new(clock.get()),
             clock,
             exact,
-            parking: Parking::default(),
-            buffers: Buffers::default(),
+            idle_connections: IdleConnections::default(),
+            buffers: IoBuffers::default(),
             last_origin: RefCell::default(),
             receiving: Cell::new(0),
+            held_bytes: Cell::new(0),
+            resting: RestingConnections::default(),
+            rested: RefCell::default(),
+            waiting_for_silence: Cell::new(0),
             room: Notify::new(),
             queue: RefCell::default(),
-            outlets: RefCell::default(),
+            collectors: RefCell::default(),
             unflushed: RefCell::default(),
             places: RefCell::default(),
             busy: Cell::new(0),
@@ -179,10 +205,13 @@ impl Fetching {
         }
     }
 
-    async fn drive(self: Rc<Self>) {
+    /// Until the thread is to end, or until a task has panicked: its reply would never come.
+    async fn drive(self: Rc<Self>, panics: &PanicNote) {
         tokio::task::spawn_local(Rc::clone(&self).flush_turns());
-        while !self.hub.is_ended.load(Ordering::SeqCst) {
-            let is_busy = self.busy.get() > 0 || !self.queue.borrow().is_empty();
+        tokio::task::spawn_local(Rc::clone(&self).finish_rests());
+        while !self.hub.is_ended.load(Ordering::SeqCst) && panics.error().is_none() {
+            let is_busy =
+                self.busy.get() + self.waiting_for_silence.get() > 0 || !self.queue.borrow().is_empty();
             let tick = if is_busy { limits::TICK } else { IDLE_TICK };
             // Whether it was woken or has waited for long enough: both are looked at.
             let _ = tokio::time::timeout(tick, self.hub.wake.notified()).await;
@@ -199,27 +228,27 @@ impl Fetching {
     fn take_submitted(&self) {
         for (shared, requests) in self.hub.take_submitted() {
             let submitted = requests.submitted.map_or(0, |moment| self.exact.micros_at(moment));
-            let mut outlets = self.outlets.borrow_mut();
-            let known = outlets.iter().find(|outlet| Arc::ptr_eq(&outlet.shared, &shared)).cloned();
-            let outlet = known.unwrap_or_else(|| {
-                outlets.push(Rc::new(Outlet::new(shared, Arc::clone(&self.hub))));
-                Rc::clone(&outlets[outlets.len() - 1])
+            let mut collectors = self.collectors.borrow_mut();
+            let known = collectors.iter().find(|collector| Arc::ptr_eq(&collector.shared, &shared)).cloned();
+            let collector = known.unwrap_or_else(|| {
+                collectors.push(Rc::new(ReplyCollector::new(shared, Arc::clone(&self.hub))));
+                Rc::clone(&collectors[collectors.len() - 1])
             });
-            self.queue.borrow_mut().push(outlet, requests, submitted);
+            self.queue.borrow_mut().push(collector, requests, submitted);
         }
         self.forget_dropped();
     }
 
     /// What is in flight for streams that were given up is broken off.
     fn forget_dropped(&self) {
-        let count = self.outlets.borrow().len();
-        self.outlets.borrow_mut().retain(|outlet| !outlet.shared.is_closed());
-        if self.outlets.borrow().len() == count {
+        let count = self.collectors.borrow().len();
+        self.collectors.borrow_mut().retain(|collector| !collector.shared.is_closed());
+        if self.collectors.borrow().len() == count {
             return;
         }
         self.queue.borrow_mut().forget_dropped();
         for place in &*self.places.borrow() {
-            if place.outlet.borrow().as_ref().is_some_and(|outlet| outlet.shared.is_closed()) {
+            if place.collector.borrow().as_ref().is_some_and(|collector| collector.shared.is_closed()) {
                 place.watch.expire(FailureKind::TotalTimeout);
             }
         }
@@ -239,13 +268,13 @@ impl Fetching {
         // When too much is in memory, one looks for what is wanted all the same.
         let most = if self.is_full() { 1 } else { usize::MAX };
         let ready = self.queue.borrow().ready(self.clock.get()).min(most);
-        let parked = self.parking.count();
-        self.parking.wake(ready.min(parked));
+        let idle = self.idle_connections.count();
+        self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        let missing = ready.saturating_sub(parked).min((self.options.limit as usize).saturating_sub(made));
+        let missing = ready.saturating_sub(idle).min((self.options.http.limit as usize).saturating_sub(made));
         for _ in 0..missing {
-            let watch = Rc::new(Watch::new(Rc::clone(&self.clock), self.options.timeouts));
-            let place = Rc::new(Place { watch, outlet: RefCell::default() });
+            let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.options.http.timeouts()));
+            let place = Rc::new(TaskState { watch, collector: RefCell::default() });
             self.places.borrow_mut().push(Rc::clone(&place));
             let fetching = Rc::clone(self);
             tokio::task::spawn_local(async move { fetching.serve(&place).await });
@@ -260,17 +289,18 @@ impl Fetching {
     /// Bytes of bodies in memory, but for those of the replies that are about to be handed over. The program is asked
     /// to tell when it takes some.
     pub(super) fn held(&self) -> usize {
-        let held = self.hub.untaken.load(Ordering::SeqCst) + self.receiving.get();
+        let own = self.receiving.get() + self.held_bytes.get();
+        let held = self.hub.untaken.load(Ordering::SeqCst) + own;
         if held < limits::STREAM_BYTES_MAX {
             return held;
         }
         self.hub.is_holding.store(true, Ordering::SeqCst);
         // It may have taken some meanwhile, and seen nobody who waits.
-        self.hub.untaken.load(Ordering::SeqCst) + self.receiving.get()
+        self.hub.untaken.load(Ordering::SeqCst) + own
     }
 
     /// Takes the next request; `false` when there is none now.
-    pub(super) fn take(&self, place: &Place, ticket: &mut Ticket) -> bool {
+    pub(super) fn take(&self, place: &TaskState, ticket: &mut TaskRequest) -> bool {
         let used = |requests| self.hub.give_back(requests);
         let now = self.clock.get();
         let is_taken = if self.is_full() {
@@ -281,17 +311,17 @@ impl Fetching {
         if !is_taken {
             return false;
         }
-        let mut outlet = place.outlet.borrow_mut();
+        let mut collector = place.collector.borrow_mut();
         let is_same =
-            matches!((&*outlet, &ticket.outlet), (Some(one), Some(other)) if Rc::ptr_eq(one, other));
+            matches!((&*collector, &ticket.collector), (Some(one), Some(other)) if Rc::ptr_eq(one, other));
         if !is_same {
-            outlet.clone_from(&ticket.outlet);
+            collector.clone_from(&ticket.collector);
         }
         true
     }
 
     /// It is made again after a while.
-    pub(super) fn wait(&self, ticket: Ticket, delay: Millis) {
+    pub(super) fn wait(&self, ticket: TaskRequest, delay: Millis) {
         self.queue.borrow_mut().wait(ticket, self.clock.get() + delay);
     }
 
@@ -299,17 +329,21 @@ impl Fetching {
         self.busy.set(self.busy.get() + 1);
     }
 
-    pub(super) fn end(&self, place: &Place) {
+    pub(super) fn end(&self, place: &TaskState) {
         self.busy.set(self.busy.get() - 1);
-        place.outlet.borrow_mut().take();
+        place.collector.borrow_mut().take();
     }
 
-    /// There are replies in an outlet.
-    pub(super) fn replied_in(&self, outlet: &Rc<Outlet>, push: impl FnOnce(&mut super::Replies)) {
+    /// A collector has replies.
+    pub(super) fn replied_in(
+        &self,
+        collector: &Rc<ReplyCollector>,
+        push: impl FnOnce(&mut super::ReplyBatch),
+    ) {
         self.replies.set(self.replies.get() + 1);
-        if outlet.add(push) {
+        if collector.add(push) {
             let mut unflushed = self.unflushed.borrow_mut();
-            unflushed.push(Rc::clone(outlet));
+            unflushed.push(Rc::clone(collector));
             if unflushed.len() == 1 {
                 self.has_replies.notify_one();
             }
@@ -327,8 +361,8 @@ impl Fetching {
                 tokio::task::yield_now().await;
             }
             let unflushed = std::mem::take(&mut *self.unflushed.borrow_mut());
-            for outlet in &unflushed {
-                outlet.flush_listed();
+            for collector in &unflushed {
+                collector.flush_listed();
             }
         }
     }

@@ -6,7 +6,7 @@ use arrow_array::builder::{Float64Builder, LargeBinaryBuilder, StringBuilder, UI
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 
-use super::batch::{Record, Replies};
+use super::batch::{ReplyBatch, ReplyRecord};
 
 /// The columns of a batch of replies.
 pub fn reply_schema() -> SchemaRef {
@@ -57,7 +57,14 @@ impl ReplyRows {
     }
 
     /// Appends a reply.
-    pub fn push(&mut self, index: u64, url: &str, tag: Option<&str>, replies: &Replies, record: &Record) {
+    pub fn push(
+        &mut self,
+        index: u64,
+        url: &str,
+        tag: Option<&str>,
+        replies: &ReplyBatch,
+        record: &ReplyRecord,
+    ) {
         let is_reply = record.failure.is_none();
         let body = is_reply.then(|| replies.body(record));
         let content_type = replies.content_type(record).map(String::from_utf8_lossy);

@@ -1,9 +1,9 @@
 //! What goes between a writer and its transform process; numbers are little-endian.
 //!
 //! First the setup: its length (u32) and its bytes; the answer says that the process is ready, or why it is not. Then
-//! requests: the length of the rest (u32), the number of replies (u32), and each reply ([`Request::add`]). Each reply has
-//! an answer, in the same order: a letter, the length of its columns (u32), the length of its body (u64), and both. A
-//! value of a column is its length (u32, all ones for none) and its bytes.
+//! requests: the length of the rest (u32), the number of replies (u32), and each reply ([`TransformRequest::add`]).
+//! Each reply has an answer, in the same order: a letter, the length of its columns (u32), the length of its body
+//! (u64), and both. A value of a column is its length (u32, all ones for none) and its bytes.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -18,7 +18,7 @@ const NO_DATE: i64 = i64::MIN;
 const ANSWER_HEAD_BYTES: usize = 13;
 
 /// A reply as the function sees it.
-pub(super) struct Shown<'s> {
+pub(super) struct ReplyView<'s> {
     pub(super) name: &'s [u8],
     pub(super) url: &'s [u8],
     /// The file that has the body, when it was too large for memory.
@@ -28,22 +28,22 @@ pub(super) struct Shown<'s> {
 }
 
 /// A request while it is written.
-pub(super) struct Request<'r> {
+pub(super) struct TransformRequest<'r> {
     out: &'r mut Vec<u8>,
     replies: u32,
 }
 
-impl<'r> Request<'r> {
+impl<'r> TransformRequest<'r> {
     /// In a buffer that is used again.
     pub(super) fn new(out: &'r mut Vec<u8>) -> Self {
         out.clear();
         out.extend_from_slice(&[0; 8]);
-        Request { out, replies: 0 }
+        TransformRequest { out, replies: 0 }
     }
 
     /// Status (u16), date (i64), the lengths of name, URL, content type, etag and path (u32), that of the body (u64),
     /// and all of these.
-    pub(super) fn add(&mut self, reply: &Shown<'_>) {
+    pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;
         let path = reply.path.map(|path| path.as_os_str().as_bytes());
@@ -74,7 +74,7 @@ impl<'r> Request<'r> {
 
 /// What became of a reply; its bytes are in the buffers that were given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum TransformAnswer {
     /// Store the body, and the columns beside it.
     Stored,
     Dropped,
@@ -82,25 +82,25 @@ pub(super) enum Answer {
     Failed,
 }
 
-struct AnswerHead {
+struct TransformAnswerHead {
     letter: u8,
     columns: usize,
     body: u64,
 }
 
-fn read_head(line: &mut impl Read) -> io::Result<AnswerHead> {
+fn read_head(from: &mut impl Read) -> io::Result<TransformAnswerHead> {
     let mut head = [0; ANSWER_HEAD_BYTES];
-    line.read_exact(&mut head)?;
+    from.read_exact(&mut head)?;
     let [letter, a, b, c, d, body @ ..] = head;
     let columns = u32::from_le_bytes([a, b, c, d]) as usize;
-    Ok(AnswerHead { letter, columns, body: u64::from_le_bytes(body) })
+    Ok(TransformAnswerHead { letter, columns, body: u64::from_le_bytes(body) })
 }
 
 /// Whether the process is ready; `Err` has the reason why it is not.
-pub(super) fn read_ready(line: &mut impl Read) -> io::Result<std::result::Result<(), String>> {
-    let head = read_head(line)?;
+pub(super) fn read_ready(from: &mut impl Read) -> io::Result<std::result::Result<(), String>> {
+    let head = read_head(from)?;
     let mut text = Vec::new();
-    read_part(line, head.body.min(TRANSFORM_DETAIL_BYTES_MAX as u64), &mut text)?;
+    read_part(from, head.body.min(TRANSFORM_DETAIL_BYTES_MAX as u64), &mut text)?;
     match head.letter {
         b'R' => Ok(Ok(())),
         b'E' => Ok(Err(one_line(&text))),
@@ -110,34 +110,34 @@ pub(super) fn read_ready(line: &mut impl Read) -> io::Result<std::result::Result
 
 /// The next answer, its columns and its body; a body of more than `max_size` bytes is a failure.
 pub(super) fn read_answer(
-    line: &mut impl Read,
+    from: &mut impl Read,
     columns: &mut Vec<u8>,
     body: &mut Vec<u8>,
     max_size: u64,
-) -> io::Result<Answer> {
-    let head = read_head(line)?;
+) -> io::Result<TransformAnswer> {
+    let head = read_head(from)?;
     let (answer, body_max) = match head.letter {
-        b'S' => (Answer::Stored, max_size),
-        b'N' => (Answer::Dropped, 0),
-        b'F' => (Answer::Failed, TRANSFORM_DETAIL_BYTES_MAX as u64),
+        b'S' => (TransformAnswer::Stored, max_size),
+        b'N' => (TransformAnswer::Dropped, 0),
+        b'F' => (TransformAnswer::Failed, TRANSFORM_DETAIL_BYTES_MAX as u64),
         _ => return Err(wrong("its answer is none")),
     };
-    if answer != Answer::Stored && (head.columns > 0 || head.body > body_max) {
+    if answer != TransformAnswer::Stored && (head.columns > 0 || head.body > body_max) {
         return Err(wrong("its answer has too much in it"));
     }
     if head.columns > TRANSFORM_COLUMNS_BYTES_MAX || head.body > body_max {
-        io::copy(&mut line.take(head.columns as u64 + head.body), &mut io::sink())?;
+        io::copy(&mut from.take(head.body.saturating_add(head.columns as u64)), &mut io::sink())?;
         columns.clear();
         body.clear();
         body.extend_from_slice(too_large(&head, max_size).as_bytes());
-        return Ok(Answer::Failed);
+        return Ok(TransformAnswer::Failed);
     }
-    read_part(line, head.columns as u64, columns)?;
-    read_part(line, head.body, body)?;
+    read_part(from, head.columns as u64, columns)?;
+    read_part(from, head.body, body)?;
     if are_values(columns) { Ok(answer) } else { Err(wrong("its columns are damaged")) }
 }
 
-fn too_large(head: &AnswerHead, max_size: u64) -> String {
+fn too_large(head: &TransformAnswerHead, max_size: u64) -> String {
     if head.columns > TRANSFORM_COLUMNS_BYTES_MAX {
         return format!("its columns have {} bytes, {TRANSFORM_COLUMNS_BYTES_MAX} are allowed", head.columns);
     }
@@ -145,9 +145,9 @@ fn too_large(head: &AnswerHead, max_size: u64) -> String {
 }
 
 /// Exactly so many bytes: none are made room for before they are there.
-fn read_part(line: &mut impl Read, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
+fn read_part(from: &mut impl Read, length: u64, into: &mut Vec<u8>) -> io::Result<()> {
     into.clear();
-    line.take(length).read_to_end(into)?;
+    from.take(length).read_to_end(into)?;
     if into.len() as u64 == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
@@ -199,7 +199,7 @@ mod tests {
         [&[letter], lengths.concat().as_slice(), columns, body].concat()
     }
 
-    fn read(mut bytes: &[u8], max_size: u64) -> io::Result<(Answer, Vec<u8>, Vec<u8>, usize)> {
+    fn read(mut bytes: &[u8], max_size: u64) -> io::Result<(TransformAnswer, Vec<u8>, Vec<u8>, usize)> {
         let (mut columns, mut body) = (Vec::new(), Vec::new());
         let answer = read_answer(&mut bytes, &mut columns, &mut body, max_size)?;
         Ok((answer, columns, body, bytes.len()))
@@ -210,13 +210,13 @@ mod tests {
         let columns = [&2_u32.to_le_bytes()[..], b"ab", &NONE.to_le_bytes(), &0_u32.to_le_bytes()].concat();
         let whole = answer(b'S', &columns, b"body");
 
-        assert_eq!(read(&whole, 4).unwrap(), (Answer::Stored, columns.clone(), b"body".to_vec(), 0));
+        assert_eq!(read(&whole, 4).unwrap(), (TransformAnswer::Stored, columns.clone(), b"body".to_vec(), 0));
         assert_eq!(values(&columns).collect::<Vec<_>>(), [Some(&b"ab"[..]), None, Some(b"")]);
         let (failed, _, detail, left) = read(&whole, 3).unwrap();
-        assert_eq!((failed, left), (Answer::Failed, 0));
+        assert_eq!((failed, left), (TransformAnswer::Failed, 0));
         assert_eq!(detail, b"its result has 4 bytes, --max-size allows 3");
         let (failed, ..) = read(&answer(b'S', &vec![0; TRANSFORM_COLUMNS_BYTES_MAX + 4], b""), 3).unwrap();
-        assert_eq!(failed, Answer::Failed);
+        assert_eq!(failed, TransformAnswer::Failed);
     }
 
     #[test]

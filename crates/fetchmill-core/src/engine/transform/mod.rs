@@ -1,9 +1,10 @@
 //! A user's function between an engine and a sink: fetched replies go to a process that runs it, and what it gives for
 //! each is stored instead.
 //!
-//! A writer has one such process, so no thread that fetches ever waits for the function. Replies go in batches: one that
-//! the process does not survive is given again one reply at a time, to a fresh process, and the reply that ends that one
-//! too is failed(transform). What has no receipt in the journal when a job is killed is fetched and transformed again.
+//! A writer has one such process, so no thread that fetches ever waits for the function. Replies go in batches: one
+//! that the process does not survive is given again one reply at a time, to a fresh process, and the reply that ends
+//! that one too is failed(transform). What has no receipt in the journal when a job is killed is fetched and
+//! transformed again.
 
 mod frame;
 mod process;
@@ -11,23 +12,27 @@ mod process;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use self::frame::{Answer, Shown};
-use self::process::{Process, Silence};
+use self::frame::{ReplyView, TransformAnswer};
+use self::process::{NoTransformReply, TransformProcess};
 use super::control::Control;
 use super::options::{JobOptions, TransformOptions};
 use crate::error::{Error, Result};
+use crate::extra_columns::{extra_values, write_extra};
 use crate::http1::RequestTemplate;
-use crate::kept::{kept_values, write_kept};
 use crate::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
 use crate::object::Facts;
 use crate::outcome::{FailureKind, Outcome};
-use crate::sink::{Block, Body, Described, Entry, FetchedBody, Keeps, Stage};
+use crate::sink::{Block, BlockBody, BlockEntry, EntryDescription, FetchedBody, Stage, StoredParts};
 
 /// What a transform needs of its job.
-pub(super) struct Setup {
+pub(super) struct TransformSetup {
     pub(super) worker: usize,
     pub(super) control: Arc<Control>,
-    pub(super) options: TransformOptions,
+    pub(super) process: TransformOptions,
+    /// Columns that the function may fill.
+    pub(super) columns: Vec<String>,
+    /// Replies that it is given at once.
+    pub(super) batch: usize,
     /// How many columns are kept of a list: the function's are behind them.
     pub(super) list_columns: usize,
     /// Bytes of a result.
@@ -44,8 +49,8 @@ pub(super) struct Setup {
 
 /// See the module.
 pub(super) struct Transform {
-    setup: Setup,
-    process: Option<Process>,
+    setup: TransformSetup,
+    process: Option<TransformProcess>,
     request: Vec<u8>,
     /// Of the last answer.
     body: Vec<u8>,
@@ -55,7 +60,7 @@ pub(super) struct Transform {
 
 /// How far a transform came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum TransformProgress {
     /// To the end.
     Done,
     /// The job ends and waits no longer: what is not done will be fetched again.
@@ -63,8 +68,8 @@ pub(super) enum Progress {
 }
 
 /// How a batch ended.
-enum Attempt {
-    Over(Progress),
+enum BatchAttempt {
+    Over(TransformProgress),
     /// The process did, with so many replies answered; how, for people.
     Died(usize, String),
 }
@@ -77,21 +82,23 @@ pub(super) fn of_worker(
     stage: &Arc<Stage>,
 ) -> Result<Option<Transform>> {
     let Some(transform) = &options.transform else { return Ok(None) };
-    Ok(Some(Transform::new(Setup {
+    Ok(Some(Transform::new(TransformSetup {
         worker,
         control: Arc::clone(control),
-        options: transform.clone(),
-        list_columns: options.columns.kept().len() - transform.columns.len(),
-        max_size: options.max_size,
+        process: transform.clone(),
+        columns: options.transform_columns.clone(),
+        batch: options.transform_batch,
+        list_columns: options.columns.kept().len() - options.transform_columns.len(),
+        max_size: options.http.max_size,
         stage: Arc::clone(stage),
         server: options.server()?.map(|(key, template)| (key.text().to_owned(), template)),
         stores_url: options.format.columns(&options.columns).has_url(),
-        stores_bodies: options.format.properties().keeps >= Keeps::Bodies,
+        stores_bodies: options.format.properties().keeps >= StoredParts::Bodies,
     })))
 }
 
 impl Transform {
-    pub(super) fn new(setup: Setup) -> Self {
+    pub(super) fn new(setup: TransformSetup) -> Self {
         Transform {
             setup,
             process: None,
@@ -104,17 +111,17 @@ impl Transform {
 
     /// Starts the process and waits until it has the function. The thread must live as long as the transform: the
     /// process ends with it.
-    pub(super) fn start(&mut self) -> Result<Progress> {
+    pub(super) fn start(&mut self) -> Result<TransformProgress> {
         let mut last = String::new();
         for _ in 0..TRANSFORM_STARTS_MAX {
-            let mut process = Process::spawn(&self.setup.options.command, &self.setup.control)?;
-            match process.prepare(&self.setup.options.setup)? {
+            let mut process = TransformProcess::spawn(&self.setup.process.command, &self.setup.control.stop)?;
+            match process.prepare(&self.setup.process.setup)? {
                 Ok(()) => {
                     self.process = Some(process);
-                    return Ok(Progress::Done);
+                    return Ok(TransformProgress::Done);
                 }
-                Err(Silence::Stopped) => return Ok(Progress::Stopped),
-                Err(Silence::Died) => last = process.how_it_ended(),
+                Err(NoTransformReply::Stopped) => return Ok(TransformProgress::Stopped),
+                Err(NoTransformReply::Died) => last = process.how_it_ended(),
             }
         }
         Err(Error::Usage(format!(
@@ -127,27 +134,27 @@ impl Transform {
         &mut self,
         block: &Block,
         store: &mut dyn FnMut(&Block) -> Result<()>,
-    ) -> Result<Progress> {
+    ) -> Result<TransformProgress> {
         for entry in block.entries().iter().filter(|entry| entry.outcome != Outcome::Fetched) {
-            let Entry { sequence, outcome, status, attempts, .. } = *entry;
+            let BlockEntry { sequence, outcome, status, attempts, .. } = *entry;
             self.made.push_other(sequence, outcome, status, attempts, &block.described(entry));
         }
-        let fetched: Vec<&Entry> = block.fetched(0).map(|(_, entry)| entry).collect();
+        let fetched: Vec<&BlockEntry> = block.fetched(0).map(|(_, entry)| entry).collect();
         let mut rest = fetched.as_slice();
         while !rest.is_empty() {
             let (batch, behind) = rest.split_at(self.batch_length(rest));
             let progress = self.batch(block, batch, store)?;
-            self.hand_on(store)?;
-            if progress == Progress::Stopped {
+            self.pass_on(store)?;
+            if progress == TransformProgress::Stopped {
                 return Ok(progress);
             }
             rest = behind;
         }
-        self.hand_on(store)?;
-        Ok(Progress::Done)
+        self.pass_on(store)?;
+        Ok(TransformProgress::Done)
     }
 
-    fn hand_on(&mut self, store: &mut dyn FnMut(&Block) -> Result<()>) -> Result<()> {
+    fn pass_on(&mut self, store: &mut dyn FnMut(&Block) -> Result<()>) -> Result<()> {
         if !self.made.is_empty() {
             store(&self.made)?;
             self.made.clear();
@@ -156,9 +163,9 @@ impl Transform {
     }
 
     /// How many of these go to the function at once.
-    fn batch_length(&self, entries: &[&Entry]) -> usize {
+    fn batch_length(&self, entries: &[&BlockEntry]) -> usize {
         let mut bytes = 0;
-        let fitting = entries.iter().take(self.setup.options.batch).take_while(|entry| {
+        let fitting = entries.iter().take(self.setup.batch).take_while(|entry| {
             let has_room = bytes < TRANSFORM_BATCH_BYTES;
             bytes += entry.body.len();
             has_room
@@ -170,41 +177,41 @@ impl Transform {
     fn batch(
         &mut self,
         block: &Block,
-        batch: &[&Entry],
+        batch: &[&BlockEntry],
         store: &mut dyn FnMut(&Block) -> Result<()>,
-    ) -> Result<Progress> {
+    ) -> Result<TransformProgress> {
         let (answered, how) = match self.attempt(block, batch, store)? {
-            Attempt::Over(progress) => return Ok(progress),
-            Attempt::Died(answered, how) => (answered, how),
+            BatchAttempt::Over(progress) => return Ok(progress),
+            BatchAttempt::Died(answered, how) => (answered, how),
         };
         if let [only] = batch {
             self.fail(block, only, &how)?;
-            return Ok(Progress::Done);
+            return Ok(TransformProgress::Done);
         }
         for entry in &batch[answered..] {
             match self.attempt(block, &[*entry], store)? {
-                Attempt::Over(Progress::Stopped) => return Ok(Progress::Stopped),
-                Attempt::Died(0, how) => self.fail(block, entry, &how)?,
+                BatchAttempt::Over(TransformProgress::Stopped) => return Ok(TransformProgress::Stopped),
+                BatchAttempt::Died(0, how) => self.fail(block, entry, &how)?,
                 // Or it gave its answer before it ended.
-                Attempt::Over(Progress::Done) | Attempt::Died(..) => {}
+                BatchAttempt::Over(TransformProgress::Done) | BatchAttempt::Died(..) => {}
             }
         }
-        Ok(Progress::Done)
+        Ok(TransformProgress::Done)
     }
 
     fn attempt(
         &mut self,
         block: &Block,
-        batch: &[&Entry],
+        batch: &[&BlockEntry],
         store: &mut dyn FnMut(&Block) -> Result<()>,
-    ) -> Result<Attempt> {
-        if self.setup.control.is_drained() {
-            return Ok(Attempt::Over(Progress::Stopped));
+    ) -> Result<BatchAttempt> {
+        if self.setup.control.stop.is_drained() {
+            return Ok(BatchAttempt::Over(TransformProgress::Stopped));
         }
         // One that ended while it had nothing to do is nobody's fault.
-        self.process.take_if(Process::has_ended);
-        if self.process.is_none() && self.start()? == Progress::Stopped {
-            return Ok(Attempt::Over(Progress::Stopped));
+        self.process.take_if(TransformProcess::has_ended);
+        if self.process.is_none() && self.start()? == TransformProgress::Stopped {
+            return Ok(BatchAttempt::Over(TransformProgress::Stopped));
         }
         let Some(mut process) = self.process.take() else {
             return Err(Error::Internal("a transform has no process".into()));
@@ -214,22 +221,22 @@ impl Transform {
         Ok(match self.exchange(&mut process, block, batch, &mut answered, store)? {
             Ok(()) => {
                 self.process = Some(process);
-                Attempt::Over(Progress::Done)
+                BatchAttempt::Over(TransformProgress::Done)
             }
-            Err(Silence::Stopped) => Attempt::Over(Progress::Stopped),
-            Err(Silence::Died) => Attempt::Died(answered, process.how_it_ended()),
+            Err(NoTransformReply::Stopped) => BatchAttempt::Over(TransformProgress::Stopped),
+            Err(NoTransformReply::Died) => BatchAttempt::Died(answered, process.how_it_ended()),
         })
     }
 
     /// Sends the request and takes the answers, each as it comes.
     fn exchange(
         &mut self,
-        process: &mut Process,
+        process: &mut TransformProcess,
         block: &Block,
-        batch: &[&Entry],
+        batch: &[&BlockEntry],
         answered: &mut usize,
         store: &mut dyn FnMut(&Block) -> Result<()>,
-    ) -> Result<std::result::Result<(), Silence>> {
+    ) -> Result<std::result::Result<(), NoTransformReply>> {
         if let Err(silence) = process.send(&self.request, batch.len()) {
             return Ok(Err(silence));
         }
@@ -241,21 +248,21 @@ impl Transform {
             self.settle(block, entry, answer)?;
             *answered += 1;
             if self.made.is_full() {
-                self.hand_on(store)?;
+                self.pass_on(store)?;
             }
         }
         Ok(Ok(()))
     }
 
-    fn write_request(&mut self, block: &Block, batch: &[&Entry]) -> Result<()> {
-        let mut request = frame::Request::new(&mut self.request);
+    fn write_request(&mut self, block: &Block, batch: &[&BlockEntry]) -> Result<()> {
+        let mut request = frame::TransformRequest::new(&mut self.request);
         for entry in batch {
             let facts = block.facts(entry);
             let path = match entry.body {
-                Body::Spilled(_) => Some(self.setup.stage.path_of(entry.sequence)?),
-                Body::Inside(_) | Body::Dropped(_) => None,
+                BlockBody::Spilled(_) => Some(self.setup.stage.path_of(entry.sequence)?),
+                BlockBody::Inside(_) | BlockBody::Dropped(_) => None,
             };
-            request.add(&Shown {
+            request.add(&ReplyView {
                 name: block.name(entry),
                 url: &self.setup.url(block.name(entry), &facts),
                 path: path.as_deref(),
@@ -267,27 +274,27 @@ impl Transform {
     }
 
     /// What the function gave for a reply.
-    fn settle(&mut self, block: &Block, entry: &Entry, answer: Answer) -> Result<()> {
+    fn settle(&mut self, block: &Block, entry: &BlockEntry, answer: TransformAnswer) -> Result<()> {
         match answer {
-            Answer::Stored => self.store(block, entry),
-            Answer::Dropped => {
-                let target = Described::named(block.name(entry));
+            TransformAnswer::Stored => self.store(block, entry),
+            TransformAnswer::Dropped => {
+                let target = EntryDescription::named(block.name(entry));
                 self.leave(entry, Outcome::Skipped, &target)
             }
-            Answer::Failed => {
+            TransformAnswer::Failed => {
                 let detail = frame::one_line(&self.body);
                 self.fail(block, entry, &detail)
             }
         }
     }
 
-    fn store(&mut self, block: &Block, entry: &Entry) -> Result<()> {
+    fn store(&mut self, block: &Block, entry: &BlockEntry) -> Result<()> {
         self.forget_staged(entry)?;
         let length = self.body.len() as u64;
         let body = if !self.setup.stores_bodies {
             FetchedBody::Dropped(length)
         } else if self.body.len() > BODY_MEMORY_BYTES_MAX {
-            self.setup.stage.write(entry.sequence, &self.body)?;
+            self.setup.stage.write(entry.sequence, &self.body, None)?;
             FetchedBody::Spilled(length)
         } else {
             FetchedBody::Bytes(&self.body)
@@ -309,9 +316,9 @@ impl Transform {
         Ok(())
     }
 
-    fn fail(&mut self, block: &Block, entry: &Entry, detail: &str) -> Result<()> {
+    fn fail(&mut self, block: &Block, entry: &BlockEntry, detail: &str) -> Result<()> {
         let facts = block.facts(entry);
-        let target = Described {
+        let target = EntryDescription {
             name: block.name(entry),
             url: facts.url.filter(|_| !self.setup.is_of_server()),
             kept: facts.kept,
@@ -321,26 +328,26 @@ impl Transform {
     }
 
     /// A reply of which nothing is stored.
-    fn leave(&mut self, entry: &Entry, outcome: Outcome, target: &Described<'_>) -> Result<()> {
+    fn leave(&mut self, entry: &BlockEntry, outcome: Outcome, target: &EntryDescription<'_>) -> Result<()> {
         self.forget_staged(entry)?;
         self.made.push_other(entry.sequence, outcome, entry.status, entry.attempts, target);
         self.count(outcome, 0, entry);
         Ok(())
     }
 
-    fn count(&self, outcome: Outcome, bytes: u64, entry: &Entry) {
+    fn count(&self, outcome: Outcome, bytes: u64, entry: &BlockEntry) {
         self.setup.control.counters[self.setup.worker].transform(outcome, bytes, entry.body.len());
     }
 
-    fn forget_staged(&self, entry: &Entry) -> Result<()> {
+    fn forget_staged(&self, entry: &BlockEntry) -> Result<()> {
         match entry.body {
-            Body::Spilled(_) => self.setup.stage.remove(entry.sequence),
-            Body::Inside(_) | Body::Dropped(_) => Ok(()),
+            BlockBody::Spilled(_) => self.setup.stage.remove(entry.sequence),
+            BlockBody::Inside(_) | BlockBody::Dropped(_) => Ok(()),
         }
     }
 }
 
-impl Setup {
+impl TransformSetup {
     fn is_of_server(&self) -> bool {
         self.server.is_some()
     }
@@ -360,15 +367,15 @@ impl Setup {
 
     /// The values of all columns: those of the list and behind them the function's; none when it fills none.
     fn kept(&self, of_list: Option<&[u8]>, columns: &[u8]) -> Option<Vec<u8>> {
-        if self.options.columns.is_empty() {
+        if self.columns.is_empty() {
             return None;
         }
         let mut kept = Vec::new();
-        let known = kept_values(of_list.unwrap_or_default()).chain(std::iter::repeat(None));
-        write_kept(known.take(self.list_columns), &mut kept);
+        let known = extra_values(of_list.unwrap_or_default()).chain(std::iter::repeat(None));
+        write_extra(known.take(self.list_columns), &mut kept);
         let made =
             frame::values(columns).map(Option::Some).chain(std::iter::repeat(None)).map(Option::flatten);
-        write_kept(made.take(self.options.columns.len()), &mut kept);
+        write_extra(made.take(self.columns.len()), &mut kept);
         Some(kept)
     }
 }

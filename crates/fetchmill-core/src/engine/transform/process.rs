@@ -3,7 +3,6 @@
 //! Nothing waits for it without an end: each tick looks whether the job still waits, and whether the process is there,
 //! also when a process that it started itself holds the socket open.
 
-use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write as _};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -13,14 +12,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::frame::{self, Answer};
-use crate::engine::control::Control;
+use super::frame::{self, TransformAnswer};
+use crate::engine::stop::StopSignal;
 use crate::error::{Error, Result};
 use crate::limits::{TICK, TRANSFORM_END_WAIT};
 
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Silence {
+pub(super) enum NoTransformReply {
     /// The job waits no longer.
     Stopped,
     /// The process has ended, or has closed its end.
@@ -28,26 +27,26 @@ pub(super) enum Silence {
 }
 
 /// An answer, or why there is none.
-pub(super) type Heard<T> = std::result::Result<T, Silence>;
+pub(super) type TransformReply<T> = std::result::Result<T, NoTransformReply>;
 
 /// See the module.
-pub(super) struct Process {
-    line: BufReader<Line>,
+pub(super) struct TransformProcess {
+    reader: BufReader<TransformSocket>,
     /// Answers that it has still to give: only while there are none it ends by itself.
     owed: usize,
 }
 
 /// The socket, read in ticks.
-struct Line {
+struct TransformSocket {
     socket: UnixStream,
     child: Child,
-    control: Arc<Control>,
+    stop: Arc<StopSignal>,
     ended: Option<ExitStatus>,
 }
 
-impl Process {
+impl TransformProcess {
     /// Starts it.
-    pub(super) fn spawn(command: &[OsString], control: &Arc<Control>) -> Result<Self> {
+    pub(super) fn spawn(command: &[String], stop: &Arc<StopSignal>) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             return Err(Error::Internal("a transform has no command".into()));
         };
@@ -62,17 +61,17 @@ impl Process {
             .process_group(0)
             .spawn()
             .map_err(fail)?;
-        let line = Line { socket, child, control: Arc::clone(control), ended: None };
-        Ok(Process { line: BufReader::new(line), owed: 0 })
+        let socket = TransformSocket { socket, child, stop: Arc::clone(stop), ended: None };
+        Ok(TransformProcess { reader: BufReader::new(socket), owed: 0 })
     }
 
     /// Sends the setup and waits until the process has its function. One that cannot be loaded stops the job.
-    pub(super) fn prepare(&mut self, setup: &[u8]) -> Result<Heard<()>> {
+    pub(super) fn prepare(&mut self, setup: &[u8]) -> Result<TransformReply<()>> {
         let length = (setup.len() as u32).to_le_bytes();
         if let Err(silence) = self.send(&[&length, setup].concat(), 1) {
             return Ok(Err(silence));
         }
-        let ready = self.hear(frame::read_ready)?;
+        let ready = self.read_reply(frame::read_ready)?;
         match ready {
             Ok(Err(reason)) => {
                 Err(Error::Usage(format!("the transform cannot be loaded in a process of its own: {reason}")))
@@ -83,9 +82,9 @@ impl Process {
     }
 
     /// Sends bytes that so many answers are due to.
-    pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> Heard<()> {
+    pub(super) fn send(&mut self, bytes: &[u8], answers: usize) -> TransformReply<()> {
         self.owed = answers;
-        self.line.get_mut().write_all(bytes).map_err(|error| silence_of(&error))
+        self.reader.get_mut().write_all(bytes).map_err(|error| silence_of(&error))
     }
 
     /// The next answer.
@@ -94,12 +93,15 @@ impl Process {
         columns: &mut Vec<u8>,
         body: &mut Vec<u8>,
         max_size: u64,
-    ) -> Result<Heard<Answer>> {
-        self.hear(|line| frame::read_answer(line, columns, body, max_size))
+    ) -> Result<TransformReply<TransformAnswer>> {
+        self.read_reply(|reader| frame::read_answer(reader, columns, body, max_size))
     }
 
-    fn hear<T>(&mut self, read: impl FnOnce(&mut BufReader<Line>) -> io::Result<T>) -> Result<Heard<T>> {
-        match read(&mut self.line) {
+    fn read_reply<T>(
+        &mut self,
+        read: impl FnOnce(&mut BufReader<TransformSocket>) -> io::Result<T>,
+    ) -> Result<TransformReply<T>> {
+        match read(&mut self.reader) {
             Ok(heard) => {
                 self.owed -= 1;
                 Ok(Ok(heard))
@@ -113,13 +115,13 @@ impl Process {
 
     /// Whether it has ended.
     pub(super) fn has_ended(&mut self) -> bool {
-        self.line.get_mut().look()
+        self.reader.get_mut().look()
     }
 
     /// Ends it, if it has not, and says how it ended, for people.
     pub(super) fn how_it_ended(mut self) -> String {
         // What has closed its end is about to end.
-        let ended = self.line.get_mut().wait();
+        let ended = self.reader.get_mut().wait();
         match ended.map(|status| (status.signal(), status.code())) {
             Some((Some(signal), _)) => format!("the process ended (signal {signal})"),
             Some((None, Some(code))) => format!("the process ended (exit code {code})"),
@@ -128,21 +130,21 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for TransformProcess {
     /// Nothing is left behind: one without work ends when the socket does, another one is killed.
     fn drop(&mut self) {
         let owes = self.owed > 0;
-        let line = self.line.get_mut();
-        let _ = line.socket.shutdown(Shutdown::Both);
-        if owes || line.wait().is_none() {
+        let own = self.reader.get_mut();
+        let _ = own.socket.shutdown(Shutdown::Both);
+        if owes || own.wait().is_none() {
             // It may be gone already.
-            let _ = line.child.kill();
+            let _ = own.child.kill();
         }
-        let _ = line.child.wait();
+        let _ = own.child.wait();
     }
 }
 
-impl Line {
+impl TransformSocket {
     /// Whether the process has ended.
     fn look(&mut self) -> bool {
         if self.ended.is_none() {
@@ -165,7 +167,7 @@ impl Line {
     /// After a tick without a byte: whether another one makes sense. What a process said before it ended is still read.
     fn go_on(&mut self) -> io::Result<()> {
         let had_ended = self.ended.is_some();
-        if self.control.is_drained() {
+        if self.stop.is_drained() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         if had_ended {
@@ -188,7 +190,7 @@ impl Line {
     }
 }
 
-impl Read for Line {
+impl Read for TransformSocket {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.socket.read(into) {
@@ -199,6 +201,6 @@ impl Read for Line {
     }
 }
 
-fn silence_of(error: &io::Error) -> Silence {
-    if error.kind() == io::ErrorKind::TimedOut { Silence::Stopped } else { Silence::Died }
+fn silence_of(error: &io::Error) -> NoTransformReply {
+    if error.kind() == io::ErrorKind::TimedOut { NoTransformReply::Stopped } else { NoTransformReply::Died }
 }

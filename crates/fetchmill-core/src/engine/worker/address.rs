@@ -2,17 +2,18 @@
 
 use std::rc::Rc;
 
-use super::super::{pacing::keep_pace, redirect};
-use super::Worker;
-use super::queue::Target;
+use super::state::Worker;
+use crate::engine::rate_wait::keep_pace;
+use crate::engine::redirect;
+use crate::engine::target::CurrentTarget;
 use crate::entry::Naming;
 use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
-use crate::transport::{Asked, Lane, Origin, Watch};
+use crate::transport::{Connection, Deadlines, OriginConnections, RequestTarget};
 
 impl Worker {
     /// The origin that has the target. The first time its name is checked and its URL is found.
-    pub(super) fn locate(&self, target: &mut Target) -> Result<Rc<Origin>, FailureKind> {
+    pub(super) fn locate(&self, target: &mut CurrentTarget) -> Result<Rc<OriginConnections>, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
             target.is_located = true;
@@ -24,7 +25,7 @@ impl Worker {
     }
 
     /// The same, as far as it is known without a connection: a job over many hosts asks first whether it may go there.
-    pub(super) fn origin_key(&self, target: &mut Target) -> Result<OriginKey, FailureKind> {
+    pub(super) fn origin_key(&self, target: &mut CurrentTarget) -> Result<OriginKey, FailureKind> {
         if !target.is_located {
             self.read_entry(target)?;
             target.is_located = true;
@@ -32,14 +33,14 @@ impl Worker {
         OriginKey::of_url(&target.url).map(|(key, _)| key).ok_or(FailureKind::Url)
     }
 
-    fn read_entry(&self, target: &mut Target) -> Result<(), FailureKind> {
+    fn read_entry(&self, target: &mut CurrentTarget) -> Result<(), FailureKind> {
         let names_are_paths = self.setup.properties.names_are_paths;
         let path = &mut self.path.borrow_mut();
         target.read_entry(self.setup.naming, names_are_paths, path, Some(&self.places))
     }
 
     /// The origin of a URL; that of the last one, usually.
-    fn origin_of(&self, url: &str) -> Result<Rc<Origin>, FailureKind> {
+    fn origin_of(&self, url: &str) -> Result<Rc<OriginConnections>, FailureKind> {
         let mut last = self.last_origin.borrow_mut();
         if let Some(last) = last.as_ref().filter(|last| last.key.path_of(url).is_some()) {
             return Ok(Rc::clone(last));
@@ -53,8 +54,8 @@ impl Worker {
     /// Follows a redirect: the target is at another URL from now on.
     pub(super) fn redirect(
         &self,
-        target: &mut Target,
-        lane: &Lane,
+        target: &mut CurrentTarget,
+        connection: &Connection,
         location: Option<&[u8]>,
     ) -> Result<(), FailureKind> {
         if target.url.is_empty()
@@ -65,8 +66,8 @@ impl Worker {
             target.url = format!("{}{}", server.key.text(), String::from_utf8_lossy(&path));
         }
         let (from, _) = OriginKey::of_url(&target.url).ok_or(FailureKind::Url)?;
-        target.reach = redirect::reach_behind(target.reach, from.host(), lane.address());
-        redirect::follow(&mut target.url, &mut target.visited, location, self.setup.redirects_max)?;
+        target.reach = redirect::reach_behind(target.reach, from.host(), connection.address());
+        redirect::follow(&mut target.url, &mut target.visited, location, self.setup.rules.redirects_max)?;
         if self.has_rows() {
             target.seen.hop(&target.url);
         }
@@ -74,9 +75,9 @@ impl Worker {
     }
 
     /// Waits until the next request may go out, of the job and to this host; `false` when the job ends before that.
-    pub(super) async fn keep_pace(&self, origin: &Origin, watch: &Watch) -> bool {
+    pub(super) async fn keep_pace(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
         // In a job over many hosts it was admitted at its host's pace.
-        let of_host = origin.pace.as_deref().filter(|_| !self.control().has_many_origins());
+        let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
         let paces = self.control().pace.iter().chain(of_host);
         let micros = || self.control().clock.micros();
         keep_pace(paces, micros, watch).await && self.keep_origin_pace(watch).await
@@ -84,8 +85,8 @@ impl Worker {
 
     /// The same while the only origin throttles. Connections wait in a line, and only the first of them takes a place:
     /// a new pace would not change places that are taken.
-    async fn keep_origin_pace(&self, watch: &Watch) -> bool {
-        let pace = &self.control().origin_pace;
+    async fn keep_origin_pace(&self, watch: &Deadlines) -> bool {
+        let pace = &self.control().plan.origin_pace;
         if !pace.is_set() {
             return true;
         }
@@ -100,9 +101,13 @@ impl Worker {
 }
 
 /// What the target's origin is asked for.
-pub(super) fn asked_for<'t>(origin: &Origin, target: &'t Target, naming: Naming) -> Asked<'t> {
+pub(super) fn asked_for<'t>(
+    origin: &OriginConnections,
+    target: &'t CurrentTarget,
+    naming: Naming,
+) -> RequestTarget<'t> {
     match origin.key.path_of(&target.url) {
-        Some(path) => Asked::Path(path),
-        None => Asked::Name(target.name(naming)),
+        Some(path) => RequestTarget::Path(path),
+        None => RequestTarget::Name(target.name(naming)),
     }
 }

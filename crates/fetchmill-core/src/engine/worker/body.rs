@@ -1,48 +1,56 @@
 //! A body while it is received: in memory while it is small and there is room, else in a staging file.
 
-use std::cell::Cell;
 use std::fs::File;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use super::row::Seen;
-use crate::engine::s3::{FAULT_BYTES_MAX, StoreReply, region_in};
+use crate::engine::body_memory::BodyMemory;
+use crate::engine::clock::unix_micros;
+use crate::engine::target::ObservedReply;
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, Framing, Head, KeptFields};
-use crate::limits::BODY_MEMORY_BYTES_MAX;
-use crate::object::{Facts, Micros};
-use crate::sink::{FetchedBody, Keeps, Properties, Stage};
+use crate::http1::{BodySink, FieldSpans, Framing, Head};
+use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
+use crate::object::Facts;
+use crate::s3::BodyChecksum;
+use crate::sink::{FetchedBody, Properties, Stage, StoredParts};
+use crate::source_metadata::ListedKey;
 use crate::target::Sequence;
 use crate::time_text::parse_http_date;
-
-/// Memory that a connection keeps for its next body.
-const KEPT_BYTES: usize = 16 * 1024;
+use crate::transport::is_verified;
+use crate::verdict::{ERROR_BYTES_MAX, ReplyFacts, StoreReply, field_in};
 
 /// The body that a connection receives.
-pub(super) struct Incoming {
+pub(super) struct BodyReceiver {
     properties: Properties,
     sequence: Sequence,
     /// The head's bytes when they are kept, and where the fields are that matter.
     head: Vec<u8>,
-    fields: KeptFields,
+    fields: FieldSpans,
     memory: Vec<u8>,
     length: u64,
     spill: Option<File>,
     failed: Option<Error>,
-    used: Rc<BodyMemory>,
+    budget: Arc<BodyMemory>,
+    /// What is reserved of it.
+    reserved: usize,
+    /// Where bodies go that are too large for memory: where the sink stages, so that a file is written once. None when
+    /// bodies are not kept.
+    stage: Option<Arc<Stage>>,
     /// What a row tells of it, in a check.
-    seen: Option<Seen>,
+    seen: Option<ObservedReply>,
     /// No more of it is read.
     enough: u64,
     /// Of a store: what its listing said of the length, and how a body begins that may be no object.
-    expected: Expected,
+    expected: ExpectedBody,
     start: Vec<u8>,
     is_caught: bool,
+    /// Whether the store's checksum of it is wanted, and that of what comes.
+    wants_checksum: bool,
+    checksum: Option<BodyChecksum>,
 }
 
 /// What comes, as far as it is known before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expected {
+enum ExpectedBody {
     /// It is not looked at.
     Anything,
     /// An object of a store, or an error in its place.
@@ -51,33 +59,33 @@ enum Expected {
     ObjectOf(u64),
 }
 
-/// Memory of all bodies that a worker receives.
-pub(super) struct BodyMemory {
-    pub(super) bytes: Cell<usize>,
-    pub(super) bytes_max: usize,
-    /// Where bodies go that are too large for memory: where the sink stages, so that a file is written once. None
-    /// when bodies are not kept.
-    pub(super) stage: Option<Arc<Stage>>,
-}
-
-impl Incoming {
+impl BodyReceiver {
     /// In a check a body is read to `enough` bytes.
-    pub(super) fn new(properties: Properties, used: Rc<BodyMemory>, enough: Option<u64>) -> Self {
-        Incoming {
+    pub(super) fn new(
+        properties: Properties,
+        budget: Arc<BodyMemory>,
+        stage: Option<Arc<Stage>>,
+        enough: Option<u64>,
+    ) -> Self {
+        BodyReceiver {
             properties,
             sequence: 0,
             head: Vec::new(),
-            fields: KeptFields::default(),
+            fields: FieldSpans::default(),
             memory: Vec::new(),
             length: 0,
             spill: None,
             failed: None,
-            used,
-            seen: enough.map(|_| Seen::default()),
+            budget,
+            reserved: 0,
+            stage,
+            seen: enough.map(|_| ObservedReply::default()),
             enough: enough.unwrap_or(u64::MAX),
-            expected: Expected::Anything,
+            expected: ExpectedBody::Anything,
             start: Vec::new(),
             is_caught: false,
+            wants_checksum: false,
+            checksum: None,
         }
     }
 
@@ -85,7 +93,8 @@ impl Incoming {
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.discard();
         self.sequence = sequence;
-        self.expected = Expected::Anything;
+        self.expected = ExpectedBody::Anything;
+        (self.wants_checksum, self.checksum) = (false, None);
         self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
@@ -94,20 +103,51 @@ impl Incoming {
 
     /// What comes is an object of a store, that its listing has said to be so long, if it has.
     pub(super) fn expect(&mut self, length: Option<u64>) {
-        self.expected = length.map_or(Expected::Object, Expected::ObjectOf);
+        self.expected = length.map_or(ExpectedBody::Object, ExpectedBody::ObjectOf);
     }
 
-    /// What a store has answered.
-    pub(super) fn store_reply(&self, status: u16) -> StoreReply<'_> {
-        let etag = self.fields.etag.map(|span| span.in_head(&self.head));
-        let region = region_in(if self.is_caught { &self.head } else { &[] });
-        StoreReply { status, start: &self.start, length: self.length, etag, region }
+    /// What has come, for the verdict.
+    pub(super) fn reply_facts<'r>(
+        &'r self,
+        head: &Head,
+        is_of_store: bool,
+        listed: Option<ListedKey<'r>>,
+    ) -> ReplyFacts<'r> {
+        let mut facts = ReplyFacts {
+            status: head.status,
+            is_verified: is_verified(head),
+            length: self.length,
+            listed,
+            ..ReplyFacts::default()
+        };
+        if self.expected != ExpectedBody::Anything {
+            let caught = if self.is_caught { self.head.as_slice() } else { &[] };
+            facts.etag = self.fields.etag.map(|span| span.in_head(&self.head));
+            facts.is_encoded = field_in(caught, b"content-encoding:").is_some();
+            facts.store = is_of_store.then(|| StoreReply {
+                start: &self.start,
+                region: field_in(caught, b"x-amz-bucket-region:"),
+                date: field_in(caught, b"date:"),
+                signed_for: None,
+            });
+        }
+        facts
+    }
+
+    /// What comes is compared with the checksum that the store gives, if it gives one.
+    pub(super) fn expect_checksum(&mut self) {
+        self.wants_checksum = true;
+    }
+
+    /// Whether the body, which is complete, is not what the store's checksum says.
+    pub(super) fn is_damaged(&mut self) -> bool {
+        self.checksum.take().is_some_and(|checksum| !checksum.matches())
     }
 
     /// Forgets the body; its staging file is removed.
     pub(super) fn discard(&mut self) {
         if self.spill.take().is_some()
-            && let Some(stage) = &self.used.stage
+            && let Some(stage) = &self.stage
             && let Err(error) = stage.remove(self.sequence)
         {
             self.failed = Some(error);
@@ -116,11 +156,11 @@ impl Incoming {
     }
 
     fn release(&mut self) {
-        self.used.bytes.set(self.used.bytes.get() - self.memory.len());
         self.memory.clear();
-        if self.memory.capacity() > KEPT_BYTES {
+        if self.memory.capacity() > BODY_FREE_BYTES {
             self.memory = Vec::new();
         }
+        self.reserve_memory();
         self.length = 0;
     }
 
@@ -137,17 +177,17 @@ impl Incoming {
 
     /// What the sink keeps of the head.
     pub(super) fn facts(&self, status: u16) -> Facts<'_> {
-        if self.properties.keeps < Keeps::Facts {
+        if self.properties.keeps < StoredParts::Facts {
             return Facts { status, ..Facts::default() };
         }
         let fields = &self.fields;
         Facts {
             status,
-            fetched_at: now(),
+            fetched_at: unix_micros(),
             content_type: fields.content_type.map(|span| span.in_head(&self.head)),
             etag: fields.etag.map(|span| span.in_head(&self.head)),
             last_modified: fields.last_modified.and_then(|span| parse_http_date(span.in_head(&self.head))),
-            head: (self.properties.keeps >= Keeps::Heads).then_some(&self.head),
+            head: (self.properties.keeps >= StoredParts::Heads).then_some(&self.head),
             ..Facts::default()
         }
     }
@@ -164,12 +204,12 @@ impl Incoming {
     }
 
     /// What the reply has shown, in a check.
-    pub(super) fn seen(&mut self) -> Option<&mut Seen> {
+    pub(super) fn seen(&mut self) -> Option<&mut ObservedReply> {
         self.seen.as_mut()
     }
 
     fn keeps_bodies(&self) -> bool {
-        self.properties.keeps >= Keeps::Bodies
+        self.properties.keeps >= StoredParts::Bodies
     }
 
     pub(super) fn length(&self) -> u64 {
@@ -188,48 +228,53 @@ impl Incoming {
 
     fn must_spill(&self, more: usize) -> bool {
         let needed = self.memory.len() + more;
-        needed > BODY_MEMORY_BYTES_MAX
-            || (needed > KEPT_BYTES && self.used.bytes.get() + more > self.used.bytes_max)
+        needed > BODY_MEMORY_BYTES_MAX || (needed > BODY_FREE_BYTES && !self.budget.has_room(more))
+    }
+
+    /// Reserves what is in memory now, in place of what was.
+    fn reserve_memory(&mut self) {
+        let needed = if self.memory.len() > BODY_FREE_BYTES { self.memory.len() } else { 0 };
+        if needed > self.reserved {
+            self.budget.reserve(needed - self.reserved);
+        } else if needed < self.reserved {
+            self.budget.release(self.reserved - needed);
+        }
+        self.reserved = needed;
     }
 
     fn spill(&mut self, bytes: &[u8]) -> Result<()> {
-        let used = Rc::clone(&self.used);
-        let Some(stage) = &used.stage else { return Ok(()) };
-        if self.spill.is_none() {
-            self.spill = Some(stage.create(self.sequence)?);
-            self.spill_memory(stage)?;
-        }
-        self.spill.as_mut().map_or(Ok(()), |file| stage.append(self.sequence, file, bytes))
-    }
-
-    fn spill_memory(&mut self, stage: &Stage) -> Result<()> {
+        let Some(stage) = &self.stage else { return Ok(()) };
+        let file = match &mut self.spill {
+            Some(file) => file,
+            None => self.spill.insert(stage.create(self.sequence)?),
+        };
         let memory = std::mem::take(&mut self.memory);
-        self.used.bytes.set(self.used.bytes.get() - memory.len());
-        self.spill.as_mut().map_or(Ok(()), |file| stage.append(self.sequence, file, &memory))
+        if !memory.is_empty() {
+            stage.append(self.sequence, file, &memory)?;
+        }
+        stage.append(self.sequence, file, bytes)?;
+        self.reserve_memory();
+        Ok(())
     }
 }
 
-/// Microseconds since 1970 UTC.
-pub(in crate::engine) fn now() -> Micros {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    since.as_micros() as Micros
-}
-
-impl BodySink for Incoming {
+impl BodySink for BodyReceiver {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
         self.is_caught = match self.expected {
-            Expected::Anything => false,
-            Expected::Object => true,
-            Expected::ObjectOf(length) => head.status >= 300 || head.framing != Framing::Length(length),
+            ExpectedBody::Anything => false,
+            ExpectedBody::Object => true,
+            ExpectedBody::ObjectOf(length) => head.status >= 300 || head.framing != Framing::Length(length),
         };
-        if self.properties.keeps >= Keeps::Facts
+        if self.properties.keeps >= StoredParts::Facts
             || head.kept.location.is_some()
-            || self.expected != Expected::Anything
+            || self.expected != ExpectedBody::Anything
         {
             self.head.clear();
             self.head.extend_from_slice(bytes);
         }
         self.fields = head.kept;
+        self.checksum =
+            if self.wants_checksum && head.status == 200 { BodyChecksum::of_head(bytes) } else { None };
         if let Some(seen) = &mut self.seen {
             seen.head(head, bytes);
         }
@@ -245,8 +290,11 @@ impl BodySink for Incoming {
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
+        if let Some(checksum) = &mut self.checksum {
+            checksum.update(bytes);
+        }
         if self.is_caught {
-            let room = FAULT_BYTES_MAX - self.start.len();
+            let room = ERROR_BYTES_MAX - self.start.len();
             self.start.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
         if !self.keeps_bodies() || self.failed.is_some() {
@@ -259,6 +307,12 @@ impl BodySink for Incoming {
             return;
         }
         self.memory.extend_from_slice(bytes);
-        self.used.bytes.set(self.used.bytes.get() + bytes.len());
+        self.reserve_memory();
+    }
+}
+
+impl Drop for BodyReceiver {
+    fn drop(&mut self) {
+        self.budget.release(self.reserved);
     }
 }

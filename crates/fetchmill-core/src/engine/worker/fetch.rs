@@ -1,187 +1,271 @@
 //! The life of one connection of a worker: take a target, exchange, settle; and what follows from each failure.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::super::redirect::is_redirect;
 use super::address::asked_for;
-use super::body::Incoming;
-use super::queue::Target;
-use super::{RETRIES_REPORTED_AT, Worker};
-use crate::engine::trust::distrust;
+use super::body::BodyReceiver;
+use super::resting::WorkerConnection;
+use super::state::Worker;
+use super::verdict::FetchAttempt;
+use crate::engine::stop::Stop;
+use crate::engine::target::CurrentTarget;
+use crate::engine::tls_errors::distrust;
+use crate::error::Error;
 use crate::limits;
-use crate::outcome::{FailureClass, FailureKind, Outcome};
-use crate::planner::Retry;
-use crate::planner::hosts::{self, Seen};
-use crate::planner::origin::Millis;
-use crate::planner::retry::{Verdict, after_failure};
-use crate::sink::Keeps;
-use crate::target::Waiting;
-use crate::transport::{Broken, ConnectFailure, Lane, Origin, Replied, Unused, Watch, is_verified};
+use crate::outcome::{FailureKind, Outcome};
+use crate::planner::hosts::RequestOutcome;
+use crate::transport::{
+    BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, UnusedState,
+};
 
-/// An idle connection listens this long for bytes that do not belong to the reply before them. A reply is settled
-/// only then: a late second reply means that it may have been its neighbour's.
-const LISTEN: Duration = Duration::from_millis(50);
-
-/// What came of an attempt at a target.
-pub(super) enum Attempt {
-    /// It has an outcome or waits: on to the next.
-    Over,
-    /// It is to be made again at once, on a fresh connection, and does not count.
-    Again,
-    /// The target is somewhere else.
-    Redirected,
-}
+/// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
+const RETRIES_REPORTED_AT: usize = 16;
 
 impl Worker {
     /// Until the job ends.
-    pub(super) async fn fetch(self: &Rc<Self>, watch: &Rc<Watch>) {
-        let mut lane = Lane::default();
-        let mut target = Target::default();
-        let mut body = Incoming::new(self.setup.properties, Rc::clone(&self.body_memory), self.setup.enough);
+    pub(super) async fn fetch(self: &Rc<Self>, watch: &Rc<Deadlines>) {
+        let mut task = WorkerConnection::default();
+        let mut target = CurrentTarget::default();
+        let mut body = BodyReceiver::new(
+            self.setup.properties,
+            Arc::clone(&self.setup.body_memory),
+            self.setup.stage.clone(),
+            self.setup.enough,
+        );
         while !self.is_done.get() {
             if !self.take(&mut target) {
                 if self.is_done.get() {
                     break;
                 }
-                self.park(&mut lane, watch).await;
+                self.wait_idle(&mut task, watch).await;
                 continue;
             }
             self.in_flight.set(self.in_flight.get() + 1);
             loop {
-                match self.attempt(&mut lane, &mut target, &mut body, watch).await {
-                    Attempt::Over => break,
-                    Attempt::Again => lane.close(),
-                    Attempt::Redirected if !self.moves_on(&mut target) => break,
-                    Attempt::Redirected => {}
+                match self.attempt(&mut task, &mut target, &mut body, watch).await {
+                    FetchAttempt::Over => break,
+                    FetchAttempt::Again => self.leave_connection(&mut task),
+                    FetchAttempt::Renewing => {
+                        self.leave_connection(&mut task);
+                        watch.rest();
+                        if !self.renewed(&target).await {
+                            break;
+                        }
+                    }
+                    FetchAttempt::Redirected if !self.moves_on(&mut target) => break,
+                    FetchAttempt::Redirected => {}
                 }
             }
             // With a target that another host has now, there is nothing to leave.
-            self.leave(&mut target, Seen::Nothing);
+            self.leave(&mut target, RequestOutcome::Nothing);
+            let is_probe = self.control().plan.is_probe(target.sequence);
+            self.report.borrow_mut().observed.probes += u32::from(is_probe);
             self.in_flight.set(self.in_flight.get() - 1);
             if let Some(error) = body.take_failure() {
-                self.control().fail(error);
+                self.control().stop.fail(error);
             }
-            if self.block.borrow().is_full() && self.send_block(false).await {
-                // It took its time: something may have come.
-                self.close_unless_quiet(&mut lane);
+            if self.block.borrow().is_full() {
+                self.send_block(false).await;
             }
+            self.step_connection(&mut task, watch).await;
             let is_waited_for = self.dry_until.get().is_some() && self.in_flight.get() == 0;
-            if is_waited_for || self.report.borrow().retries.len() >= RETRIES_REPORTED_AT {
+            if is_waited_for || is_probe || self.report.borrow().retries.len() >= RETRIES_REPORTED_AT {
                 self.turn(0);
             }
         }
+        self.part(&mut task);
     }
 
-    /// Without a target: the connection is kept for a while.
-    async fn park(&self, lane: &mut Lane, watch: &Rc<Watch>) {
-        if lane.is_open() {
+    /// Takes the next target; `false` when there is none now.
+    fn take(&self, target: &mut CurrentTarget) -> bool {
+        if self.is_done.get() || self.is_congested.get() || self.control().stop.get() != Stop::No {
+            return false;
+        }
+        if self.control().plan.is_held(|| self.queue.borrow().only(), self.clock.get()) {
+            if let Some(batch) = self.queue.borrow_mut().give_back() {
+                self.control().plan.lock().give_back(batch);
+            }
+            if self.dry_until.get().is_some() || !self.turn(1) {
+                return false;
+            }
+        }
+        if self.is_short_of_memory() {
+            self.waits_for_memory.set(true);
+            return false;
+        }
+        if self.control().origins.are_many() {
+            return self.take_of_hosts(target);
+        }
+        if self.is_idle() {
+            return false;
+        }
+        self.queue.borrow_mut().take(target)
+    }
+
+    /// Without a target the connection rests, or is kept for a while.
+    async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
+        if !task.held.is_empty() {
+            self.part(task);
+        }
+        let connection = &mut task.connection;
+        if connection.is_open() {
             watch.only(limits::KEEP_ALIVE_IDLE);
         } else {
             watch.rest();
         }
-        self.parking.park(lane, watch).await;
+        self.idle_connections.wait_idle(connection, watch).await;
         if watch.has_expired() {
-            lane.close();
+            connection.close();
         }
-        self.close_unless_quiet(lane);
-    }
-
-    fn close_unless_quiet(&self, lane: &mut Lane) {
-        let unused = lane.look();
-        self.suspect(lane, unused);
-        if unused != Unused::Quiet {
-            lane.close();
-        }
-    }
-
-    /// A server that has sent a second reply once does so again, and not always before the next request is out:
-    /// from now on each of its connections is listened to before it is used again.
-    fn suspect(&self, lane: &Lane, unused: Unused) {
-        if unused != Unused::SecondReply || self.is_suspicious(lane) {
-            return;
-        }
-        if self.control().has_many_origins() {
-            lane.suspect_origin();
-        } else {
-            self.report.borrow_mut().observed.unsolicited += 1;
-            self.turn(0);
+        let unused = connection.look();
+        if unused.is_surplus()
+            && let Some(origin) = connection.origin().cloned()
+        {
+            self.met_surplus(task, &origin);
+        } else if unused != UnusedState::Quiet {
+            connection.close();
         }
     }
 
-    /// One host that does so says nothing of the others.
-    fn is_suspicious(&self, lane: &Lane) -> bool {
-        if self.control().has_many_origins() { lane.is_suspicious() } else { self.control().is_suspicious() }
+    /// The target is asked for again on a fresh connection: this one rests while it holds something.
+    fn leave_connection(&self, task: &mut WorkerConnection) {
+        if task.held.is_empty() {
+            return task.connection.close();
+        }
+        let origin = task.connection.origin().cloned();
+        self.part(task);
+        if let Some(origin) = origin {
+            self.pool.switch_to_fresh(&mut task.connection, &origin);
+        }
     }
 
     async fn attempt(
         &self,
-        lane: &mut Lane,
-        target: &mut Target,
-        body: &mut Incoming,
-        watch: &Rc<Watch>,
-    ) -> Attempt {
+        task: &mut WorkerConnection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        watch: &Rc<Deadlines>,
+    ) -> FetchAttempt {
         body.start(target.sequence);
-        let origin = match self.locate(target) {
+        let origin = match self.find_origin(target, watch).await {
             Ok(origin) => origin,
-            Err(kind) if kind.is_retryable() => return self.failed(target, kind, None),
-            Err(kind) => {
-                self.settle_other(target, Outcome::Failed(kind), 0, 0);
-                return Attempt::Over;
-            }
+            Err(attempt) => return attempt,
         };
         if !self.keep_pace(&origin, watch).await {
             // The target stays pending.
-            return Attempt::Over;
+            return FetchAttempt::Over;
         }
         self.begin_row(target);
         if target.is_of_store {
-            target.store_generation = self.control().store().generation();
+            target.store_generation = self.control().store.generation();
         }
         let listed = self.listed(target);
         if target.is_of_store || listed.is_some() {
             body.expect(listed.and_then(|listed| listed.size));
         }
-        if !lane.is_at(&origin) {
-            self.pool.switch(lane, &origin);
+        if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
+            body.expect_checksum();
         }
-        if !lane.may_be_reused(target.reach) {
-            lane.close();
+        self.bring(task, &origin, target);
+        if !task.connection.is_open() {
+            self.bound_rests(task, target, watch).await;
         }
-        if !lane.is_open()
-            && let Err(kind) = self.open(lane, target, watch).await
+        if !task.connection.is_open()
+            && let Err(kind) = self.open(&mut task.connection, target, watch).await
         {
-            target.seen.connection(lane);
-            if let Some(error) = distrust(&origin.key, kind).filter(|_| self.stops_at(&origin)) {
-                // The target stays pending: the next run may trust the server.
-                self.control().fail(error);
-                return Attempt::Over;
+            target.seen.connection(&task.connection);
+            if let Some(error) = distrust(&origin.key, kind).filter(|_| !self.has_rows()) {
+                if self.stops_at(&origin) {
+                    // The target stays pending: the next run may trust the server.
+                    self.control().stop.fail(error);
+                    return FetchAttempt::Over;
+                }
+                self.control().notice_distrust(&origin.key, &error);
             }
             return self.failed(target, kind, None);
         }
-        let replied = self.exchange(lane, &origin, target, body, watch).await;
-        target.see(body);
-        target.seen.connection(lane);
+        let is_first = task.connection.replies() == 0;
+        let sent = self.control().clock.micros();
+        let replied = self.exchange(&mut task.connection, &origin, target, body, watch).await;
+        if let Some(seen) = body.seen() {
+            target.seen.take_reply(seen);
+        }
+        target.seen.connection(&task.connection);
         match replied {
-            Ok(replied) => self.replied(lane, target, body, watch, replied).await,
+            Ok(replied) => {
+                self.note_reply(task, sent);
+                self.replied(task, target, body, watch, replied, is_first).await
+            }
             Err(broken) => {
-                let was_used = lane.replies() > 0;
-                let forgiven_max = if lane.is_shared() { limits::FORGIVEN_SHARED_MAX } else { 1 };
-                lane.abandon();
+                self.met_break(task, broken.is_unanswered.then_some(sent));
+                let connection = &mut task.connection;
+                let was_used = connection.replies() > 0;
+                let is_shared = connection.is_shared();
+                connection.abandon();
                 body.discard();
-                self.broken(target, broken, was_used, forgiven_max)
+                self.broken(target, broken, was_used, is_shared)
+            }
+        }
+    }
+
+    /// The connection leads to the origin, if it is open, and no farther than the target may.
+    fn bring(&self, task: &mut WorkerConnection, origin: &Rc<OriginConnections>, target: &CurrentTarget) {
+        if !task.connection.is_at(origin) {
+            self.part(task);
+            self.pool.switch(&mut task.connection, origin);
+        }
+        if !task.connection.may_be_reused(target.reach) {
+            self.leave_connection(task);
+        }
+    }
+
+    /// The origin that has the target; else what became of the target. While credentials are looked for it waits here for
+    /// a moment, since they are there in a second as a rule, and is put aside then: others are not to wait for it.
+    async fn find_origin(
+        &self,
+        target: &mut CurrentTarget,
+        watch: &Deadlines,
+    ) -> Result<Rc<OriginConnections>, FetchAttempt> {
+        loop {
+            let kind = match self.locate(target) {
+                Ok(origin) => return Ok(origin),
+                Err(kind) => kind,
+            };
+            let loading = self.control().store.loading().filter(|_| kind == FailureKind::Credentials);
+            match loading {
+                Some(since) if since < limits::DEFERRED_FOR && !self.is_done.get() => {
+                    watch.rest();
+                    tokio::time::sleep(limits::TICK).await;
+                    target.url.clear();
+                }
+                Some(_) => {
+                    self.await_credentials(target);
+                    return Err(FetchAttempt::Over);
+                }
+                None if kind.is_retryable() => return Err(self.failed(target, kind, None)),
+                None => {
+                    self.settle_other(target, Outcome::Failed(kind), 0, 0, None);
+                    return Err(FetchAttempt::Over);
+                }
             }
         }
     }
 
     /// Whether the job cannot go on when this origin is not to be trusted; to a check, that is an answer.
-    fn stops_at(&self, origin: &Origin) -> bool {
+    fn stops_at(&self, origin: &OriginConnections) -> bool {
         !self.has_rows() && self.control().is_only_origin(&origin.key)
     }
 
-    async fn open(&self, lane: &mut Lane, target: &Target, watch: &Watch) -> Result<(), FailureKind> {
+    async fn open(
+        &self,
+        connection: &mut Connection,
+        target: &CurrentTarget,
+        watch: &Deadlines,
+    ) -> Result<(), FailureKind> {
         loop {
-            match self.pool.open_at(lane, watch, target.reach, target.found.as_ref()).await {
+            match self.pool.open_at(connection, watch, target.reach, target.found.as_ref()).await {
                 Ok(()) => {
                     self.exhausted_since.set(None);
                     return Ok(());
@@ -197,284 +281,102 @@ impl Worker {
         }
     }
 
+    /// Out of descriptors or ports: the targets are not to blame. With no connection at all the job ends.
+    async fn rest_exhausted(&self, number: i32) {
+        let now = self.clock.get();
+        let since = self.exhausted_since.get().unwrap_or(now);
+        self.waiters.opening.overload(now);
+        self.exhausted_since.set(Some(since));
+        if self.pool.open_connections() == 0 && now.saturating_sub(since) > 10_000 {
+            let error = std::io::Error::from_raw_os_error(number);
+            self.control().stop.fail(Error::storage("connect from", "this machine", error));
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+
     async fn exchange(
         &self,
-        lane: &mut Lane,
-        origin: &Origin,
-        target: &Target,
-        body: &mut Incoming,
-        watch: &Watch,
-    ) -> Result<Replied, Broken> {
+        connection: &mut Connection,
+        origin: &OriginConnections,
+        target: &CurrentTarget,
+        body: &mut BodyReceiver,
+        watch: &Deadlines,
+    ) -> Result<ReceivedReply, BrokenExchange> {
         self.delta.borrow_mut().attempts += 1;
-        lane.exchange(
-            asked_for(origin, target, self.setup.naming),
-            &self.buffers,
-            body,
-            watch,
-            self.setup.pool.max_body,
-        )
-        .await
+        connection
+            .exchange(
+                asked_for(origin, target, self.setup.naming),
+                &self.buffers,
+                body,
+                watch,
+                self.setup.pool.max_body,
+            )
+            .await
     }
 
-    /// A complete reply: whose it is must be certain before it is settled.
+    /// A complete reply: whose it is must be certain before it goes to the sink.
     async fn replied(
         &self,
-        lane: &mut Lane,
-        target: &mut Target,
-        body: &mut Incoming,
-        watch: &Rc<Watch>,
-        replied: Replied,
-    ) -> Attempt {
-        if lane.is_shared() {
-            return self.settle(lane, target, body, &replied);
+        task: &mut WorkerConnection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        watch: &Rc<Deadlines>,
+        replied: ReceivedReply,
+        is_first: bool,
+    ) -> FetchAttempt {
+        if task.connection.is_shared() {
+            return self.settle(&task.connection, target, body, &replied);
         }
-        let is_first = lane.replies() == 1;
+        if replied.is_cut {
+            return self.replied_in_part(task, target, body, &replied, is_first);
+        }
+        let Some(origin) = task.connection.origin().cloned() else { return FetchAttempt::Again };
         let mut unused = replied.surplus;
-        if unused == Unused::Quiet {
-            unused = lane.look();
+        if unused == UnusedState::Quiet && (is_first || origin.replies.borrow().has_surplus()) {
+            unused = task.connection.look();
         }
-        if unused == Unused::Quiet && replied.head.keep_alive {
-            if self.is_suspicious(lane) {
-                watch.only(LISTEN);
-                lane.listen(watch).await;
-                unused = lane.look();
-            } else if !is_first && self.is_idle() && !self.waiters.is_waited_for(target.host) {
-                watch.only(LISTEN);
-                self.parking.park(lane, watch).await;
-                unused = lane.look();
-            }
-        }
-        self.suspect(lane, unused);
-        if matches!(unused, Unused::Unsolicited | Unused::SecondReply) && !is_first {
+        if unused.is_surplus() && !is_first {
             body.discard();
-            return Attempt::Again;
+            self.met_surplus(task, &origin);
+            return FetchAttempt::Again;
         }
-        if unused != Unused::Quiet || !replied.head.keep_alive {
-            lane.close();
-        }
-        self.settle(lane, target, body, &replied)
-    }
-
-    fn settle(&self, lane: &Lane, target: &mut Target, body: &mut Incoming, replied: &Replied) -> Attempt {
-        let status = replied.head.status;
-        if body.has_failed() {
-            // The job is ending; the target stays pending.
-            body.discard();
-            return Attempt::Over;
-        }
-        if target.is_of_store
-            && let Some(attempt) = self.judge(target, body, replied)
-        {
-            return attempt;
-        }
-        if is_redirect(status) && self.setup.redirects_max > 0 {
-            let followed = self.redirect(target, lane, body.location());
-            body.discard();
-            return match followed {
-                Ok(()) => Attempt::Redirected,
-                Err(kind) => self.failed(target, kind, Some(replied)),
-            };
-        }
-        if !target.is_of_store && self.is_changed(target, body, status) {
-            body.discard();
-            return self.failed(target, FailureKind::Changed, Some(replied));
-        }
-        match FailureKind::of_status(status) {
-            Ok(Outcome::Fetched) if !is_verified(&replied.head) && !self.setup.allow_eof_bodies => {
-                body.discard();
-                self.settle_other(target, Outcome::Failed(FailureKind::UnverifiedLength), status, 1);
-                self.leave(target, Seen::Answer);
-            }
-            Ok(Outcome::Fetched) if self.has_rows() => {
-                self.delta.borrow_mut().count(Outcome::Fetched, body.length());
-                self.push_row(target, Outcome::Fetched, target.attempts + 1);
-                body.discard();
-                self.settled();
-                self.leave(target, Seen::Answer);
-            }
-            Ok(Outcome::Fetched) => {
-                let keeps = self.setup.properties.keeps >= Keeps::Bodies;
-                let naming = self.setup.naming;
-                let (name, facts) = if keeps {
-                    (target.name(naming), target.facts(naming, body.facts(status)))
-                } else {
-                    (&[][..], body.facts(status))
-                };
-                self.delta.borrow_mut().count(Outcome::Fetched, body.length());
-                let attempts = target.attempts + 1;
-                self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body.get(), &facts);
-                body.handed_over();
-                self.settled();
-                self.leave(target, Seen::Answer);
-            }
-            Ok(outcome) => {
-                body.discard();
-                self.settle_other(target, outcome, status, 1);
-                self.leave(target, Seen::Answer);
-            }
-            Err(kind) => {
-                body.discard();
-                return self.failed(target, kind, Some(replied));
-            }
-        }
-        Attempt::Over
-    }
-
-    fn settled(&self) {
-        let mut report = self.report.borrow_mut();
-        report.settled += 1;
-        report.observed.successes += 1;
-        self.finished.set(self.finished.get() + 1);
-    }
-
-    /// `made` is 1 when an attempt was made that is not counted in the target.
-    pub(super) fn settle_other(&self, target: &Target, outcome: Outcome, status: u16, made: u32) {
-        self.delta.borrow_mut().count(outcome, 0);
-        let attempts = target.attempts + made;
-        if self.has_rows() {
-            self.push_row(target, outcome, attempts);
+        let attempt = if is_first {
+            self.settle(&task.connection, target, body, &replied)
         } else {
-            let described = target.described(self.setup.naming, outcome);
-            self.block.borrow_mut().push_other(target.sequence, outcome, status, attempts, &described);
-        }
-        let mut report = self.report.borrow_mut();
-        report.settled += 1;
-        // A complete reply of whatever status is a sign of life; a name without a request is none.
-        report.observed.successes += u32::from(status != 0 && !is_trouble(outcome));
-        self.finished.set(self.finished.get() + 1);
-    }
-
-    /// No complete reply.
-    fn broken(&self, target: &mut Target, broken: Broken, was_used: bool, forgiven_max: u32) -> Attempt {
-        if self.is_done.get() {
-            // Dropped while the job ends: the target stays pending.
-            return Attempt::Over;
-        }
-        if was_used && broken.is_unanswered && target.forgiven < forgiven_max {
-            target.forgiven += 1;
-            return Attempt::Again;
-        }
-        if was_used && matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp) {
-            // What was read may have belonged to the reply before; on a fresh connection it is certain.
-            return Attempt::Again;
-        }
-        self.failed(target, broken.kind, None)
-    }
-
-    /// An attempt failed: it waits for another one, or that is its outcome.
-    pub(super) fn failed(
-        &self,
-        target: &mut Target,
-        kind: FailureKind,
-        replied: Option<&Replied>,
-    ) -> Attempt {
-        if self.is_done.get() && replied.is_none() {
-            return Attempt::Over;
-        }
-        let now = self.clock.get();
-        let retry_after = replied
-            .and_then(|replied| replied.head.retry_after)
-            .map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));
-        self.observe(kind, retry_after);
-        self.decide(target, kind, replied, retry_after);
-        // From now on, exactly: the worker's clock is behind by up to a tick, and the host would be asked too early.
-        let until = retry_after
-            .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
-        self.leave(target, hosts::seen(kind, until));
-        Attempt::Over
-    }
-
-    fn decide(
-        &self,
-        target: &mut Target,
-        kind: FailureKind,
-        replied: Option<&Replied>,
-        retry_after: Option<Millis>,
-    ) {
-        let now = self.clock.get();
-        // To a check a refusal is an answer: every attempt counts, as if it had been patient for long.
-        let throttled_since = if self.has_rows() { 1 } else { target.throttled_since };
-        let verdict = after_failure(kind, target.attempts, throttled_since, self.setup.attempts_max, now);
-        let (attempts, throttled_since) = match verdict {
-            // In a check it tells which look this is.
-            Verdict::Again { attempts, .. } if self.has_rows() => (attempts, target.throttled_since),
-            Verdict::Again { attempts, throttled_since } => (attempts, throttled_since),
-            Verdict::Final if self.wants_second_look(target, kind) => {
-                return self.look_again_later(target, target.attempts + 1, kind);
-            }
-            Verdict::Final => {
-                let status = replied.map_or(0, |replied| replied.head.status);
-                return self.settle_other(target, Outcome::Failed(kind), status, 1);
-            }
+            let WorkerConnection { connection, held } = task;
+            self.hold(held, target, |target| self.settle(connection, target, body, &replied))
         };
-        self.report.borrow_mut().retries.push(Retry {
-            target: Waiting {
-                sequence: target.sequence,
-                name: target.entry.as_slice().into(),
-                attempts,
-                kind,
-                not_before: 0,
-                throttled_since,
-            },
-            retry_after,
-            not_before: None,
-        });
+        if unused.is_surplus() {
+            self.met_surplus(task, &origin);
+        } else if unused == UnusedState::Closed || !replied.head.keep_alive || task.connection.is_ending() {
+            self.end_connection(task, watch).await;
+        }
+        attempt
     }
 
-    /// Puts a target aside for its second look.
-    pub(super) fn look_again_later(&self, target: &Target, attempts: u32, kind: FailureKind) {
-        let later = self.clock.get() + limits::SECOND_LOOK_AFTER.as_millis() as Millis;
-        let waiting = Waiting {
-            sequence: target.sequence,
-            name: target.entry.as_slice().into(),
-            attempts,
-            kind,
-            not_before: 0,
-            throttled_since: later,
-        };
-        self.report.borrow_mut().retries.push(Retry {
-            target: waiting,
-            retry_after: None,
-            not_before: Some(later),
-        });
-    }
-
-    /// Whether a target that seems dead is tried once more, later.
-    pub(super) fn wants_second_look(&self, target: &Target, kind: FailureKind) -> bool {
-        self.setup.has_second_look && !self.is_second_look(target) && hosts::may_be_dead(kind)
-    }
-
-    /// Whether this is the one more attempt at what seemed dead.
-    pub(super) fn is_second_look(&self, target: &Target) -> bool {
-        self.setup.has_second_look && target.throttled_since > 0
+    /// Enough of a body came, and its connection is closed with the rest on its way: only on a fresh one it is certain.
+    fn replied_in_part(
+        &self,
+        task: &mut WorkerConnection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+        is_first: bool,
+    ) -> FetchAttempt {
+        self.fetch_again(&mut task.held, FailureKind::Reset);
+        if is_first {
+            return self.settle(&task.connection, target, body, replied);
+        }
+        body.discard();
+        FetchAttempt::Again
     }
 
     /// A redirect leads on, perhaps to another host: whether the target goes there at once.
-    fn moves_on(&self, target: &mut Target) -> bool {
+    fn moves_on(&self, target: &mut CurrentTarget) -> bool {
         if !target.is_admitted {
             return true;
         }
-        self.leave(target, Seen::Answer);
+        self.leave(target, RequestOutcome::Answer);
         self.admit(target)
     }
-
-    fn observe(&self, kind: FailureKind, retry_after: Option<Millis>) {
-        if self.has_rows() || self.control().has_many_origins() {
-            return;
-        }
-        let observed = &mut self.report.borrow_mut().observed;
-        match kind.class() {
-            FailureClass::Transient => observed.transient += 1,
-            FailureClass::Throttle => {
-                observed.throttled += 1;
-                let asked = retry_after.unwrap_or(0).min(limits::RETRY_AFTER_MAX.as_millis() as Millis);
-                observed.retry_after = observed.retry_after.max(asked);
-            }
-            FailureClass::Final => {}
-        }
-    }
-}
-
-fn is_trouble(outcome: Outcome) -> bool {
-    matches!(outcome, Outcome::Failed(kind) if kind.is_retryable())
 }

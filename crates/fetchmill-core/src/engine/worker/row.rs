@@ -1,130 +1,39 @@
 //! The rows of a check: what a target's last reply has shown, and how that becomes a line.
 
 use std::borrow::Cow;
-use std::net::SocketAddr;
 
-use super::Worker;
-use super::body::{Incoming, now};
-use super::queue::Target;
-use crate::entry::Entry;
-use crate::http1::{Framing, Head, Version};
-use crate::kept::{kept_values, write_kept};
-use crate::object::Micros;
+use super::state::Worker;
+use crate::engine::clock::unix_micros;
+use crate::engine::target::CurrentTarget;
+use crate::entry::ListEntry;
+use crate::extra_columns::extra_values;
 use crate::outcome::{FailureKind, Outcome};
 use crate::planner::hosts::may_be_dead;
-use crate::row::Row;
-use crate::transport::{Lane, Phases};
-
-/// What an attempt has shown so far, for a row. Its memory is used for one after the other.
-#[derive(Debug, Default)]
-pub(in crate::engine) struct Seen {
-    /// When the attempt began; 0: it has not.
-    started_at: Micros,
-    /// Of the reply whose head came; 0: none has.
-    status: u16,
-    content_length: Option<u64>,
-    content_type: Vec<u8>,
-    body_bytes: u64,
-    version: Option<Version>,
-    /// Of the last connection, or the attempt at one.
-    address: Option<SocketAddr>,
-    /// Of all hops.
-    phases: Phases,
-    /// Where redirects have led, [as kept values](write_kept).
-    hops: Vec<u8>,
-}
-
-impl Seen {
-    /// Nothing yet.
-    pub(super) fn clear(&mut self) {
-        self.started_at = 0;
-        self.address = None;
-        self.phases = Phases::default();
-        self.hops.clear();
-        self.forget_reply();
-    }
-
-    /// What the attempt on this connection took is added to what those before it did.
-    pub(super) fn connection(&mut self, lane: &Lane) {
-        let phases = lane.phases();
-        let add = |sum: &mut Option<u64>, more: Option<u64>| {
-            *sum = sum.map_or(more, |sum| Some(sum + more.unwrap_or(0)));
-        };
-        // The look-up is counted where it is asked for.
-        add(&mut self.phases.connect, phases.connect);
-        add(&mut self.phases.tls, phases.tls);
-        add(&mut self.phases.first_byte, phases.first_byte);
-        self.phases.started = self.phases.started.or(phases.started);
-        self.address = lane.address();
-        self.version = lane.version();
-    }
-
-    /// A redirect leads here.
-    pub(super) fn hop(&mut self, url: &str) {
-        write_kept(std::iter::once(Some(url.as_bytes())), &mut self.hops);
-    }
-
-    /// The attempt goes on at another URL, or on another connection.
-    pub(super) fn forget_reply(&mut self) {
-        self.status = 0;
-        self.content_length = None;
-        self.content_type.clear();
-        self.body_bytes = 0;
-    }
-
-    /// A head has come.
-    pub(super) fn head(&mut self, head: &Head, bytes: &[u8]) {
-        self.forget_reply();
-        self.status = head.status;
-        if let Framing::Length(length) = head.framing {
-            self.content_length = Some(length);
-        }
-        if let Some(span) = head.kept.content_type {
-            self.content_type.extend_from_slice(span.in_head(bytes));
-        }
-    }
-
-    /// So many bytes of the body have come.
-    pub(super) fn piece(&mut self, length: usize) {
-        self.body_bytes += length as u64;
-    }
-}
-
-impl Target {
-    /// What the exchange has shown belongs to the target from now on.
-    pub(super) fn see(&mut self, body: &mut Incoming) {
-        if let Some(seen) = body.seen() {
-            self.seen.status = seen.status;
-            self.seen.content_length = seen.content_length;
-            std::mem::swap(&mut self.seen.content_type, &mut seen.content_type);
-            self.seen.body_bytes = seen.body_bytes;
-        }
-    }
-}
+use crate::row::CheckRow;
 
 impl Worker {
     /// An attempt begins, or goes on elsewhere.
-    pub(super) fn begin_row(&self, target: &mut Target) {
+    pub(super) fn begin_row(&self, target: &mut CurrentTarget) {
         if !self.has_rows() {
             return;
         }
         target.seen.forget_reply();
         if target.seen.started_at == 0 {
-            target.seen.started_at = now();
+            target.seen.started_at = unix_micros();
         }
     }
 
     /// The row of a target that has its outcome, with all attempts that were made.
-    pub(super) fn push_row(&self, target: &Target, outcome: Outcome, attempts: u32) {
+    pub(super) fn push_row(&self, target: &CurrentTarget, outcome: Outcome, attempts: u32) {
         let seen = &target.seen;
-        let entry = Entry::read(&target.entry);
+        let entry = ListEntry::read(&target.entry);
         let clock = &self.control().clock;
         let kind = kind_of(outcome, seen.status);
         let begun = seen.phases.started.map(|started| clock.micros_at(started));
         let dns = target.looked_up_in;
         let queue = begun.unwrap_or(target.asked_at).saturating_sub(target.taken_at + dns.unwrap_or(0));
         let since = clock.now().saturating_sub(clock.micros().saturating_sub(target.taken_at) / 1000);
-        let row = Row {
+        let row = CheckRow {
             url: text_of(entry.url),
             key: entry.key.and_then(text_of),
             status: (seen.status != 0).then_some(seen.status),
@@ -137,12 +46,13 @@ impl Worker {
             body_bytes: seen.body_bytes,
             attempts,
             // The look-up of its name may have been long before it.
-            started_at: begun.map_or(seen.started_at, |begun| now() - clock.micros().saturating_sub(begun)),
+            started_at: begun
+                .map_or(seen.started_at, |begun| unix_micros() - clock.micros().saturating_sub(begun)),
             kept: match entry.kept {
-                Some(kept) if !entry.url.is_empty() => kept_values(kept).map(value_of).collect(),
+                Some(kept) if !entry.url.is_empty() => extra_values(kept).map(value_of).collect(),
                 _ => Vec::new(),
             },
-            redirects: kept_values(&seen.hops).flatten().map(String::from_utf8_lossy).collect(),
+            redirects: extra_values(&seen.hops).flatten().map(String::from_utf8_lossy).collect(),
             address: seen.address.map(|address| address.to_string().into()),
             http_version: seen.version.map(|version| version.text().into()),
             queue_ms: (attempts > 0).then(|| millis(queue)),

@@ -1,7 +1,7 @@
 //! Heads: what they say about the body, and what is refused.
 
 use super::{Read, assert_refused, assert_reply, read};
-use crate::http1::{Framing, Progress, ReplyReader, RetryAfter};
+use crate::http1::{Framing, ReplyProgress, ReplyReader, RetryAfter};
 use crate::outcome::FailureKind::{self, BodyTooLarge, HeadTooLarge, NotHttp, Reset, Truncated};
 
 /// A 200 with these fields, and `abc` behind it.
@@ -321,7 +321,7 @@ fn an_answer_to_head_has_no_body_whatever_its_fields_say() {
 
         let progress = reader.read(&stream, &mut Vec::new());
 
-        assert_eq!(progress, Ok(Progress::Done { consumed: stream.len() - 3 }), "{fields}");
+        assert_eq!(progress, Ok(ReplyProgress::Done { consumed: stream.len() - 3 }), "{fields}");
         let head = reader.head().unwrap();
         assert_eq!((head.framing, head.keep_alive), (Framing::None, true), "{fields}");
     }
@@ -329,5 +329,5 @@ fn an_answer_to_head_has_no_body_whatever_its_fields_say() {
     reader.start_bodiless();
     reader.start();
     let stream = with("Content-Length: 3\r\n");
-    assert_eq!(reader.read(&stream, &mut Vec::new()), Ok(Progress::Done { consumed: stream.len() }));
+    assert_eq!(reader.read(&stream, &mut Vec::new()), Ok(ReplyProgress::Done { consumed: stream.len() }));
 }

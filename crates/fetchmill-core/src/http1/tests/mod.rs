@@ -9,7 +9,7 @@ mod sizes;
 
 use std::cell::Cell;
 
-use super::{Ended, Framing, Head, Malformed, Progress, ReplyReader};
+use super::{Framing, Head, MalformedReply, ReplyProgress, ReplyReader, StreamEnd};
 use crate::outcome::FailureKind;
 
 pub(super) const MAX_BODY: u64 = 1000;
@@ -34,7 +34,7 @@ pub(super) enum Read {
     /// A reply, its body, and how many bytes of the stream belong to it.
     Reply(Head, Vec<u8>, usize),
     Unanswered,
-    Refused(Malformed),
+    Refused(MalformedReply),
 }
 
 /// Reads one reply from `stream`, that comes in pieces that end at `cuts` and then ends.
@@ -44,8 +44,8 @@ pub(super) fn read_cut(stream: &[u8], cuts: impl Iterator<Item = usize>) -> Read
     let mut start = 0;
     for end in cuts.chain([stream.len()]) {
         match reader.read(&stream[start..end], &mut body) {
-            Ok(Progress::NeedMore { consumed }) => start += consumed,
-            Ok(Progress::Done { consumed }) => return reply(&reader, body, start + consumed),
+            Ok(ReplyProgress::NeedMore { consumed }) => start += consumed,
+            Ok(ReplyProgress::Done { consumed }) => return reply(&reader, body, start + consumed),
             Err(malformed) => {
                 assert_eq!(reader.read(b"", &mut body), Err(malformed), "an error stays");
                 assert_eq!(reader.read(b"x", &mut body), Err(malformed), "an error stays");
@@ -55,8 +55,8 @@ pub(super) fn read_cut(stream: &[u8], cuts: impl Iterator<Item = usize>) -> Read
         }
     }
     match reader.end_of_stream() {
-        Ok(Ended::Complete) => reply(&reader, body, start),
-        Ok(Ended::Unanswered) => Read::Unanswered,
+        Ok(StreamEnd::Complete) => reply(&reader, body, start),
+        Ok(StreamEnd::Unanswered) => Read::Unanswered,
         Err(malformed) => Read::Refused(malformed),
     }
 }

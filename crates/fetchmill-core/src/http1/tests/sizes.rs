@@ -1,7 +1,7 @@
 //! The bounds of a head, and the work that a server can make us do with one.
 
 use super::{Read, parses, read_cut};
-use crate::http1::{Progress, ReplyReader};
+use crate::http1::{ReplyProgress, ReplyReader};
 use crate::limits::{HEAD_BYTES_MAX, HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX};
 use crate::outcome::FailureKind;
 
@@ -95,7 +95,7 @@ fn a_common_reply_takes_one_run() {
     let mut body = Vec::new();
     let before = parses();
 
-    assert_eq!(reader.read(stream, &mut body), Ok(Progress::Done { consumed: stream.len() }));
+    assert_eq!(reader.read(stream, &mut body), Ok(ReplyProgress::Done { consumed: stream.len() }));
 
     assert_eq!(parses() - before, 1);
 }
@@ -117,10 +117,14 @@ fn replies_follow_each_other_in_one_input() {
     while !rest.is_empty() {
         reader.start();
         match reader.read(rest, &mut body) {
-            Ok(Progress::Done { consumed }) => rest = &rest[consumed..],
+            Ok(ReplyProgress::Done { consumed }) => rest = &rest[consumed..],
             other => panic!("{other:?}"),
         }
-        assert_eq!(reader.read(rest, &mut body), Ok(Progress::Done { consumed: 0 }), "until it is started");
+        assert_eq!(
+            reader.read(rest, &mut body),
+            Ok(ReplyProgress::Done { consumed: 0 }),
+            "until it is started"
+        );
     }
 
     assert_eq!(body, b"121");

@@ -6,8 +6,8 @@ use super::*;
 
 fn line(object: &Object<'_>) -> String {
     let mut out = Vec::new();
-    let list = Columns::of_list(["rank".to_owned(), "\"\n".to_owned()]).unwrap();
-    let columns = if object.facts.kept.is_some() { list } else { list.without_kept() };
+    let list = ExtraColumns::of_list(["rank".to_owned(), "\"\n".to_owned()]).unwrap();
+    let columns = if object.facts.kept.is_some() { list } else { list.without_extra() };
     JsonlEncoder::new(&columns).encode(object, &mut out);
     String::from_utf8(out).unwrap()
 }
@@ -42,7 +42,7 @@ fn a_line_has_what_is_known() {
 #[test]
 fn kept_columns_are_fields_of_one_object() {
     let mut kept = Vec::new();
-    write_kept([Some(&b"1\xff\n"[..]), None].into_iter(), &mut kept);
+    write_extra([Some(&b"1\xff\n"[..]), None].into_iter(), &mut kept);
     let url = Some(b"https://a/".to_vec());
     let object = StoredObject { url: url.clone(), kept: Some(kept), ..stored(b"a", b"") };
 
@@ -51,7 +51,7 @@ fn kept_columns_are_fields_of_one_object() {
     let between = r#""name":"a","url":"https://a/","columns":{"rank":"1\ufffd\n","\"\n":null},"crc32c":0"#;
     assert!(line.contains(&between.replace("\\ufffd", "\u{fffd}")), "{line}");
     let found = JsonlDecoder.decode(line.as_bytes()).unwrap();
-    let values: Vec<_> = kept_values(found.kept.as_deref().unwrap()).collect();
+    let values: Vec<_> = extra_values(found.kept.as_deref().unwrap()).collect();
     assert_eq!((found.url, values), (url, vec![Some("1\u{fffd}\n".as_bytes()), None]));
 }
 
@@ -119,7 +119,7 @@ prop_compose! {
                  kept in prop::option::of(prop::array::uniform2(prop::option::of(any::<String>())))) -> StoredObject {
         let kept = kept.map(|values| {
             let mut kept = Vec::new();
-            write_kept(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
+            write_extra(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
             kept
         });
         StoredObject { name, body, status, fetched_at, content_type, etag, last_modified, head: None, url, kept }

@@ -1,7 +1,7 @@
 //! Objects on their way into columns.
 
 use super::schema::schema;
-use crate::kept::{Columns, kept_values};
+use crate::extra_columns::{ExtraColumns, extra_values};
 use crate::object::{Micros, Object, Seconds};
 use arrow_array::builder::{
     BinaryBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder, UInt16Builder, UInt32Builder,
@@ -41,7 +41,7 @@ pub struct BatchBuilder {
 
 impl BatchBuilder {
     /// One without rows, for objects that have these columns.
-    pub fn new(columns: &Columns) -> Self {
+    pub fn new(columns: &ExtraColumns) -> Self {
         BatchBuilder {
             schema: schema(columns),
             sequence: Int64Builder::new(),
@@ -88,7 +88,7 @@ impl BatchBuilder {
         if let Some(url) = &mut self.url {
             push_text(url, facts.url);
         }
-        let mut values = kept_values(facts.kept.unwrap_or_default());
+        let mut values = extra_values(facts.kept.unwrap_or_default());
         for column in &mut self.kept {
             push_text(column, values.next().flatten());
         }

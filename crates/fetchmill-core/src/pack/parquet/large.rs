@@ -80,7 +80,7 @@ fn header(compressed: &Bytes, page_len: usize) -> Result<Bytes> {
         rep_level_encoding: Encoding::RLE,
         statistics: None,
     };
-    let mut out = TrackedWrite::new(Front(Vec::new()));
+    let mut out = TrackedWrite::new(FirstBytes(Vec::new()));
     let written = SerializedPageWriter::new(&mut out).write_page(CompressedPage::new(page, page_len))?;
     out.flush()?;
     let mut header = out.into_inner()?.0;
@@ -89,9 +89,9 @@ fn header(compressed: &Bytes, page_len: usize) -> Result<Bytes> {
 }
 
 /// Keeps what is written first.
-struct Front(Vec<u8>);
+struct FirstBytes(Vec<u8>);
 
-impl Write for Front {
+impl Write for FirstBytes {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let kept = bytes.len().min(HEADER_BYTES_MAX.saturating_sub(self.0.len()));
         self.0.extend(bytes.iter().take(kept));

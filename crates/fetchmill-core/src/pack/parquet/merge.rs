@@ -1,8 +1,9 @@
 //! Makes one shard of many small ones.
 
+use super::error::ShardError;
 use super::reader::ParquetShard;
 use super::rows::{BatchRows, check_body};
-use super::{ParquetEncoder, ShardError};
+use super::writer::ParquetEncoder;
 use crate::object::Object;
 use std::io::Write;
 

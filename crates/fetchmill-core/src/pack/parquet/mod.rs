@@ -1,11 +1,14 @@
 //! Objects as Parquet: one row for each, in files that pyarrow, `DuckDB` and Polars read as they are.
 //!
-//! A Parquet file has no valid prefix: its footer comes last. So a shard is whole or nothing, and when it counts as
-//! durable is its sink's business. Here are the columns ([`schema()`]), how rows are made ([`BatchBuilder`]) and
+//! A Parquet file has no valid prefix: its footer comes last. So an encoder can be asked to commit: it ends its row group
+//! and writes down behind it what the footer will say of it (`commit`), and a shard that is cut back to the end of a
+//! commit is completed by the footer that [`footer_of`] makes. Here are the columns ([`schema()`]), how rows are made ([`BatchBuilder`]) and
 //! written ([`ParquetEncoder`]), and how they are read back, one ([`ParquetShard::row`]) or many
 //! ([`ParquetShard::batches`]). The files are those that the caller opens.
 
 mod builder;
+mod commit;
+mod error;
 mod large;
 mod merge;
 mod reader;
@@ -18,59 +21,10 @@ mod writer;
 mod tests;
 
 pub use builder::BatchBuilder;
+pub use commit::footer_of;
+pub use error::ShardError;
 pub use merge::merge;
-pub use reader::{Batches, ParquetShard};
+pub use reader::{ParquetShard, RowBatches};
 pub use rows::{BatchRows, object_at};
 pub use schema::{Column, schema};
 pub use writer::ParquetEncoder;
-
-use ::parquet::errors::ParquetError;
-use std::io;
-
-/// Why a shard cannot be read, or a row of it.
-#[derive(Debug, thiserror::Error)]
-pub enum ShardError {
-    /// The operating system refused.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-    /// It is not what was written.
-    #[error("damaged Parquet file: {0}")]
-    Damage(String),
-    /// It is a Parquet file, and not one of fetchmill's.
-    #[error("not a Parquet file of fetchmill: {0}")]
-    Foreign(String),
-}
-
-impl From<ShardError> for io::Error {
-    fn from(error: ShardError) -> Self {
-        match error {
-            ShardError::Io(error) => error,
-            other => io::Error::new(io::ErrorKind::InvalidData, other),
-        }
-    }
-}
-
-impl From<ParquetError> for ShardError {
-    fn from(error: ParquetError) -> Self {
-        match io_error_in(error) {
-            Ok(error) => ShardError::Io(error),
-            Err(other) => ShardError::Damage(one_line(&other)),
-        }
-    }
-}
-
-/// The error of the operating system that the library wrapped: its number decides what a user is told.
-fn io_error_in(error: ParquetError) -> Result<io::Error, ParquetError> {
-    match error {
-        ParquetError::External(inner) => match inner.downcast::<io::Error>() {
-            Ok(error) => Ok(*error),
-            Err(inner) => Err(ParquetError::External(inner)),
-        },
-        other => Err(other),
-    }
-}
-
-/// A message of the library may have several lines; ours have one.
-fn one_line(message: &impl ToString) -> String {
-    message.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
-}

@@ -1,12 +1,13 @@
 //! Reads a shard in place: one row, or batches of rows.
 
+use super::error::{ShardError, one_line};
 use super::rows::{BatchRows, check_body, stored};
 use super::schema::{Column, columns_of};
-use super::source::Source;
-use super::{ShardError, one_line};
-use crate::kept::Columns;
+use super::source::ShardBytes;
+use crate::extra_columns::ExtraColumns;
 use crate::limits::MIB;
 use crate::object::StoredObject;
+use crate::panics;
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
@@ -16,7 +17,6 @@ use ::parquet::file::metadata::PageIndexPolicy;
 use arrow_array::RecordBatch;
 use std::fs::File;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Rows of a batch,
@@ -27,17 +27,17 @@ const BATCH_BYTES: u64 = MIB as u64;
 /// A shard that is read in place. Clones share the file and what is known of it.
 #[derive(Debug, Clone)]
 pub struct ParquetShard {
-    source: Source,
+    source: ShardBytes,
     metadata: ArrowReaderMetadata,
     /// Where each row group ends, in rows.
     ends: Arc<[u64]>,
-    columns: Columns,
+    columns: ExtraColumns,
 }
 
 impl ParquetShard {
     /// Reads the footer and where the pages are.
     pub fn open(file: File) -> Result<Self, ShardError> {
-        let source = Source::new(file)?;
+        let source = ShardBytes::new(file)?;
         let options = ArrowReaderOptions::new()
             .with_skip_arrow_metadata(true)
             .with_offset_index_policy(PageIndexPolicy::Optional)
@@ -49,7 +49,7 @@ impl ParquetShard {
     }
 
     /// Columns that objects have besides the standard ones.
-    pub fn columns(&self) -> &Columns {
+    pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
@@ -69,7 +69,7 @@ impl ParquetShard {
     }
 
     /// These rows in their order with these columns, or all, a bounded number of bytes at a time.
-    pub fn batches(&self, rows: Range<u64>, columns: Option<&[Column]>) -> Result<Batches, ShardError> {
+    pub fn batches(&self, rows: Range<u64>, columns: Option<&[Column]>) -> Result<RowBatches, ShardError> {
         if rows.start > rows.end || rows.end > self.rows() {
             return Err(no_row(rows.end.saturating_sub(1), self.rows()));
         }
@@ -77,7 +77,7 @@ impl ParquetShard {
         let columns = columns.map_or_else(ProjectionMask::all, |columns| {
             ProjectionMask::roots(schema, columns.iter().map(|column| *column as usize))
         });
-        Ok(Batches { shard: self.clone(), columns, rows, open: None })
+        Ok(RowBatches { shard: self.clone(), columns, rows, open: None })
     }
 
     /// The row group that holds a row, and its rows.
@@ -120,7 +120,7 @@ impl ParquetShard {
 
 /// Rows of a shard, batch by batch.
 #[derive(Debug)]
-pub struct Batches {
+pub struct RowBatches {
     shard: ParquetShard,
     columns: ProjectionMask,
     /// What is still to come, without the row group that is open.
@@ -141,7 +141,7 @@ impl std::fmt::Debug for OpenGroup {
     }
 }
 
-impl Batches {
+impl RowBatches {
     fn read(&mut self) -> Result<Option<RecordBatch>, ShardError> {
         loop {
             if let Some(open) = &mut self.open {
@@ -186,7 +186,7 @@ impl OpenGroup {
     }
 }
 
-impl Iterator for Batches {
+impl Iterator for RowBatches {
     type Item = Result<RecordBatch, ShardError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -201,8 +201,7 @@ impl Iterator for Batches {
 
 /// The library panics on some damage. Nothing is used after a panic but what is dropped, so it is damage to us too.
 fn guarded<T>(read: impl FnOnce() -> Result<T, ShardError>) -> Result<T, ShardError> {
-    catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(ShardError::Damage("its contents make no sense".into())))
+    panics::expected(read).unwrap_or_else(|| Err(ShardError::Damage("its contents make no sense".into())))
 }
 
 fn group_ends(metadata: &ArrowReaderMetadata) -> Result<Arc<[u64]>, ShardError> {

@@ -1,8 +1,8 @@
 //! Rows of a batch as objects.
 
-use super::ShardError;
+use super::error::ShardError;
 use super::schema::{Column, schema};
-use crate::kept::{Columns, URL_COLUMN, write_kept};
+use crate::extra_columns::{ExtraColumns, URL_COLUMN, write_extra};
 use crate::object::{Facts, Micros, Object, StoredObject};
 use crate::target::Sequence;
 use arrow_array::{
@@ -42,7 +42,7 @@ impl<'a> BatchRows<'a> {
             crc32c: column(batch, Column::Crc32c)?,
             body: column(batch, Column::Body)?,
             url: url_column(batch)?,
-            kept: kept_columns(batch)?,
+            kept: extra_columns(batch)?,
         })
     }
 
@@ -93,7 +93,7 @@ impl<'a> BatchRows<'a> {
         if self.kept.is_empty() {
             return None;
         }
-        write_kept(self.kept.iter().map(|column| text(column, row)), kept);
+        write_extra(self.kept.iter().map(|column| text(column, row)), kept);
         Some(kept)
     }
 }
@@ -140,7 +140,7 @@ fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
 }
 
 /// Behind that of the URL.
-fn kept_columns(batch: &RecordBatch) -> Result<Vec<&StringArray>, ShardError> {
+fn extra_columns(batch: &RecordBatch) -> Result<Vec<&StringArray>, ShardError> {
     let columns = batch.columns().iter().skip(Column::ALL.len() + 1);
     let texts = columns.map(|values| values.as_any().downcast_ref());
     texts.collect::<Option<_>>().ok_or_else(|| ShardError::Foreign("a kept column is not text".into()))
@@ -151,7 +151,7 @@ fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T,
     let values = batch.columns().get(column as usize).filter(|_| named);
     let values = values.and_then(|values| values.as_any().downcast_ref::<T>());
     // A column that must have values has them all: the reader checks that against the schema.
-    let nullable = schema(&Columns::default()).field(column as usize).is_nullable();
+    let nullable = schema(&ExtraColumns::default()).field(column as usize).is_nullable();
     values
         .filter(|values| nullable || values.null_count() == 0)
         .ok_or_else(|| ShardError::Foreign(format!("no column `{}` as it should be", column.name())))

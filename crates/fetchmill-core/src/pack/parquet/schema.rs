@@ -1,6 +1,6 @@
 //! The columns of a shard, and how each is stored.
 
-use super::ShardError;
+use super::error::ShardError;
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::errors::ParquetError;
@@ -8,7 +8,10 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
-use crate::kept::{Columns, URL_COLUMN};
+use crate::extra_columns::{ExtraColumns, URL_COLUMN};
+
+/// Who wrote a file, as its footer says.
+pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
 
 /// A column; its number is its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +92,7 @@ impl Column {
 }
 
 /// The columns of every shard and of every batch of its rows; those of a list have more behind them.
-pub fn schema(columns: &Columns) -> SchemaRef {
+pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(Column::field).to_vec())));
     if !columns.has_url() {
@@ -103,11 +106,11 @@ pub fn schema(columns: &Columns) -> SchemaRef {
 }
 
 /// The columns behind those that every shard has, if they are such as a list has.
-pub(super) fn columns_of(schema: &Schema) -> Result<Columns, ShardError> {
-    let (ours, theirs) = (self::schema(&Columns::default()), schema.fields());
-    let mut columns = Columns::default();
+pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
+    let (ours, theirs) = (self::schema(&ExtraColumns::default()), schema.fields());
+    let mut columns = ExtraColumns::default();
     if let Some((_, kept)) = theirs.get(ours.fields().len()..).and_then(<[_]>::split_first) {
-        columns = Columns::found(kept.iter().map(|field| field.name().clone()));
+        columns = ExtraColumns::found(kept.iter().map(|field| field.name().clone()));
     }
     let expected = self::schema(&columns);
     if theirs.len() != expected.fields().len() {
@@ -147,9 +150,9 @@ pub(super) fn zstd() -> Result<Compression, ParquetError> {
 /// Of the kept columns, many are categories: a dictionary that grows beyond this is none.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
-pub(super) fn properties(columns: &Columns) -> Result<WriterProperties, ParquetError> {
+pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
     let mut builder = WriterProperties::builder()
-        .set_created_by(concat!("fetchmill ", env!("CARGO_PKG_VERSION")).to_string())
+        .set_created_by(CREATED_BY.to_owned())
         .set_compression(zstd()?)
         .set_dictionary_enabled(false)
         .set_statistics_enabled(EnabledStatistics::Chunk)

@@ -14,29 +14,29 @@ const READ_AHEAD: usize = 512;
 /// A file that is read at places: threads share it, which those that seek cannot. Lengths come out of the file and
 /// are checked against its size before there is memory for them.
 #[derive(Debug, Clone)]
-pub(super) struct Source {
+pub(super) struct ShardBytes {
     file: Arc<File>,
     len: u64,
 }
 
-impl Source {
+impl ShardBytes {
     pub(super) fn new(file: File) -> io::Result<Self> {
         let len = file.metadata()?.len();
-        Ok(Source { file: Arc::new(file), len })
+        Ok(ShardBytes { file: Arc::new(file), len })
     }
 }
 
-impl Length for Source {
+impl Length for ShardBytes {
     fn len(&self) -> u64 {
         self.len
     }
 }
 
-impl ChunkReader for Source {
-    type T = BufReader<At>;
+impl ChunkReader for ShardBytes {
+    type T = BufReader<ShardCursor>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::with_capacity(READ_AHEAD, At { file: Arc::clone(&self.file), place: start }))
+        Ok(BufReader::with_capacity(READ_AHEAD, ShardCursor { file: Arc::clone(&self.file), place: start }))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
@@ -54,12 +54,12 @@ impl ChunkReader for Source {
 
 /// Reads on from a place.
 #[derive(Debug)]
-pub(super) struct At {
+pub(super) struct ShardCursor {
     file: Arc<File>,
     place: u64,
 }
 
-impl Read for At {
+impl Read for ShardCursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buffer, self.place)?;
         self.place += read as u64;

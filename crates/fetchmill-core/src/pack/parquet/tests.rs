@@ -1,7 +1,7 @@
 //! Round trips, other people's files and damage: what every row of a shard must survive.
 
 use super::*;
-use crate::kept::{Columns, kept_values, write_kept};
+use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
 use crate::object::{Object, StoredObject};
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::file::reader::{ChunkReader, Length};
@@ -10,13 +10,15 @@ use arrow_schema::{DataType, Field, Schema};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use std::fs::File;
+use std::io;
 use std::io::{Read, Seek, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
 fn write(objects: &[StoredObject], row_group_bytes: usize) -> File {
     let mut encoder =
-        ParquetEncoder::new(tempfile::tempfile().unwrap(), row_group_bytes, &Columns::default()).unwrap();
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), row_group_bytes, &ExtraColumns::default())
+            .unwrap();
     for (sequence, object) in objects.iter().enumerate() {
         assert_eq!(encoder.rows(), sequence as u64);
         encoder.push(&object.as_object(sequence as u64)).unwrap();
@@ -132,18 +134,18 @@ fn bodies_that_compress_well_do_not_make_large_row_groups() {
     }
 }
 
-fn list() -> Columns {
-    Columns::of_list(["rank", "country.code"].map(str::to_owned)).unwrap()
+fn list() -> ExtraColumns {
+    ExtraColumns::of_list(["rank", "country.code"].map(str::to_owned)).unwrap()
 }
 
 fn of_list(number: usize, body: usize, values: [Option<&[u8]>; 2]) -> StoredObject {
     let mut kept = Vec::new();
-    write_kept(values.into_iter(), &mut kept);
+    write_extra(values.into_iter(), &mut kept);
     let url = number.is_multiple_of(2).then(|| format!("https://a/{number}").into_bytes());
     StoredObject { url, kept: Some(kept), ..object(number, body) }
 }
 
-fn write_list(objects: &[StoredObject], columns: &Columns) -> ParquetShard {
+fn write_list(objects: &[StoredObject], columns: &ExtraColumns) -> ParquetShard {
     let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 20_000, columns).unwrap();
     for (sequence, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(sequence as u64)).unwrap();
@@ -175,7 +177,7 @@ fn columns_of_a_list_come_back_beside_bodies_of_any_size() {
 fn a_row_has_a_value_for_each_column_and_no_other() {
     let odd = |values: &[Option<&[u8]>]| {
         let mut kept = Vec::new();
-        write_kept(values.iter().copied(), &mut kept);
+        write_extra(values.iter().copied(), &mut kept);
         StoredObject { kept: Some(kept), ..object(1, 3) }
     };
     let none = StoredObject { kept: None, ..object(1, 3) };
@@ -183,7 +185,7 @@ fn a_row_has_a_value_for_each_column_and_no_other() {
 
     let values = |row| {
         let kept = shard.row(row).unwrap().kept.unwrap();
-        kept_values(&kept).map(|value| value.map(<[u8]>::to_vec)).collect::<Vec<_>>()
+        extra_values(&kept).map(|value| value.map(<[u8]>::to_vec)).collect::<Vec<_>>()
     };
     assert_eq!(values(0), [Some("a\u{fffd}".as_bytes().to_vec()), None]);
     assert_eq!(values(1), [None, Some(Vec::new())]);
@@ -195,7 +197,7 @@ fn shards_of_a_list_become_one_with_their_columns_and_no_other() {
     let objects: Vec<_> = (0..40).map(|number| of_list(number, 20, [Some(b"1"), None])).collect();
     let shards: Vec<_> = objects.chunks(9).map(|objects| write_list(objects, &list())).collect();
     let mut to = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &list()).unwrap();
-    let mut other = ParquetEncoder::new(Vec::new(), 1 << 20, &Columns::default()).unwrap();
+    let mut other = ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default()).unwrap();
 
     merge(&shards, &mut to, &mut |_, _| Ok(())).unwrap();
     let refused = merge(&shards, &mut other, &mut |_, _| Ok(())).unwrap_err();
@@ -209,7 +211,7 @@ fn shards_of_a_list_become_one_with_their_columns_and_no_other() {
 #[test]
 fn a_column_that_every_row_has_cannot_be_kept() {
     for name in Column::ALL.map(Column::name).into_iter().chain(["url"]) {
-        assert!(Columns::of_list([name.to_owned()]).is_err(), "{name}");
+        assert!(ExtraColumns::of_list([name.to_owned()]).is_err(), "{name}");
     }
 }
 
@@ -221,7 +223,7 @@ fn columns_that_no_list_has_are_foreign() {
         vec![field("url", DataType::Int64)],
         vec![field("url", DataType::Utf8), field("rank", DataType::Int64)],
     ] {
-        let mut fields: Vec<_> = schema(&Columns::default()).fields().iter().cloned().collect();
+        let mut fields: Vec<_> = schema(&ExtraColumns::default()).fields().iter().cloned().collect();
         fields.extend(behind.into_iter().map(Arc::new));
         let schema = Arc::new(Schema::new(fields));
         let writer = ArrowWriter::try_new(tempfile::tempfile().unwrap(), schema, None).unwrap();
@@ -237,7 +239,7 @@ fn small_shards_become_one() {
     let objects: Vec<_> = (0..3000).map(|number| object(number, 20)).collect();
     let shards: Vec<_> = objects.chunks(700).map(|objects| open(objects, 10_000)).collect();
     let mut encoder =
-        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &Columns::default()).unwrap();
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &ExtraColumns::default()).unwrap();
     let mut places = Vec::new();
 
     merge(&shards, &mut encoder, &mut |object, row| {
@@ -256,11 +258,12 @@ fn small_shards_become_one() {
 
 #[test]
 fn a_body_without_its_checksum_is_neither_read_nor_merged() {
-    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000, &Columns::default()).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000, &ExtraColumns::default()).unwrap();
     let stored = object(1, 10);
     encoder.push(&Object { crc32c: 1, ..stored.as_object(1) }).unwrap();
     let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
-    let mut to = ParquetEncoder::new(Vec::new(), 1000, &Columns::default()).unwrap();
+    let mut to = ParquetEncoder::new(Vec::new(), 1000, &ExtraColumns::default()).unwrap();
 
     assert!(matches!(shard.row(0), Err(ShardError::Damage(_))));
     assert!(matches!(merge(&[shard], &mut to, &mut |_, _| Ok(())), Err(ShardError::Damage(_))));
@@ -295,7 +298,7 @@ impl Write for Full {
 }
 
 fn write_to(to: Full, objects: &[StoredObject]) -> io::Result<()> {
-    let mut encoder = ParquetEncoder::new(to, 20_000, &Columns::default())?;
+    let mut encoder = ParquetEncoder::new(to, 20_000, &ExtraColumns::default())?;
     for (sequence, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(sequence as u64))?;
     }
@@ -318,7 +321,7 @@ fn a_full_device_keeps_its_error_number_wherever_it_is_full() {
 
 #[test]
 fn the_estimate_is_near_the_file() {
-    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &Columns::default()).unwrap();
+    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default()).unwrap();
     let mut random = 1_u64;
     for number in 0..5000 {
         let mut object = object(number, 1000);
@@ -337,7 +340,7 @@ fn the_estimate_is_near_the_file() {
 
 #[test]
 fn a_batch_is_empty_after_it_was_taken() {
-    let mut builder = BatchBuilder::new(&Columns::default());
+    let mut builder = BatchBuilder::new(&ExtraColumns::default());
     builder.push(&object(1, 10).as_object(1));
     assert_eq!((builder.rows(), builder.bytes()), (1, "object-000001".len() + 10));
 
@@ -351,7 +354,7 @@ fn a_batch_is_empty_after_it_was_taken() {
 fn reading_beyond_the_file_takes_no_memory() {
     let file = tempfile::tempfile().unwrap();
     (&file).write_all(b"0123456789").unwrap();
-    let source = source::Source::new(file).unwrap();
+    let source = source::ShardBytes::new(file).unwrap();
 
     assert_eq!(source.len(), 10);
     assert_eq!(&source.get_bytes(2, 3).unwrap()[..], b"234");
@@ -453,4 +456,85 @@ proptest! {
 
         prop_assert!(ParquetShard::open(file).is_err());
     }
+}
+
+/// A shard with a commit behind every `each` objects and some rows behind the last; where its commits end.
+fn committed(objects: &[StoredObject], each: usize, row_group_bytes: usize) -> (File, Vec<u64>) {
+    let file = tempfile::tempfile().unwrap();
+    let written = file.try_clone().unwrap();
+    let mut encoder = ParquetEncoder::new(file, row_group_bytes, &ExtraColumns::default()).unwrap();
+    let mut ends = Vec::new();
+    for (sequence, object) in objects.iter().enumerate() {
+        encoder.push(&object.as_object(sequence as u64)).unwrap();
+        if (sequence + 1).is_multiple_of(each) {
+            let file = encoder.commit().unwrap();
+            ends.push(file.metadata().unwrap().len());
+        }
+    }
+    drop(encoder);
+    (written, ends)
+}
+
+/// The same cut back to there, with its footer.
+fn completed(file: &File, end: u64) -> Result<ParquetShard, ShardError> {
+    let (footer, rows) = footer_of(file, end)?;
+    let mut whole = tempfile::tempfile().unwrap();
+    let mut bytes = vec![0; end as usize];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut bytes, 0).unwrap();
+    bytes.extend_from_slice(&footer);
+    whole.write_all(&bytes).unwrap();
+    let shard = ParquetShard::open(whole)?;
+    assert_eq!(shard.rows(), rows);
+    Ok(shard)
+}
+
+#[test]
+fn a_shard_that_is_cut_back_to_a_commit_is_whole_with_its_footer() {
+    let objects: Vec<_> = (0..1050).map(|number| object(number, number % 300)).collect();
+    // With one row group a commit, and with several.
+    for row_group_bytes in [1 << 20, 1000] {
+        let (file, ends) = committed(&objects, 100, row_group_bytes);
+        assert_eq!(ends.len(), 10);
+        for (position, end) in ends.iter().enumerate() {
+            let shard = completed(&file, *end).unwrap();
+            let rows = (position + 1) * 100;
+            assert_eq!(shard.rows(), rows as u64);
+            for (row, (_, found, _)) in read(&shard, 0..rows as u64).unwrap().into_iter().enumerate() {
+                assert_eq!(found, objects[row]);
+            }
+            assert_eq!(shard.row(rows as u64 - 1).unwrap(), objects[rows - 1]);
+        }
+    }
+}
+
+#[test]
+fn what_a_commit_costs_does_not_grow_with_the_commits_before_it() {
+    let objects: Vec<_> = (0..3000).map(|number| object(number, 100)).collect();
+
+    let (_, ends) = committed(&objects, 10, 1 << 20);
+
+    let costs: Vec<u64> = ends.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (first, last) = (costs[1], costs[costs.len() - 1]);
+    assert!(last < first + 200, "{first} and {last} bytes");
+}
+
+#[test]
+fn a_commit_that_is_damaged_or_missing_is_an_error() {
+    let objects: Vec<_> = (0..300).map(|number| object(number, 50)).collect();
+    let (file, ends) = committed(&objects, 100, 1 << 20);
+    let (first, last) = (ends[0], ends[2]);
+
+    assert!(matches!(completed(&file, last - 1), Err(ShardError::Damage(_))));
+    assert!(matches!(footer_of(&file, 3), Err(ShardError::Damage(_))));
+    assert!(matches!(footer_of(&file, last + 100), Err(ShardError::Damage(_))));
+    let metadata = "metadata of the first commit, and where the one before it ends";
+    for before in [40, 20] {
+        let place = first - before;
+        let mut byte = [0];
+        std::os::unix::fs::FileExt::read_exact_at(&file, &mut byte, place).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte[0] ^ 1], place).unwrap();
+        assert!(matches!(footer_of(&file, last), Err(ShardError::Damage(_))), "{metadata}");
+        std::os::unix::fs::FileExt::write_all_at(&file, &byte, place).unwrap();
+    }
+    assert!(footer_of(&file, last).is_ok());
 }

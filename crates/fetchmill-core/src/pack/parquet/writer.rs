@@ -1,16 +1,18 @@
 //! Writes a shard.
 
 use super::builder::BatchBuilder;
-use super::io_error_in;
+use super::commit::commit_record;
+use super::error::io_error_in;
 use super::large::LargeBody;
-use super::schema::{Column, properties, schema};
-use crate::kept::Columns;
+use super::schema::{CREATED_BY, Column, properties, schema};
+use crate::extra_columns::ExtraColumns;
 use crate::limits::MIB;
 use crate::object::Object;
 use ::parquet::arrow::ArrowSchemaConverter;
 use ::parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::SchemaDescriptor;
 use arrow_array::RecordBatch;
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -26,7 +28,7 @@ const EXPANSION_MAX: usize = 4;
 /// Writes one shard.
 #[derive(Debug)]
 pub struct ParquetEncoder<W: Write + Send> {
-    file: SerializedFileWriter<Slot<W>>,
+    file: SerializedFileWriter<OutputSlot<W>>,
     factory: ArrowRowGroupWriterFactory,
     /// The columns of the open row group.
     open: Vec<ArrowColumnWriter>,
@@ -36,15 +38,24 @@ pub struct ParquetEncoder<W: Write + Send> {
     /// Bytes of the open row group's names, bodies, URLs and kept values.
     plain_bytes: usize,
     row_group_bytes: usize,
-    columns: Columns,
+    columns: ExtraColumns,
+    descriptor: Arc<SchemaDescriptor>,
+    /// Where the last commit ends; 0 when there is none.
+    committed_end: u64,
+    /// Row groups that are in a commit.
+    committed_groups: usize,
 }
 
 impl<W: Write + Send> ParquetEncoder<W> {
-    /// Starts a shard of objects that have these columns; memory is bounded by the size of a row group, and of the largest object.
-    pub fn new(to: W, row_group_bytes: usize, columns: &Columns) -> io::Result<Self> {
+    /// Starts a shard of objects that have these columns; memory is bounded by the size of a row group, and of the
+    /// largest object.
+    pub fn new(to: W, row_group_bytes: usize, columns: &ExtraColumns) -> io::Result<Self> {
         let (file, factory) =
             start(to, columns).map_err(|error| io_error_in(error).unwrap_or_else(io::Error::other))?;
         Ok(ParquetEncoder {
+            descriptor: Arc::new(file.schema_descr().clone()),
+            committed_end: 0,
+            committed_groups: 0,
             file,
             factory,
             open: Vec::new(),
@@ -148,7 +159,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
     }
 
     /// Columns that objects have besides the standard ones.
-    pub fn columns(&self) -> &Columns {
+    pub fn columns(&self) -> &ExtraColumns {
         &self.columns
     }
 
@@ -162,6 +173,27 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.file.bytes_written() + self.open_bytes() + self.batch.bytes()
     }
 
+    /// Row groups so far, the open one among them.
+    pub fn row_groups(&self) -> usize {
+        self.file.flushed_row_groups().len() + usize::from(!self.open.is_empty() || self.batch.rows() > 0)
+    }
+
+    /// Ends the row group, and writes behind it what [`super::footer_of`] needs to make a whole file of what is written.
+    /// All of it has been given to the output when this returns.
+    pub fn commit(&mut self) -> io::Result<&mut W> {
+        self.encode_batch()?;
+        self.flush(None)?;
+        let groups = self.file.flushed_row_groups();
+        let record =
+            commit_record(&self.descriptor, CREATED_BY, &groups[self.committed_groups..], self.committed_end);
+        self.committed_groups = groups.len();
+        let record = self.checked(record)?;
+        self.file.write_all(&record)?;
+        self.committed_end = self.file.bytes_written() as u64;
+        self.file.flush()?;
+        self.file.inner_mut().to.as_mut().ok_or_else(ended)
+    }
+
     /// Ends the file, and gives it back.
     pub fn finish(mut self) -> io::Result<W> {
         self.encode_batch()?;
@@ -172,13 +204,13 @@ impl<W: Write + Send> ParquetEncoder<W> {
     }
 }
 
-type Started<W> = (SerializedFileWriter<Slot<W>>, ArrowRowGroupWriterFactory);
+type StartedFile<W> = (SerializedFileWriter<OutputSlot<W>>, ArrowRowGroupWriterFactory);
 
 /// Without the Arrow schema in the footer: all its types follow from those of Parquet.
-fn start<W: Write + Send>(to: W, columns: &Columns) -> Result<Started<W>, ParquetError> {
+fn start<W: Write + Send>(to: W, columns: &ExtraColumns) -> Result<StartedFile<W>, ParquetError> {
     let schema = schema(columns);
     let root = ArrowSchemaConverter::new().convert(&schema)?.root_schema_ptr();
-    let file = SerializedFileWriter::new(Slot::new(to), root, Arc::new(properties(columns)?))?;
+    let file = SerializedFileWriter::new(OutputSlot::new(to), root, Arc::new(properties(columns)?))?;
     let factory = ArrowRowGroupWriterFactory::new(&file, schema);
     Ok((file, factory))
 }
@@ -187,14 +219,14 @@ fn start<W: Write + Send>(to: W, columns: &Columns) -> Result<Started<W>, Parque
 /// the operating system said when it refused: the library makes a text of it in some places, and `ENOSPC` is
 /// something a user can help.
 #[derive(Debug)]
-struct Slot<W> {
+struct OutputSlot<W> {
     to: Option<W>,
     refused: Option<i32>,
 }
 
-impl<W: Write> Slot<W> {
+impl<W: Write> OutputSlot<W> {
     fn new(to: W) -> Self {
-        Slot { to: Some(to), refused: None }
+        OutputSlot { to: Some(to), refused: None }
     }
 
     fn take(&mut self) -> io::Result<W> {
@@ -218,7 +250,7 @@ impl<W: Write> Slot<W> {
     }
 }
 
-impl<W: Write> Write for Slot<W> {
+impl<W: Write> Write for OutputSlot<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.attempt(|to| to.write(bytes))
     }

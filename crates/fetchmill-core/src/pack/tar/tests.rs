@@ -108,7 +108,7 @@ fn a_pax_record_counts_its_own_digits() {
         pax_record(b"path", &vec![b'='; length], &mut out);
         let digits: usize = std::str::from_utf8(&out).unwrap().split(' ').next().unwrap().parse().unwrap();
         assert_eq!(digits, out.len());
-        assert_eq!(Pax::of(&out).ok().unwrap().path.unwrap().len(), length);
+        assert_eq!(PaxHeader::of(&out).ok().unwrap().path.unwrap().len(), length);
     }
 }
 

@@ -26,7 +26,7 @@ pub struct WarcDecoder;
 impl Decoder for WarcDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
         let (first, behind) = unpack(record)?;
-        let first = Record::of(&first)?;
+        let first = WarcRecord::of(&first)?;
         if behind.is_empty() {
             return first.resource();
         }
@@ -37,7 +37,7 @@ impl Decoder for WarcDecoder {
         if !behind.is_empty() {
             return Err(Damage("there are bytes behind the response"));
         }
-        Record::of(&second)?.response()
+        WarcRecord::of(&second)?.response()
     }
 }
 
@@ -77,7 +77,7 @@ fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// A record with the fields that matter.
-struct Record<'a> {
+struct WarcRecord<'a> {
     kind: &'a [u8],
     name: Option<&'a [u8]>,
     url: Option<&'a [u8]>,
@@ -86,7 +86,7 @@ struct Record<'a> {
     block: &'a [u8],
 }
 
-impl<'a> Record<'a> {
+impl<'a> WarcRecord<'a> {
     fn of(bytes: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the record's fields are malformed");
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
@@ -104,7 +104,7 @@ impl<'a> Record<'a> {
         if field("WARC-Block-Digest")? != Some(&digest(&[block])) {
             return Err(Damage("the block's digest is wrong"));
         }
-        Ok(Record {
+        Ok(WarcRecord {
             kind: field("WARC-Type")?.ok_or(DAMAGE)?,
             name: field("Fetchmill-Name")?,
             url: field("Fetchmill-Url")?,

@@ -3,8 +3,8 @@
 use libdeflater::{CompressionLvl, Compressor};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-use super::message::{Reply, chunk_around, parse_head};
-use super::{Origin, RECORD_END, UNKNOWN_TYPE, VERSION, digest};
+use super::message::{StoredHead, chunk_around, parse_head};
+use super::{RECORD_END, UNKNOWN_TYPE, VERSION, WarcOrigin, digest};
 use crate::http1::{HttpUrl, RequestTemplate};
 use crate::limits::BODY_MEMORY_BYTES_MAX;
 use crate::name;
@@ -20,8 +20,8 @@ const WARCINFO: &str = concat!(
     "conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n"
 );
 
-/// Of deflate. A request and a reply of 100 bytes (569 and 839 bytes as records) take 8.6 us and 1,054 bytes at level 1,
-/// 11.3 us and 1,053 bytes at level 6; level 0 packs nothing.
+/// Of deflate. A request and a reply of 100 bytes (569 and 839 bytes as records) take 8.6 us and 1,054 bytes at level
+/// 1, 11.3 us and 1,053 bytes at level 6; level 0 packs nothing.
 const LEVEL: i32 = 1;
 
 /// An identifier of a record, without what stands around it.
@@ -39,12 +39,12 @@ pub struct WarcEncoder {
     /// Objects of another origin have other identifiers.
     seed: u64,
     compressor: Compressor,
-    buffers: Buffers,
+    buffers: RecordBuffers,
 }
 
 /// What one object needs for a moment; kept for the next.
 #[derive(Default)]
-struct Buffers {
+struct RecordBuffers {
     date: Vec<u8>,
     uri: Vec<u8>,
     request: Vec<u8>,
@@ -56,7 +56,7 @@ struct Buffers {
 impl WarcEncoder {
     /// For objects of an origin. The time and `key`, a number that no other encoder of the job has, go into the first
     /// record of each shard.
-    pub fn new(origin: &Origin, opened_at: Micros, key: u64) -> Self {
+    pub fn new(origin: &WarcOrigin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
         write_uri(origin.uri_start.as_bytes(), &mut uri_start);
         WarcEncoder {
@@ -68,7 +68,7 @@ impl WarcEncoder {
             key,
             shards: 0,
             compressor: Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default()),
-            buffers: Buffers::default(),
+            buffers: RecordBuffers::default(),
         }
     }
 
@@ -89,16 +89,16 @@ impl WarcEncoder {
         let id = self.uuid(b'q', object);
         self.write_request(object);
         self.buffers.open("request", &id);
-        let Buffers { record, request, .. } = &mut self.buffers;
+        let RecordBuffers { record, request, .. } = &mut self.buffers;
         write_field("WARC-Concurrent-To", &[b"<urn:uuid:", response, b">"], record);
         write_field("Content-Type", &[b"application/http; msgtype=request"], record);
         close(&[request], None, record);
         self.pack(out);
     }
 
-    fn response(&mut self, object: &Object<'_>, id: &Uuid, reply: &Reply<'_>, out: &mut Vec<u8>) {
+    fn response(&mut self, object: &Object<'_>, id: &Uuid, reply: &StoredHead<'_>, out: &mut Vec<u8>) {
         self.buffers.open("response", id);
-        let Buffers { record, chunk, .. } = &mut self.buffers;
+        let RecordBuffers { record, chunk, .. } = &mut self.buffers;
         write_field("Content-Type", &[b"application/http; msgtype=response"], record);
         write_object_fields(object, record);
         let (start, end): (&[u8], &[u8]) =
@@ -208,7 +208,7 @@ impl std::fmt::Debug for WarcEncoder {
     }
 }
 
-impl Buffers {
+impl RecordBuffers {
     fn set_date(&mut self, at: Micros) {
         self.date.clear();
         time_text::write_utc_micros(at, &mut self.date);

@@ -16,7 +16,7 @@ const CHUNK_DIGITS_MAX: usize = 16;
 
 /// What a head says of its object.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Reply<'a> {
+pub(super) struct StoredHead<'a> {
     pub(super) status: u16,
     pub(super) is_chunked: bool,
     pub(super) content_type: Option<&'a [u8]>,
@@ -26,7 +26,7 @@ pub(super) struct Reply<'a> {
 
 /// Reads the head at the start of a message, with its length; `None` when there is none. Of several fields of a name
 /// the first counts.
-pub(super) fn parse_head(message: &[u8]) -> Option<(Reply<'_>, usize)> {
+pub(super) fn parse_head(message: &[u8]) -> Option<(StoredHead<'_>, usize)> {
     let mut fields = [const { MaybeUninit::uninit() }; HEAD_FIELDS_MAX];
     let mut response = httparse::Response::new(&mut []);
     let parsed = httparse::ParserConfig::default().parse_response_with_uninit_headers(
@@ -38,7 +38,7 @@ pub(super) fn parse_head(message: &[u8]) -> Option<(Reply<'_>, usize)> {
         return None;
     };
     let status = response.code?;
-    let mut reply = Reply { status, ..Reply::default() };
+    let mut reply = StoredHead { status, ..StoredHead::default() };
     for field in response.headers.iter() {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         match field.name.len() {
@@ -117,7 +117,7 @@ mod tests {
                      06 Nov 1994 08:49:37 GMT\r\nTransfer-Encoding: Chunked\r\n\r\nbody";
         let (reply, length) = parse_head(head).unwrap();
         assert_eq!(length, head.len() - 4);
-        let expected = Reply {
+        let expected = StoredHead {
             status: 200,
             is_chunked: true,
             content_type: Some(b"text/plain"),

@@ -12,8 +12,8 @@
 //! An object that has a URL besides its name has it in `WARC-Target-URI` and, so that it comes back as it was, in
 //! `Fetchmill-Url`; its request is that of this URL.
 //!
-//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`crate::name::encode`]) are fields of our own: a URI does
-//! not give the name back where prefix or suffix are not known.
+//! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`crate::name::encode`]) are fields of our own: a URI
+//! does not give the name back where prefix or suffix are not known.
 
 mod decode;
 mod encode;
@@ -29,7 +29,7 @@ use crate::http1::RequestTemplate;
 
 /// Where the objects of a shard are from.
 #[derive(Debug, Clone)]
-pub struct Origin {
+pub struct WarcOrigin {
     /// Writes the requests as they were sent; what is secret in them is not stored.
     pub template: RequestTemplate,
     /// Scheme, host and port: `http://host:port`, without a user and a password.
@@ -38,11 +38,11 @@ pub struct Origin {
     pub names_are_urls: bool,
 }
 
-impl Origin {
+impl WarcOrigin {
     /// Of objects from a list, each of an origin of its own; all requests have these fields.
     pub fn of_list(fields: &[(&str, &str)]) -> Result<Self> {
         let template = RequestTemplate::new("localhost", "/", "", fields)?;
-        Ok(Origin { template, uri_start: "http://localhost".into(), names_are_urls: true })
+        Ok(WarcOrigin { template, uri_start: "http://localhost".into(), names_are_urls: true })
     }
 }
 

@@ -16,7 +16,7 @@ const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
 fn encoder() -> WarcEncoder {
     let secrets = [("Authorization", "Bearer canary"), ("Accept", "plain")];
     let template = RequestTemplate::new("example.org:8080", "/files/", "?v=1", &secrets).unwrap();
-    let origin = Origin { template, uri_start: "http://example.org:8080".into(), names_are_urls: false };
+    let origin = WarcOrigin { template, uri_start: "http://example.org:8080".into(), names_are_urls: false };
     WarcEncoder::new(&origin, 1_795_208_880_123_456, 7)
 }
 
@@ -106,7 +106,7 @@ type Case<'c> = (&'c [u8], Option<&'c [u8]>, &'c str, &'c str);
 #[test]
 fn an_object_of_a_list_has_its_own_url() {
     let secrets = [("Cookie", "canary"), ("Accept", "plain")];
-    let mut encoder = WarcEncoder::new(&Origin::of_list(&secrets).unwrap(), 1_795_208_880_123_456, 7);
+    let mut encoder = WarcEncoder::new(&WarcOrigin::of_list(&secrets).unwrap(), 1_795_208_880_123_456, 7);
     let cases: [Case<'_>; 5] = [
         (b"https://a/x?y", None, "https://a/x?y", "/x?y HTTP/1.1\r\nHost: a\r\n"),
         (b"key", Some(b"http://a:81"), "http://a:81", "/ HTTP/1.1\r\nHost: a:81\r\n"),

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 
-use super::super::origin::{Gate, Millis, Observed, Origin};
+use super::super::origin::{Gate, Millis, Observations, OriginState};
 use super::super::pace::Pace;
 use super::super::retry::Jitter;
 use super::Congestion;
@@ -39,9 +39,9 @@ struct World {
     tokens: f64,
     filled_at: u64,
     random: Jitter,
-    origin: Origin,
+    origin: OriginState,
     pace: Pace,
-    report: Observed,
+    report: Observations,
     /// Successes and refusals, by second.
     seconds: Vec<(u32, u32)>,
     rests: u32,
@@ -54,9 +54,9 @@ impl World {
             tokens: server.burst,
             filled_at: 0,
             random: Jitter::new(seed),
-            origin: Origin::new(256, 900_000, 0),
+            origin: OriginState::new(256, 900_000),
             pace: Pace::unset(limits::PACE_BURST),
-            report: Observed::default(),
+            report: Observations::default(),
             seconds: Vec::new(),
             rests: 0,
         }
@@ -100,7 +100,7 @@ impl World {
     fn tell(&mut self, now: u64) {
         let now: Millis = now / 1000;
         let was_open = !matches!(self.origin.gate(now), Gate::Resting(_));
-        self.origin.observe(std::mem::take(&mut self.report), now);
+        self.origin.observe(std::mem::take(&mut self.report), true, now);
         self.rests += u32::from(was_open && matches!(self.origin.gate(now), Gate::Resting(_)));
         self.pace.set(self.origin.rate());
     }

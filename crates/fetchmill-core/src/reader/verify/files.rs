@@ -11,15 +11,15 @@ use std::sync::Mutex;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::finding::{Finding, What};
-use super::ledger::{Claim, Ledger, check_prefix};
-use super::sample::Sample;
-use super::watch::Watch;
+use super::finding::{Finding, FindingKind};
+use super::ledger::{Ledger, SequenceClaim, check_prefix};
+use super::monitor::VerifyMonitor;
+use super::sample::ObjectSample;
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::journal::{Books, Place};
+use crate::journal::{JobLocation, JournalSnapshot};
 use crate::limits::MIB;
-use crate::manifest::Row;
+use crate::manifest::ManifestRow;
 use crate::name::{STATE_FOLDER, to_path};
 use crate::outcome::ShardEnd;
 use crate::reader::bits::Bits;
@@ -36,27 +36,27 @@ const DEPTH_MAX: usize = crate::limits::NAME_SEGMENTS_MAX;
 
 /// Rows on their way to a thread that reads the files.
 #[derive(Debug, Default)]
-struct Batch {
+struct FileBatch {
     names: Names,
     rows: Vec<(Sequence, u64, u32)>,
 }
 
 /// Reads all manifests, and with some threads the files that they name. `lost` takes the targets to be fetched again.
 pub(super) fn check(
-    place: &Place,
-    books: &Books,
+    place: &JobLocation,
+    snapshot: &JournalSnapshot,
     ledger: &mut Ledger<'_>,
-    sample: &mut Sample,
+    sample: &mut ObjectSample,
     lost: &Mutex<Bits>,
     threads: usize,
-    watch: &Watch,
+    watch: &VerifyMonitor,
 ) -> Result<()> {
     let root = open_root(place)?;
-    let (to_readers, batches) = bounded::<Batch>(2 * threads);
+    let (to_readers, batches) = bounded::<FileBatch>(2 * threads);
     std::thread::scope(|scope| {
         let readers: Vec<_> =
             (0..threads).map(|_| scope.spawn(|| read_files(&root, &batches, lost, watch))).collect();
-        let sent = send_rows(place, books, ledger, sample, &to_readers, watch);
+        let sent = send_rows(place, snapshot, ledger, sample, &to_readers, watch);
         drop(to_readers);
         for reader in readers {
             reader.join().map_err(|_| Error::Internal("a thread that reads files has panicked".into()))?;
@@ -66,31 +66,31 @@ pub(super) fn check(
 }
 
 fn send_rows(
-    place: &Place,
-    books: &Books,
+    place: &JobLocation,
+    snapshot: &JournalSnapshot,
     ledger: &mut Ledger<'_>,
-    sample: &mut Sample,
-    to_readers: &Sender<Batch>,
-    watch: &Watch,
+    sample: &mut ObjectSample,
+    to_readers: &Sender<FileBatch>,
+    watch: &VerifyMonitor,
 ) -> Result<()> {
-    let mut batch = Batch::default();
-    for manifest in latest_first(books) {
+    let mut batch = FileBatch::default();
+    for manifest in latest_first(snapshot) {
         let path = place.manifests_path().join(&manifest.path);
         if let Err(why) = check_prefix(&path, manifest) {
-            watch.find(Finding::file(What::Damaged, &shown(manifest), why).beyond_repair());
+            watch.find(Finding::file(FindingKind::Damaged, &shown(manifest), why).beyond_repair());
         }
-        let send = |batch: Batch| {
+        let send = |batch: FileBatch| {
             // They end only with an error, which is told when they are joined.
             let _ = to_readers.send(batch);
         };
         frames::for_each_frame(&path, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
             for row in frame.iter() {
                 match ledger.claim_row(&row) {
-                    Claim::First => {}
-                    Claim::Another => continue,
-                    Claim::NoTarget => {
+                    SequenceClaim::First => {}
+                    SequenceClaim::Another => continue,
+                    SequenceClaim::NoTarget => {
                         let detail = "no target has this number";
-                        let finding = Finding::object(What::Doubled, row.name, row.sequence, detail);
+                        let finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
                         watch.find(finding.beyond_repair());
                         continue;
                     }
@@ -113,7 +113,7 @@ fn shown(manifest: &ShardEnd) -> String {
     format!("{STATE_FOLDER}/manifests/{}", manifest.path)
 }
 
-fn read_files(root: &OwnedFd, batches: &Receiver<Batch>, lost: &Mutex<Bits>, watch: &Watch) {
+fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>, watch: &VerifyMonitor) {
     let mut buffer = vec![0; MIB / 4];
     let mut path = Vec::new();
     for batch in batches {
@@ -123,7 +123,7 @@ fn read_files(root: &OwnedFd, batches: &Receiver<Batch>, lost: &Mutex<Bits>, wat
             if watch.is_stopped() {
                 break;
             }
-            let row = Row { sequence, name: batch.names.get(position), length, crc32c, place: 0 };
+            let row = ManifestRow { sequence, name: batch.names.get(position), length, crc32c, place: 0 };
             bytes = bytes.saturating_add(length);
             let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
             // Of a destination that is only looked at, nothing is noted.
@@ -137,17 +137,17 @@ fn read_files(root: &OwnedFd, batches: &Receiver<Batch>, lost: &Mutex<Bits>, wat
 /// What is wrong with the file of a row, if anything is.
 fn check_file(
     root: &OwnedFd,
-    row: &Row<'_>,
+    row: &ManifestRow<'_>,
     path: &mut Vec<u8>,
     buffer: &mut [u8],
-) -> Option<(What, String)> {
+) -> Option<(FindingKind, String)> {
     if to_path(row.name, path).is_err() {
-        return Some((What::Missing, "its name cannot be a file's".into()));
+        return Some((FindingKind::Missing, "its name cannot be a file's".into()));
     }
     let mut file = match durable::open_file_beneath(root.as_fd(), path) {
         Ok(Some(file)) => file,
-        Ok(None) => return Some((What::Missing, "there is no such file".into())),
-        Err(error) => return Some((What::Damaged, error.to_string())),
+        Ok(None) => return Some((FindingKind::Missing, "there is no such file".into())),
+        Err(error) => return Some((FindingKind::Damaged, error.to_string())),
     };
     let (mut length, mut crc32c) = (0_u64, 0);
     // One byte more than there should be is enough to know.
@@ -159,30 +159,34 @@ fn check_file(
                 crc32c = crc32c::crc32c_append(crc32c, buffer.get(..count).unwrap_or_default());
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Some((What::Damaged, error.to_string())),
+            Err(error) => return Some((FindingKind::Damaged, error.to_string())),
         }
     }
     if length != row.length {
         let size = file.metadata().map_or(length, |metadata| metadata.len());
-        return Some((What::Damaged, format!("it has {size} bytes, not {}", row.length)));
+        return Some((FindingKind::Damaged, format!("it has {size} bytes, not {}", row.length)));
     }
     let is_good = crc32c == row.crc32c;
-    (!is_good).then(|| (What::Damaged, "its bytes do not have their checksum".into()))
+    (!is_good).then(|| (FindingKind::Damaged, "its bytes do not have their checksum".into()))
 }
 
 /// Tells of files that no manifest names. Paths are compared by hashes of 64 bits, so many at a time.
-pub(super) fn find_unknown(place: &Place, books: &Books, watch: &Watch) -> Result<()> {
-    let parts = books.next_sequence.div_ceil(HASHES_MAX).max(1);
+pub(super) fn find_unknown(
+    place: &JobLocation,
+    snapshot: &JournalSnapshot,
+    watch: &VerifyMonitor,
+) -> Result<()> {
+    let parts = snapshot.next_sequence.div_ceil(HASHES_MAX).max(1);
     for part in 0..parts {
         let is_mine = |hash: &u64| hash % parts == part;
-        let mut known = known_hashes(place, books, watch, &is_mine)?;
+        let mut known = known_hashes(place, snapshot, watch, &is_mine)?;
         known.sort_unstable();
         let mut relative = Vec::new();
         walk(&place.dest, &mut relative, 0, watch, &mut |path| {
             let hash = hash(path);
             if is_mine(&hash) && known.binary_search(&hash).is_err() {
                 let mut finding =
-                    Finding::file(What::Unknown, "", "no manifest names this file").beyond_repair();
+                    Finding::file(FindingKind::Unknown, "", "no manifest names this file").beyond_repair();
                 finding.name = path.into();
                 watch.find(finding);
             }
@@ -196,14 +200,14 @@ fn hash(path: &[u8]) -> u64 {
 }
 
 fn known_hashes(
-    place: &Place,
-    books: &Books,
-    watch: &Watch,
+    place: &JobLocation,
+    snapshot: &JournalSnapshot,
+    watch: &VerifyMonitor,
     is_mine: &dyn Fn(&u64) -> bool,
 ) -> Result<Vec<u64>> {
     let mut known = Vec::new();
     let mut path = Vec::new();
-    for manifest in &books.manifests {
+    for manifest in &snapshot.manifests {
         let file = place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&file, Some(manifest.end), &|| watch.is_stopped(), &mut |frame| {
             for row in frame.iter() {
@@ -222,7 +226,7 @@ fn walk(
     folder: &Path,
     relative: &mut Vec<u8>,
     depth: usize,
-    watch: &Watch,
+    watch: &VerifyMonitor,
     each: &mut dyn FnMut(&[u8]),
 ) -> Result<()> {
     use std::os::unix::ffi::OsStrExt as _;

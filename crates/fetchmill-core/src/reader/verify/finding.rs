@@ -5,7 +5,7 @@ use crate::target::Sequence;
 
 /// What is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum What {
+pub enum FindingKind {
     /// It should be there and is not.
     Missing,
     /// It is there and is not what was written.
@@ -16,17 +16,18 @@ pub enum What {
     Unknown,
 }
 
-impl What {
+impl FindingKind {
     /// All of them.
-    pub const ALL: [What; 4] = [What::Missing, What::Damaged, What::Doubled, What::Unknown];
+    pub const ALL: [FindingKind; 4] =
+        [FindingKind::Missing, FindingKind::Damaged, FindingKind::Doubled, FindingKind::Unknown];
 
     /// As it stands in reports.
     pub fn name(self) -> &'static str {
         match self {
-            What::Missing => "missing",
-            What::Damaged => "damaged",
-            What::Doubled => "doubled",
-            What::Unknown => "unknown",
+            FindingKind::Missing => "missing",
+            FindingKind::Damaged => "damaged",
+            FindingKind::Doubled => "doubled",
+            FindingKind::Unknown => "unknown",
         }
     }
 }
@@ -35,7 +36,7 @@ impl What {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
     /// What is wrong.
-    pub what: What,
+    pub what: FindingKind,
     /// The object's name; for a file of the job its path below the destination. Empty when nobody knows it.
     pub name: Box<[u8]>,
     /// The target, or the first of them.
@@ -47,12 +48,17 @@ pub struct Finding {
     /// A line for people.
     pub detail: String,
     /// Whether a repair can mend it.
-    pub is_mendable: bool,
+    pub is_repairable: bool,
 }
 
 impl Finding {
     /// About an object.
-    pub(super) fn object(what: What, name: &[u8], sequence: Sequence, detail: impl Into<String>) -> Self {
+    pub(super) fn object(
+        what: FindingKind,
+        name: &[u8],
+        sequence: Sequence,
+        detail: impl Into<String>,
+    ) -> Self {
         Finding {
             what,
             name: name.into(),
@@ -60,12 +66,12 @@ impl Finding {
             shard: None,
             objects: 1,
             detail: detail.into(),
-            is_mendable: true,
+            is_repairable: true,
         }
     }
 
     /// About a file of the job, or about the journal.
-    pub(super) fn file(what: What, path: &str, detail: impl Into<String>) -> Self {
+    pub(super) fn file(what: FindingKind, path: &str, detail: impl Into<String>) -> Self {
         let name = path.as_bytes().into();
         Finding {
             what,
@@ -74,13 +80,13 @@ impl Finding {
             shard: None,
             objects: 0,
             detail: detail.into(),
-            is_mendable: true,
+            is_repairable: true,
         }
     }
 
     /// Nothing tells how to mend it.
     pub(super) fn beyond_repair(mut self) -> Self {
-        self.is_mendable = false;
+        self.is_repairable = false;
         self
     }
 

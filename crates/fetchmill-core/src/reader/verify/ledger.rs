@@ -6,23 +6,23 @@
 use crc32c::crc32c_append;
 use std::io::Read as _;
 
-use super::finding::{Finding, What};
-use super::sample::Sample;
-use super::shards::{Faults, locate};
-use super::watch::Watch;
+use super::finding::{Finding, FindingKind};
+use super::monitor::VerifyMonitor;
+use super::sample::ObjectSample;
+use super::shards::{FoundFaults, locate};
 use crate::error::Result;
-use crate::journal::{Books, Place, for_each_pending};
+use crate::journal::{JobLocation, JournalSnapshot, for_each_pending};
 use crate::limits::MIB;
-use crate::manifest::Row;
+use crate::manifest::ManifestRow;
 use crate::outcome::{ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::frames;
-use crate::sink::Shelf;
+use crate::sink::ShardFolder;
 use crate::sink::failures::FailureRows;
 
 /// What was counted, besides the tally.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Counted {
+pub struct LedgerCounts {
     /// Targets of which an object is stored.
     pub fetched: u64,
     /// Bytes of these.
@@ -39,40 +39,50 @@ pub struct Counted {
 
 /// See the module.
 pub(super) struct Ledger<'l> {
-    books: &'l Books,
-    watch: &'l Watch,
+    snapshot: &'l JournalSnapshot,
+    watch: &'l VerifyMonitor,
     seen: Bits,
-    pub(super) counted: Counted,
+    pub(super) counted: LedgerCounts,
 }
 
 impl<'l> Ledger<'l> {
-    pub(super) fn new(books: &'l Books, watch: &'l Watch) -> Result<Self> {
-        Ok(Ledger { books, watch, seen: Bits::new(books.next_sequence)?, counted: Counted::default() })
+    pub(super) fn new(snapshot: &'l JournalSnapshot, watch: &'l VerifyMonitor) -> Result<Self> {
+        Ok(Ledger {
+            snapshot,
+            watch,
+            seen: Bits::new(snapshot.next_sequence)?,
+            counted: LedgerCounts::default(),
+        })
     }
 
     /// A stored object claims its target; whether it is the first.
-    pub(super) fn claim_row(&mut self, row: &Row<'_>) -> Claim {
+    pub(super) fn claim_row(&mut self, row: &ManifestRow<'_>) -> SequenceClaim {
         match self.seen.set(row.sequence) {
             Some(true) => {
                 self.counted.fetched += 1;
                 self.counted.bytes = self.counted.bytes.saturating_add(row.length);
-                Claim::First
+                SequenceClaim::First
             }
-            Some(false) => Claim::Another,
-            None => Claim::NoTarget,
+            Some(false) => SequenceClaim::Another,
+            None => SequenceClaim::NoTarget,
         }
     }
 
     /// Sealed shards by number, then those that are open.
-    pub(super) fn read_shards(&mut self, shelf: &Shelf, faults: &Faults, sample: &mut Sample) -> Result<()> {
-        let (books, watch) = (self.books, self.watch);
-        for shard in &books.shards {
-            let (_, path) = locate(shelf, shard);
+    pub(super) fn read_shards(
+        &mut self,
+        shard_folder: &ShardFolder,
+        faults: &FoundFaults,
+        sample: &mut ObjectSample,
+    ) -> Result<()> {
+        let (snapshot, watch) = (self.snapshot, self.watch);
+        for shard in &snapshot.shards {
+            let (_, path) = locate(shard_folder, shard);
             frames::for_each_frame(&path, None, &|| watch.is_stopped(), &mut |frame| {
                 for (position, row) in frame.iter().enumerate() {
                     let number = frame.first_row() + position as u64;
                     match self.claim_row(&row) {
-                        Claim::First => sample.offer(&row, Some((shard.number, number))),
+                        SequenceClaim::First => sample.offer(&row, Some((shard.number, number))),
                         claim => {
                             faults.double(shard, number)?;
                             self.tell_doubled(&row, claim, Some(shard.number));
@@ -82,8 +92,8 @@ impl<'l> Ledger<'l> {
                 Ok(())
             })?;
         }
-        for open in &books.open_shards {
-            let path = shelf.open_path().join(&open.manifest.path);
+        for open in &snapshot.open_shards {
+            let path = shard_folder.open_path().join(&open.manifest.path);
             frames::for_each_frame(&path, Some(open.manifest.end), &|| watch.is_stopped(), &mut |frame| {
                 for row in frame.iter() {
                     let claim = self.claim_row(&row);
@@ -95,32 +105,33 @@ impl<'l> Ledger<'l> {
         Ok(())
     }
 
-    fn tell_doubled(&self, row: &Row<'_>, claim: Claim, shard: Option<ShardNumber>) {
+    fn tell_doubled(&self, row: &ManifestRow<'_>, claim: SequenceClaim, shard: Option<ShardNumber>) {
         let detail = match claim {
-            Claim::First => return,
-            Claim::Another => "a shard before this one has it as well",
-            Claim::NoTarget => "no target has this number",
+            SequenceClaim::First => return,
+            SequenceClaim::Another => "a shard before this one has it as well",
+            SequenceClaim::NoTarget => "no target has this number",
         };
-        let mut finding = Finding::object(What::Doubled, row.name, row.sequence, detail);
+        let mut finding = Finding::object(FindingKind::Doubled, row.name, row.sequence, detail);
         finding.shard = shard;
         // An open shard counts as a whole.
-        finding.is_mendable = shard.is_some();
+        finding.is_repairable = shard.is_some();
         self.watch.find(finding);
     }
 
     /// Targets that failed, were absent or were dropped.
-    pub(super) fn read_failures(&mut self, place: &Place) {
+    pub(super) fn read_failures(&mut self, place: &JobLocation) {
         let folder = place.failures_path();
-        for shard in &self.books.failures {
+        for shard in &self.snapshot.failures {
             let file = format!(".fetchmill/failures/{}", shard.path);
             if let Err(why) = check_prefix(&folder.join(&shard.path), shard) {
-                self.watch.find(Finding::file(What::Damaged, &file, why).beyond_repair());
+                self.watch.find(Finding::file(FindingKind::Damaged, &file, why).beyond_repair());
             }
             let rows = match FailureRows::open(&folder, shard) {
                 Ok(rows) => rows,
                 Err(error) => {
-                    self.watch
-                        .find(Finding::file(What::Damaged, &file, frames::one_cause(&error)).beyond_repair());
+                    self.watch.find(
+                        Finding::file(FindingKind::Damaged, &file, frames::one_cause(&error)).beyond_repair(),
+                    );
                     continue;
                 }
             };
@@ -138,21 +149,22 @@ impl<'l> Ledger<'l> {
                 } else {
                     let name = row.name_bytes().unwrap_or_default();
                     let detail = format!("it is listed as {} and has another outcome as well", row.outcome);
-                    self.watch
-                        .find(Finding::object(What::Doubled, &name, row.sequence, detail).beyond_repair());
+                    self.watch.find(
+                        Finding::object(FindingKind::Doubled, &name, row.sequence, detail).beyond_repair(),
+                    );
                 }
             }
         }
     }
 
     /// Targets without an outcome.
-    pub(super) fn read_pending(&mut self, place: &Place) -> Result<()> {
+    pub(super) fn read_pending(&mut self, place: &JobLocation) -> Result<()> {
         for_each_pending(place, |sequence| {
             if self.seen.set(sequence) == Some(true) {
                 self.counted.pending += 1;
             } else {
                 let detail = "it is pending and has an outcome as well";
-                self.watch.find(Finding::object(What::Doubled, b"", sequence, detail).beyond_repair());
+                self.watch.find(Finding::object(FindingKind::Doubled, b"", sequence, detail).beyond_repair());
             }
             Ok(())
         })
@@ -160,8 +172,8 @@ impl<'l> Ledger<'l> {
 
     /// For a format that keeps nothing: what has no other outcome was fetched, and nothing can be held against it.
     pub(super) fn believe_rest(&mut self) {
-        self.counted.fetched = self.books.next_sequence - self.seen.set_count();
-        self.counted.bytes = self.books.tally.bytes;
+        self.counted.fetched = self.snapshot.next_sequence - self.seen.set_count();
+        self.counted.bytes = self.snapshot.tally.bytes;
         self.compare_tally();
     }
 
@@ -179,7 +191,7 @@ impl<'l> Ledger<'l> {
                     "targets {first} to {last} have no outcome and are not pending; their names are not known"
                 )
             };
-            let mut finding = Finding::object(What::Missing, b"", first, detail).beyond_repair();
+            let mut finding = Finding::object(FindingKind::Missing, b"", first, detail).beyond_repair();
             finding.objects = count;
             self.watch.find(finding);
         }
@@ -187,7 +199,7 @@ impl<'l> Ledger<'l> {
     }
 
     fn compare_tally(&self) {
-        let Books { tally, next_sequence, failed_folders, .. } = self.books;
+        let JournalSnapshot { tally, next_sequence, failed_folders, .. } = self.snapshot;
         let counted = &self.counted;
         let without_number = tally.skipped.saturating_sub(counted.skipped);
         let listed = next_sequence.saturating_add(without_number).saturating_add(*failed_folders);
@@ -202,7 +214,7 @@ impl<'l> Ledger<'l> {
         for (what, says, is) in rows {
             if says != is {
                 let detail = format!("it says {says} {what}, counted were {is}");
-                let finding = Finding::file(What::Damaged, "the tally of the journal", detail);
+                let finding = Finding::file(FindingKind::Damaged, "the tally of the journal", detail);
                 self.watch.find(finding.beyond_repair());
             }
         }
@@ -211,7 +223,7 @@ impl<'l> Ledger<'l> {
 
 /// What came of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
+pub(super) enum SequenceClaim {
     /// It is the target's.
     First,
     /// Another one has it.

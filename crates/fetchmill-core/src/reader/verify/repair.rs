@@ -10,25 +10,25 @@ use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::sync::PoisonError;
 
-use super::Job;
-use super::shards::{Faults, ShardFaults};
+use super::run::VerifyRun;
+use super::shards::{FoundFaults, ShardFaults};
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::journal::{Books, Journal, Place, Shard};
-use crate::kept::Columns;
-use crate::manifest::Row;
+use crate::extra_columns::ExtraColumns;
+use crate::journal::{JobLocation, Journal, JournalSnapshot, Shard};
+use crate::manifest::ManifestRow;
 use crate::name::to_path;
 use crate::outcome::{SealedShard, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::entries::before_name;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
-use crate::reader::{ReadError, ShardReader};
-use crate::sink::{Format, Rewrite, Shelf};
+use crate::reader::{ObjectError, ShardReader};
+use crate::sink::{Format, Rewrite, ShardFolder};
 
 /// What a repair has done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Repaired {
+pub struct RepairReport {
     /// Objects that are to be fetched again.
     pub planned: u64,
     /// Second copies that were left out.
@@ -42,64 +42,70 @@ pub struct Repaired {
 }
 
 /// Finishes what a run or a repair left half done behind its last transaction.
-pub(super) fn tidy(place: &Place) -> Result<()> {
-    let books = Books::read(place)?;
-    let extension = Format::from_name(books.part("format")).and_then(Format::extension);
+pub(super) fn tidy(place: &JobLocation) -> Result<()> {
+    let snapshot = JournalSnapshot::read(place)?;
+    let extension = Format::from_name(snapshot.part("format")).and_then(Format::extension);
     let Some(extension) = extension else { return Ok(()) };
-    let shelf = Shelf::new(&place.dest, extension, true);
-    shelf.prepare()?;
-    for Shard { number, sealed, .. } in &books.shards {
-        let open = shelf.open_path();
-        let is_there = open.join(&sealed.data.path).exists() || shelf.shard_path(*number).exists();
-        let is_named = open.join(&sealed.manifest.path).exists() || shelf.manifest_path(*number).exists();
+    let shard_folder = ShardFolder::new(&place.dest, extension, true);
+    shard_folder.prepare()?;
+    for Shard { number, sealed, .. } in &snapshot.shards {
+        let open = shard_folder.open_path();
+        let is_there = open.join(&sealed.data.path).exists() || shard_folder.shard_path(*number).exists();
+        let is_named =
+            open.join(&sealed.manifest.path).exists() || shard_folder.manifest_path(*number).exists();
         // What is nowhere is told later.
         if is_there && is_named {
-            shelf.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
+            shard_folder.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
         }
     }
-    remove_replaced(&shelf, &mut Journal::open_any(place, true)?)
+    remove_replaced(&shard_folder, &mut Journal::open_any(place, true)?)
 }
 
-fn remove_replaced(shelf: &Shelf, journal: &mut Journal) -> Result<()> {
+fn remove_replaced(shard_folder: &ShardFolder, journal: &mut Journal) -> Result<()> {
     for shard in journal.shards()?.iter().filter(|shard| shard.is_replaced) {
-        shelf.remove(&[shard.number])?;
+        shard_folder.remove(&[shard.number])?;
     }
     journal.forget_replaced()?;
     journal.commit()
 }
 
 /// Mends what was found.
-pub(super) fn repair(job: &Job<'_>, faults: &Faults, lost: &Bits) -> Result<Repaired> {
+pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> Result<RepairReport> {
     let journal = Journal::open_any(job.place, true)?;
-    let mut repair = Repair { job, journal, before_name: before_name(job.books), done: Repaired::default() };
-    match job.shelf() {
-        Some(shelf) => {
+    let mut repair =
+        Repair { job, journal, before_name: before_name(job.snapshot), done: RepairReport::default() };
+    match job.shard_folder() {
+        Some(shard_folder) => {
             let sealed = std::mem::take(&mut *faults.sealed.lock().unwrap_or_else(PoisonError::into_inner));
-            repair.mend_sealed(&shelf, sealed)?;
+            repair.repair_sealed(&shard_folder, sealed)?;
             let open = std::mem::take(&mut *faults.open.lock().unwrap_or_else(PoisonError::into_inner));
             for path in open {
-                repair.forget_open(&shelf, &path)?;
+                repair.forget_open(&shard_folder, &path)?;
             }
-            remove_replaced(&shelf, &mut repair.journal)?;
+            remove_replaced(&shard_folder, &mut repair.journal)?;
         }
-        None if job.format == Format::Files => repair.mend_files(lost)?,
+        None if job.format == Format::Files => repair.repair_files(lost)?,
         None => {}
     }
     Ok(repair.done)
 }
 
 struct Repair<'r> {
-    job: &'r Job<'r>,
+    job: &'r VerifyRun<'r>,
     journal: Journal,
     /// See [`before_name`]: without it nothing can be planned.
     before_name: Option<&'static str>,
-    done: Repaired,
+    done: RepairReport,
 }
 
 impl Repair<'_> {
-    fn mend_sealed(&mut self, shelf: &Shelf, sealed: BTreeMap<ShardNumber, ShardFaults>) -> Result<()> {
+    fn repair_sealed(
+        &mut self,
+        shard_folder: &ShardFolder,
+        sealed: BTreeMap<ShardNumber, ShardFaults>,
+    ) -> Result<()> {
         for (number, faults) in sealed {
-            let Some(shard) = self.job.books.shards.iter().find(|shard| shard.number == number) else {
+            let Some(shard) = self.job.snapshot.shards.iter().find(|shard| shard.number == number) else {
                 continue;
             };
             if self.job.watch.is_stopped() {
@@ -109,18 +115,23 @@ impl Repair<'_> {
                 self.done.unnamed = self.done.unnamed.saturating_add(faults.unreadable);
                 continue;
             }
-            self.mend_shard(shelf, shard, faults)?;
+            self.repair_shard(shard_folder, shard, faults)?;
         }
         Ok(())
     }
 
-    fn mend_shard(&mut self, shelf: &Shelf, shard: &Shard, mut faults: ShardFaults) -> Result<()> {
-        let reader = ShardReader::open(shelf, self.job.format, shard)?;
+    fn repair_shard(
+        &mut self,
+        shard_folder: &ShardFolder,
+        shard: &Shard,
+        mut faults: ShardFaults,
+    ) -> Result<()> {
+        let reader = ShardReader::open(shard_folder, self.job.format, shard)?;
         if self.before_name.is_none() && faults.lost.set_count() > 0 {
             self.done.without_url += faults.lost.set_count();
             return Ok(());
         }
-        let kept = if faults.is_missing { None } else { self.rewrite(shelf, &reader, &mut faults)? };
+        let kept = if faults.is_missing { None } else { self.rewrite(shard_folder, &reader, &mut faults)? };
         let number = self.journal.replace_shard(shard.number, kept.as_ref())?;
         let manifest = reader.manifest();
         let (mut dropped, mut planned) = (0, 0);
@@ -135,7 +146,7 @@ impl Repair<'_> {
                 }
             }
         }
-        // Whatever went wrong above: no object leaves the books without being kept, planned again or there twice.
+        // Whatever went wrong above: no object leaves the journal without being kept, planned again or there twice.
         if kept.as_ref().map_or(0, |kept| kept.objects) + dropped + planned != manifest.rows() {
             self.journal.roll_back()?;
             let path = reader.path().display();
@@ -148,13 +159,13 @@ impl Repair<'_> {
         self.done.planned += planned;
         self.done.shards += 1;
         if let (Some(SealedShard { data, manifest, .. }), Some(number)) = (kept, number) {
-            shelf.publish(&data.path, &manifest.path, number)?;
+            shard_folder.publish(&data.path, &manifest.path, number)?;
         }
-        shelf.remove(&[shard.number])
+        shard_folder.remove(&[shard.number])
     }
 
     /// Puts a lost object back; 0 when nothing tells what its target was.
-    fn plan_again(&mut self, row: &Row<'_>) -> Result<u64> {
+    fn plan_again(&mut self, row: &ManifestRow<'_>) -> Result<u64> {
         let Some(before) = self.before_name else { return Ok(0) };
         let entry = [before.as_bytes(), row.name].concat();
         self.journal.plan_again(row.sequence, &entry, row.length)?;
@@ -164,26 +175,26 @@ impl Repair<'_> {
     /// Writes what is left of a shard; none when nothing is. What cannot be read any more is noted as lost.
     fn rewrite(
         &self,
-        shelf: &Shelf,
+        shard_folder: &ShardFolder,
         reader: &ShardReader,
         faults: &mut ShardFaults,
     ) -> Result<Option<SealedShard>> {
         let mut rewrite = None;
         if self.job.format == Format::Parquet {
-            let columns = Columns::of_identity(&self.job.books.identity);
-            copy_rows(shelf, &columns, reader, faults, &mut rewrite)?;
+            let columns = ExtraColumns::of_identity(&self.job.snapshot.identity);
+            copy_rows(shard_folder, &columns, reader, faults, &mut rewrite)?;
         } else {
-            copy_records(shelf, self.job.format, reader, faults, &mut rewrite)?;
+            copy_records(shard_folder, self.job.format, reader, faults, &mut rewrite)?;
         }
         rewrite.map(Rewrite::seal).transpose()
     }
 
     /// A shard that was left open counts as a whole or not at all: its objects are fetched again.
-    fn forget_open(&mut self, shelf: &Shelf, path: &str) -> Result<()> {
-        let Some(open) = self.job.books.open_shards.iter().find(|open| open.data.path == path) else {
+    fn forget_open(&mut self, shard_folder: &ShardFolder, path: &str) -> Result<()> {
+        let Some(open) = self.job.snapshot.open_shards.iter().find(|open| open.data.path == path) else {
             return Ok(());
         };
-        let manifest = shelf.open_path().join(&open.manifest.path);
+        let manifest = shard_folder.open_path().join(&open.manifest.path);
         let (watch, done) = (self.job.watch, self.done);
         let (mut planned, mut rows) = (0, 0);
         self.journal.forget_open_shard(path)?;
@@ -213,13 +224,13 @@ impl Repair<'_> {
         self.done.planned += planned;
         self.done.shards += 1;
         for name in [&open.data.path, &open.manifest.path] {
-            let file = shelf.open_path().join(name);
+            let file = shard_folder.open_path().join(name);
             durable::remove_path(&file).map_err(|error| Error::storage("remove", &file, error))?;
         }
         Ok(())
     }
 
-    fn mend_files(&mut self, lost: &Bits) -> Result<()> {
+    fn repair_files(&mut self, lost: &Bits) -> Result<()> {
         if lost.set_count() == 0 {
             return Ok(());
         }
@@ -258,13 +269,13 @@ impl Repair<'_> {
 
 /// Calls `each` once with every target that is lost, and the row that counts.
 fn for_each_lost_file(
-    job: &Job<'_>,
+    job: &VerifyRun<'_>,
     lost: &Bits,
-    mut each: impl FnMut(&Row<'_>) -> Result<()>,
+    mut each: impl FnMut(&ManifestRow<'_>) -> Result<()>,
 ) -> Result<()> {
-    let mut seen = Bits::new(job.books.next_sequence)?;
+    let mut seen = Bits::new(job.snapshot.next_sequence)?;
     // Once it has begun it is finished, whoever asks for the end: files without a journal's word are the worst.
-    for manifest in latest_first(job.books) {
+    for manifest in latest_first(job.snapshot) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {
             for row in frame.iter() {
@@ -279,26 +290,26 @@ fn for_each_lost_file(
 }
 
 fn opened<'r>(
-    shelf: &Shelf,
+    shard_folder: &ShardFolder,
     format: Format,
-    columns: &Columns,
+    columns: &ExtraColumns,
     rewrite: &'r mut Option<Rewrite>,
 ) -> Result<&'r mut Rewrite> {
     match rewrite {
         Some(rewrite) => Ok(rewrite),
-        None => Ok(rewrite.insert(Rewrite::create(shelf, format, columns)?)),
+        None => Ok(rewrite.insert(Rewrite::create(shard_folder, format, columns)?)),
     }
 }
 
 fn copy_records(
-    shelf: &Shelf,
+    shard_folder: &ShardFolder,
     format: Format,
     reader: &ShardReader,
     faults: &mut ShardFaults,
     rewrite: &mut Option<Rewrite>,
 ) -> Result<()> {
     // Records are copied as they stand.
-    let columns = Columns::default();
+    let columns = ExtraColumns::default();
     let manifest = reader.manifest();
     for index in 0..manifest.frames() {
         let frame = manifest.frame(index)?;
@@ -309,11 +320,13 @@ fn copy_records(
             }
             // Read as an object once more: nothing goes into the new shard unproved.
             match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
-                Ok(Some(record)) => opened(shelf, format, &columns, rewrite)?.push_record(&row, &record)?,
-                Ok(None) | Err(ReadError::Damaged(_)) => {
+                Ok(Some(record)) => {
+                    opened(shard_folder, format, &columns, rewrite)?.push_record(&row, &record)?;
+                }
+                Ok(None) | Err(ObjectError::Damaged(_)) => {
                     faults.lost.set(at);
                 }
-                Err(ReadError::Failed(error)) => return Err(error),
+                Err(ObjectError::Failed(error)) => return Err(error),
             }
         }
     }
@@ -321,8 +334,8 @@ fn copy_records(
 }
 
 fn copy_rows(
-    shelf: &Shelf,
-    columns: &Columns,
+    shard_folder: &ShardFolder,
+    columns: &ExtraColumns,
     reader: &ShardReader,
     faults: &mut ShardFaults,
     rewrite: &mut Option<Rewrite>,
@@ -340,7 +353,7 @@ fn copy_rows(
         }
         match scanned.object {
             Ok(object) => {
-                opened(shelf, Format::Parquet, columns, rewrite)?
+                opened(shard_folder, Format::Parquet, columns, rewrite)?
                     .push_object(&object.as_object(scanned.sequence))?;
             }
             Err(_) => {

@@ -1,7 +1,7 @@
 //! Some stored objects, drawn at random, to be compared with their origin. Every object has the same chance, whatever
 //! their number, and the same seed draws the same ones from the same destination (reservoir sampling, Vitter 1985).
 
-use crate::manifest::Row;
+use crate::manifest::ManifestRow;
 use crate::outcome::ShardNumber;
 use crate::planner::retry::Jitter;
 use crate::target::Sequence;
@@ -11,7 +11,7 @@ pub(super) const SAMPLE_MAX: usize = 100_000;
 
 /// An object that was drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Sampled {
+pub struct SampledObject {
     /// Which target.
     pub sequence: Sequence,
     /// Its name.
@@ -27,26 +27,31 @@ pub struct Sampled {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Sample {
-    drawn: Vec<Sampled>,
+pub(super) struct ObjectSample {
+    drawn: Vec<SampledObject>,
     wanted: usize,
     offered: u64,
     random: Jitter,
 }
 
-impl Sample {
+impl ObjectSample {
     /// Draws so many.
     pub(super) fn new(wanted: usize, seed: u64) -> Self {
-        Sample { drawn: Vec::new(), wanted: wanted.min(SAMPLE_MAX), offered: 0, random: Jitter::new(seed) }
+        ObjectSample {
+            drawn: Vec::new(),
+            wanted: wanted.min(SAMPLE_MAX),
+            offered: 0,
+            random: Jitter::new(seed),
+        }
     }
 
     /// An object that may be drawn.
-    pub(super) fn offer(&mut self, row: &Row<'_>, shard: Option<(ShardNumber, u64)>) {
+    pub(super) fn offer(&mut self, row: &ManifestRow<'_>, shard: Option<(ShardNumber, u64)>) {
         if self.wanted == 0 {
             return;
         }
         self.offered += 1;
-        let sampled = || Sampled {
+        let sampled = || SampledObject {
             sequence: row.sequence,
             name: row.name.into(),
             length: row.length,
@@ -62,7 +67,7 @@ impl Sample {
     }
 
     /// Those that were drawn, in the order of their numbers.
-    pub(super) fn take(mut self) -> Vec<Sampled> {
+    pub(super) fn take(mut self) -> Vec<SampledObject> {
         self.drawn.sort_by_key(|sampled| sampled.sequence);
         self.drawn
     }
@@ -73,9 +78,9 @@ mod tests {
     use super::*;
 
     fn draw(wanted: usize, count: u64, seed: u64) -> Vec<Sequence> {
-        let mut sample = Sample::new(wanted, seed);
+        let mut sample = ObjectSample::new(wanted, seed);
         for sequence in 0..count {
-            sample.offer(&Row { sequence, name: b"", length: 0, crc32c: 0, place: 0 }, None);
+            sample.offer(&ManifestRow { sequence, name: b"", length: 0, crc32c: 0, place: 0 }, None);
         }
         sample.take().iter().map(|sampled| sampled.sequence).collect()
     }

@@ -6,8 +6,8 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::finding::{Finding, What};
-use super::watch::Watch;
+use super::finding::{Finding, FindingKind};
+use super::monitor::VerifyMonitor;
 use crate::error::{Error, Result};
 use crate::journal::Shard;
 use crate::limits::MIB;
@@ -15,7 +15,7 @@ use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::frames;
 use crate::reader::{Scan, ShardReader};
-use crate::sink::{Format, Shelf};
+use crate::sink::{Format, ShardFolder};
 
 /// Rows after which progress is told.
 const ADVANCE_ROWS: u64 = 1024;
@@ -35,16 +35,16 @@ pub(super) struct ShardFaults {
 
 /// Everything that a repair must know, by shard; nothing of shards that are whole.
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(super) struct FoundFaults {
     /// Sealed ones.
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Open ones, by the names of their files.
     pub(super) open: Mutex<Vec<String>>,
 }
 
-impl Faults {
+impl FoundFaults {
     /// A row's record is not what was written.
-    fn lose(&self, shard: &Shard, row: u64) -> Result<()> {
+    fn report_lost(&self, shard: &Shard, row: u64) -> Result<()> {
         self.note(shard, |faults| {
             faults.lost.set(row);
         })
@@ -75,14 +75,14 @@ impl Faults {
 }
 
 /// Where a sealed shard and its manifest are: a run may have ended before they got their names.
-pub(super) fn locate(shelf: &Shelf, shard: &Shard) -> (PathBuf, PathBuf) {
+pub(super) fn locate(shard_folder: &ShardFolder, shard: &Shard) -> (PathBuf, PathBuf) {
     let choose = |placed: PathBuf, open: &str| {
-        let unplaced = shelf.open_path().join(open);
+        let unplaced = shard_folder.open_path().join(open);
         if !placed.exists() && unplaced.exists() { unplaced } else { placed }
     };
     (
-        choose(shelf.shard_path(shard.number), &shard.sealed.data.path),
-        choose(shelf.manifest_path(shard.number), &shard.sealed.manifest.path),
+        choose(shard_folder.shard_path(shard.number), &shard.sealed.data.path),
+        choose(shard_folder.manifest_path(shard.number), &shard.sealed.manifest.path),
     )
 }
 
@@ -92,23 +92,23 @@ pub(super) fn shown(path: &Path) -> String {
 }
 
 /// What a whole file is.
-enum Whole {
+enum WholeFile {
     Good,
     Missing,
     Damaged(String),
 }
 
 /// Compares a file, up to where it ends, with its checksum.
-fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &Watch) -> Result<Whole> {
+fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &VerifyMonitor) -> Result<WholeFile> {
     let mut file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Whole::Missing),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(WholeFile::Missing),
         Err(error) => return Err(Error::storage("read", path, error)),
     };
     let length = file.metadata().map_err(|error| Error::storage("read", path, error))?.len();
     if length < end.end || (is_sealed && length > end.end) {
         watch.advance(end.end, 0);
-        return Ok(Whole::Damaged(format!("it has {length} bytes, not {}", end.end)));
+        return Ok(WholeFile::Damaged(format!("it has {length} bytes, not {}", end.end)));
     }
     let mut buffer = vec![0; MIB];
     let (mut left, mut crc32c) = (end.end, 0);
@@ -116,7 +116,7 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &Watch) -> Re
         let wanted = left.min(MIB as u64) as usize;
         let piece = buffer.get_mut(..wanted).unwrap_or_default();
         match file.read(piece) {
-            Ok(0) => return Ok(Whole::Damaged("it ends too early".into())),
+            Ok(0) => return Ok(WholeFile::Damaged("it ends too early".into())),
             Ok(count) => {
                 crc32c = crc32c::crc32c_append(crc32c, piece.get(..count).unwrap_or_default());
                 left -= count as u64;
@@ -124,13 +124,13 @@ fn check_file(path: &Path, end: &ShardEnd, is_sealed: bool, watch: &Watch) -> Re
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
             // What the disk cannot give back is damage, not a reason to stop looking.
-            Err(error) => return Ok(Whole::Damaged(error.to_string())),
+            Err(error) => return Ok(WholeFile::Damaged(error.to_string())),
         }
     }
     if crc32c == end.crc32c || watch.is_stopped() {
-        Ok(Whole::Good)
+        Ok(WholeFile::Good)
     } else {
-        Ok(Whole::Damaged("its bytes do not have their checksum".into()))
+        Ok(WholeFile::Damaged("its bytes do not have their checksum".into()))
     }
 }
 
@@ -142,32 +142,36 @@ pub(super) fn bytes_of(shard: &Shard) -> u64 {
 /// Checks a sealed shard.
 pub(super) fn check_sealed(
     format: Format,
-    shelf: &Shelf,
+    shard_folder: &ShardFolder,
     shard: &Shard,
-    faults: &Faults,
-    watch: &Watch,
+    faults: &FoundFaults,
+    watch: &VerifyMonitor,
 ) -> Result<()> {
-    let (data, manifest) = locate(shelf, shard);
+    let (data, manifest) = locate(shard_folder, shard);
     let whole = check_whole(&data, &shard.sealed.data, shard, faults, watch)?;
-    let is_missing = whole == Some(What::Missing);
+    let is_missing = whole == Some(FindingKind::Missing);
     check_whole(&manifest, &shard.sealed.manifest, shard, faults, watch)?;
-    let checked = Checked { shard, file: shown(&data), manifest: shown(&manifest), faults, watch };
+    let checked = ShardCheck { shard, file: shown(&data), manifest: shown(&manifest), faults, watch };
     if is_missing {
         faults.note(shard, |faults| faults.is_missing = true)?;
     }
-    match ShardReader::open(shelf, format, shard) {
-        Ok(reader) if is_missing => checked.lose_all(&reader, What::Missing, "it is missing"),
+    match ShardReader::open(shard_folder, format, shard) {
+        Ok(reader) if is_missing => checked.report_all_lost(&reader, FindingKind::Missing, "it is missing"),
         Ok(reader) => match reader.scan() {
             Ok(scan) => {
                 let lost = checked.scan(scan)?;
                 if whole.is_some() && lost == 0 && has_unproved_facts(format) {
-                    checked.lose_all(&reader, What::Damaged, "it is damaged, and no record tells where")?;
+                    checked.report_all_lost(
+                        &reader,
+                        FindingKind::Damaged,
+                        "it is damaged, and no record tells where",
+                    )?;
                 }
                 Ok(())
             }
-            Err(error) => checked.lose_all(&reader, What::Damaged, &frames::one_cause(&error)),
+            Err(error) => checked.report_all_lost(&reader, FindingKind::Damaged, &frames::one_cause(&error)),
         },
-        Err(error) => checked.lose_names(shard.sealed.objects, &frames::one_cause(&error)),
+        Err(error) => checked.report_names_lost(shard.sealed.objects, &frames::one_cause(&error)),
     }
 }
 
@@ -178,15 +182,15 @@ fn has_unproved_facts(format: Format) -> bool {
 }
 
 /// A shard whose records are looked at.
-struct Checked<'c> {
+struct ShardCheck<'c> {
     shard: &'c Shard,
     file: String,
     manifest: String,
-    faults: &'c Faults,
-    watch: &'c Watch,
+    faults: &'c FoundFaults,
+    watch: &'c VerifyMonitor,
 }
 
-impl Checked<'_> {
+impl ShardCheck<'_> {
     /// Each record by itself; how many are lost.
     fn scan(&self, scan: Scan) -> Result<u64> {
         let (mut named, mut lost_count) = (0, 0);
@@ -201,7 +205,13 @@ impl Checked<'_> {
                     named += 1;
                     if let Err(lost) = &scanned.object {
                         lost_count += 1;
-                        self.lose(scanned.row, &lost.name, scanned.sequence, What::Damaged, &lost.what)?;
+                        self.report_lost(
+                            scanned.row,
+                            &lost.name,
+                            scanned.sequence,
+                            FindingKind::Damaged,
+                            &lost.what,
+                        )?;
                     }
                     if named - before >= ADVANCE_ROWS {
                         self.advance(before, named);
@@ -213,7 +223,7 @@ impl Checked<'_> {
         }
         self.advance(before, named);
         if let Some(cause) = cause {
-            self.lose_names(self.shard.sealed.objects.saturating_sub(named), &cause)?;
+            self.report_names_lost(self.shard.sealed.objects.saturating_sub(named), &cause)?;
         }
         Ok(lost_count)
     }
@@ -227,7 +237,7 @@ impl Checked<'_> {
     }
 
     /// All that the manifest names is gone.
-    fn lose_all(&self, reader: &ShardReader, what: What, why: &str) -> Result<()> {
+    fn report_all_lost(&self, reader: &ShardReader, what: FindingKind, why: &str) -> Result<()> {
         let manifest = reader.manifest();
         let mut unnamed = None;
         for index in 0..manifest.frames() {
@@ -237,30 +247,37 @@ impl Checked<'_> {
             match manifest.frame(index) {
                 Ok(frame) => {
                     for (position, row) in frame.iter().enumerate() {
-                        self.lose(frame.first_row() + position as u64, row.name, row.sequence, what, why)?;
+                        self.report_lost(
+                            frame.first_row() + position as u64,
+                            row.name,
+                            row.sequence,
+                            what,
+                            why,
+                        )?;
                     }
                 }
                 Err(error) => unnamed = Some(frames::one_cause(&error)),
             }
         }
-        unnamed.map_or(Ok(()), |cause| self.lose_names(1, &cause))
+        unnamed.map_or(Ok(()), |cause| self.report_names_lost(1, &cause))
     }
 
-    fn lose(&self, row: u64, name: &[u8], sequence: u64, what: What, why: &str) -> Result<()> {
-        self.faults.lose(self.shard, row)?;
+    fn report_lost(&self, row: u64, name: &[u8], sequence: u64, what: FindingKind, why: &str) -> Result<()> {
+        self.faults.report_lost(self.shard, row)?;
         let detail = format!("{}: {why}", self.file);
         self.watch.find(Finding::object(what, name, sequence, detail).in_shard(self.shard.number));
         Ok(())
     }
 
-    /// Rows that the manifest does not give any more. What they name may be there, but nobody knows which targets it is.
-    fn lose_names(&self, unreadable: u64, cause: &str) -> Result<()> {
+    /// Rows that the manifest does not give any more. What they name may be there, but nobody knows which targets it
+    /// is.
+    fn report_names_lost(&self, unreadable: u64, cause: &str) -> Result<()> {
         self.faults.note(self.shard, |faults| faults.unreadable = unreadable.max(1))?;
         let detail = format!(
             "{unreadable} of the {} objects of {} have lost their names: {cause}",
             self.shard.sealed.objects, self.file
         );
-        let finding = Finding::file(What::Damaged, &self.manifest, detail).in_shard(self.shard.number);
+        let finding = Finding::file(FindingKind::Damaged, &self.manifest, detail).in_shard(self.shard.number);
         self.watch.find(finding.beyond_repair());
         Ok(())
     }
@@ -271,13 +288,13 @@ fn check_whole(
     path: &Path,
     end: &ShardEnd,
     shard: &Shard,
-    faults: &Faults,
-    watch: &Watch,
-) -> Result<Option<What>> {
+    faults: &FoundFaults,
+    watch: &VerifyMonitor,
+) -> Result<Option<FindingKind>> {
     let (what, detail) = match check_file(path, end, true, watch)? {
-        Whole::Good => return Ok(None),
-        Whole::Missing => (What::Missing, "it is not there".to_owned()),
-        Whole::Damaged(why) => (What::Damaged, why),
+        WholeFile::Good => return Ok(None),
+        WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+        WholeFile::Damaged(why) => (FindingKind::Damaged, why),
     };
     faults.note(shard, |_| {})?;
     watch.find(Finding::file(what, &shown(path), detail).in_shard(shard.number));
@@ -285,13 +302,18 @@ fn check_whole(
 }
 
 /// Checks a shard that the last run left open: as far as its receipt goes, and as a whole.
-pub(super) fn check_open(shelf: &Shelf, open: &OpenShard, faults: &Faults, watch: &Watch) -> Result<()> {
+pub(super) fn check_open(
+    shard_folder: &ShardFolder,
+    open: &OpenShard,
+    faults: &FoundFaults,
+    watch: &VerifyMonitor,
+) -> Result<()> {
     for end in [&open.data, &open.manifest] {
-        let path = shelf.open_path().join(&end.path);
+        let path = shard_folder.open_path().join(&end.path);
         let (what, detail) = match check_file(&path, end, false, watch)? {
-            Whole::Good => continue,
-            Whole::Missing => (What::Missing, "it is not there".to_owned()),
-            Whole::Damaged(why) => (What::Damaged, why),
+            WholeFile::Good => continue,
+            WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+            WholeFile::Damaged(why) => (FindingKind::Damaged, why),
         };
         let mut noted = faults.open.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if !noted.contains(&open.data.path) {
@@ -304,7 +326,12 @@ pub(super) fn check_open(shelf: &Shelf, open: &OpenShard, faults: &Faults, watch
 }
 
 /// Tells of files that are named like shards and are none of the job's.
-pub(super) fn find_unknown(dest: &Path, format: Format, shards: &[Shard], watch: &Watch) -> Result<()> {
+pub(super) fn find_unknown(
+    dest: &Path,
+    format: Format,
+    shards: &[Shard],
+    watch: &VerifyMonitor,
+) -> Result<()> {
     let Some(extension) = format.extension() else { return Ok(()) };
     let entries = std::fs::read_dir(dest).map_err(|error| Error::storage("read", dest, error))?;
     for entry in entries {
@@ -317,7 +344,9 @@ pub(super) fn find_unknown(dest: &Path, format: Format, shards: &[Shard], watch:
                 && shards.binary_search_by_key(&number, |shard| shard.number).is_ok()
         });
         if !is_known {
-            watch.find(Finding::file(What::Unknown, name, "the journal knows no such shard").beyond_repair());
+            watch.find(
+                Finding::file(FindingKind::Unknown, name, "the journal knows no such shard").beyond_repair(),
+            );
         }
     }
     Ok(())

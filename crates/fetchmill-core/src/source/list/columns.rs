@@ -2,19 +2,19 @@
 
 use std::borrow::Cow;
 
-use super::records::Values;
+use super::records::RecordValues;
 use super::template::{self, Piece};
 use super::{ListOptions, normalise};
-use crate::entry::{Entry, Expected};
+use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Result;
-use crate::kept::write_kept;
+use crate::extra_columns::write_extra;
 use crate::limits::KEPT_BYTES_MAX;
 use crate::name::for_display;
 use crate::row::LISTED_COLUMNS;
 
 /// A column as a user has named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Column {
+pub(super) enum ColumnSelector {
     /// The one with the URL, that nobody has named.
     Url,
     /// By its number, counted from 0 here.
@@ -25,22 +25,22 @@ pub(super) enum Column {
     Manifest(&'static str),
 }
 
-impl Column {
+impl ColumnSelector {
     /// Digits are a number: a column that has such a name is chosen by its number.
     fn parse(text: &str) -> Self {
         match text.parse::<usize>() {
-            Ok(number) if number > 0 => Column::Number(number - 1),
-            _ => Column::Name(text.to_owned()),
+            Ok(number) if number > 0 => ColumnSelector::Number(number - 1),
+            _ => ColumnSelector::Name(text.to_owned()),
         }
     }
 
     /// For messages.
     pub(super) fn text(&self) -> String {
         match self {
-            Column::Url => "url".into(),
-            Column::Number(number) => (number + 1).to_string(),
-            Column::Name(name) => name.clone(),
-            Column::Manifest(name) => (*name).to_owned(),
+            ColumnSelector::Url => "url".into(),
+            ColumnSelector::Number(number) => (number + 1).to_string(),
+            ColumnSelector::Name(name) => name.clone(),
+            ColumnSelector::Manifest(name) => (*name).to_owned(),
         }
     }
 }
@@ -52,8 +52,8 @@ pub(super) fn is_manifest<'n>(mut has: impl FnMut(&'n str) -> bool) -> bool {
 
 /// How entries are made. Columns are positions in `wanted`.
 #[derive(Debug, Clone)]
-pub(super) struct Plan {
-    wanted: Vec<Column>,
+pub(super) struct ColumnPlan {
+    wanted: Vec<ColumnSelector>,
     /// Pieces of the URL; one column alone is the URL itself.
     url: Vec<UrlPiece>,
     url_column: usize,
@@ -72,35 +72,39 @@ const MANIFEST: [&str; 3] = ["name", "size", "etag"];
 #[derive(Debug, Clone)]
 enum UrlPiece {
     Text(String),
-    Column(usize),
+    Column { column: usize, is_raw: bool },
 }
 
-impl Plan {
+impl ColumnPlan {
     pub(super) fn new(options: &ListOptions) -> Result<Self> {
-        let mut wanted = vec![options.column.as_deref().map_or(Column::Url, Column::parse)];
-        let mut position_of = |column: Column| {
+        let mut wanted = vec![options.column.as_deref().map_or(ColumnSelector::Url, ColumnSelector::parse)];
+        let mut position_of = |column: ColumnSelector| {
             wanted.iter().position(|other| *other == column).unwrap_or_else(|| {
                 wanted.push(column);
                 wanted.len() - 1
             })
         };
-        let pieces =
-            options.template.as_deref().map_or_else(|| Ok(vec![Piece::Column(None)]), template::parse)?;
+        let pieces = match options.template.as_deref() {
+            Some(template) => template::parse(template)?,
+            None => vec![Piece::Column { name: None, is_raw: true }],
+        };
         let url = pieces
             .into_iter()
             .map(|piece| match piece {
                 Piece::Text(text) => UrlPiece::Text(text),
-                Piece::Column(None) => UrlPiece::Column(0),
-                Piece::Column(Some(name)) => UrlPiece::Column(position_of(Column::parse(&name))),
+                Piece::Column { name: None, is_raw } => UrlPiece::Column { column: 0, is_raw },
+                Piece::Column { name: Some(name), is_raw } => {
+                    UrlPiece::Column { column: position_of(ColumnSelector::parse(&name)), is_raw }
+                }
             })
             .collect::<Vec<_>>();
-        let key = options.key_column.as_deref().map(|name| position_of(Column::parse(name)));
-        let kept = options.keep_columns.iter().map(|name| position_of(Column::parse(name))).collect();
+        let key = options.key_column.as_deref().map(|name| position_of(ColumnSelector::parse(name)));
+        let kept = options.keep_columns.iter().map(|name| position_of(ColumnSelector::parse(name))).collect();
         let url_column = url
             .iter()
-            .find_map(|piece| if let UrlPiece::Column(column) = piece { Some(*column) } else { None })
+            .find_map(|piece| if let UrlPiece::Column { column, .. } = piece { Some(*column) } else { None })
             .unwrap_or(0);
-        let mut plan = Plan {
+        let mut plan = ColumnPlan {
             wanted,
             url,
             url_column,
@@ -113,7 +117,7 @@ impl Plan {
         plan.drop_unused();
         if options.may_be_manifest() {
             plan.manifest = Some(plan.wanted.len());
-            plan.wanted.extend(MANIFEST.map(Column::Manifest));
+            plan.wanted.extend(MANIFEST.map(ColumnSelector::Manifest));
         }
         Ok(plan)
     }
@@ -121,7 +125,9 @@ impl Plan {
     /// A template with names only needs no URL's column.
     fn drop_unused(&mut self) {
         let uses = |column: usize| {
-            self.url.iter().any(|piece| matches!(piece, UrlPiece::Column(other) if *other == column))
+            self.url
+                .iter()
+                .any(|piece| matches!(piece, UrlPiece::Column { column: other, .. } if *other == column))
                 || self.key == Some(column)
                 || self.kept.contains(&column)
         };
@@ -130,7 +136,7 @@ impl Plan {
         }
         self.wanted.remove(0);
         for piece in &mut self.url {
-            if let UrlPiece::Column(column) = piece {
+            if let UrlPiece::Column { column, .. } = piece {
                 *column -= 1;
             }
         }
@@ -140,7 +146,7 @@ impl Plan {
     }
 
     /// The columns whose values are to be given, in this order.
-    pub(super) fn wanted(&self) -> &[Column] {
+    pub(super) fn wanted(&self) -> &[ColumnSelector] {
         &self.wanted
     }
 
@@ -151,7 +157,7 @@ impl Plan {
 
     /// Whether any column is named: a header must say which one it is.
     pub(super) fn has_names(&self) -> bool {
-        self.wanted.iter().any(|column| matches!(column, Column::Name(_)))
+        self.wanted.iter().any(|column| matches!(column, ColumnSelector::Name(_)))
     }
 
     /// Whether the values are only pieces of a URL.
@@ -165,27 +171,39 @@ impl Plan {
     }
 
     /// The URL of a record, normalised; else why there is none, with the text that is none.
-    pub(super) fn url<'v>(&self, values: &'v Values) -> std::result::Result<Cow<'v, str>, String> {
+    pub(super) fn url<'v>(&self, values: &'v RecordValues) -> std::result::Result<Cow<'v, str>, String> {
         for column in self.manifest.iter().chain(&self.key).chain(&self.kept) {
             if values.get(*column).is_some_and(|value| std::str::from_utf8(value).is_err()) {
                 return Err(format!("column {} is not UTF-8", self.wanted[*column].text()));
             }
         }
-        if let [UrlPiece::Column(column)] = self.url[..] {
+        if let [UrlPiece::Column { column, .. }] = self.url[..] {
             return self.understood(self.value(values, column)?);
         }
         let mut text = String::new();
+        // Where values that are dots begin.
+        let mut dots = Vec::new();
         for piece in &self.url {
             match piece {
                 UrlPiece::Text(piece) => text.push_str(piece),
-                UrlPiece::Column(column) => {
+                UrlPiece::Column { column, is_raw } => {
                     let value = self.value(values, *column)?;
                     if value.is_empty() {
                         return Err(format!("column {} is empty", self.wanted[*column].text()));
                     }
-                    text.push_str(value);
+                    if *is_raw {
+                        text.push_str(value);
+                        continue;
+                    }
+                    if matches!(value, "." | "..") {
+                        dots.push(text.len());
+                    }
+                    template::push_value(&mut text, value)?;
                 }
             }
+        }
+        if text.contains("://") && dots.iter().any(|start| template::leads_elsewhere(&text, *start)) {
+            return Err(format!("a value makes its path another one: {}", for_display(text.as_bytes())));
         }
         self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
     }
@@ -198,9 +216,9 @@ impl Plan {
         })
     }
 
-    fn value<'v>(&self, values: &'v Values, column: usize) -> std::result::Result<&'v str, String> {
+    fn value<'v>(&self, values: &'v RecordValues, column: usize) -> std::result::Result<&'v str, String> {
         let value = values.get(column).ok_or_else(|| match &self.wanted[column] {
-            Column::Url => "it has no URL".to_owned(),
+            ColumnSelector::Url => "it has no URL".to_owned(),
             named => format!("it has no column {}", named.text()),
         })?;
         std::str::from_utf8(value).map_err(|_| described_bytes(value))
@@ -210,7 +228,7 @@ impl Plan {
     pub(super) fn write_entry(
         &self,
         url: &str,
-        values: &Values,
+        values: &RecordValues,
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
@@ -219,20 +237,23 @@ impl Plan {
         let key =
             self.key.or(self.manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
         scratch.clear();
-        write_kept(self.kept.iter().map(|column| values.get(*column)), scratch);
+        write_extra(self.kept.iter().map(|column| values.get(*column)), scratch);
         if scratch.len() > KEPT_BYTES_MAX {
             return Err("its kept columns are longer than 64 KiB");
         }
         let kept = (!self.kept.is_empty()).then_some(scratch.as_slice());
-        Entry { url: url.as_bytes(), key, kept, expected: self.expected(values)? }.write(out);
+        ListEntry { url: url.as_bytes(), key, kept, expected: self.expected(values)? }.write(out);
         Ok(())
     }
 }
 
-impl Plan {
+impl ColumnPlan {
     /// What a manifest says of the object. A size that is none must not pass for one that nobody knows.
-    fn expected<'v>(&self, values: &'v Values) -> std::result::Result<Expected<'v>, &'static str> {
-        let Some(name) = self.manifest else { return Ok(Expected::default()) };
+    fn expected<'v>(
+        &self,
+        values: &'v RecordValues,
+    ) -> std::result::Result<ExpectedObject<'v>, &'static str> {
+        let Some(name) = self.manifest else { return Ok(ExpectedObject::default()) };
         let value = |column: usize| values.get(column).filter(|value| !value.is_empty());
         let size = match value(name + 1) {
             None => None,
@@ -242,7 +263,7 @@ impl Plan {
         if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {
             return Err("its etag is longer than 1 KiB");
         }
-        Ok(Expected { size, etag })
+        Ok(ExpectedObject { size, etag })
     }
 }
 

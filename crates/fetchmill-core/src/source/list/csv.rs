@@ -4,22 +4,22 @@ use std::ops::Range;
 
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 
-use super::ListPosition;
-use super::columns::{Column, Plan, is_manifest};
-use super::lines::{Found, Lines, Progress};
+use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
+use super::lines::{LineSearch, Lines, ReadStep};
 use super::normalise;
-use super::records::{Records, Step, Values};
+use super::records::{RecordStep, RecordValues, Records};
 use super::text::skip;
 use crate::error::{Error, Result};
 use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX};
+use crate::source::ListPosition;
 
 /// Field names that are shown when one is missing.
 const SHOWN_NAMES: usize = 20;
 
 /// Records of a file with a delimiter.
 pub(super) struct Csv {
-    fields: Fields,
-    wanted: Vec<Column>,
+    fields: FieldSplitter,
+    wanted: Vec<ColumnSelector>,
     url: usize,
     header: Option<bool>,
     has_template: bool,
@@ -30,7 +30,7 @@ pub(super) struct Csv {
 }
 
 impl Csv {
-    pub(super) fn new(lines: Lines, delimiter: u8, plan: &Plan, header: Option<bool>) -> Result<Self> {
+    pub(super) fn new(lines: Lines, delimiter: u8, plan: &ColumnPlan, header: Option<bool>) -> Result<Self> {
         if header == Some(false) && plan.has_names() {
             return Err(Error::Usage(format!(
                 "the list {} has no header, so its columns have no names: give their numbers, from 1",
@@ -38,7 +38,7 @@ impl Csv {
             )));
         }
         Ok(Csv {
-            fields: Fields::new(lines, delimiter),
+            fields: FieldSplitter::new(lines, delimiter),
             wanted: plan.wanted().to_vec(),
             url: plan.url_column(),
             header: header.or(plan.has_names().then_some(true)),
@@ -49,18 +49,18 @@ impl Csv {
     }
 
     /// Reads the header, if there is one. Whether it is known now.
-    fn begin(&mut self) -> Result<Progress> {
+    fn begin(&mut self) -> Result<ReadStep> {
         if self.places.is_some() {
-            return Ok(Progress::Done);
+            return Ok(ReadStep::Done);
         }
         let next = match self.fields.next(LIST_COLUMNS_MAX)? {
-            Next::Record(next) => next,
-            Next::NothingNow => return Ok(Progress::NothingNow),
-            Next::End => return Ok(Progress::End),
+            NextRecord::Record(next) => next,
+            NextRecord::NothingNow => return Ok(ReadStep::NothingNow),
+            NextRecord::End => return Ok(ReadStep::End),
             // A header that cannot be read is none: it will be a failed target.
-            Next::Bad(..) | Next::TooLong => {
+            NextRecord::Bad(..) | NextRecord::TooLong => {
                 self.places = Some(self.places_without_names()?);
-                return Ok(Progress::Done);
+                return Ok(ReadStep::Done);
             }
         };
         if self.header.unwrap_or_else(|| self.looks_like_a_header()) {
@@ -69,13 +69,13 @@ impl Csv {
         } else {
             self.places = Some(self.places_without_names()?);
         }
-        Ok(Progress::Done)
+        Ok(ReadStep::Done)
     }
 
     /// Only a plain word where the URL should be: a mistyped URL in the first record must not be taken for a header.
     fn looks_like_a_header(&self) -> bool {
         let place = match self.wanted[self.url] {
-            Column::Number(number) => number,
+            ColumnSelector::Number(number) => number,
             _ => 0,
         };
         let Some(Ok(value)) = self.fields.get(place).map(std::str::from_utf8) else { return false };
@@ -84,26 +84,28 @@ impl Csv {
     }
 
     fn places_without_names(&self) -> Result<Vec<Option<usize>>> {
-        let place = |column: &Column| match column {
-            Column::Url => Ok(Some(0)),
-            Column::Number(number) => Ok(Some(*number)),
-            Column::Manifest(_) => Ok(None),
-            Column::Name(name) => Err(self.no_column(name)),
+        let place = |column: &ColumnSelector| match column {
+            ColumnSelector::Url => Ok(Some(0)),
+            ColumnSelector::Number(number) => Ok(Some(*number)),
+            ColumnSelector::Manifest(_) => Ok(None),
+            ColumnSelector::Name(name) => Err(self.no_column(name)),
         };
         self.wanted.iter().map(place).collect()
     }
 
     fn places_by_names(&self) -> Result<Vec<Option<usize>>> {
         let is_manifest = is_manifest(|name| self.place_of(|field| field == name.as_bytes()).is_some());
-        let place = |column: &Column| match column {
-            Column::Number(number) => Ok(Some(*number)),
-            Column::Manifest(name) if is_manifest => Ok(self.place_of(|field| field == name.as_bytes())),
-            Column::Manifest(_) => Ok(None),
-            Column::Name(name) => {
+        let place = |column: &ColumnSelector| match column {
+            ColumnSelector::Number(number) => Ok(Some(*number)),
+            ColumnSelector::Manifest(name) if is_manifest => {
+                Ok(self.place_of(|field| field == name.as_bytes()))
+            }
+            ColumnSelector::Manifest(_) => Ok(None),
+            ColumnSelector::Name(name) => {
                 let place = self.place_of(|field| field == name.as_bytes());
                 place.map(Some).ok_or_else(|| self.no_column(name))
             }
-            Column::Url => {
+            ColumnSelector::Url => {
                 let place = self.place_of(|field| field.eq_ignore_ascii_case(b"url"));
                 let place = place.or((self.fields.count() == 1).then_some(0));
                 place.map(Some).ok_or_else(|| self.no_column("url"))
@@ -133,7 +135,7 @@ impl Csv {
         self.fields.consume(record);
     }
 
-    fn give(&self, values: &mut Values) {
+    fn give(&self, values: &mut RecordValues) {
         for (column, place) in self.places.iter().flatten().enumerate() {
             if let Some(value) = place.and_then(|place| self.fields.get(place)) {
                 values.set(column, value);
@@ -143,12 +145,12 @@ impl Csv {
 }
 
 impl Records for Csv {
-    fn next(&mut self, values: &mut Values) -> Result<Step> {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(self.wanted.len());
         match self.begin()? {
-            Progress::Done => {}
-            Progress::NothingNow => return Ok(Step::NothingNow),
-            Progress::End => return Ok(Step::End),
+            ReadStep::Done => {}
+            ReadStep::NothingNow => return Ok(RecordStep::NothingNow),
+            ReadStep::End => return Ok(RecordStep::End),
         }
         let last = self.places.iter().flatten().flatten().max().copied().unwrap_or(0);
         let next = self.fields.next(last)?;
@@ -156,18 +158,18 @@ impl Records for Csv {
             self.line = self.fields.lines.line() + 1;
         }
         match next {
-            Next::Record(next) => {
+            NextRecord::Record(next) => {
                 self.give(values);
                 self.consume(next);
-                Ok(Step::Record)
+                Ok(RecordStep::Record)
             }
-            Next::Bad(next, reason) => {
+            NextRecord::Bad(next, reason) => {
                 self.consume(next);
-                Ok(Step::Bad(reason))
+                Ok(RecordStep::Bad(reason))
             }
-            Next::TooLong => skip(&mut self.fields.lines),
-            Next::NothingNow => Ok(Step::NothingNow),
-            Next::End => Ok(Step::End),
+            NextRecord::TooLong => skip(&mut self.fields.lines),
+            NextRecord::NothingNow => Ok(RecordStep::NothingNow),
+            NextRecord::End => Ok(RecordStep::End),
         }
     }
 
@@ -179,11 +181,11 @@ impl Records for Csv {
         self.fields.lines.position()
     }
 
-    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         if position.offset > 0 {
             // A header is not in the journal: it is read again.
             match self.begin()? {
-                Progress::Done => {}
+                ReadStep::Done => {}
                 other => return Ok(other),
             }
         }
@@ -192,7 +194,7 @@ impl Records for Csv {
 }
 
 /// What was found, and is not consumed.
-enum Next {
+enum NextRecord {
     Record(Extent),
     /// A line that is no record by itself and begins none.
     Bad(Extent, &'static str),
@@ -211,7 +213,7 @@ struct Extent {
 }
 
 /// Splits records into fields.
-struct Fields {
+struct FieldSplitter {
     lines: Lines,
     delimiter: u8,
     parser: csv_core::Reader,
@@ -223,10 +225,10 @@ struct Fields {
     is_unquoted: bool,
 }
 
-impl Fields {
+impl FieldSplitter {
     fn new(lines: Lines, delimiter: u8) -> Self {
         let parser = ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
-        Fields {
+        FieldSplitter {
             lines,
             delimiter,
             parser,
@@ -253,25 +255,25 @@ impl Fields {
     }
 
     /// Finds the next record, and its fields up to that one.
-    fn next(&mut self, last: usize) -> Result<Next> {
+    fn next(&mut self, last: usize) -> Result<NextRecord> {
         self.places.clear();
         if self.lines.is_skipping() {
-            return Ok(Next::TooLong);
+            return Ok(NextRecord::TooLong);
         }
         let mut extent = Extent::default();
         loop {
             let (found, next) = self.lines.find(extent.bytes)?;
             let place = match found {
-                Found::Line(place) => place,
+                LineSearch::Line(place) => place,
                 // What is before it is empty lines: these are consumed for themselves.
-                Found::TooLong if extent.bytes > 0 => {
+                LineSearch::TooLong if extent.bytes > 0 => {
                     self.consume(extent);
                     extent = Extent::default();
                     continue;
                 }
-                Found::TooLong => return Ok(Next::TooLong),
-                Found::NothingNow => return Ok(Next::NothingNow),
-                Found::End => return Ok(Next::End),
+                LineSearch::TooLong => return Ok(NextRecord::TooLong),
+                LineSearch::NothingNow => return Ok(NextRecord::NothingNow),
+                LineSearch::End => return Ok(NextRecord::End),
             };
             extent.lines += 1;
             if place.is_empty() {
@@ -280,7 +282,7 @@ impl Fields {
             }
             if memchr::memchr(b'"', self.lines.bytes(place.clone())).is_none() {
                 self.split(place, last);
-                return Ok(Next::Record(Extent { bytes: next, ..extent }));
+                return Ok(NextRecord::Record(Extent { bytes: next, ..extent }));
             }
             return self.unquote(extent, next);
         }
@@ -300,20 +302,22 @@ impl Fields {
 
     /// A record with quotes may go over many lines. One that would be too long is none: its first line is bad, and
     /// the next line may be a record again.
-    fn unquote(&mut self, before: Extent, first_end: usize) -> Result<Next> {
+    fn unquote(&mut self, before: Extent, first_end: usize) -> Result<NextRecord> {
         let first_line = Extent { bytes: first_end, ..before };
-        let unclosed = Ok(Next::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
+        let unclosed = Ok(NextRecord::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
         let mut extent = before;
-        let mut parser = Unquoting::start(self);
+        let mut parser = QuoteState::start(self);
         let mut end = first_end;
         loop {
             match parser.feed(self, extent.bytes..end) {
-                Fed::Whole => {
+                LineFed::Whole => {
                     self.place_unquoted(extent.bytes..end);
-                    return Ok(Next::Record(Extent { bytes: end, ..extent }));
+                    return Ok(NextRecord::Record(Extent { bytes: end, ..extent }));
                 }
-                Fed::TooWide => return Ok(Next::Bad(first_line, "it has more than 16,384 columns")),
-                Fed::Open => {}
+                LineFed::TooWide => {
+                    return Ok(NextRecord::Bad(first_line, "it has more than 16,384 columns"));
+                }
+                LineFed::Open => {}
             }
             extent = Extent { bytes: end, lines: extent.lines + 1, ..extent };
             let is_long = extent.bytes >= LIST_LINE_BYTES_MAX;
@@ -321,9 +325,9 @@ impl Fields {
                 return unclosed;
             }
             match self.lines.find(extent.bytes)? {
-                (Found::Line(_), next) => end = next,
-                (Found::TooLong | Found::End, _) => return unclosed,
-                (Found::NothingNow, _) => return Ok(Next::NothingNow),
+                (LineSearch::Line(_), next) => end = next,
+                (LineSearch::TooLong | LineSearch::End, _) => return unclosed,
+                (LineSearch::NothingNow, _) => return Ok(NextRecord::NothingNow),
             }
         }
     }
@@ -348,13 +352,13 @@ impl Fields {
 }
 
 /// How far a record with quotes is taken apart.
-struct Unquoting {
+struct QuoteState {
     bytes: usize,
     fields: usize,
 }
 
 /// What became of a line.
-enum Fed {
+enum LineFed {
     /// It ends the record.
     Whole,
     /// A quote is open at its end.
@@ -362,32 +366,32 @@ enum Fed {
     TooWide,
 }
 
-impl Unquoting {
-    fn start(fields: &mut Fields) -> Self {
+impl QuoteState {
+    fn start(fields: &mut FieldSplitter) -> Self {
         fields.parser.reset();
         fields.ends.clear();
-        Unquoting { bytes: 0, fields: 0 }
+        QuoteState { bytes: 0, fields: 0 }
     }
 
-    fn feed(&mut self, fields: &mut Fields, line: Range<usize>) -> Fed {
+    fn feed(&mut self, fields: &mut FieldSplitter, line: Range<usize>) -> LineFed {
         let has_newline = fields.lines.bytes(line.clone()).ends_with(b"\n");
         match self.feed_piece(fields, Some(line)) {
             // The last line of a list may have none.
-            Fed::Open if !has_newline => self.feed_piece(fields, None),
+            LineFed::Open if !has_newline => self.feed_piece(fields, None),
             fed => fed,
         }
     }
 
     /// A line, or the newline that is missing.
-    fn feed_piece(&mut self, fields: &mut Fields, line: Option<Range<usize>>) -> Fed {
-        let Fields { lines, parser, unquoted, ends, .. } = fields;
+    fn feed_piece(&mut self, fields: &mut FieldSplitter, line: Option<Range<usize>>) -> LineFed {
+        let FieldSplitter { lines, parser, unquoted, ends, .. } = fields;
         let mut input = line.map_or(&b"\n"[..], |line| lines.bytes(line));
         // Taking quotes away makes nothing longer.
         unquoted.resize(unquoted.len().max(self.bytes + input.len() + 1), 0);
         loop {
             if ends.len() == self.fields {
                 if ends.len() >= LIST_COLUMNS_MAX {
-                    return Fed::TooWide;
+                    return LineFed::TooWide;
                 }
                 ends.resize((ends.len() * 2).clamp(16, LIST_COLUMNS_MAX), 0);
             }
@@ -402,10 +406,10 @@ impl Unquoting {
                     let size = unquoted.len() + input.len() + 1;
                     unquoted.resize(size, 0);
                 }
-                ReadRecordResult::InputEmpty => return Fed::Open,
+                ReadRecordResult::InputEmpty => return LineFed::Open,
                 ReadRecordResult::Record | ReadRecordResult::End => {
                     ends.truncate(self.fields);
-                    return Fed::Whole;
+                    return LineFed::Whole;
                 }
             }
         }

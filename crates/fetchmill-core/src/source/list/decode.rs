@@ -6,7 +6,7 @@ use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder;
 
 use super::Compression;
-use crate::limits::{LIST_ZSTD_WINDOW_LOG_MAX, READ_BYTES};
+use crate::limits::{LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
 
 /// Bytes that tell how the rest is compressed.
 const MAGIC_BYTES: usize = 4;
@@ -15,12 +15,12 @@ type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 
 /// An input that finds out how it is compressed. What the input reports as "nothing now" (`WouldBlock`) is reported,
 /// and nothing is lost by it.
-pub(super) struct Decoded {
-    state: State,
+pub(super) struct DecodedInput {
+    state: DecodeState,
     promised: Option<Compression>,
 }
 
-enum State {
+enum DecodeState {
     /// The first bytes are still to come.
     Start(Vec<u8>, Box<dyn Read + Send>),
     Plain(Input),
@@ -29,14 +29,14 @@ enum State {
     Broken,
 }
 
-impl Decoded {
+impl DecodedInput {
     /// An input, and what its name has promised.
     pub(super) fn new(input: Box<dyn Read + Send>, promised: Option<Compression>) -> Self {
-        Decoded { state: State::Start(Vec::new(), input), promised }
+        DecodedInput { state: DecodeState::Start(Vec::new(), input), promised }
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        let State::Start(head, input) = &mut self.state else { return Ok(()) };
+        let DecodeState::Start(head, input) = &mut self.state else { return Ok(()) };
         while head.len() < MAGIC_BYTES {
             let mut byte = [0];
             match input.read(&mut byte) {
@@ -46,7 +46,7 @@ impl Decoded {
                 Err(error) => return Err(error),
             }
         }
-        let State::Start(head, input) = std::mem::replace(&mut self.state, State::Broken) else {
+        let DecodeState::Start(head, input) = std::mem::replace(&mut self.state, DecodeState::Broken) else {
             return Ok(());
         };
         let found = compression_of(&head);
@@ -58,12 +58,12 @@ impl Decoded {
         }
         let input = BufReader::with_capacity(READ_BYTES, io::Cursor::new(head).chain(input));
         self.state = match found {
-            None => State::Plain(input),
-            Some(Compression::Gzip) => State::Gzip(Box::new(MultiGzDecoder::new(input))),
+            None => DecodeState::Plain(input),
+            Some(Compression::Gzip) => DecodeState::Gzip(Box::new(MultiGzDecoder::new(input))),
             Some(Compression::Zstd) => {
                 let mut decoder = Decoder::with_buffer(input)?;
                 decoder.window_log_max(LIST_ZSTD_WINDOW_LOG_MAX)?;
-                State::Zstd(Box::new(decoder))
+                DecodeState::Zstd(Box::new(decoder))
             }
         };
         Ok(())
@@ -72,19 +72,37 @@ impl Decoded {
 
 /// A stream without its compression: as its first bytes say, or as `promised`.
 pub fn decoded(input: Box<dyn Read + Send>, promised: Option<Compression>) -> impl Read {
-    Decoded::new(input, promised)
+    DecodedInput::new(input, promised)
 }
 
-impl Read for Decoded {
+impl Read for DecodedInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.begin()?;
         match &mut self.state {
-            State::Plain(input) => input.read(buffer),
-            State::Gzip(decoder) => decoder.read(buffer),
-            State::Zstd(decoder) => decoder.read(buffer),
-            State::Start(..) | State::Broken => Err(io::Error::other("it could not be read before")),
+            DecodeState::Plain(input) => input.read(buffer),
+            DecodeState::Gzip(decoder) => decoder.read(buffer),
+            DecodeState::Zstd(decoder) => decoder.read(buffer).map_err(explain_window),
+            DecodeState::Start(..) | DecodeState::Broken => {
+                Err(io::Error::other("it could not be read before"))
+            }
         }
     }
+}
+
+/// An error of zstd, in the user's words where its own ones mislead: a window is no damage.
+fn explain_window(error: io::Error) -> io::Error {
+    if !error.to_string().contains("too much memory") {
+        return error;
+    }
+    let most = 1_usize << LIST_ZSTD_WINDOW_LOG_MAX;
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "it was compressed with a window of more than {} MiB, which a reader must hold in memory: compress it \
+             again with at most --long={LIST_ZSTD_WINDOW_LOG_MAX}",
+            most / MIB
+        ),
+    )
 }
 
 /// What the first bytes say. A frame of zstd may be one to be skipped, with its number in the lowest bits.

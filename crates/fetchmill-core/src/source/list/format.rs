@@ -1,10 +1,16 @@
 //! Which format a list has, by its name. Compression is found by the first bytes; a name that promises one is held to
 //! it, so that an empty or cut file is no empty list.
 
+use serde::{Deserialize, Serialize};
+
+use crate::options::words;
+
 /// How a list is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ListFormat {
     /// A URL a line. Empty lines and those that start with `#` are no targets.
+    #[serde(rename = "txt")]
     Text,
     /// Records with commas.
     Csv,
@@ -40,6 +46,8 @@ impl ListFormat {
         })
     }
 }
+
+words!(ListFormat);
 
 /// How a list is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

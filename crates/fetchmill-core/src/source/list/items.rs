@@ -2,11 +2,11 @@
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::ListPosition;
-use super::lines::Progress;
-use super::records::{Records, Step, Values};
+use super::lines::ReadStep;
+use super::records::{RecordStep, RecordValues, Records};
 use crate::error::Result;
 use crate::limits::LIST_PAGE_TARGETS;
+use crate::source::ListPosition;
 use crate::target::Names;
 
 /// Items are read ahead as far as this.
@@ -57,7 +57,7 @@ impl ItemBatch {
 }
 
 /// Items as records.
-pub(super) struct Given {
+pub(super) struct ItemRecords {
     items: Box<dyn Items>,
     batch: ItemBatch,
     at: usize,
@@ -69,9 +69,9 @@ pub(super) struct Given {
     is_over: bool,
 }
 
-impl Given {
+impl ItemRecords {
     pub(super) fn new(items: Box<dyn Items>) -> Self {
-        Given {
+        ItemRecords {
             items,
             batch: ItemBatch::default(),
             at: 0,
@@ -83,24 +83,24 @@ impl Given {
     }
 
     /// Another batch when this one is used up.
-    fn fill(&mut self) -> Result<Progress> {
+    fn fill(&mut self) -> Result<ReadStep> {
         if self.at < self.batch.len() {
-            return Ok(Progress::Done);
+            return Ok(ReadStep::Done);
         }
         if self.is_over {
-            return Ok(Progress::End);
+            return Ok(ReadStep::End);
         }
         if std::mem::take(&mut self.is_slow) {
-            return Ok(Progress::NothingNow);
+            return Ok(ReadStep::NothingNow);
         }
         self.batch = ItemBatch::default();
         self.at = 0;
         self.is_over = !self.items.read(&mut self.batch)?;
         self.is_slow = !self.is_over && !self.batch.is_full();
         Ok(match (self.batch.is_empty(), self.is_over) {
-            (false, _) => Progress::Done,
-            (true, true) => Progress::End,
-            (true, false) => Progress::NothingNow,
+            (false, _) => ReadStep::Done,
+            (true, true) => ReadStep::End,
+            (true, false) => ReadStep::NothingNow,
         })
     }
 
@@ -120,20 +120,20 @@ impl Given {
     }
 }
 
-impl Records for Given {
-    fn next(&mut self, values: &mut Values) -> Result<Step> {
+impl Records for ItemRecords {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(2);
         match self.fill()? {
-            Progress::NothingNow => Ok(Step::NothingNow),
-            Progress::End => Ok(Step::End),
-            Progress::Done => {
+            ReadStep::NothingNow => Ok(RecordStep::NothingNow),
+            ReadStep::End => Ok(RecordStep::End),
+            ReadStep::Done => {
                 let position = self.pass();
                 let (url, key) = self.batch.get(position);
                 values.set(0, url);
                 if let Some(key) = key {
                     values.set(1, key);
                 }
-                Ok(Step::Record)
+                Ok(RecordStep::Record)
             }
         }
     }
@@ -146,18 +146,18 @@ impl Records for Given {
         ListPosition { entries: 0, offset: self.count, line: self.count, digest: self.digest.digest() }
     }
 
-    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         while self.count < position.offset {
             match self.fill()? {
-                Progress::Done => drop(self.pass()),
+                ReadStep::Done => drop(self.pass()),
                 other => return Ok(other),
             }
             // A moment to look at a stop signal.
             if self.at == self.batch.len() && self.count < position.offset {
-                return Ok(Progress::NothingNow);
+                return Ok(ReadStep::NothingNow);
             }
         }
-        Ok(if self.digest.digest() == position.digest { Progress::Done } else { Progress::End })
+        Ok(if self.digest.digest() == position.digest { ReadStep::Done } else { ReadStep::End })
     }
 
     fn unit(&self) -> &'static str {
@@ -167,10 +167,10 @@ impl Records for Given {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ListOptions, ListReader, ListSource, Listed};
+    use super::super::{ListOptions, ListReader, ListSource, ListStep};
     use super::*;
-    use crate::entry::Entry;
-    use crate::source::Cursor;
+    use crate::entry::ListEntry;
+    use crate::source::PageCursor;
 
     /// Gives numbers, so many at a time.
     struct Numbers(std::ops::Range<u64>, usize);
@@ -195,14 +195,14 @@ mod tests {
         let (mut entries, mut ends) = (Vec::new(), Vec::new());
         loop {
             match list.next_page().unwrap() {
-                Listed::End => return (entries, ends),
-                Listed::NothingNow => {}
-                Listed::Page(page) => {
+                ListStep::End => return (entries, ends),
+                ListStep::NothingNow => {}
+                ListStep::Page(page) => {
                     for entry in page.names.iter() {
-                        let entry = Entry::read(entry);
+                        let entry = ListEntry::read(entry);
                         entries.push(format!("{:?} {:?}", entry.url, entry.key));
                     }
-                    let Cursor::List { position, .. } = page.cursor else { panic!("another cursor") };
+                    let PageCursor::List { position, .. } = page.cursor else { panic!("another cursor") };
                     ends.push((entries.len(), position));
                 }
             }
@@ -232,7 +232,7 @@ mod tests {
             again.resume(position);
             let error = loop {
                 match again.next_page() {
-                    Ok(Listed::NothingNow) => {}
+                    Ok(ListStep::NothingNow) => {}
                     Ok(_) => panic!("it went on"),
                     Err(error) => break error,
                 }
@@ -253,9 +253,9 @@ mod tests {
         }
         let mut list = ListReader::of_items("it", Box::new(One), &ListOptions::default()).unwrap();
 
-        let Listed::Page(page) = list.next_page().unwrap() else { panic!("no page") };
+        let ListStep::Page(page) = list.next_page().unwrap() else { panic!("no page") };
 
-        let entry = Entry::read(page.names.get(0));
+        let entry = ListEntry::read(page.names.get(0));
         assert_eq!((entry.url, entry.key), (&b""[..], Some(&b"item 1"[..])));
     }
 }

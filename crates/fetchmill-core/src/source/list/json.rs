@@ -6,16 +6,16 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::ListPosition;
-use super::columns::{Column, Plan, is_manifest};
-use super::lines::{Found, Lines, Progress};
-use super::records::{Records, Step, Values};
+use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
+use super::lines::{LineSearch, Lines, ReadStep};
+use super::records::{RecordStep, RecordValues, Records};
 use super::text::skip;
 use crate::error::{Error, Result};
 use crate::row::LISTED_COLUMNS;
+use crate::source::ListPosition;
 
 /// Lines with fields.
-pub(super) struct Json {
+pub(super) struct JsonRecords {
     lines: Lines,
     /// The names of the wanted fields.
     fields: Vec<String>,
@@ -24,25 +24,26 @@ pub(super) struct Json {
     url: usize,
 }
 
-impl Json {
-    pub(super) fn new(lines: Lines, plan: &Plan) -> Result<Self> {
-        if let Some(column) = plan.wanted().iter().find(|column| matches!(column, Column::Number(_))) {
+impl JsonRecords {
+    pub(super) fn new(lines: Lines, plan: &ColumnPlan) -> Result<Self> {
+        if let Some(column) = plan.wanted().iter().find(|column| matches!(column, ColumnSelector::Number(_)))
+        {
             return Err(Error::Usage(format!(
                 "the list {} has fields, and these have no numbers: give the name of one instead of {}",
                 lines.label(),
                 column.text()
             )));
         }
-        let fields = plan.wanted().iter().map(Column::text).collect();
+        let fields = plan.wanted().iter().map(ColumnSelector::text).collect();
         let wanted = plan.wanted().iter().enumerate();
-        let of_manifest = wanted.filter(|(_, column)| matches!(column, Column::Manifest(_)));
+        let of_manifest = wanted.filter(|(_, column)| matches!(column, ColumnSelector::Manifest(_)));
         let of_manifest = of_manifest.map(|(field, _)| field).collect();
-        Ok(Json { lines, fields, of_manifest, url: plan.url_column() })
+        Ok(JsonRecords { lines, fields, of_manifest, url: plan.url_column() })
     }
 }
 
-impl Records for Json {
-    fn next(&mut self, values: &mut Values) -> Result<Step> {
+impl Records for JsonRecords {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         loop {
             values.clear(self.fields.len());
             if self.lines.is_skipping() {
@@ -50,19 +51,23 @@ impl Records for Json {
             }
             let (found, next) = self.lines.find(0)?;
             let place = match found {
-                Found::Line(place) => place,
-                Found::TooLong => return skip(&mut self.lines),
-                Found::NothingNow => return Ok(Step::NothingNow),
-                Found::End => return Ok(Step::End),
+                LineSearch::Line(place) => place,
+                LineSearch::TooLong => return skip(&mut self.lines),
+                LineSearch::NothingNow => return Ok(RecordStep::NothingNow),
+                LineSearch::End => return Ok(RecordStep::End),
             };
             let line = self.lines.bytes(place).trim_ascii();
             let is_empty = line.is_empty();
             let fields =
-                Fields { names: &self.fields, of_manifest: &self.of_manifest, url: self.url, values };
+                JsonFields { names: &self.fields, of_manifest: &self.of_manifest, url: self.url, values };
             let is_read = is_empty || read(line, fields);
             self.lines.consume(next, 1);
             if !is_empty {
-                return Ok(if is_read { Step::Record } else { Step::Bad("it is no JSON object or string") });
+                return Ok(if is_read {
+                    RecordStep::Record
+                } else {
+                    RecordStep::Bad("it is no JSON object or string")
+                });
             }
         }
     }
@@ -75,30 +80,33 @@ impl Records for Json {
         self.lines.position()
     }
 
-    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         self.lines.go_to(position)
     }
 }
 
 /// Takes the fields out of a line; whether it is JSON.
-fn read(line: &[u8], fields: Fields<'_>) -> bool {
+fn read(line: &[u8], fields: JsonFields<'_>) -> bool {
     let mut json = serde_json::Deserializer::from_slice(line);
     fields.deserialize(&mut json).and_then(|()| json.end()).is_ok()
 }
 
-struct Fields<'f> {
+struct JsonFields<'f> {
     names: &'f [String],
     of_manifest: &'f [usize],
     url: usize,
-    values: &'f mut Values,
+    values: &'f mut RecordValues,
 }
 
-impl Fields<'_> {
+impl JsonFields<'_> {
     /// Strings as what they say, null as nothing, all else as it is written.
     fn set(&mut self, field: usize, value: &RawValue) -> serde_json::Result<()> {
         let text = value.get();
         match text.as_bytes().first() {
-            Some(b'"') => self.values.set(field, serde_json::from_str::<Cow<'_, str>>(text)?.as_bytes()),
+            // What is no text, such as half a surrogate pair, is told when the value is used.
+            Some(b'"') => {
+                serde_json::Deserializer::from_str(text).deserialize_bytes(ValueSeed(self.values, field))?;
+            }
             Some(b'n') => {}
             _ => self.values.set(field, text.as_bytes()),
         }
@@ -106,7 +114,7 @@ impl Fields<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Fields<'_> {
+impl<'de> DeserializeSeed<'de> for JsonFields<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> std::result::Result<(), D::Error> {
@@ -114,7 +122,7 @@ impl<'de> DeserializeSeed<'de> for Fields<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Fields<'_> {
+impl<'de> Visitor<'de> for JsonFields<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -128,7 +136,7 @@ impl<'de> Visitor<'de> for Fields<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> std::result::Result<(), A::Error> {
         let mut seen = 0_u32;
-        while let Some(name) = map.next_key::<Name<'de>>()? {
+        while let Some(name) = map.next_key::<FieldName<'de>>()? {
             if !self.of_manifest.is_empty() {
                 seen |= bit_of(&name.0);
             }
@@ -150,6 +158,22 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
+/// Takes a string's bytes.
+struct ValueSeed<'v>(&'v mut RecordValues, usize);
+
+impl Visitor<'_> for ValueSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a string")
+    }
+
+    fn visit_bytes<E>(self, value: &[u8]) -> std::result::Result<(), E> {
+        self.0.set(self.1, value);
+        Ok(())
+    }
+}
+
 /// A bit for each column of a manifest; none for others.
 fn bit_of(name: &str) -> u32 {
     let position = LISTED_COLUMNS.iter().position(|(own, _)| *own == name);
@@ -158,4 +182,4 @@ fn bit_of(name: &str) -> u32 {
 
 /// A field's name, borrowed where it has no escapes.
 #[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -5,16 +5,16 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::ListPosition;
-use super::decode::Decoded;
+use super::decode::DecodedInput;
 use crate::error::{Error, Result};
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_STRETCH_BYTES, READ_BYTES};
+use crate::source::ListPosition;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A line that was looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum LineSearch {
     /// Where it is, counted from the first byte that is not consumed; without its newline and a CR before that.
     Line(Range<usize>),
     /// It ends behind what a buffer holds.
@@ -27,7 +27,7 @@ pub(super) enum Found {
 
 /// Whether a step that needs bytes is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Progress {
+pub(super) enum ReadStep {
     Done,
     NothingNow,
     /// The input has ended.
@@ -38,7 +38,7 @@ pub(super) enum Progress {
 pub(super) struct Lines {
     /// For messages.
     label: String,
-    input: Decoded,
+    input: DecodedInput,
     buffer: Vec<u8>,
     /// The bytes of the buffer that are read and not consumed.
     unread: Range<usize>,
@@ -57,7 +57,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(label: &str, input: Decoded) -> Self {
+    pub(super) fn new(label: &str, input: DecodedInput) -> Self {
         Lines {
             label: label.to_owned(),
             input,
@@ -101,30 +101,30 @@ impl Lines {
 
     /// Looks for the line that begins so many bytes behind what is consumed. The second number is where the next one
     /// begins.
-    pub(super) fn find(&mut self, from: usize) -> Result<(Found, usize)> {
+    pub(super) fn find(&mut self, from: usize) -> Result<(LineSearch, usize)> {
         if !self.is_begun && !self.begin()? {
-            return Ok((Found::NothingNow, from));
+            return Ok((LineSearch::NothingNow, from));
         }
         loop {
             if let Some(newline) = self.newline_behind(from) {
                 if newline >= LIST_LINE_BYTES_MAX {
-                    return Ok((Found::TooLong, from));
+                    return Ok((LineSearch::TooLong, from));
                 }
                 let start = self.unread.start;
                 let has_cr = newline > from && self.buffer[start + newline - 1] == b'\r';
-                return Ok((Found::Line(from..newline - usize::from(has_cr)), newline + 1));
+                return Ok((LineSearch::Line(from..newline - usize::from(has_cr)), newline + 1));
             }
             if self.unread.len() >= LIST_LINE_BYTES_MAX {
-                return Ok((Found::TooLong, from));
+                return Ok((LineSearch::TooLong, from));
             }
             match self.fill()? {
-                Progress::Done => {}
-                Progress::NothingNow => return Ok((Found::NothingNow, from)),
+                ReadStep::Done => {}
+                ReadStep::NothingNow => return Ok((LineSearch::NothingNow, from)),
                 // The last line may have no newline.
-                Progress::End if self.unread.len() > from => {
-                    return Ok((Found::Line(from..self.unread.len()), self.unread.len()));
+                ReadStep::End if self.unread.len() > from => {
+                    return Ok((LineSearch::Line(from..self.unread.len()), self.unread.len()));
                 }
-                Progress::End => return Ok((Found::End, from)),
+                ReadStep::End => return Ok((LineSearch::End, from)),
             }
         }
     }
@@ -151,7 +151,7 @@ impl Lines {
     }
 
     /// Consumes the line that begins here, however long it is. To be called again until it is done.
-    pub(super) fn skip_line(&mut self) -> Result<Progress> {
+    pub(super) fn skip_line(&mut self) -> Result<ReadStep> {
         if self.skipping.is_none() {
             self.skipping = Some(self.here());
         }
@@ -165,46 +165,46 @@ impl Lines {
                 break;
             }
             match self.fill()? {
-                Progress::Done => {}
-                Progress::NothingNow => return Ok(Progress::NothingNow),
-                Progress::End => {
+                ReadStep::Done => {}
+                ReadStep::NothingNow => return Ok(ReadStep::NothingNow),
+                ReadStep::End => {
                     self.line += 1;
                     break;
                 }
             }
         }
         self.skipping = None;
-        Ok(Progress::Done)
+        Ok(ReadStep::Done)
     }
 
     /// Consumes everything before a position, and takes it over if that is what was read before. To be called again
     /// until it is done; `End` means that the input is another.
-    pub(super) fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+    pub(super) fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         self.is_begun |= position.offset > 0;
         while self.offset < position.offset {
             let left = usize::try_from(position.offset - self.offset).unwrap_or(usize::MAX);
             self.consume(self.unread.len().min(left), 0);
             if self.offset < position.offset {
                 match self.fill()? {
-                    Progress::Done => {}
+                    ReadStep::Done => {}
                     other => return Ok(other),
                 }
             }
         }
         if self.offset != position.offset || self.here().digest != position.digest {
-            return Ok(Progress::End);
+            return Ok(ReadStep::End);
         }
         self.line = position.line;
-        Ok(Progress::Done)
+        Ok(ReadStep::Done)
     }
 
     /// Leaves out a byte order mark; whether it could be seen.
     fn begin(&mut self) -> Result<bool> {
         while self.unread.len() < BYTE_ORDER_MARK.len() {
             match self.fill()? {
-                Progress::Done => {}
-                Progress::NothingNow => return Ok(false),
-                Progress::End => break,
+                ReadStep::Done => {}
+                ReadStep::NothingNow => return Ok(false),
+                ReadStep::End => break,
             }
         }
         let unread = &self.buffer[self.unread.clone()];
@@ -222,28 +222,32 @@ impl Lines {
     }
 
     /// Reads on into the buffer.
-    fn fill(&mut self) -> Result<Progress> {
+    fn fill(&mut self) -> Result<ReadStep> {
         if self.is_over {
-            return Ok(Progress::End);
+            return Ok(ReadStep::End);
         }
         if self.stretch >= LIST_STRETCH_BYTES {
             self.stretch = 0;
-            return Ok(Progress::NothingNow);
+            return Ok(ReadStep::NothingNow);
         }
         self.make_room();
         loop {
             match self.input.read(&mut self.buffer[self.unread.end..]) {
                 Ok(0) => {
                     self.is_over = true;
-                    return Ok(Progress::End);
+                    return Ok(ReadStep::End);
                 }
                 Ok(count) => {
                     self.unread.end += count;
                     self.stretch += count;
-                    return Ok(Progress::Done);
+                    return Ok(ReadStep::Done);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Progress::NothingNow),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(ReadStep::NothingNow),
+                // Nothing is wrong with what cannot be read here: it is for the user to make it otherwise.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                    return Err(Error::Usage(format!("the list {} cannot be read: {error}", self.label)));
+                }
                 Err(error) => return Err(unreadable(&self.label, &error)),
             }
         }
@@ -282,23 +286,23 @@ mod tests {
     use super::*;
 
     fn lines_of(bytes: &[u8]) -> Lines {
-        Lines::new("x", Decoded::new(Box::new(io::Cursor::new(bytes.to_vec())), None))
+        Lines::new("x", DecodedInput::new(Box::new(io::Cursor::new(bytes.to_vec())), None))
     }
 
     fn all(lines: &mut Lines) -> Vec<String> {
         let mut texts = Vec::new();
         loop {
             match lines.find(0).unwrap() {
-                (Found::Line(range), next) => {
+                (LineSearch::Line(range), next) => {
                     texts.push(String::from_utf8_lossy(lines.bytes(range)).into_owned());
                     lines.consume(next, 1);
                 }
-                (Found::TooLong, _) => {
-                    while lines.skip_line().unwrap() == Progress::NothingNow {}
+                (LineSearch::TooLong, _) => {
+                    while lines.skip_line().unwrap() == ReadStep::NothingNow {}
                     texts.push("too long".into());
                 }
-                (Found::NothingNow, _) => {}
-                (Found::End, _) => return texts,
+                (LineSearch::NothingNow, _) => {}
+                (LineSearch::End, _) => return texts,
             }
         }
     }
@@ -338,9 +342,9 @@ mod tests {
         first.consume(3, 1);
         let position = first.position();
 
-        assert_eq!(lines_of(b"aa\nxx").go_to(position).unwrap(), Progress::Done);
+        assert_eq!(lines_of(b"aa\nxx").go_to(position).unwrap(), ReadStep::Done);
         for other in [&b"ab\nbb\ncc\n"[..], b"aa", b""] {
-            assert_eq!(lines_of(other).go_to(position).unwrap(), Progress::End);
+            assert_eq!(lines_of(other).go_to(position).unwrap(), ReadStep::End);
         }
     }
 

@@ -17,7 +17,9 @@ mod format;
 mod items;
 mod json;
 mod lines;
+mod page_header;
 mod parquet;
+mod parquet_pages;
 mod reader;
 mod records;
 mod sample;
@@ -35,26 +37,30 @@ pub use filters::Filters;
 pub use format::{Compression, ListFormat, format_of};
 pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
 pub use reader::ListReader;
-pub use sample::Sample;
+pub use sample::ListSample;
 pub use table::TableReader;
 pub use url_text::{is_plain_at, normalise, origin_of};
 
+use serde::{Deserialize, Serialize};
+
 use super::ListedPage;
 use crate::error::Result;
+use crate::options::{Bounds, options, words};
+use crate::source::ListPosition;
 
 /// Where a list hands over its pages.
 pub trait ListSource: Send {
     /// What comes next.
-    fn next_page(&mut self) -> Result<Listed>;
+    fn next_page(&mut self) -> Result<ListStep>;
 
-    /// Goes on behind a position of an earlier run, from the next page on; to be called before the first one. The default
-    /// one is the list's start.
+    /// Goes on behind a position of an earlier run, from the next page on; to be called before the first one. The
+    /// default one is the list's start.
     fn resume(&mut self, behind: ListPosition);
 }
 
 /// What a list has to give.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Listed {
+pub enum ListStep {
     /// A page. Its cursor says whether it is the last one, and that comes always; it may have no targets.
     Page(Box<ListedPage>),
     /// The input has nothing at the moment, or a long stretch of it had no entry: a moment to look at a stop signal.
@@ -63,57 +69,52 @@ pub enum Listed {
     End,
 }
 
-/// How far a list was read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ListPosition {
-    /// Entries so far: targets, and those that a filter left out.
-    pub entries: u64,
-    /// Bytes so far, decompressed, up to a line's start; for Parquet rows.
-    pub offset: u64,
-    /// Lines so far.
-    pub line: u64,
-    /// A digest of all of that.
-    pub digest: u64,
+/// Whether a CSV's first record has the columns' names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CsvHeader {
+    /// Yes when a column is given by name; else when the URL's column has a plain word there (no `:`, `/` or `.`) and
+    /// there is no template.
+    #[default]
+    Auto,
+    /// It has.
+    Yes,
+    /// It has not.
+    No,
 }
 
-impl ListPosition {
-    /// For the journal.
-    pub fn to_text(&self) -> String {
-        format!("{} {} {} {:016x}", self.entries, self.offset, self.line, self.digest)
-    }
-
-    /// The reverse of [`ListPosition::to_text`]; `None` for what is none.
-    pub fn from_text(text: &str) -> Option<Self> {
-        let mut parts = text.split(' ');
-        let mut number = || parts.next()?.parse().ok();
-        let (entries, offset, line) = (number()?, number()?, number()?);
-        let digest = u64::from_str_radix(parts.next()?, 16).ok()?;
-        parts.next().is_none().then_some(ListPosition { entries, offset, line, digest })
+impl CsvHeader {
+    /// What somebody has said.
+    fn said(self) -> Option<bool> {
+        (self != CsvHeader::Auto).then_some(self == CsvHeader::Yes)
     }
 }
 
-/// How a list is understood: part of what makes two runs the same job.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ListOptions {
-    /// Which column has the URL, by its name or its number from 1; else `url`, or the first of a CSV without names.
-    pub column: Option<String>,
-    /// The URL with `{}` for the column's value and `{name}` for another column's.
-    pub template: Option<String>,
-    /// Whether a CSV's first record has the columns' names. If nobody says so: yes when a column is given by name;
-    /// else when the URL's column has a plain word there (no `:`, `/` or `.`) and there is no template.
-    pub header: Option<bool>,
-    /// Which column has the targets' names.
-    pub key_column: Option<String>,
-    /// Columns that are carried into the output.
-    pub keep_columns: Vec<String>,
-    /// What is fetched ([`Filters`]); matched with the URL.
-    pub include: Vec<String>,
-    /// What is left out.
-    pub exclude: Vec<String>,
-    /// How many targets are taken ([`Sample`]).
-    pub sample: Option<u64>,
-    /// Whether what is no URL is a target all the same, as it stands: a function of the program makes something of it.
-    pub any_text: bool,
+words!(CsvHeader);
+
+options! {
+    /// Which targets are taken, and how a list is understood: part of what makes two runs the same job.
+    #[derive(PartialEq, Eq)]
+    pub struct ListOptions {
+        /// Which column has the URL, by its name or its number from 1; else `url`, or the first of a CSV without names.
+        column: Option<String> = None;
+        /// The URL with `{}` for the column's value and `{name}` for another column's.
+        template: Option<String> = None;
+        /// See [`CsvHeader`].
+        csv_header: CsvHeader = CsvHeader::Auto;
+        /// Which column has the targets' names.
+        key_column: Option<String> = None;
+        /// Columns that are carried into the output.
+        keep_columns: Vec<String> = Vec::new();
+        /// What is taken ([`Filters`]): matched with the name that a server lists, or with the URL of a list.
+        include: Vec<String> = Vec::new();
+        /// What is left out.
+        exclude: Vec<String> = Vec::new();
+        /// How many targets of a list are taken ([`ListSample`]).
+        sample: Option<u64> = None, Bounds::at_least(1.0, "");
+        /// Whether what is no URL is a target all the same, as it stands: a function of the program makes something of it.
+        any_text: bool = false;
+    }
 }
 
 impl ListOptions {
@@ -122,7 +123,7 @@ impl ListOptions {
         self.column.is_none()
             && self.template.is_none()
             && self.key_column.is_none()
-            && self.header != Some(false)
+            && self.csv_header != CsvHeader::No
             && !self.any_text
     }
 
@@ -136,7 +137,7 @@ impl ListOptions {
         let parts: [Vec<String>; 9] = [
             one("column", &self.column),
             one("template", &self.template),
-            one("header", &self.header.map(|header| header.to_string())),
+            one("header", &self.csv_header.said().map(|header| header.to_string())),
             one("key-column", &self.key_column),
             many("keep-columns", &self.keep_columns),
             many("include", &self.include),

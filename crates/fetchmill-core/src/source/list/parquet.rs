@@ -1,38 +1,45 @@
 //! Rows of a Parquet file, those columns that are wanted.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 use ::parquet::arrow::ProjectionMask;
 use ::parquet::arrow::arrow_reader::{
-    ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
 };
+use ::parquet::basic::Encoding;
+use ::parquet::errors::{self as parquet_errors, ParquetError};
 use ::parquet::file::metadata::ParquetMetaData;
 use ::parquet::file::reader::ChunkReader;
 use arrow_array::RecordBatch;
-use arrow_schema::Schema;
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::ListPosition;
-use super::columns::{Column, Plan, is_manifest};
-use super::lines::{Progress, unreadable};
-use super::records::{Records, Step, Values};
+use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
+use super::lines::{ReadStep, unreadable};
+use super::parquet_pages::{BoundedPages, PageMemory};
+use super::records::{RecordStep, RecordValues, Records};
 use super::value;
 use crate::error::{Error, Result};
 use crate::limits::{LIST_LINE_BYTES_MAX, MIB};
+use crate::panics;
+use crate::source::ListPosition;
 
 /// Rows of a batch,
 const BATCH_ROWS: u64 = 256;
 /// and about their bytes.
 const BATCH_BYTES: u64 = MIB as u64;
+/// Rows of a batch in which each value may be as long as its page.
+const PREFIX_BATCH_ROWS: u64 = 16;
 /// Rows that are passed over before the caller may look at its stop signal.
 const STRETCH_ROWS: u64 = 256 * 1024;
 /// Column names that are shown when one is missing.
 const SHOWN_NAMES: usize = 20;
 
 /// The rows of a file.
-pub(super) struct Rows {
+pub(super) struct ParquetRecords {
     label: String,
     reader: ParquetRecordBatchReader,
+    memory: PageMemory,
     batch: Option<RecordBatch>,
     /// The next row of the batch.
     next: usize,
@@ -42,23 +49,29 @@ pub(super) struct Rows {
     digest: Xxh3Default,
 }
 
-impl Rows {
-    pub(super) fn open<F: ChunkReader + 'static>(label: &str, file: F, plan: &Plan) -> Result<Self> {
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let builder =
-            guarded(label, || ParquetRecordBatchReaderBuilder::try_new_with_options(file, options))?;
-        let columns = columns_of(label, plan, builder.schema())?;
+impl ParquetRecords {
+    pub(super) fn open<F: ChunkReader + 'static>(label: &str, file: F, plan: &ColumnPlan) -> Result<Self> {
+        let metadata = guarded(label, || {
+            let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+            let found = ArrowReaderMetadata::load(&file, options.clone())?;
+            let options = options.with_schema(without_copies(found.schema()));
+            ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
+        })?;
+        let columns = columns_of(label, plan, metadata.schema())?;
         let mut projected: Vec<usize> = columns.iter().flatten().copied().collect();
         projected.sort_unstable();
         projected.dedup();
         let place_of = |column: usize| projected.partition_point(|other| *other < column);
         let places = columns.iter().map(|column| column.map(place_of)).collect();
-        let mask = ProjectionMask::roots(builder.parquet_schema(), projected);
-        let rows = batch_rows(builder.metadata(), &mask);
+        let mask = ProjectionMask::roots(metadata.parquet_schema(), projected);
+        let rows = batch_rows(metadata.metadata(), &mask);
+        let (file, memory) = guarded(label, || BoundedPages::new(file, metadata.metadata(), &mask, rows))?;
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file, metadata);
         let reader = guarded(label, || builder.with_projection(mask).with_batch_size(rows).build())?;
-        Ok(Rows {
+        Ok(ParquetRecords {
             label: label.to_owned(),
             reader,
+            memory,
             batch: None,
             next: 0,
             places,
@@ -70,9 +83,14 @@ impl Rows {
     /// A batch that has a row left; whether there is one.
     fn fill(&mut self) -> Result<bool> {
         while self.batch.as_ref().is_none_or(|batch| self.next >= batch.num_rows()) {
-            let Some(batch) = guarded(&self.label, || self.reader.next().transpose())? else {
-                return Ok(false);
-            };
+            self.batch = None;
+            self.memory.begin_batch();
+            let read = guarded(&self.label, || self.reader.next().transpose().map_err(ParquetError::from));
+            let batch = read.map_err(|error| match self.memory.refused() {
+                Some(why) => Error::Usage(format!("the list {} cannot be read: {why}", self.label)),
+                None => error,
+            })?;
+            let Some(batch) = batch else { return Ok(false) };
             self.batch = Some(batch);
             self.next = 0;
         }
@@ -80,7 +98,7 @@ impl Rows {
     }
 
     /// Digests the values with their lengths; how many bytes they have.
-    fn digest(&mut self, values: &Values) -> usize {
+    fn digest(&mut self, values: &RecordValues) -> usize {
         let mut bytes = 0;
         for (column, _) in self.places.iter().enumerate().filter(|(_, place)| place.is_some()) {
             let value = values.get(column);
@@ -92,11 +110,11 @@ impl Rows {
     }
 }
 
-impl Records for Rows {
-    fn next(&mut self, values: &mut Values) -> Result<Step> {
+impl Records for ParquetRecords {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(self.places.len());
         if !self.fill()? {
-            return Ok(Step::End);
+            return Ok(RecordStep::End);
         }
         if let Some(batch) = &self.batch {
             for (column, place) in self.places.iter().enumerate() {
@@ -107,7 +125,11 @@ impl Records for Rows {
         self.next += 1;
         self.row += 1;
         let bytes = self.digest(values);
-        Ok(if bytes > LIST_LINE_BYTES_MAX { Step::Bad("it is longer than 1 MiB") } else { Step::Record })
+        Ok(if bytes > LIST_LINE_BYTES_MAX {
+            RecordStep::Bad("it is longer than 1 MiB")
+        } else {
+            RecordStep::Record
+        })
     }
 
     fn place(&self) -> String {
@@ -118,17 +140,17 @@ impl Records for Rows {
         ListPosition { entries: 0, offset: self.row, line: self.row, digest: self.digest.digest() }
     }
 
-    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
-        let mut values = Values::default();
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
+        let mut values = RecordValues::default();
         while self.row < position.offset {
-            if self.next(&mut values)? == Step::End {
-                return Ok(Progress::End);
+            if self.next(&mut values)? == RecordStep::End {
+                return Ok(ReadStep::End);
             }
             if self.row.is_multiple_of(STRETCH_ROWS) {
-                return Ok(Progress::NothingNow);
+                return Ok(ReadStep::NothingNow);
             }
         }
-        Ok(if self.position().digest == position.digest { Progress::Done } else { Progress::End })
+        Ok(if self.position().digest == position.digest { ReadStep::Done } else { ReadStep::End })
     }
 
     fn unit(&self) -> &'static str {
@@ -137,33 +159,40 @@ impl Records for Rows {
 }
 
 /// The library panics on some damage; nothing is used after a panic but what is dropped.
-fn guarded<T, E: std::fmt::Display>(
-    label: &str,
-    read: impl FnOnce() -> std::result::Result<T, E>,
-) -> Result<T> {
-    let read = catch_unwind(AssertUnwindSafe(read));
-    match read {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) => {
+fn guarded<T>(label: &str, read: impl FnOnce() -> parquet_errors::Result<T>) -> Result<T> {
+    match panics::expected(read) {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => {
             let text = error.to_string();
             Err(unreadable(label, &text.lines().next().unwrap_or_default()))
         }
-        Err(_) => Err(unreadable(label, &"its contents make no sense")),
+        None => Err(unreadable(label, &"its contents make no sense")),
     }
 }
 
+/// The same columns, with texts as views into their pages: a value that a dictionary has once would be copied for each
+/// row that has it.
+fn without_copies(schema: &Schema) -> SchemaRef {
+    let view = |field: &FieldRef| match field.data_type() {
+        DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
+        DataType::Binary => Arc::new(field.as_ref().clone().with_data_type(DataType::BinaryView)),
+        _ => Arc::clone(field),
+    };
+    Arc::new(Schema::new(schema.fields().iter().map(view).collect::<Vec<_>>()))
+}
+
 /// Which columns of the file are the wanted ones, and that they can be text.
-fn columns_of(label: &str, plan: &Plan, schema: &Schema) -> Result<Vec<Option<usize>>> {
+fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Option<usize>>> {
     let fields = schema.fields();
     let find = |name: &str| fields.iter().position(|field| field.name() == name);
     let is_manifest = is_manifest(|name| find(name).is_some());
-    let column_of = |wanted: &Column| {
+    let column_of = |wanted: &ColumnSelector| {
         let place = match wanted {
-            Column::Number(number) => Some(*number).filter(|number| *number < fields.len()),
-            Column::Name(name) => find(name),
-            Column::Url => find("url"),
-            Column::Manifest(name) if is_manifest => find(name),
-            Column::Manifest(_) => return Ok(None),
+            ColumnSelector::Number(number) => Some(*number).filter(|number| *number < fields.len()),
+            ColumnSelector::Name(name) => find(name),
+            ColumnSelector::Url => find("url"),
+            ColumnSelector::Manifest(name) if is_manifest => find(name),
+            ColumnSelector::Manifest(_) => return Ok(None),
         };
         let names = || {
             let shown = fields.iter().take(SHOWN_NAMES);
@@ -192,14 +221,19 @@ fn columns_of(label: &str, plan: &Plan, schema: &Schema) -> Result<Vec<Option<us
     plan.wanted().iter().map(column_of).collect()
 }
 
-/// Rows that have about the bytes of a batch in every row group.
+/// Rows that have about the bytes of a batch in every row group. Where a value is written as the end of the one before
+/// it, few: each may be as long as all of its page.
 fn batch_rows(metadata: &ParquetMetaData, mask: &ProjectionMask) -> usize {
     let rows_of = |group: &::parquet::file::metadata::RowGroupMetaData| {
         let wanted = group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf));
         let sizes = wanted.map(|(_, column)| u64::try_from(column.uncompressed_size()).unwrap_or(u64::MAX));
         let bytes = sizes.fold(0, u64::saturating_add);
         let rows = u64::try_from(group.num_rows()).unwrap_or(1).max(1);
-        BATCH_BYTES / (bytes / rows).max(1)
+        let has_prefixes = group.columns().iter().enumerate().any(|(leaf, column)| {
+            mask.leaf_included(leaf)
+                && column.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
+        });
+        (BATCH_BYTES / (bytes / rows).max(1)).min(if has_prefixes { PREFIX_BATCH_ROWS } else { BATCH_ROWS })
     };
     metadata.row_groups().iter().map(rows_of).min().unwrap_or(1).clamp(1, BATCH_ROWS) as usize
 }

@@ -5,42 +5,43 @@ use std::io::Read;
 
 use ::parquet::file::reader::ChunkReader;
 
-use super::columns::Plan;
+use super::columns::ColumnPlan;
 use super::csv::Csv;
-use super::decode::Decoded;
-use super::items::{Given, Items, KEY_COLUMN};
-use super::json::Json;
-use super::lines::{Lines, Progress, unreadable};
-use super::parquet::Rows;
-use super::records::{Records, Step, Values};
-use super::sample::Finder;
-use super::text::Text;
-use super::{Compression, Filters, ListFormat, ListOptions, ListPosition, ListSource, Listed, Sample};
-use crate::entry::Entry;
+use super::decode::DecodedInput;
+use super::items::{ItemRecords, Items, KEY_COLUMN};
+use super::json::JsonRecords;
+use super::lines::{Lines, ReadStep, unreadable};
+use super::parquet::ParquetRecords;
+use super::records::{RecordStep, RecordValues, Records};
+use super::sample::SampleFinder;
+use super::text::TextRecords;
+use super::{Compression, Filters, ListFormat, ListOptions, ListSample, ListSource, ListStep};
+use crate::entry::ListEntry;
 use crate::error::{Error, Result};
 use crate::limits::{LIST_FIRST_PAGE_TARGETS, LIST_PAGE_BYTES, LIST_PAGE_ENTRIES, LIST_PAGE_TARGETS};
-use crate::source::{Cursor, ListedPage};
+use crate::source::ListPosition;
+use crate::source::{ListedPage, PageCursor};
 use crate::target::Names;
 
 /// A list that is read.
 pub struct ListReader {
     called: String,
     records: Box<dyn Records>,
-    plan: Plan,
+    plan: ColumnPlan,
     filters: Filters,
-    sample: Option<Sample>,
-    values: Values,
+    sample: Option<ListSample>,
+    values: RecordValues,
     /// The last entry, and memory to make it in.
     entry: Vec<u8>,
     scratch: Vec<u8>,
     entries: u64,
     page_targets: usize,
     resume: Option<ListPosition>,
-    state: State,
+    state: ReaderState,
 }
 
 /// Whether there is more.
-enum State {
+enum ReaderState {
     Open,
     /// What was read before the error is handed over first.
     Failed(Option<Error>),
@@ -48,7 +49,7 @@ enum State {
 }
 
 /// What became of a record.
-enum Made {
+enum RecordResult {
     /// A target; its entry is there.
     Target,
     /// A filter or the sample has left it out.
@@ -72,19 +73,19 @@ impl ListReader {
         (format, promised): (ListFormat, Option<Compression>),
         options: &ListOptions,
     ) -> Result<Self> {
-        let plan = Plan::new(options)?;
-        if options.header.is_some() && !matches!(format, ListFormat::Csv | ListFormat::Tsv) {
+        let plan = ColumnPlan::new(options)?;
+        if options.csv_header.said().is_some() && !matches!(format, ListFormat::Csv | ListFormat::Tsv) {
             return Err(Error::Usage(format!(
                 "the list {label} is {}, which has no header: leave out --csv-header",
                 format.name()
             )));
         }
-        let lines = Lines::new(label, Decoded::new(input, promised));
+        let lines = Lines::new(label, DecodedInput::new(input, promised));
         let records: Box<dyn Records> = match format {
-            ListFormat::Text => Box::new(Text::new(lines, &plan)?),
-            ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, options.header)?),
-            ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, options.header)?),
-            ListFormat::Jsonl => Box::new(Json::new(lines, &plan)?),
+            ListFormat::Text => Box::new(TextRecords::new(lines, &plan)?),
+            ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, options.csv_header.said())?),
+            ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, options.csv_header.said())?),
+            ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
             ListFormat::Parquet => {
                 return Err(Error::Usage(format!(
                     "the list {label} is Parquet, which is not read as a stream: store it in a file, not compressed \
@@ -97,13 +98,13 @@ impl ListReader {
 
     /// A Parquet file: it is read at places, its footer first.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, options: &ListOptions) -> Result<Self> {
-        if options.header.is_some() {
+        if options.csv_header.said().is_some() {
             return Err(Error::Usage(format!(
                 "the list {label} is parquet, which has no header: leave out --csv-header"
             )));
         }
-        let plan = Plan::new(options)?;
-        let records = Box::new(Rows::open(label, file, &plan)?);
+        let plan = ColumnPlan::new(options)?;
+        let records = Box::new(ParquetRecords::open(label, file, &plan)?);
         Self::new(format!("the list {label}"), records, plan, options)
     }
 
@@ -112,32 +113,37 @@ impl ListReader {
         let asked = [&options.column, &options.key_column];
         if asked.iter().any(|column| column.is_some())
             || !options.keep_columns.is_empty()
-            || options.header.is_some()
+            || options.csv_header.said().is_some()
         {
             return Err(Error::Usage(format!("{called} has no columns: give pairs of a URL and a name")));
         }
         let options = ListOptions { key_column: Some(KEY_COLUMN.to_owned()), ..options.clone() };
-        let plan = Plan::new(&options)?;
+        let plan = ColumnPlan::new(&options)?;
         if plan.wanted().len() != 2 {
             return Err(Error::Usage(format!("{called} has no columns: its --template can have {{}} only")));
         }
-        Self::new(called.to_owned(), Box::new(Given::new(items)), plan, &options)
+        Self::new(called.to_owned(), Box::new(ItemRecords::new(items)), plan, &options)
     }
 
-    fn new(called: String, records: Box<dyn Records>, plan: Plan, options: &ListOptions) -> Result<Self> {
+    fn new(
+        called: String,
+        records: Box<dyn Records>,
+        plan: ColumnPlan,
+        options: &ListOptions,
+    ) -> Result<Self> {
         Ok(ListReader {
             called,
             records,
             plan,
             filters: Filters::new(&options.include, &options.exclude)?,
             sample: None,
-            values: Values::default(),
+            values: RecordValues::default(),
             entry: Vec::new(),
             scratch: Vec::new(),
             entries: 0,
             page_targets: LIST_FIRST_PAGE_TARGETS,
             resume: None,
-            state: State::Open,
+            state: ReaderState::Open,
         })
     }
 
@@ -152,32 +158,36 @@ impl ListReader {
     }
 
     /// Takes only these targets; all others are left out.
-    pub fn set_sample(&mut self, sample: Sample) {
+    pub fn set_sample(&mut self, sample: ListSample) {
         self.sample = Some(sample);
     }
 
     /// Reads the whole list for a sample of so many targets; the job needs a reader of its own then. `goes_on` is
     /// asked now and then; none when it says no.
-    pub fn find_sample(mut self, count: u64, mut goes_on: impl FnMut() -> bool) -> Result<Option<Sample>> {
-        let mut finder = Finder::new(count)?;
+    pub fn find_sample(
+        mut self,
+        count: u64,
+        mut goes_on: impl FnMut() -> bool,
+    ) -> Result<Option<ListSample>> {
+        let mut finder = SampleFinder::new(count)?;
         loop {
             match self.make_entry()? {
-                Made::Target => finder.offer(self.entries - 1),
-                Made::Skipped => {}
-                Made::NothingNow if goes_on() => {}
-                Made::NothingNow => return Ok(None),
-                Made::End => return Ok(Some(finder.sample())),
+                RecordResult::Target => finder.offer(self.entries - 1),
+                RecordResult::Skipped => {}
+                RecordResult::NothingNow if goes_on() => {}
+                RecordResult::NothingNow => return Ok(None),
+                RecordResult::End => return Ok(Some(finder.sample())),
             }
         }
     }
 
     /// The next record as an entry.
-    fn make_entry(&mut self) -> Result<Made> {
+    fn make_entry(&mut self) -> Result<RecordResult> {
         let bad = match self.records.next(&mut self.values)? {
-            Step::Record => match self.plan.url(&self.values) {
+            RecordStep::Record => match self.plan.url(&self.values) {
                 Ok(url) if !self.filters.allows(url.as_bytes()) => {
                     self.entries += 1;
-                    return Ok(Made::Skipped);
+                    return Ok(RecordResult::Skipped);
                 }
                 Ok(url) => {
                     let written =
@@ -186,32 +196,32 @@ impl ListReader {
                 }
                 Err(reason) => Some(Cow::Owned(reason)),
             },
-            Step::Bad(reason) => Some(Cow::Borrowed(reason)),
-            Step::NothingNow => return Ok(Made::NothingNow),
-            Step::End => return Ok(Made::End),
+            RecordStep::Bad(reason) => Some(Cow::Borrowed(reason)),
+            RecordStep::NothingNow => return Ok(RecordResult::NothingNow),
+            RecordStep::End => return Ok(RecordResult::End),
         };
         if let Some(reason) = bad {
             self.entry.clear();
             let place = self.records.place();
             let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
-            Entry { key, kept, ..Entry::default() }.write(&mut self.entry);
+            ListEntry { key, kept, ..ListEntry::default() }.write(&mut self.entry);
         }
         self.entries += 1;
         let is_taken = self.sample.is_none_or(|sample| sample.takes(self.entries - 1));
-        Ok(if is_taken { Made::Target } else { Made::Skipped })
+        Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped })
     }
 
     /// Goes behind what an earlier run has read.
-    fn catch_up(&mut self) -> Result<Progress> {
-        let Some(position) = self.resume else { return Ok(Progress::Done) };
+    fn catch_up(&mut self) -> Result<ReadStep> {
+        let Some(position) = self.resume else { return Ok(ReadStep::Done) };
         let progress = self.records.go_to(position)?;
         match progress {
-            Progress::Done => {
+            ReadStep::Done => {
                 self.entries = position.entries;
                 self.resume = None;
             }
-            Progress::NothingNow => {}
-            Progress::End => {
+            ReadStep::NothingNow => {}
+            ReadStep::End => {
                 let (called, unit) = (&self.called, self.records.unit());
                 return Err(Error::Usage(format!(
                     "{called} has changed since the job began: it has other {unit} among its first {}; restore it, or \
@@ -223,67 +233,67 @@ impl ListReader {
         Ok(progress)
     }
 
-    fn fill_page(&mut self, page: &mut Filling) -> Result<Made> {
+    fn fill_page(&mut self, page: &mut PageBuilder) -> Result<RecordResult> {
         while page.names.len() < self.page_targets
             && page.names.byte_len() < LIST_PAGE_BYTES
             && page.names.len() as u64 + page.skipped < LIST_PAGE_ENTRIES
         {
             match self.make_entry()? {
-                Made::Target => page.names.push(&self.entry),
-                Made::Skipped => page.skipped += 1,
+                RecordResult::Target => page.names.push(&self.entry),
+                RecordResult::Skipped => page.skipped += 1,
                 other => return Ok(other),
             }
         }
-        Ok(Made::Target)
+        Ok(RecordResult::Target)
     }
 
-    fn read_page(&mut self) -> Result<Listed> {
-        if self.catch_up()? == Progress::NothingNow {
-            return Ok(Listed::NothingNow);
+    fn read_page(&mut self) -> Result<ListStep> {
+        if self.catch_up()? == ReadStep::NothingNow {
+            return Ok(ListStep::NothingNow);
         }
-        let mut page = Filling::default();
+        let mut page = PageBuilder::default();
         let is_last = match self.fill_page(&mut page) {
-            Ok(Made::NothingNow) if page.is_empty() => return Ok(Listed::NothingNow),
-            Ok(Made::End) => true,
+            Ok(RecordResult::NothingNow) if page.is_empty() => return Ok(ListStep::NothingNow),
+            Ok(RecordResult::End) => true,
             Ok(_) => false,
             Err(error) if page.is_empty() => return Err(error),
             Err(error) => {
-                self.state = State::Failed(Some(error));
+                self.state = ReaderState::Failed(Some(error));
                 false
             }
         };
         if is_last {
-            self.state = State::Over;
+            self.state = ReaderState::Over;
         }
         self.page_targets = (self.page_targets * 2).min(LIST_PAGE_TARGETS);
         let position = ListPosition { entries: self.entries, ..self.records.position() };
-        let cursor = Cursor::List { position, is_last };
+        let cursor = PageCursor::List { position, is_last };
         let page = ListedPage { names: page.names, skipped: page.skipped, total: None, cursor };
-        Ok(Listed::Page(Box::new(page)))
+        Ok(ListStep::Page(Box::new(page)))
     }
 }
 
 /// A page that is being made.
 #[derive(Default)]
-struct Filling {
+struct PageBuilder {
     names: Names,
     skipped: u64,
 }
 
-impl Filling {
+impl PageBuilder {
     fn is_empty(&self) -> bool {
         self.names.is_empty() && self.skipped == 0
     }
 }
 
 impl ListSource for ListReader {
-    fn next_page(&mut self) -> Result<Listed> {
+    fn next_page(&mut self) -> Result<ListStep> {
         match &mut self.state {
-            State::Over => Ok(Listed::End),
-            State::Failed(error) => Err(error.take().unwrap_or_else(|| {
+            ReaderState::Over => Ok(ListStep::End),
+            ReaderState::Failed(error) => Err(error.take().unwrap_or_else(|| {
                 unreadable(self.called.trim_start_matches("the list "), &"it failed before")
             })),
-            State::Open => self.read_page().inspect_err(|_| self.state = State::Failed(None)),
+            ReaderState::Open => self.read_page().inspect_err(|_| self.state = ReaderState::Failed(None)),
         }
     }
 

@@ -2,18 +2,18 @@
 
 use std::ops::Range;
 
-use super::ListPosition;
-use super::lines::Progress;
+use super::lines::ReadStep;
 use crate::error::Result;
+use crate::source::ListPosition;
 
 /// What comes next in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RecordStep {
     /// A record; its values are there.
     Record,
     /// A record that cannot be understood, and why.
     Bad(&'static str),
-    /// See [`super::Listed::NothingNow`].
+    /// See [`super::ListStep::NothingNow`].
     NothingNow,
     /// There is none.
     End,
@@ -22,7 +22,7 @@ pub(super) enum Step {
 /// The records of a list.
 pub(super) trait Records: Send {
     /// The next record; `values` are cleared first.
-    fn next(&mut self, values: &mut Values) -> Result<Step>;
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep>;
 
     /// Which record the last one was, in words: `line 17`.
     fn place(&self) -> String;
@@ -32,7 +32,7 @@ pub(super) trait Records: Send {
 
     /// Goes behind a position of another run. To be called again until it is done; `End` means that the list is
     /// another.
-    fn go_to(&mut self, position: ListPosition) -> Result<Progress>;
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep>;
 
     /// What a position counts.
     fn unit(&self) -> &'static str {
@@ -42,12 +42,12 @@ pub(super) trait Records: Send {
 
 /// The values of a record's wanted columns.
 #[derive(Debug, Default)]
-pub(super) struct Values {
+pub(super) struct RecordValues {
     bytes: Vec<u8>,
     places: Vec<Option<Range<usize>>>,
 }
 
-impl Values {
+impl RecordValues {
     /// Forgets them; this many will come.
     pub(super) fn clear(&mut self, count: usize) {
         self.bytes.clear();

@@ -12,31 +12,31 @@ use crate::limits::SAMPLE_TARGETS_MAX;
 
 /// Which entries of a list are taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sample {
+pub struct ListSample {
     /// The highest number that is.
     pub up_to: u64,
 }
 
-impl Sample {
+impl ListSample {
     pub(super) fn takes(self, entry: u64) -> bool {
         scattered(entry) <= self.up_to
     }
 }
 
-/// Finds a [`Sample`].
-pub(super) struct Finder {
+/// Finds a [`ListSample`].
+pub(super) struct SampleFinder {
     count: usize,
     lowest: BinaryHeap<u64>,
 }
 
-impl Finder {
+impl SampleFinder {
     pub(super) fn new(count: u64) -> Result<Self> {
         if count == 0 || count > SAMPLE_TARGETS_MAX {
             return Err(Error::Usage(format!(
                 "--sample {count} cannot be used: give 1 to {SAMPLE_TARGETS_MAX}"
             )));
         }
-        Ok(Finder { count: count as usize, lowest: BinaryHeap::new() })
+        Ok(SampleFinder { count: count as usize, lowest: BinaryHeap::new() })
     }
 
     pub(super) fn offer(&mut self, entry: u64) {
@@ -50,9 +50,9 @@ impl Finder {
         }
     }
 
-    pub(super) fn sample(&self) -> Sample {
+    pub(super) fn sample(&self) -> ListSample {
         let is_all = self.lowest.len() < self.count;
-        Sample { up_to: if is_all { u64::MAX } else { self.lowest.peek().copied().unwrap_or(u64::MAX) } }
+        ListSample { up_to: if is_all { u64::MAX } else { self.lowest.peek().copied().unwrap_or(u64::MAX) } }
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn taken(of: u64, count: u64) -> Vec<u64> {
-        let mut finder = Finder::new(count).unwrap();
+        let mut finder = SampleFinder::new(count).unwrap();
         (0..of).for_each(|entry| finder.offer(entry));
         let sample = finder.sample();
         (0..of).filter(|entry| sample.takes(*entry)).collect()
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn a_sample_has_a_bound() {
         for count in [0, SAMPLE_TARGETS_MAX + 1] {
-            assert_eq!(Finder::new(count).map(|_| ()).unwrap_err().exit_code(), 2);
+            assert_eq!(SampleFinder::new(count).map(|_| ()).unwrap_err().exit_code(), 2);
         }
     }
 }

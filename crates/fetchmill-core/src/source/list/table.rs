@@ -4,20 +4,20 @@ use std::io::Read;
 
 use ::parquet::file::reader::ChunkReader;
 
-use super::columns::Plan;
+use super::columns::ColumnPlan;
 use super::csv::Csv;
-use super::decode::Decoded;
-use super::json::Json;
+use super::decode::DecodedInput;
+use super::json::JsonRecords;
 use super::lines::Lines;
-use super::parquet::Rows;
-use super::records::{Records, Step, Values};
+use super::parquet::ParquetRecords;
+use super::records::{RecordStep, RecordValues, Records};
 use super::{Compression, ListFormat, ListOptions};
 use crate::error::{Error, Result};
 
 /// See the module. Memory has the bounds of a list.
 pub struct TableReader {
     records: Box<dyn Records>,
-    values: Values,
+    values: RecordValues,
 }
 
 impl std::fmt::Debug for TableReader {
@@ -35,32 +35,32 @@ impl TableReader {
         columns: &[&str],
     ) -> Result<Self> {
         let plan = plan(columns)?;
-        let lines = Lines::new(label, Decoded::new(input, promised));
+        let lines = Lines::new(label, DecodedInput::new(input, promised));
         let records: Box<dyn Records> = match format {
-            ListFormat::Jsonl => Box::new(Json::new(lines, &plan)?),
+            ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
             ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, Some(true))?),
             ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, Some(true))?),
             ListFormat::Text | ListFormat::Parquet => {
                 return Err(Error::Internal(format!("{label} has no columns as a stream")));
             }
         };
-        Ok(TableReader { records, values: Values::default() })
+        Ok(TableReader { records, values: RecordValues::default() })
     }
 
     /// A Parquet file.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, columns: &[&str]) -> Result<Self> {
-        let records = Box::new(Rows::open(label, file, &plan(columns)?)?);
-        Ok(TableReader { records, values: Values::default() })
+        let records = Box::new(ParquetRecords::open(label, file, &plan(columns)?)?);
+        Ok(TableReader { records, values: RecordValues::default() })
     }
 
     /// Goes to the next record; `false` behind the last. One that cannot be understood is an error.
     pub fn next_record(&mut self) -> Result<bool> {
         loop {
             return match self.records.next(&mut self.values)? {
-                Step::Record => Ok(true),
-                Step::End => Ok(false),
-                Step::NothingNow => continue,
-                Step::Bad(reason) => Err(Error::Usage(format!("{}: {reason}", self.place()))),
+                RecordStep::Record => Ok(true),
+                RecordStep::End => Ok(false),
+                RecordStep::NothingNow => continue,
+                RecordStep::Bad(reason) => Err(Error::Usage(format!("{}: {reason}", self.place()))),
             };
         }
     }
@@ -77,9 +77,9 @@ impl TableReader {
 }
 
 /// The first column, and the others as if they were to be kept.
-fn plan(columns: &[&str]) -> Result<Plan> {
+fn plan(columns: &[&str]) -> Result<ColumnPlan> {
     let (first, others) = columns.split_first().unwrap_or((&"", &[]));
-    Plan::new(&ListOptions {
+    ColumnPlan::new(&ListOptions {
         column: Some((*first).to_owned()),
         keep_columns: others.iter().map(|name| (*name).to_owned()).collect(),
         ..ListOptions::default()

@@ -1,15 +1,22 @@
-//! `--template`: a URL made of columns' values.
+//! `--template`: a URL made of columns' values. A value fills its place and nothing beside it: what it has that would end
+//! the place is percent-encoded, and where a host stands it must be one.
+
+use std::fmt::Write as _;
 
 use crate::error::{Error, Result};
+use crate::name::for_display;
 
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Piece {
     /// Text as it is.
     Text(String),
-    /// A column's value as it is; without a name that of the URL's column.
-    Column(Option<String>),
+    /// A column's value; without a name that of the URL's column. A raw one stands as it is.
+    Column { name: Option<String>, is_raw: bool },
 }
+
+/// What asks for a value as it is: `{name!r}`.
+const RAW: &str = "!r";
 
 /// `https://www.{}/{name}`; `{{` and `}}` are braces.
 pub(super) fn parse(template: &str) -> Result<Vec<Piece>> {
@@ -32,18 +39,68 @@ pub(super) fn parse(template: &str) -> Result<Vec<Piece>> {
             return Err(unpaired(template));
         }
         pieces.push(Piece::Text(std::mem::take(&mut text)));
-        pieces.push(Piece::Column((!name.is_empty()).then(|| name.to_owned())));
+        let (name, is_raw) = name.strip_suffix(RAW).map_or((name, false), |name| (name, true));
+        pieces.push(Piece::Column { name: (!name.is_empty()).then(|| name.to_owned()), is_raw });
         rest = &behind[end + 1..];
     }
     text.push_str(rest);
     pieces.push(Piece::Text(text));
     pieces.retain(|piece| *piece != Piece::Text(String::new()));
-    if !pieces.iter().any(|piece| matches!(piece, Piece::Column(_))) {
+    if !pieces.iter().any(|piece| matches!(piece, Piece::Column { .. })) {
         return Err(Error::Usage(format!(
             "--template {template} has no {{}}: every target would have the same URL; write {{}} where the value stands"
         )));
     }
     Ok(pieces)
+}
+
+/// Appends a value behind what there is of a URL, as the place needs it; an error says why it cannot stand there.
+/// What stands before `://` is no place in a URL yet: a value with which the URL begins is its beginning.
+pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(), String> {
+    let Some(scheme) = url.find("://") else {
+        url.push_str(value);
+        return Ok(());
+    };
+    if url[scheme + 3..].contains(['/', '?', '#', '\\']) {
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+                url.push(char::from(byte));
+            } else {
+                // Writing into a text does not fail.
+                let _ = write!(url, "%{byte:02X}");
+            }
+        }
+        return Ok(());
+    }
+    if !is_host(value) {
+        return Err(format!(
+            "its template has a host where this stands, which is none ({{name!r}} takes a value as it is): {}",
+            for_display(value.as_bytes())
+        ));
+    }
+    url.push_str(value);
+    Ok(())
+}
+
+/// Whether the segment of a path that has the last of `made`, from `start` on, stands for another folder: a value must
+/// not lead out of its place. To be asked when the URL is complete.
+pub(super) fn leads_elsewhere(url: &str, start: usize) -> bool {
+    let path = url.find(['?', '#']).map_or(url, |end| &url[..end]);
+    let Some(head) = path.get(..start) else { return false };
+    let begin = head.rfind('/').map_or(0, |slash| slash + 1);
+    let end = path[start..].find('/').map_or(path.len(), |slash| start + slash);
+    let segment = path[begin..end].to_ascii_lowercase().replace("%2e", ".");
+    segment == "." || segment == ".."
+}
+
+/// What a host may be made of, or a part of one. Whether it is one is seen when the URL is read; what is not ASCII becomes
+/// punycode then, and nothing in it ends a host.
+fn is_host(value: &str) -> bool {
+    let address = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    let is_plain = |text: &str, more: &str| {
+        text.chars().all(|c| !c.is_ascii() || c.is_ascii_alphanumeric() || more.contains(c))
+    };
+    address.map_or_else(|| is_plain(value, "-._"), |address| is_plain(address, ":."))
 }
 
 fn unpaired(template: &str) -> Error {
@@ -60,20 +117,55 @@ mod tests {
         Piece::Text(text.into())
     }
 
+    fn column(name: &str) -> Piece {
+        Piece::Column { name: (!name.is_empty()).then(|| name.into()), is_raw: false }
+    }
+
     #[test]
     fn a_template_has_places_for_values() {
-        assert_eq!(parse("https://www.{}").unwrap(), [text("https://www."), Piece::Column(None)]);
+        assert_eq!(parse("https://www.{}").unwrap(), [text("https://www."), column("")]);
         assert_eq!(
             parse("http://{host}/{{x}}/{}/y").unwrap(),
-            [
-                text("http://"),
-                Piece::Column(Some("host".into())),
-                text("/{x}/"),
-                Piece::Column(None),
-                text("/y")
-            ]
+            [text("http://"), column("host"), text("/{x}/"), column(""), text("/y")]
         );
-        assert_eq!(parse("{{{}}}").unwrap(), [text("{"), Piece::Column(None), text("}")]);
+        assert_eq!(parse("{{{}}}").unwrap(), [text("{"), column(""), text("}")]);
+        let raw = |name: Option<&str>| Piece::Column { name: name.map(str::to_owned), is_raw: true };
+        assert_eq!(parse("{!r}{a!r}{a!x}").unwrap(), [raw(None), raw(Some("a")), column("a!x")]);
+    }
+
+    #[test]
+    fn a_value_stays_in_its_place() {
+        for (before, value, after) in [
+            ("http://a/", "b", "http://a/b"),
+            ("http://a/", "../b?c#d/e%2f \r\n\u{e4}", "http://a/..%2Fb%3Fc%23d%2Fe%252f%20%0D%0A%C3%A4"),
+            ("http://a/?q=", "1&r=2+3", "http://a/?q=1%26r%3D2%2B3"),
+            ("http://a?q=", "x/y", "http://a?q=x%2Fy"),
+            ("http://www.", "b\u{fc}cher.example", "http://www.b\u{fc}cher.example"),
+            ("http://", "[::1]", "http://[::1]"),
+            ("http://a:", "8080", "http://a:8080"),
+            ("", "http://a/b?c", "http://a/b?c"),
+            ("item ", "a/b", "item a/b"),
+        ] {
+            let mut url = before.to_owned();
+            push_value(&mut url, value).unwrap();
+            assert_eq!(url, after);
+        }
+        for value in ["a/b", "a@b", "a:80", "a?b", "a#b", "a\\b", "a%2fb", "a b", "[::1", "[::1]/x]", "a\tb"]
+        {
+            assert!(push_value(&mut "http://www.".to_owned(), value).is_err(), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_segment_of_dots_leads_elsewhere() {
+        for (url, start) in
+            [("http://a/b/../c", 11), ("http://a/.", 9), ("http://a/%2E./c", 12), ("http://a/..?b", 10)]
+        {
+            assert!(leads_elsewhere(url, start), "{url}");
+        }
+        for (url, start) in [("http://a/b../c", 10), ("http://a/b?c=..", 13), ("http://a/.../c", 9)] {
+            assert!(!leads_elsewhere(url, start), "{url}");
+        }
     }
 
     #[test]

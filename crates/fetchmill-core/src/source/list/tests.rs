@@ -8,11 +8,11 @@ use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampMicro
 use bytes::Bytes;
 
 use super::*;
-use crate::entry::Entry;
+use crate::entry::ListEntry;
 use crate::error::Error;
-use crate::kept::kept_values;
+use crate::extra_columns::extra_values;
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX};
-use crate::source::Cursor;
+use crate::source::PageCursor;
 
 /// A text for each number.
 fn lines(count: usize, line: impl Fn(usize) -> String) -> String {
@@ -43,14 +43,14 @@ fn column(name: &str) -> ListOptions {
 /// An entry as a test writes it down: `URL`, `URL key=K kept=[..]`, or `line N: reason`.
 fn shown(entry: &[u8]) -> String {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-    let entry = Entry::read(entry);
+    let entry = ListEntry::read(entry);
     if let Some(reason) = entry.reason() {
         return format!("{}: {}", text(entry.key.unwrap()), text(reason));
     }
     let key = entry.key.map(|key| format!(" key={}", text(key))).unwrap_or_default();
     let kept = entry.kept.map(|kept| {
         let values =
-            kept_values(kept).map(|value| value.map_or("null".into(), |value| format!("{:?}", text(value))));
+            extra_values(kept).map(|value| value.map_or("null".into(), |value| format!("{:?}", text(value))));
         format!(" kept={}", values.collect::<Vec<_>>().join("|"))
     });
     text(entry.url) + &key + &kept.unwrap_or_default()
@@ -61,9 +61,9 @@ fn pages(source: &mut dyn ListSource) -> Result<Vec<ListedPage>> {
     let mut pages = Vec::new();
     loop {
         match source.next_page()? {
-            Listed::Page(page) => pages.push(*page),
-            Listed::NothingNow => {}
-            Listed::End => return Ok(pages),
+            ListStep::Page(page) => pages.push(*page),
+            ListStep::NothingNow => {}
+            ListStep::End => return Ok(pages),
         }
     }
 }
@@ -84,7 +84,7 @@ fn error(kind: Kind, list: impl AsRef<[u8]>, options: &ListOptions) -> Error {
 }
 
 fn position_of(page: &ListedPage) -> (ListPosition, bool) {
-    let Cursor::List { position, is_last } = &page.cursor else { panic!() };
+    let PageCursor::List { position, is_last } = &page.cursor else { panic!() };
     (*position, *is_last)
 }
 
@@ -111,7 +111,19 @@ fn a_template_makes_urls_of_values() {
 
     assert_eq!(
         entries(TEXT, "a.test\nb c\n", &template),
-        ["https://www.a.test/x", "line 2: its host is no valid name: https://www.b c/x"]
+        [
+            "https://www.a.test/x",
+            "line 2: its template has a host where this stands, which is none ({name!r} takes a value as it is): b c"
+        ]
+    );
+    let place = ListOptions { template: Some("http://a/{}/x?y={2}&z={3!r}".into()), ..column("1") };
+    assert_eq!(
+        entries(CSV, "../b?,c&d,e&f\n..,c,d\nb,..,..\n", &place),
+        [
+            "http://a/..%2Fb%3F/x?y=c%26d&z=e&f",
+            "line 2: a value makes its path another one: http://a/../x?y=c&z=d",
+            "http://a/b/x?y=..&z=.."
+        ]
     );
     let named = ListOptions { template: Some("http://{host}/{2}".into()), ..options() };
     assert_eq!(entries(CSV, "host,n\na,1\n,2\n", &named), ["http://a/1", "line 3: column host is empty"]);
@@ -147,7 +159,10 @@ fn a_csv_has_columns_by_name_or_number() {
 
 #[test]
 fn a_header_is_seen_or_said() {
-    let header = |header: bool| ListOptions { header: Some(header), ..options() };
+    let header = |header: bool| ListOptions {
+        csv_header: if header { CsvHeader::Yes } else { CsvHeader::No },
+        ..options()
+    };
 
     assert_eq!(entries(CSV, "link\nhttp://a/1\n", &options()), ["http://a/1"]);
     assert_eq!(entries(CSV, "http://a/1\nhttp://a/2\n", &options()), ["http://a/1", "http://a/2"]);
@@ -327,6 +342,19 @@ fn a_compressed_list_is_known_by_its_first_bytes() {
 }
 
 #[test]
+fn a_window_of_128_mib_is_read_and_a_larger_one_is_told() {
+    // A frame of one raw block; its window is 1 KiB << the number.
+    let frame =
+        |log: u8| [&b"\x28\xb5\x2f\xfd\x00"[..], &[(log - 10) << 3, 0x51, 0, 0], b"http://a/1"].concat();
+
+    assert_eq!(entries(TEXT, frame(27), &options()), ["http://a/1"]);
+    let told = error(TEXT, frame(28), &options());
+    assert_eq!(told.exit_code(), 2);
+    assert!(told.to_string().contains("more than 128 MiB"), "{told}");
+    assert!(told.to_string().contains("--long=27"), "{told}");
+}
+
+#[test]
 fn a_cut_list_is_an_error_behind_what_was_read() {
     let text: String = lines(100_000, |n| format!("http://a/{n}\n"));
     for (compression, whole) in
@@ -338,7 +366,7 @@ fn a_cut_list_is_an_error_behind_what_was_read() {
             let mut targets = 0;
             let error = loop {
                 match reader.next_page() {
-                    Ok(Listed::Page(page)) => {
+                    Ok(ListStep::Page(page)) => {
                         targets += page.names.len();
                         assert!(!position_of(&page).1, "{length}");
                     }
@@ -514,9 +542,9 @@ fn a_pipe_gives_a_page_of_what_there_is() {
     let mut seen = Vec::new();
     loop {
         match reader.next_page().unwrap() {
-            Listed::Page(page) => seen.push(entries_of(&[*page]).join(" ")),
-            Listed::NothingNow => seen.push("nothing".into()),
-            Listed::End => break,
+            ListStep::Page(page) => seen.push(entries_of(&[*page]).join(" ")),
+            ListStep::NothingNow => seen.push("nothing".into()),
+            ListStep::End => break,
         }
     }
 
@@ -558,9 +586,9 @@ fn an_endless_line_lets_the_caller_look_around() {
         for kind in [TEXT, CSV, JSONL] {
             let mut reader =
                 ListReader::of_stream("-", Box::new(Endless(byte)), kind, &column_for(kind)).unwrap();
-            assert!(!matches!(reader.next_page().unwrap(), Listed::End), "{kind:?} {byte}");
+            assert!(!matches!(reader.next_page().unwrap(), ListStep::End), "{kind:?} {byte}");
             reader.resume(ListPosition { offset: u64::MAX, ..ListPosition::default() });
-            assert_eq!(reader.next_page().unwrap(), Listed::NothingNow, "{kind:?} {byte}");
+            assert_eq!(reader.next_page().unwrap(), ListStep::NothingNow, "{kind:?} {byte}");
         }
     }
 }
@@ -571,7 +599,7 @@ fn column_for(kind: Kind) -> ListOptions {
 
 #[test]
 fn options_that_do_not_fit_the_format_are_told() {
-    let header = ListOptions { header: Some(true), ..options() };
+    let header = ListOptions { csv_header: CsvHeader::Yes, ..options() };
 
     for (kind, options) in [
         (TEXT, column("2")),
@@ -590,7 +618,7 @@ fn options_that_do_not_fit_the_format_are_told() {
 #[test]
 fn options_have_a_text_for_the_job() {
     let some = ListOptions {
-        header: Some(false),
+        csv_header: CsvHeader::No,
         keep_columns: vec!["a b".into(), "c".into()],
         sample: Some(3),
         ..options()

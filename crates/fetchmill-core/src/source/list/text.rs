@@ -1,21 +1,22 @@
 //! `txt`: a URL a line. Empty lines and comments are no targets.
 
-use super::ListPosition;
-use super::columns::{Column, Plan};
-use super::lines::{Found, Lines, Progress};
-use super::records::{Records, Step, Values};
+use super::columns::{ColumnPlan, ColumnSelector};
+use super::lines::{LineSearch, Lines, ReadStep};
+use super::records::{RecordStep, RecordValues, Records};
 use crate::error::{Error, Result};
+use crate::source::ListPosition;
 
 /// Lines with one value each.
-pub(super) struct Text {
+pub(super) struct TextRecords {
     lines: Lines,
 }
 
-impl Text {
-    pub(super) fn new(lines: Lines, plan: &Plan) -> Result<Self> {
-        let other = |column: &&Column| !matches!(column, Column::Url | Column::Manifest(_));
+impl TextRecords {
+    pub(super) fn new(lines: Lines, plan: &ColumnPlan) -> Result<Self> {
+        let other =
+            |column: &&ColumnSelector| !matches!(column, ColumnSelector::Url | ColumnSelector::Manifest(_));
         match plan.wanted().iter().find(other) {
-            None => Ok(Text { lines }),
+            None => Ok(TextRecords { lines }),
             Some(column) => Err(Error::Usage(format!(
                 "the list {} is plain text, it has no column {}; say what it is with --list-format",
                 lines.label(),
@@ -25,15 +26,15 @@ impl Text {
     }
 }
 
-impl Records for Text {
-    fn next(&mut self, values: &mut Values) -> Result<Step> {
+impl Records for TextRecords {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
         values.clear(1);
         loop {
             if self.lines.is_skipping() {
                 return skip(&mut self.lines);
             }
             match self.lines.find(0)? {
-                (Found::Line(place), next) => {
+                (LineSearch::Line(place), next) => {
                     let line = self.lines.bytes(place).trim_ascii();
                     let is_target = !line.is_empty() && !line.starts_with(b"#");
                     if is_target {
@@ -41,12 +42,12 @@ impl Records for Text {
                     }
                     self.lines.consume(next, 1);
                     if is_target {
-                        return Ok(Step::Record);
+                        return Ok(RecordStep::Record);
                     }
                 }
-                (Found::TooLong, _) => return skip(&mut self.lines),
-                (Found::NothingNow, _) => return Ok(Step::NothingNow),
-                (Found::End, _) => return Ok(Step::End),
+                (LineSearch::TooLong, _) => return skip(&mut self.lines),
+                (LineSearch::NothingNow, _) => return Ok(RecordStep::NothingNow),
+                (LineSearch::End, _) => return Ok(RecordStep::End),
             }
         }
     }
@@ -59,15 +60,15 @@ impl Records for Text {
         self.lines.position()
     }
 
-    fn go_to(&mut self, position: ListPosition) -> Result<Progress> {
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
         self.lines.go_to(position)
     }
 }
 
 /// Goes behind a line that is too long.
-pub(super) fn skip(lines: &mut Lines) -> Result<Step> {
+pub(super) fn skip(lines: &mut Lines) -> Result<RecordStep> {
     Ok(match lines.skip_line()? {
-        Progress::NothingNow => Step::NothingNow,
-        Progress::Done | Progress::End => Step::Bad("it is longer than 1 MiB"),
+        ReadStep::NothingNow => RecordStep::NothingNow,
+        ReadStep::Done | ReadStep::End => RecordStep::Bad("it is longer than 1 MiB"),
     })
 }

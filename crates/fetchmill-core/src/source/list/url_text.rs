@@ -122,8 +122,8 @@ pub fn origin_of(url: &[u8]) -> Option<&[u8]> {
     (end > start).then_some(&url[..end])
 }
 
-/// Whether a text is a URL of this origin, itself a normalised one, that [`normalise`] would give back. It says no to some
-/// that are: it only saves time.
+/// Whether a text is a URL of this origin, itself a normalised one, that [`normalise`] would give back. It says no to
+/// some that are: it only saves time.
 pub fn is_plain_at(url: &str, origin: &str) -> bool {
     url.strip_prefix(origin).is_some_and(|path| path.starts_with('/') && is_normal_path(path.as_bytes()))
 }
@@ -177,21 +177,7 @@ fn is_normal_path(path: &[u8]) -> bool {
         && memchr::memchr_iter(b'/', path).all(|slash| !matches!(path.get(slash + 1), Some(b'.' | b'%')))
 }
 
-const AS_IS: [bool; 256] = {
-    let others = b"-._~%!$&()*+,;=:@/?";
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let mut position = 0;
-    while position < others.len() {
-        table[others[position] as usize] = true;
-        position += 1;
-    }
-    table
-};
+const AS_IS: [bool; 256] = name::byte_set(b"-._~%!$&()*+,;=:@/?");
 
 #[cfg(test)]
 mod tests {

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use crate::outcome::FailureKind;
 
 /// The addresses of a name, or why there are none.
-pub type Answer = Result<Arc<[IpAddr]>, FailureKind>;
+pub type Resolution = Result<Arc<[IpAddr]>, FailureKind>;
 
 /// Answers of two ages: when the young ones are as many as half the limit they become the old ones, and the old ones
 /// are forgotten. So what is asked for stays, and forgetting costs nothing. `Time` is what the owner's clock tells.
 #[derive(Debug)]
 pub(in crate::transport) struct Cache<Time> {
     names_max: usize,
-    young: HashMap<Box<str>, (Answer, Time)>,
-    old: HashMap<Box<str>, (Answer, Time)>,
+    young: HashMap<Box<str>, (Resolution, Time)>,
+    old: HashMap<Box<str>, (Resolution, Time)>,
 }
 
 impl<Time: Copy + PartialOrd> Cache<Time> {
@@ -25,7 +25,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
     }
 
     /// What is known of a name and still believed.
-    pub(in crate::transport) fn get(&mut self, name: &str, now: Time) -> Option<Answer> {
+    pub(in crate::transport) fn get(&mut self, name: &str, now: Time) -> Option<Resolution> {
         if let Some((answer, until)) = self.young.get(name) {
             return (now < *until).then(|| answer.clone());
         }
@@ -38,7 +38,7 @@ impl<Time: Copy + PartialOrd> Cache<Time> {
     }
 
     /// Keeps an answer, instead of what was known.
-    pub(in crate::transport) fn insert(&mut self, name: Box<str>, answer: Answer, until: Time) {
+    pub(in crate::transport) fn insert(&mut self, name: Box<str>, answer: Resolution, until: Time) {
         if self.young.len() >= (self.names_max / 2).max(1) {
             self.old = std::mem::take(&mut self.young);
         }
@@ -54,7 +54,7 @@ mod tests {
     fn what_is_known_is_bounded_and_what_is_asked_for_stays() {
         const NAMES_MAX: usize = 1000;
         let mut cache = Cache::new(NAMES_MAX);
-        let found: Answer = Ok(Arc::new([IpAddr::from([127, 0, 0, 1])]));
+        let found: Resolution = Ok(Arc::new([IpAddr::from([127, 0, 0, 1])]));
         for number in 0..3 * NAMES_MAX {
             cache.insert(format!("h{number}").into(), found.clone(), 60);
             assert!(number < 100 || cache.get("h99", 0).is_some());

@@ -8,11 +8,11 @@ use crate::limits;
 
 /// See the module. Names are in lower case.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Hosts {
+pub(super) struct HostsFile {
     names: HashMap<Box<str>, Arc<[IpAddr]>>,
 }
 
-impl Hosts {
+impl HostsFile {
     /// Reads it; lines that are not understood are left out, as the C library does.
     pub(super) fn parse(text: &str) -> Self {
         let mut found: HashMap<Box<str>, Vec<IpAddr>> = HashMap::new();
@@ -27,7 +27,7 @@ impl Hosts {
                 }
             }
         }
-        Hosts { names: found.into_iter().map(|(name, addresses)| (name, addresses.into())).collect() }
+        HostsFile { names: found.into_iter().map(|(name, addresses)| (name, addresses.into())).collect() }
     }
 
     /// The addresses of a name in lower case.
@@ -40,7 +40,7 @@ impl Hosts {
 mod tests {
     use super::*;
 
-    fn addresses(hosts: &Hosts, name: &str) -> Vec<String> {
+    fn addresses(hosts: &HostsFile, name: &str) -> Vec<String> {
         hosts.get(name).map(|found| found.iter().map(ToString::to_string).collect()).unwrap_or_default()
     }
 
@@ -48,7 +48,7 @@ mod tests {
     fn a_name_has_all_its_addresses_once_and_no_more_than_are_tried() {
         let many: Vec<_> = (0..1000).map(|number| format!("192.0.2.{} many.test", number % 250)).collect();
         let many = many.join("\n");
-        let hosts = Hosts::parse(&format!(
+        let hosts = HostsFile::parse(&format!(
             "192.0.2.1 One.Test alias # 192.0.2.9 no.test\n2001:db8::1\tone.test\n192.0.2.1 one.test\n\
              nonsense two.test\n\n192.0.2.3\n{many}"
         ));

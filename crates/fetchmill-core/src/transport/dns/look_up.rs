@@ -5,27 +5,27 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::answers::{LookUpEnd, millis};
 use super::candidates::WireName;
-use super::question::{Question, Sent};
+use super::message::{DnsReply, Family, NameAnswer, QueryForm};
+use super::question::{Question, SentQuery};
 use super::setup::Families;
-use super::socket::{Asker, Place, Sending};
+use super::socket::{QueryOwner, SendResult, SocketId};
 use super::upstreams::Upstreams;
-use super::wire::{Family, Form, Found, Reply};
-use super::{Looked, millis};
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::transport::Millis;
 
 /// Who is told.
 #[derive(Debug)]
-pub(super) enum Waiter {
+pub(super) enum LookUpWaiter {
     Token(u64),
-    Task(oneshot::Sender<Looked>),
+    Task(oneshot::Sender<LookUpEnd>),
 }
 
 /// Where a look-up begins.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Start {
+pub(super) struct LookUpOrigin {
     /// The server.
     pub(super) upstream: usize,
     /// The socket to it.
@@ -43,12 +43,12 @@ pub(super) struct LookUp {
     candidates: std::vec::IntoIter<WireName>,
     pub(super) questions: Vec<Question>,
     families: Families,
-    start: Start,
+    start: LookUpOrigin,
     pub(super) started: Millis,
     /// The same, exact.
     pub(super) began: Instant,
     pub(super) is_slow: bool,
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) waiters: Vec<LookUpWaiter>,
     /// When the addresses that are there are enough.
     enough_at: Option<Millis>,
     /// A name was there, but no address.
@@ -64,7 +64,7 @@ impl LookUp {
         name: &str,
         candidates: Vec<WireName>,
         families: Families,
-        start: Start,
+        start: LookUpOrigin,
         now: Millis,
     ) -> Option<Self> {
         let mut candidates = candidates.into_iter();
@@ -114,12 +114,12 @@ impl LookUp {
             };
             let due = now + millis(upstreams.timeout(question.tries()));
             match self.send(which, upstream, upstreams.form(upstream), upstreams) {
-                Sending::Sent => return self.questions[which].tried(upstream, due),
-                Sending::Busy => {
+                SendResult::Sent => return self.questions[which].tried(upstream, due),
+                SendResult::Busy => {
                     self.questions[which].due = now;
                     return;
                 }
-                Sending::Refused => {
+                SendResult::Refused => {
                     let question = &mut self.questions[which];
                     question.tried(upstream, due);
                     if !question.has_unasked(upstreams.len()) {
@@ -130,12 +130,12 @@ impl LookUp {
         }
     }
 
-    fn send(&mut self, which: usize, upstream: u8, form: Form, upstreams: &mut Upstreams) -> Sending {
+    fn send(&mut self, which: usize, upstream: u8, form: QueryForm, upstreams: &mut Upstreams) -> SendResult {
         let question = &self.questions[which];
         let socket = (self.start.socket + question.tries() + which) % limits::DNS_SOCKETS;
-        let place = Place { upstream, socket: socket as u8 };
+        let place = SocketId { upstream, socket: socket as u8 };
         let (sending, query) = upstreams.send(place, self.asker(which), question.family, form, &self.current);
-        self.questions[which].sent.extend(query.map(|query| Sent {
+        self.questions[which].sent.extend(query.map(|query| SentQuery {
             place,
             query,
             is_over: false,
@@ -144,23 +144,29 @@ impl LookUp {
         sending
     }
 
-    fn asker(&self, which: usize) -> Asker {
-        Asker { slot: self.slot, serial: self.serial, question: which as u8 }
+    fn asker(&self, which: usize) -> QueryOwner {
+        QueryOwner { slot: self.slot, serial: self.serial, question: which as u8 }
     }
 
     /// What a datagram from a place says about the query with this identifier, and which of the queries that was.
-    pub(super) fn read(&self, which: usize, place: Place, id: u16, bytes: &[u8]) -> Option<(usize, Reply)> {
+    pub(super) fn read(
+        &self,
+        which: usize,
+        place: SocketId,
+        id: u16,
+        bytes: &[u8],
+    ) -> Option<(usize, DnsReply)> {
         let question = self.questions.get(which)?;
         let sent = question.sent.iter().position(|sent| sent.place == place && sent.query.id == id)?;
         Some((sent, question.sent[sent].query.read(bytes, &self.current)))
     }
 
     /// The same for what came over TCP, or did not.
-    pub(super) fn read_over_tcp(&self, which: usize, sent: usize, bytes: Option<&[u8]>) -> Reply {
+    pub(super) fn read_over_tcp(&self, which: usize, sent: usize, bytes: Option<&[u8]>) -> DnsReply {
         let query = self.questions.get(which).and_then(|question| question.sent.get(sent));
         match query.zip(bytes).map(|(sent, bytes)| sent.query.read(bytes, &self.current)) {
-            Some(reply @ Reply::Found(_)) => reply,
-            _ => Reply::Found(Found::Failed(FailureKind::Dns)),
+            Some(reply @ DnsReply::Found(_)) => reply,
+            _ => DnsReply::Found(NameAnswer::Failed(FailureKind::Dns)),
         }
     }
 
@@ -169,34 +175,34 @@ impl LookUp {
         &mut self,
         which: usize,
         sent: usize,
-        reply: Reply,
+        reply: DnsReply,
         upstreams: &mut Upstreams,
         now: Millis,
     ) {
         let asker = self.asker(which);
         let question = &mut self.questions[which];
-        let Some(Sent { place, query, is_over, over_tcp }) = question.sent.get_mut(sent) else { return };
+        let Some(SentQuery { place, query, is_over, over_tcp }) = question.sent.get_mut(sent) else { return };
         let (upstream, query) = (place.upstream, *query);
         if question.found.is_some() {
             return;
         }
         match reply {
-            Reply::Found(Found::Failed(kind)) => self.fails(which, sent, kind, upstreams, now),
-            Reply::Found(found) => {
+            DnsReply::Found(NameAnswer::Failed(kind)) => self.fails(which, sent, kind, upstreams, now),
+            DnsReply::Found(found) => {
                 question.found = Some(found);
                 upstreams.remember(upstream, query.form);
             }
             // Once: what comes for this query again is ignored.
-            Reply::Simpler(form) if !std::mem::replace(is_over, true) => {
+            DnsReply::Simpler(form) if !std::mem::replace(is_over, true) => {
                 self.send(which, upstream, form, upstreams);
             }
-            Reply::Truncated if over_tcp.is_none() => {
+            DnsReply::Truncated if over_tcp.is_none() => {
                 *over_tcp = upstreams.ask_over_tcp(upstream, asker, sent, query, &self.current);
                 if over_tcp.is_none() {
                     self.fails(which, sent, FailureKind::Dns, upstreams, now);
                 }
             }
-            Reply::Simpler(_) | Reply::Truncated | Reply::Foreign => {}
+            DnsReply::Simpler(_) | DnsReply::Truncated | DnsReply::Foreign => {}
         }
     }
 
@@ -210,7 +216,7 @@ impl LookUp {
         now: Millis,
     ) {
         let question = &mut self.questions[which];
-        let Some(Sent { place, is_over, .. }) = question.sent.get_mut(sent) else { return };
+        let Some(SentQuery { place, is_over, .. }) = question.sent.get_mut(sent) else { return };
         *is_over = true;
         let upstream = place.upstream;
         question.failed_at(upstream, kind);
@@ -221,7 +227,7 @@ impl LookUp {
 
     /// Nobody listens at a place: another server is asked at once. When all were, the same ones get their next try when
     /// it is due, for one that starts again is there a moment later.
-    pub(super) fn refused(&mut self, which: usize, place: Place, upstreams: &mut Upstreams, now: Millis) {
+    pub(super) fn refused(&mut self, which: usize, place: SocketId, upstreams: &mut Upstreams, now: Millis) {
         let Some(question) = self.questions.get_mut(which) else { return };
         for sent in question.sent.iter_mut().filter(|sent| sent.place == place) {
             sent.is_over = true;
@@ -242,13 +248,13 @@ impl LookUp {
     }
 
     /// What is known, when that is enough. When there is no such name the next one is asked for.
-    pub(super) fn settle(&mut self, upstreams: &mut Upstreams, now: Millis) -> Option<Found> {
+    pub(super) fn settle(&mut self, upstreams: &mut Upstreams, now: Millis) -> Option<NameAnswer> {
         loop {
-            let found = self.judge(now)?;
+            let found = self.conclude(now)?;
             let ttl = match found {
-                Found::Addresses { .. } | Found::Failed(_) => return Some(found),
-                Found::NoName { ttl } => ttl,
-                Found::Empty { ttl } => {
+                NameAnswer::Addresses { .. } | NameAnswer::Failed(_) => return Some(found),
+                NameAnswer::NoName { ttl } => ttl,
+                NameAnswer::Empty { ttl } => {
                     self.was_empty = true;
                     ttl
                 }
@@ -261,15 +267,15 @@ impl LookUp {
         }
     }
 
-    fn absent(&self) -> Found {
+    fn absent(&self) -> NameAnswer {
         let ttl = self.absent_ttl;
-        if self.was_empty { Found::Empty { ttl } } else { Found::NoName { ttl } }
+        if self.was_empty { NameAnswer::Empty { ttl } } else { NameAnswer::NoName { ttl } }
     }
 
     /// What the questions together say about the current name.
-    fn judge(&mut self, now: Millis) -> Option<Found> {
+    fn conclude(&mut self, now: Millis) -> Option<NameAnswer> {
         let found = || self.questions.iter().filter_map(|question| question.found.as_ref());
-        if let Some(absent) = found().find(|found| matches!(found, Found::NoName { .. })) {
+        if let Some(absent) = found().find(|found| matches!(found, NameAnswer::NoName { .. })) {
             return Some(absent.clone());
         }
         let has_all = found().count() == self.questions.len();
@@ -289,19 +295,19 @@ impl LookUp {
         if !has_all {
             return None;
         }
-        let failed = found().find(|found| matches!(found, Found::Failed(_)));
+        let failed = found().find(|found| matches!(found, NameAnswer::Failed(_)));
         failed.or_else(|| found().min_by_key(|found| ttl_of(found))).cloned()
     }
 
     /// The addresses of both families in turns, so that whoever tries them one after the other tries both soon.
-    fn mixed(&self) -> Found {
+    fn mixed(&self) -> NameAnswer {
         let families: Vec<_> = self.questions.iter().filter_map(Question::addresses).collect();
         let ttl = families.iter().map(|(_, ttl)| *ttl).min().unwrap_or(limits::DNS_TTL_MIN);
         let longest = families.iter().map(|(addresses, _)| addresses.len()).max().unwrap_or(0);
         let in_turns = (0..longest)
             .flat_map(|turn| families.iter().filter_map(move |(addresses, _)| addresses.get(turn)).copied());
         let addresses: Vec<IpAddr> = in_turns.take(limits::DNS_ADDRESSES_MAX).collect();
-        Found::Addresses { addresses, ttl }
+        NameAnswer::Addresses { addresses, ttl }
     }
 
     /// Takes its queries out of the tables of the sockets.
@@ -312,9 +318,9 @@ impl LookUp {
     }
 }
 
-fn ttl_of(found: &Found) -> Duration {
+fn ttl_of(found: &NameAnswer) -> Duration {
     match found {
-        Found::Addresses { ttl, .. } | Found::NoName { ttl } | Found::Empty { ttl } => *ttl,
-        Found::Failed(_) => limits::DNS_NEGATIVE_TTL,
+        NameAnswer::Addresses { ttl, .. } | NameAnswer::NoName { ttl } | NameAnswer::Empty { ttl } => *ttl,
+        NameAnswer::Failed(_) => limits::DNS_NEGATIVE_TTL,
     }
 }

@@ -1,126 +1,78 @@
 //! Our own look-ups of names, for very many hosts: a stub that asks servers which do the work.
 //!
-//! Each thread has one. Queries of all names share a few sockets, so a look-up costs two or three system calls and no task
-//! or timer; deadlines are looked at by the worker's tick. Answers are believed when they come from the server's address
-//! to our random port, and repeat a random number and the question with its random capitals.
+//! Each thread has one. Queries of all names share a few sockets, so a look-up costs two or three system calls and no
+//! task or timer; deadlines are looked at by the worker's tick. Answers are believed when they come from the server's
+//! address to our random port, and repeat a random number and the question with its random capitals.
 
+mod answers;
 mod cache;
 mod candidates;
 mod hosts_file;
-mod lanes;
 mod look_up;
+mod message;
 mod question;
 mod random;
 mod resolv_conf;
 mod setup;
+mod slots;
 mod socket;
 mod state;
 mod tcp;
 #[cfg(test)]
 mod tests;
 mod upstreams;
-mod wire;
 
-pub use cache::Answer;
+pub use answers::{DnsCounts, LookUpEnd, LookUpKind, LookUpStart};
 pub(in crate::transport) use cache::Cache;
-pub use lanes::Lanes;
+pub use cache::Resolution;
 pub use setup::{DnsSetup, Families};
+pub use slots::SlotLimits;
 
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{Notify, oneshot};
 
 use super::Millis;
 use crate::limits;
 use crate::outcome::FailureKind;
-use look_up::Waiter;
-use socket::{Asker, Place};
-use state::State;
-
-/// What became of a question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Asked {
-    /// A look-up has begun: the token comes back with its answer.
-    Started,
-    /// One for this name was running: the token comes back with its answer.
-    Joined,
-    /// The fast lane has no place; the token does not come back. Ask again after [`Dns::answered`].
-    Full,
-    /// It is known: the token does not come back.
-    Known(Answer),
-}
-
-/// What comes back with a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Looked {
-    /// What is known now.
-    Answer(Answer),
-    /// This name was slow when the slow lane was full: nothing is known. Ask again later.
-    Parked,
-}
-
-/// Which look at a name this is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
-    /// What is known counts.
-    Usual,
-    /// A second look: what is known does not count, and another server and another socket come first.
-    Again,
-}
-
-/// How much was looked up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DnsCounts {
-    /// Queries sent as datagrams.
-    pub queries: u64,
-    /// Queries made again over TCP, because the answer was too long.
-    pub over_tcp: u64,
-    /// Names that a server has told about: addresses, no such name, no address.
-    pub answered: u64,
-    /// Names that no server could tell about.
-    pub failed: u64,
-    /// Names that no server has answered for in time.
-    pub timeouts: u64,
-    /// Names given up because the slow lane was full.
-    pub parked: u64,
-    /// Datagrams that were no answer to a query: late, malformed or forged.
-    pub foreign: u64,
-}
+use answers::millis;
+use look_up::LookUpWaiter;
+use socket::{Inbox, QueryOwner, SocketId};
+use state::DnsState;
 
 /// One thread's look-ups. Clones are cheap and share.
 #[derive(Debug, Clone)]
 pub struct Dns {
-    inner: Rc<Inner>,
+    inner: Rc<DnsInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct DnsInner {
     clock: Rc<Cell<Millis>>,
-    state: RefCell<State>,
-    /// Somebody was told that the fast lane is full.
+    state: RefCell<DnsState>,
+    /// Somebody was told that no fast slot is free.
     was_full: Cell<bool>,
     /// It has a place since.
     has_place: Cell<bool>,
     news: Notify,
-    /// Tasks that wait for a place in the fast lane: they come before tokens, of which there are always more.
+    /// Tasks that wait for a fast slot: they come before tokens, of which there are always more.
     waiting: Cell<usize>,
     places: Notify,
 }
 
 /// A task that waits for a place.
-struct Waiting<'i>(&'i Inner);
+struct SlotWaiter<'i>(&'i DnsInner);
 
-impl<'i> Waiting<'i> {
-    fn new(inner: &'i Inner) -> Self {
+impl<'i> SlotWaiter<'i> {
+    fn new(inner: &'i DnsInner) -> Self {
         inner.waiting.set(inner.waiting.get() + 1);
-        Waiting(inner)
+        SlotWaiter(inner)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for SlotWaiter<'_> {
     fn drop(&mut self) {
         self.0.waiting.set(self.0.waiting.get() - 1);
         self.0.offer_places();
@@ -128,12 +80,12 @@ impl Drop for Waiting<'_> {
 }
 
 impl Dns {
-    /// One that knows nothing yet. `clock` is what the worker's tick sets. Sockets are opened when they are first needed,
-    /// by tasks of the thread's runtime.
-    pub fn new(setup: Arc<DnsSetup>, lanes: Lanes, clock: Rc<Cell<Millis>>) -> Dns {
-        let inner = Rc::new_cyclic(|inner| Inner {
+    /// One that knows nothing yet. `clock` is what the worker's tick sets. Sockets are opened when they are first
+    /// needed, by tasks of the thread's runtime.
+    pub fn new(setup: Arc<DnsSetup>, slots: SlotLimits, clock: Rc<Cell<Millis>>) -> Dns {
+        let inner = Rc::new_cyclic(|inner| DnsInner {
             clock,
-            state: RefCell::new(State::new(setup, lanes, inner.clone())),
+            state: RefCell::new(DnsState::new(setup, slots, Weak::clone(inner) as Weak<dyn Inbox>)),
             was_full: Cell::new(false),
             has_place: Cell::new(false),
             news: Notify::new(),
@@ -144,49 +96,49 @@ impl Dns {
     }
 
     /// What is known of a name without asking: an address instead of a name, this machine, the hosts file, the cache.
-    pub fn known(&self, name: &str) -> Option<Answer> {
+    pub fn known(&self, name: &str) -> Option<Resolution> {
         self.inner.state.borrow_mut().known(name, self.inner.clock.get())
     }
 
     /// Starts a look-up, or joins the one that runs for this name. The token comes back with the answer.
-    pub fn ask(&self, name: &str, token: u64, how: How) -> Asked {
-        let asked = self.inner.ask(name, Waiter::Token(token), how, self.inner.waiting.get() > 0);
-        if asked == Asked::Full {
+    pub fn ask(&self, name: &str, token: u64, how: LookUpKind) -> LookUpStart {
+        let asked = self.inner.ask(name, LookUpWaiter::Token(token), how, self.inner.waiting.get() > 0);
+        if asked == LookUpStart::Full {
             self.inner.was_full.set(true);
         }
         asked
     }
 
     /// Everything that was answered since the last time.
-    pub fn take_answered(&self) -> Vec<(u64, Looked)> {
+    pub fn take_answered(&self) -> Vec<(u64, LookUpEnd)> {
         self.inner.state.borrow_mut().take_answered()
     }
 
-    /// Waits until there is something to take or, after an [`Asked::Full`], until the fast lane has a place again: there
-    /// may be nothing to take then. For one task.
+    /// Waits until there is something to take or, after an [`LookUpStart::Full`], until a fast slot is free again:
+    /// there may be nothing to take then. For one task.
     pub async fn answered(&self) {
         while !self.inner.state.borrow().has_answered() && !self.inner.has_place.take() {
             self.inner.news.notified().await;
         }
     }
 
-    /// Looks up one name, for who waits for it; first for a place in the fast lane, when that has none.
-    pub async fn resolve(&self, name: &str) -> Answer {
+    /// Looks up one name, for who waits for it; first for a fast slot, when none is free.
+    pub async fn resolve(&self, name: &str) -> Resolution {
         let give_up_at = self.inner.clock.get() + millis(limits::DNS_LOOK_UP_TIMEOUT);
         loop {
             let (told, answer) = oneshot::channel();
-            let asked = self.inner.ask(name, Waiter::Task(told), How::Usual, false);
-            if matches!(asked, Asked::Known(_) | Asked::Joined) {
+            let asked = self.inner.ask(name, LookUpWaiter::Task(told), LookUpKind::Usual, false);
+            if matches!(asked, LookUpStart::Known(_) | LookUpStart::Joined) {
                 // A place that it was woken for is the next one's.
                 self.inner.places.notify_one();
             }
             match asked {
-                Asked::Known(answer) => return answer,
-                Asked::Full => self.inner.place().await,
-                Asked::Started | Asked::Joined => match answer.await {
-                    Ok(Looked::Answer(answer)) => return answer,
+                LookUpStart::Known(answer) => return answer,
+                LookUpStart::Full => self.inner.place().await,
+                LookUpStart::Started | LookUpStart::Joined => match answer.await {
+                    Ok(LookUpEnd::Answer(answer)) => return answer,
                     // The others first.
-                    Ok(Looked::Parked) | Err(_) => self.inner.place().await,
+                    Ok(LookUpEnd::Deferred) | Err(_) => self.inner.place().await,
                 },
             }
             if self.inner.clock.get() >= give_up_at {
@@ -196,15 +148,15 @@ impl Dns {
         }
     }
 
-    /// Makes tries again, moves slow look-ups out of the way, ends what takes too long. The worker calls it after each tick
-    /// of its clock.
+    /// Makes tries again, moves slow look-ups out of the way, ends what takes too long. The worker calls it after each
+    /// tick of its clock.
     pub fn tick(&self) {
         self.inner.state.borrow_mut().tick(self.inner.clock.get());
         self.inner.tell();
         self.inner.offer_places();
     }
 
-    /// Whether the slow lane has no place: a name that is slow would be parked.
+    /// Whether no slow slot is free: a name that is slow would be deferred.
     pub fn is_slow_full(&self) -> bool {
         !self.inner.state.borrow().has_slow_place()
     }
@@ -215,30 +167,17 @@ impl Dns {
     }
 }
 
-impl Inner {
-    fn ask(&self, name: &str, waiter: Waiter, how: How, yields: bool) -> Asked {
+impl DnsInner {
+    fn ask(&self, name: &str, waiter: LookUpWaiter, how: LookUpKind, yields: bool) -> LookUpStart {
         let asked = self.state.borrow_mut().ask(name, waiter, how, yields, self.clock.get());
         self.tell();
         asked
     }
 
-    /// Waits until the fast lane may have a place.
+    /// Waits until a fast slot may be free.
     async fn place(&self) {
-        let _waiting = Waiting::new(self);
+        let _waiting = SlotWaiter::new(self);
         self.places.notified().await;
-    }
-
-    fn received(&self, place: Place, bytes: &[u8]) {
-        self.state.borrow_mut().received(place, bytes, self.clock.get());
-    }
-
-    fn received_over_tcp(&self, asker: Asker, sent: usize, bytes: Option<&[u8]>) {
-        self.state.borrow_mut().received_over_tcp(asker, sent, bytes, self.clock.get());
-        self.tell();
-    }
-
-    fn refused(&self, place: Place) {
-        self.state.borrow_mut().refused(place, self.clock.get());
     }
 
     /// Nobody waits for a place that is free.
@@ -252,6 +191,21 @@ impl Inner {
             self.has_place.set(true);
             self.news.notify_one();
         }
+    }
+}
+
+impl Inbox for DnsInner {
+    fn received(&self, place: SocketId, bytes: &[u8]) {
+        self.state.borrow_mut().received(place, bytes, self.clock.get());
+    }
+
+    fn received_over_tcp(&self, asker: QueryOwner, sent: usize, bytes: Option<&[u8]>) {
+        self.state.borrow_mut().received_over_tcp(asker, sent, bytes, self.clock.get());
+        self.tell();
+    }
+
+    fn refused(&self, place: SocketId) {
+        self.state.borrow_mut().refused(place, self.clock.get());
     }
 
     /// Wakes who waits for what has happened.
@@ -268,8 +222,4 @@ impl Inner {
             self.places.notify_one();
         }
     }
-}
-
-fn millis(duration: Duration) -> Millis {
-    duration.as_millis().try_into().unwrap_or(Millis::MAX / 4)
 }

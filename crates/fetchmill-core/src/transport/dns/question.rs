@@ -3,21 +3,21 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::socket::{Place, Task};
-use super::wire::{Family, Found, Query};
+use super::message::{DnsQuery, Family, NameAnswer};
+use super::socket::{OwnedTask, SocketId};
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::transport::Millis;
 
 /// A query that went out.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) place: Place,
-    pub(super) query: Query,
+pub(super) struct SentQuery {
+    pub(super) place: SocketId,
+    pub(super) query: DnsQuery,
     /// Nothing more is expected of it.
     pub(super) is_over: bool,
     /// The same query once more, over TCP.
-    pub(super) over_tcp: Option<Task>,
+    pub(super) over_tcp: Option<OwnedTask>,
 }
 
 /// See the module.
@@ -25,8 +25,8 @@ pub(super) struct Sent {
 pub(super) struct Question {
     pub(super) family: Family,
     /// All of them: a late answer counts too.
-    pub(super) sent: Vec<Sent>,
-    pub(super) found: Option<Found>,
+    pub(super) sent: Vec<SentQuery>,
+    pub(super) found: Option<NameAnswer>,
     /// When the next try is made.
     pub(super) due: Millis,
     tries: usize,
@@ -89,7 +89,7 @@ impl Question {
 
     /// No try is left.
     pub(super) fn give_up(&mut self) {
-        self.found = Some(Found::Failed(self.failure.unwrap_or(FailureKind::DnsTimeout)));
+        self.found = Some(NameAnswer::Failed(self.failure.unwrap_or(FailureKind::DnsTimeout)));
     }
 
     /// Whether a server was not asked yet, of so many.
@@ -105,7 +105,7 @@ impl Question {
     /// The addresses, when that is what was found.
     pub(super) fn addresses(&self) -> Option<(&[IpAddr], Duration)> {
         match &self.found {
-            Some(Found::Addresses { addresses, ttl }) => Some((addresses, *ttl)),
+            Some(NameAnswer::Addresses { addresses, ttl }) => Some((addresses, *ttl)),
             _ => None,
         }
     }

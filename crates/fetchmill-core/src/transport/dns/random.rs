@@ -8,18 +8,18 @@ use crate::limits;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Random {
+pub(super) struct QueryRandom {
     bytes: Box<[u8]>,
     used: usize,
 }
 
-impl Default for Random {
+impl Default for QueryRandom {
     fn default() -> Self {
-        Random { bytes: vec![0; limits::DNS_RANDOM_BYTES].into(), used: limits::DNS_RANDOM_BYTES }
+        QueryRandom { bytes: vec![0; limits::DNS_RANDOM_BYTES].into(), used: limits::DNS_RANDOM_BYTES }
     }
 }
 
-impl Random {
+impl QueryRandom {
     /// Fills a small array.
     pub(super) fn fill(&mut self, out: &mut [u8]) {
         if self.bytes.len() - self.used < out.len() {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn numbers_do_not_repeat_when_the_bytes_are_used_up() {
-        let mut random = Random::default();
+        let mut random = QueryRandom::default();
         let mut seen = HashSet::new();
 
         for _ in 0..3 * limits::DNS_RANDOM_BYTES / 16 {

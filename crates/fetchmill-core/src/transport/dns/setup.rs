@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::hosts_file::Hosts;
+use super::hosts_file::HostsFile;
 use super::resolv_conf::{DNS_PORT, ResolvConf};
 use crate::limits;
 
@@ -50,7 +50,7 @@ pub struct DnsSetup {
     pub tries: u32,
     /// Which addresses are looked for.
     pub families: Families,
-    hosts: Hosts,
+    hosts: HostsFile,
 }
 
 impl DnsSetup {
@@ -78,7 +78,7 @@ impl DnsSetup {
                 .map_or(limits::DNS_TRY_TIMEOUT, |timeout| timeout.min(limits::DNS_TRY_TIMEOUT_MAX)),
             tries: conf.tries.map_or(limits::DNS_TRIES, |tries| tries.clamp(1, limits::DNS_TRIES_MAX)),
             families,
-            hosts: Hosts::parse(hosts),
+            hosts: HostsFile::parse(hosts),
         }
     }
 

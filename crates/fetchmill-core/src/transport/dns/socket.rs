@@ -13,8 +13,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::AbortHandle;
 
-use super::Inner;
-use super::random::Random;
+use super::random::QueryRandom;
 use crate::limits;
 
 /// Identifiers that are tried before a socket counts as busy: with half of them in use, one in 65,536 finds none.
@@ -22,14 +21,14 @@ const IDS_TRIED_MAX: usize = 16;
 
 /// Which socket: of which server, and which of those to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SocketId {
     pub(super) upstream: u8,
     pub(super) socket: u8,
 }
 
 /// Whose query it is: a look-up, and which of its questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asker {
+pub(super) struct QueryOwner {
     pub(super) slot: usize,
     /// Slots are used again, serial numbers are not.
     pub(super) serial: u64,
@@ -38,9 +37,9 @@ pub(super) struct Asker {
 
 /// A task that ends with its owner.
 #[derive(Debug)]
-pub(super) struct Task(pub(super) AbortHandle);
+pub(super) struct OwnedTask(pub(super) AbortHandle);
 
-impl Drop for Task {
+impl Drop for OwnedTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -48,7 +47,7 @@ impl Drop for Task {
 
 /// What became of a datagram.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Sending {
+pub(super) enum SendResult {
     Sent,
     /// Not now: at the next tick.
     Busy,
@@ -58,36 +57,36 @@ pub(super) enum Sending {
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Socket {
+pub(super) struct DnsSocket {
     udp: Rc<UdpSocket>,
-    askers: HashMap<u16, Asker>,
-    _reader: Task,
+    askers: HashMap<u16, QueryOwner>,
+    _reader: OwnedTask,
 }
 
-impl Socket {
+impl DnsSocket {
     /// Opens it and reads it from now on.
-    pub(super) fn open(place: Place, address: SocketAddr, inner: &Weak<Inner>) -> io::Result<Self> {
+    pub(super) fn open(place: SocketId, address: SocketAddr, inbox: &Weak<dyn Inbox>) -> io::Result<Self> {
         let udp = Rc::new(connected(address)?);
-        let reader = tokio::task::spawn_local(read(Rc::clone(&udp), place, Weak::clone(inner)));
-        Ok(Socket { udp, askers: HashMap::new(), _reader: Task(reader.abort_handle()) })
+        let reader = tokio::task::spawn_local(read(Rc::clone(&udp), place, Weak::clone(inbox)));
+        Ok(DnsSocket { udp, askers: HashMap::new(), _reader: OwnedTask(reader.abort_handle()) })
     }
 
     /// An identifier that no query of this socket has.
-    pub(super) fn free_id(&self, random: &mut Random) -> Option<u16> {
+    pub(super) fn free_id(&self, random: &mut QueryRandom) -> Option<u16> {
         (0..IDS_TRIED_MAX).map(|_| random.number()).find(|id| !self.askers.contains_key(id))
     }
 
     /// Sends a query without waiting.
-    pub(super) fn send(&mut self, id: u16, asker: Asker, query: &[u8]) -> Sending {
+    pub(super) fn send(&mut self, id: u16, asker: QueryOwner, query: &[u8]) -> SendResult {
         match send(&self.udp, query, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
             Ok(_) => {
                 self.askers.insert(id, asker);
-                Sending::Sent
+                SendResult::Sent
             }
             Err(error) => match io::Error::from(error).kind() {
-                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::OutOfMemory => Sending::Busy,
-                _ if error == rustix::io::Errno::NOBUFS => Sending::Busy,
-                _ => Sending::Refused,
+                ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::OutOfMemory => SendResult::Busy,
+                _ if error == rustix::io::Errno::NOBUFS => SendResult::Busy,
+                _ => SendResult::Refused,
             },
         }
     }
@@ -98,12 +97,12 @@ impl Socket {
     }
 
     /// Whose query has this identifier.
-    pub(super) fn asker(&self, id: u16) -> Option<Asker> {
+    pub(super) fn asker(&self, id: u16) -> Option<QueryOwner> {
         self.askers.get(&id).copied()
     }
 
     /// Nobody listens there: everybody who waits for an answer, and does so no more.
-    pub(super) fn give_up(&mut self) -> Vec<Asker> {
+    pub(super) fn give_up(&mut self) -> Vec<QueryOwner> {
         self.askers.drain().map(|(_, asker)| asker).collect()
     }
 
@@ -130,12 +129,26 @@ fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
+/// Who gets what has come.
+pub(super) trait Inbox {
+    fn received(&self, place: SocketId, bytes: &[u8]);
+
+    /// The answer to a query that was sent over TCP; none when there is none.
+    fn received_over_tcp(&self, asker: QueryOwner, sent: usize, bytes: Option<&[u8]>);
+
+    /// Nobody listens there.
+    fn refused(&self, place: SocketId);
+
+    /// That was all for now.
+    fn tell(&self);
+}
+
 /// A socket's life: many datagrams a wake-up.
-async fn read(socket: Rc<UdpSocket>, place: Place, inner: Weak<Inner>) {
+async fn read(socket: Rc<UdpSocket>, place: SocketId, inbox: Weak<dyn Inbox>) {
     let mut buffer = vec![0; limits::DNS_UDP_BUFFER_BYTES];
     // A refusal makes a socket fail, not readable.
     while let Ok(ready) = socket.ready(Interest::READABLE | Interest::ERROR).await {
-        let Some(inner) = inner.upgrade() else { return };
+        let Some(inbox) = inbox.upgrade() else { return };
         let interest = if ready.is_error() { Interest::ERROR } else { Interest::READABLE };
         for _ in 0..limits::DNS_UDP_BURST {
             let received = socket.try_io(interest, || {
@@ -143,13 +156,13 @@ async fn read(socket: Rc<UdpSocket>, place: Place, inner: Weak<Inner>) {
                 Ok(length)
             });
             match received {
-                Ok(length) => inner.received(place, &buffer[..length]),
+                Ok(length) => inbox.received(place, &buffer[..length]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => inner.refused(place),
+                Err(_) => inbox.refused(place),
             }
         }
-        inner.tell();
-        drop(inner);
+        inbox.tell();
+        drop(inbox);
         tokio::task::yield_now().await;
     }
 }

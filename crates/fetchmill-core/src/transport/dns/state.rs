@@ -7,46 +7,46 @@ use std::rc::Weak;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::cache::{Answer, Cache};
+use super::answers::{DnsCounts, LookUpEnd, LookUpKind, LookUpStart, millis};
+use super::cache::{Cache, Resolution};
 use super::candidates::candidates;
-use super::lanes::{Lanes, Places};
-use super::look_up::{LookUp, Start, Waiter};
+use super::look_up::{LookUp, LookUpOrigin, LookUpWaiter};
+use super::message::{DnsReply, NameAnswer};
 use super::setup::DnsSetup;
-use super::socket::{Asker, Place, Socket};
+use super::slots::{LookUpSlots, SlotLimits};
+use super::socket::{DnsSocket, Inbox, QueryOwner, SocketId};
 use super::upstreams::Upstreams;
-use super::wire::{Found, Reply};
-use super::{Asked, DnsCounts, How, Inner, Looked, millis};
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::transport::Millis;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct DnsState {
     setup: Arc<DnsSetup>,
     upstreams: Upstreams,
-    places: Places,
+    places: LookUpSlots,
     look_ups: Vec<Option<LookUp>>,
     free: Vec<usize>,
     by_name: HashMap<Box<str>, usize>,
     serial: u64,
     cache: Cache<Millis>,
     hasher: RandomState,
-    answered: Vec<(u64, Looked)>,
+    answered: Vec<(u64, LookUpEnd)>,
     counts: DnsCounts,
 }
 
-impl State {
-    pub(super) fn new(setup: Arc<DnsSetup>, lanes: Lanes, inner: Weak<Inner>) -> Self {
-        State {
-            upstreams: Upstreams::new(Arc::clone(&setup), inner),
+impl DnsState {
+    pub(super) fn new(setup: Arc<DnsSetup>, slots: SlotLimits, inbox: Weak<dyn Inbox>) -> Self {
+        DnsState {
+            upstreams: Upstreams::new(Arc::clone(&setup), inbox),
             setup,
-            places: Places::new(lanes),
+            places: LookUpSlots::new(slots),
             look_ups: Vec::new(),
             free: Vec::new(),
             by_name: HashMap::new(),
             serial: 0,
-            cache: Cache::new(lanes.cache_names()),
+            cache: Cache::new(slots.cache_names()),
             hasher: RandomState::new(),
             answered: Vec::new(),
             counts: DnsCounts::default(),
@@ -54,33 +54,40 @@ impl State {
     }
 
     /// What is known without asking.
-    pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Answer> {
+    pub(super) fn known(&mut self, name: &str, now: Millis) -> Option<Resolution> {
         let name = lower_case(name);
         self.setup.fixed(&name).map(Ok).or_else(|| self.cache.get(&name, now))
     }
 
     /// Starts a look-up, or joins one. Who `yields` gets no place.
-    pub(super) fn ask(&mut self, name: &str, waiter: Waiter, how: How, yields: bool, now: Millis) -> Asked {
+    pub(super) fn ask(
+        &mut self,
+        name: &str,
+        waiter: LookUpWaiter,
+        how: LookUpKind,
+        yields: bool,
+        now: Millis,
+    ) -> LookUpStart {
         let name = lower_case(name);
         let known = match how {
-            How::Usual => self.known(&name, now),
-            How::Again => self.setup.fixed(&name).map(Ok),
+            LookUpKind::Usual => self.known(&name, now),
+            LookUpKind::Again => self.setup.fixed(&name).map(Ok),
         };
         if let Some(answer) = known {
-            return Asked::Known(answer);
+            return LookUpStart::Known(answer);
         }
         if let Some(look_up) = self.by_name.get(&*name).and_then(|slot| self.look_ups[*slot].as_mut()) {
             look_up.waiters.push(waiter);
-            return Asked::Joined;
+            return LookUpStart::Joined;
         }
         if yields {
-            return Asked::Full;
+            return LookUpStart::Full;
         }
         let moment = Instant::now();
         if !self.places.enter() {
             self.push_out(moment, now);
             if !self.places.enter() {
-                return Asked::Full;
+                return LookUpStart::Full;
             }
         }
         let slot = self.free.pop().unwrap_or(self.look_ups.len());
@@ -91,7 +98,7 @@ impl State {
         else {
             self.free.extend((slot < self.look_ups.len()).then_some(slot));
             self.places.leave(false);
-            return Asked::Known(Err(FailureKind::DnsNotFound));
+            return LookUpStart::Known(Err(FailureKind::DnsNotFound));
         };
         look_up.waiters.push(waiter);
         self.places.entered(slot, self.serial, moment);
@@ -102,23 +109,23 @@ impl State {
         self.look_ups[slot] = Some(look_up);
         self.by_name.insert(name.into(), slot);
         self.pass_on_refusals(now);
-        Asked::Started
+        LookUpStart::Started
     }
 
     /// The second look at a name begins with another server and another socket than the first one.
-    fn start_of(&self, name: &str, how: How) -> Start {
+    fn start_of(&self, name: &str, how: LookUpKind) -> LookUpOrigin {
         let hash = self.hasher.hash_one(name) as usize;
-        let again = usize::from(how == How::Again);
+        let again = usize::from(how == LookUpKind::Again);
         let upstreams = self.upstreams.len().max(1);
         let first = if self.setup.spreads { hash % upstreams } else { 0 };
-        Start {
+        LookUpOrigin {
             upstream: (first + again) % upstreams,
             socket: (hash / upstreams + again) % limits::DNS_SOCKETS,
         }
     }
 
     /// Takes a datagram.
-    pub(super) fn received(&mut self, place: Place, bytes: &[u8], now: Millis) {
+    pub(super) fn received(&mut self, place: SocketId, bytes: &[u8], now: Millis) {
         let id = bytes.first_chunk().map(|id| u16::from_be_bytes(*id));
         let asked = id.and_then(|id| Some((id, self.upstreams.socket(place)?.asker(id)?)));
         let read = asked.and_then(|(id, asker)| {
@@ -126,25 +133,31 @@ impl State {
             Some((asker, look_up.read(asker.question.into(), place, id, bytes)?))
         });
         match read {
-            Some((asker, (sent, reply))) if reply != Reply::Foreign => self.take(asker, sent, reply, now),
+            Some((asker, (sent, reply))) if reply != DnsReply::Foreign => self.take(asker, sent, reply, now),
             _ => self.counts.foreign += 1,
         }
     }
 
     /// Takes what came over TCP, or did not.
-    pub(super) fn received_over_tcp(&mut self, asker: Asker, sent: usize, bytes: Option<&[u8]>, now: Millis) {
+    pub(super) fn received_over_tcp(
+        &mut self,
+        asker: QueryOwner,
+        sent: usize,
+        bytes: Option<&[u8]>,
+        now: Millis,
+    ) {
         if let Some(look_up) = self.look_up(asker) {
             let reply = look_up.read_over_tcp(asker.question.into(), sent, bytes);
             self.take(asker, sent, reply, now);
         }
     }
 
-    fn look_up(&mut self, asker: Asker) -> Option<&mut LookUp> {
+    fn look_up(&mut self, asker: QueryOwner) -> Option<&mut LookUp> {
         let look_up = self.look_ups.get_mut(asker.slot)?.as_mut()?;
         (look_up.serial() == asker.serial).then_some(look_up)
     }
 
-    fn take(&mut self, asker: Asker, sent: usize, reply: Reply, now: Millis) {
+    fn take(&mut self, asker: QueryOwner, sent: usize, reply: DnsReply, now: Millis) {
         if let Some(look_up) = self.look_ups.get_mut(asker.slot).and_then(Option::as_mut) {
             look_up.take(asker.question.into(), sent, reply, &mut self.upstreams, now);
             self.settle(asker.slot, now);
@@ -153,8 +166,8 @@ impl State {
     }
 
     /// Nobody listens where a socket leads to.
-    pub(super) fn refused(&mut self, place: Place, now: Millis) {
-        let askers = self.upstreams.socket(place).map(Socket::give_up).unwrap_or_default();
+    pub(super) fn refused(&mut self, place: SocketId, now: Millis) {
+        let askers = self.upstreams.socket(place).map(DnsSocket::give_up).unwrap_or_default();
         for asker in askers {
             let look_up = self.look_ups.get_mut(asker.slot).and_then(Option::as_mut);
             if let Some(look_up) = look_up.filter(|look_up| look_up.serial() == asker.serial) {
@@ -171,17 +184,17 @@ impl State {
         }
     }
 
-    /// Looks at all look-ups: tries that are due, lanes, deadlines.
+    /// Looks at all look-ups: tries that are due, slots, deadlines.
     pub(super) fn tick(&mut self, now: Millis) {
         for slot in 0..self.look_ups.len() {
             let Some(look_up) = &mut self.look_ups[slot] else { continue };
             if now >= look_up.started + millis(limits::DNS_LOOK_UP_TIMEOUT) {
-                self.finish(slot, &Found::Failed(FailureKind::DnsTimeout), now);
+                self.finish(slot, &NameAnswer::Failed(FailureKind::DnsTimeout), now);
                 continue;
             }
             look_up.tick(&mut self.upstreams, now);
             self.settle(slot, now);
-            self.change_lane(slot, now);
+            self.change_connection(slot, now);
         }
         self.pass_on_refusals(now);
     }
@@ -212,7 +225,7 @@ impl State {
         }
     }
 
-    fn change_lane(&mut self, slot: usize, now: Millis) {
+    fn change_connection(&mut self, slot: usize, now: Millis) {
         let Some(look_up) = &self.look_ups[slot] else { return };
         if !look_up.is_slow && now >= look_up.started + millis(limits::DNS_FAST) {
             self.slow_down(slot);
@@ -224,8 +237,8 @@ impl State {
         if self.places.slow_down() {
             look_up.is_slow = true;
         } else {
-            self.counts.parked += 1;
-            self.remove(slot, &Looked::Parked);
+            self.counts.deferred += 1;
+            self.remove(slot, &LookUpEnd::Deferred);
         }
     }
 
@@ -237,12 +250,12 @@ impl State {
     }
 
     /// Keeps the answer and tells it.
-    fn finish(&mut self, slot: usize, found: &Found, now: Millis) {
-        let (answer, ttl): (Answer, _) = match found {
-            Found::Addresses { addresses, ttl } => (Ok(addresses.as_slice().into()), *ttl),
-            Found::NoName { ttl } => (Err(FailureKind::DnsNotFound), *ttl),
-            Found::Empty { ttl } => (Err(FailureKind::DnsEmpty), *ttl),
-            Found::Failed(kind) => (Err(*kind), limits::DNS_NEGATIVE_TTL),
+    fn finish(&mut self, slot: usize, found: &NameAnswer, now: Millis) {
+        let (answer, ttl): (Resolution, _) = match found {
+            NameAnswer::Addresses { addresses, ttl } => (Ok(addresses.as_slice().into()), *ttl),
+            NameAnswer::NoName { ttl } => (Err(FailureKind::DnsNotFound), *ttl),
+            NameAnswer::Empty { ttl } => (Err(FailureKind::DnsEmpty), *ttl),
+            NameAnswer::Failed(kind) => (Err(*kind), limits::DNS_NEGATIVE_TTL),
         };
         match answer {
             Err(FailureKind::DnsTimeout) => self.counts.timeouts += 1,
@@ -255,10 +268,10 @@ impl State {
             }
             self.cache.insert(look_up.name.clone(), answer.clone(), now + millis(ttl));
         }
-        self.remove(slot, &Looked::Answer(answer));
+        self.remove(slot, &LookUpEnd::Answer(answer));
     }
 
-    fn remove(&mut self, slot: usize, looked: &Looked) {
+    fn remove(&mut self, slot: usize, looked: &LookUpEnd) {
         let Some(look_up) = self.look_ups[slot].take() else { return };
         look_up.forget(&mut self.upstreams);
         self.free.push(slot);
@@ -266,9 +279,9 @@ impl State {
         self.places.leave(look_up.is_slow);
         for waiter in look_up.waiters {
             match waiter {
-                Waiter::Token(token) => self.answered.push((token, looked.clone())),
+                LookUpWaiter::Token(token) => self.answered.push((token, looked.clone())),
                 // It may have gone.
-                Waiter::Task(task) => drop(task.send(looked.clone())),
+                LookUpWaiter::Task(task) => drop(task.send(looked.clone())),
             }
         }
     }
@@ -279,21 +292,21 @@ impl State {
     }
 
     /// Everything that was answered since the last time.
-    pub(super) fn take_answered(&mut self) -> Vec<(u64, Looked)> {
+    pub(super) fn take_answered(&mut self) -> Vec<(u64, LookUpEnd)> {
         std::mem::take(&mut self.answered)
     }
 
-    /// Whether the slow lane has a place.
+    /// Whether a slow slot is free.
     pub(super) fn has_slow_place(&self) -> bool {
         self.places.has_slow()
     }
 
-    /// Whether the fast lane has a place.
+    /// Whether a fast slot is free.
     pub(super) fn has_place(&self) -> bool {
         self.places.has_fast()
     }
 
-    /// Places in the fast lane that became free since the last time.
+    /// Fast slots that became free since the last time.
     pub(super) fn take_freed(&mut self) -> usize {
         self.places.take_freed()
     }

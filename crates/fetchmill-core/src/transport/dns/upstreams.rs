@@ -6,47 +6,46 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::Inner;
 use super::candidates::WireName;
-use super::random::Random;
+use super::message::{DnsQuery, Family, QueryForm};
+use super::random::QueryRandom;
 use super::setup::DnsSetup;
-use super::socket::{Asker, Place, Sending, Socket, Task};
+use super::socket::{DnsSocket, Inbox, OwnedTask, QueryOwner, SendResult, SocketId};
 use super::tcp;
-use super::wire::{Family, Form, Query};
 use crate::limits;
 
 /// One server.
 #[derive(Debug)]
 struct Upstream {
-    form: Form,
-    sockets: [Option<Socket>; limits::DNS_SOCKETS],
+    form: QueryForm,
+    sockets: [Option<DnsSocket>; limits::DNS_SOCKETS],
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Upstreams {
     setup: Arc<DnsSetup>,
-    inner: Weak<Inner>,
+    inbox: Weak<dyn Inbox>,
     all: Vec<Upstream>,
-    random: Random,
+    random: QueryRandom,
     buffer: Vec<u8>,
     /// Each task that asks over TCP has one of these.
     tcp_places: Rc<Semaphore>,
     /// Sockets that told of a refusal while something was sent.
-    refused: Vec<Place>,
+    refused: Vec<SocketId>,
     pub(super) queries: u64,
     pub(super) over_tcp: u64,
 }
 
 impl Upstreams {
-    pub(super) fn new(setup: Arc<DnsSetup>, inner: Weak<Inner>) -> Self {
+    pub(super) fn new(setup: Arc<DnsSetup>, inbox: Weak<dyn Inbox>) -> Self {
         let servers = setup.upstreams.iter().take(limits::DNS_UPSTREAMS_MAX);
-        let all = servers.map(|_| Upstream { form: Form::FULL, sockets: Default::default() }).collect();
+        let all = servers.map(|_| Upstream { form: QueryForm::FULL, sockets: Default::default() }).collect();
         Upstreams {
             setup,
-            inner,
+            inbox,
             all,
-            random: Random::default(),
+            random: QueryRandom::default(),
             buffer: Vec::new(),
             tcp_places: Rc::new(Semaphore::new(limits::DNS_TCP_MAX)),
             refused: Vec::new(),
@@ -70,12 +69,12 @@ impl Upstreams {
     }
 
     /// How a server is asked now.
-    pub(super) fn form(&self, upstream: u8) -> Form {
+    pub(super) fn form(&self, upstream: u8) -> QueryForm {
         self.all[usize::from(upstream)].form
     }
 
     /// A server has answered a query of this form: it need not be asked with more.
-    pub(super) fn remember(&mut self, upstream: u8, form: Form) {
+    pub(super) fn remember(&mut self, upstream: u8, form: QueryForm) {
         let known = &mut self.all[usize::from(upstream)].form;
         known.has_mixed_case &= form.has_mixed_case;
         known.has_edns &= form.has_edns;
@@ -84,33 +83,33 @@ impl Upstreams {
     /// Sends a query; without one it was not sent.
     pub(super) fn send(
         &mut self,
-        place: Place,
-        asker: Asker,
+        place: SocketId,
+        asker: QueryOwner,
         family: Family,
-        form: Form,
+        form: QueryForm,
         name: &WireName,
-    ) -> (Sending, Option<Query>) {
+    ) -> (SendResult, Option<DnsQuery>) {
         let address = self.setup.upstreams[usize::from(place.upstream)];
         let socket = &mut self.all[usize::from(place.upstream)].sockets[usize::from(place.socket)];
         let socket = match socket {
             Some(socket) => socket,
-            None => match Socket::open(place, address, &self.inner) {
+            None => match DnsSocket::open(place, address, &self.inbox) {
                 Ok(opened) => socket.insert(opened),
-                Err(_) => return (Sending::Refused, None),
+                Err(_) => return (SendResult::Refused, None),
             },
         };
-        let Some(id) = socket.free_id(&mut self.random) else { return (Sending::Busy, None) };
-        let query = Query::new(id, family, form, name, &mut self.random);
+        let Some(id) = socket.free_id(&mut self.random) else { return (SendResult::Busy, None) };
+        let query = DnsQuery::new(id, family, form, name, &mut self.random);
         if query.write(name, &mut self.buffer).is_none() {
-            return (Sending::Refused, None);
+            return (SendResult::Refused, None);
         }
         let mut sending = socket.send(id, asker, &self.buffer);
-        if sending == Sending::Refused {
+        if sending == SendResult::Refused {
             // What it tells may be about an earlier query: those get to know it, and this one goes out again.
             self.refused.push(place);
             sending = socket.send(id, asker, &self.buffer);
         }
-        let is_sent = sending == Sending::Sent;
+        let is_sent = sending == SendResult::Sent;
         self.queries += u64::from(is_sent);
         (sending, is_sent.then_some(query))
     }
@@ -119,48 +118,48 @@ impl Upstreams {
     pub(super) fn ask_over_tcp(
         &mut self,
         upstream: u8,
-        asker: Asker,
+        asker: QueryOwner,
         sent: usize,
-        query: Query,
+        query: DnsQuery,
         name: &WireName,
-    ) -> Option<Task> {
+    ) -> Option<OwnedTask> {
         query.write(name, &mut self.buffer)?;
         self.over_tcp += 1;
-        let (place, inner) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inner));
+        let (place, inbox) = (Rc::clone(&self.tcp_places), Weak::clone(&self.inbox));
         let asking = tcp::ask(self.setup.upstreams[usize::from(upstream)], self.buffer.clone());
         let task = tokio::task::spawn_local(async move {
-            // Those that wait for a place are no more than the lanes have.
+            // Those that wait for a place are no more than there are slots.
             let place = place.acquire().await;
             let answer = asking.await.ok();
             drop(place);
-            if let Some(inner) = inner.upgrade() {
-                inner.received_over_tcp(asker, sent, answer.as_deref());
+            if let Some(inbox) = inbox.upgrade() {
+                inbox.received_over_tcp(asker, sent, answer.as_deref());
             }
         });
-        Some(Task(task.abort_handle()))
+        Some(OwnedTask(task.abort_handle()))
     }
 
     /// All places that there can be.
-    pub(super) fn places(&self) -> impl Iterator<Item = Place> + use<> {
+    pub(super) fn places(&self) -> impl Iterator<Item = SocketId> + use<> {
         let count = self.all.len() as u8;
-        let of = |upstream| (0..limits::DNS_SOCKETS as u8).map(move |socket| Place { upstream, socket });
+        let of = |upstream| (0..limits::DNS_SOCKETS as u8).map(move |socket| SocketId { upstream, socket });
         (0..count).flat_map(of)
     }
 
     /// The socket of a place, once it was opened.
-    pub(super) fn socket(&mut self, place: Place) -> Option<&mut Socket> {
+    pub(super) fn socket(&mut self, place: SocketId) -> Option<&mut DnsSocket> {
         self.all[usize::from(place.upstream)].sockets[usize::from(place.socket)].as_mut()
     }
 
     /// Forgets a query of a look-up that is over.
-    pub(super) fn forget(&mut self, place: Place, id: u16, serial: u64) {
+    pub(super) fn forget(&mut self, place: SocketId, id: u16, serial: u64) {
         if let Some(socket) = self.socket(place) {
             socket.forget(id, serial);
         }
     }
 
     /// The next socket that told of a refusal while something was sent.
-    pub(super) fn pop_refused(&mut self) -> Option<Place> {
+    pub(super) fn pop_refused(&mut self) -> Option<SocketId> {
         self.refused.pop()
     }
 }

@@ -15,7 +15,8 @@ use crate::http1::{RequestTemplate, Version};
 use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
 use crate::transport::{
-    Asked, Buffers, ConnectFailure, Lane, Origin, Phases, Pool, PoolSettings, Reach, Timeouts, TlsOptions,
+    AddressPolicy, ConnectFailure, Connection, IoBuffers, OriginConnections, Phases, Pool, PoolSettings,
+    RequestTarget, Timeouts, TlsOptions,
 };
 
 const BUDGET: Duration = Duration::from_millis(600);
@@ -24,7 +25,7 @@ const EARLY: Duration = Duration::from_millis(570);
 const LATE: Duration = Duration::from_millis(1000);
 
 /// An origin at these addresses, and nowhere else.
-fn origin_at(pool: &Pool, scheme: &str, addresses: &[SocketAddr]) -> Rc<Origin> {
+fn origin_at(pool: &Pool, scheme: &str, addresses: &[SocketAddr]) -> Rc<OriginConnections> {
     let (key, _) = OriginKey::of_url(&format!("{scheme}://localhost:{}", addresses[0].port())).unwrap();
     let template = RequestTemplate::new(key.authority(), "/", "", &[]).unwrap();
     pool.add(key, template, Some(Arc::from(addresses)))
@@ -36,16 +37,20 @@ async fn ended(scheme: &str, address: SocketAddr, options: TlsOptions) -> (Failu
     let (watch, clock) = ticking(timeouts);
     let pool = Pool::new(PoolSettings { timeouts, ..settings(8, options) }, clock);
     let origin = origin_at(&pool, scheme, &[address]);
-    let mut lane = Lane::default();
-    pool.switch(&mut lane, &origin);
+    let mut connection = Connection::default();
+    pool.switch(&mut connection, &origin);
     let started = Instant::now();
-    let kind = match pool.open(&mut lane, &watch, Reach::Anywhere).await {
+    let kind = match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
         Err(ConnectFailure::Failed(kind)) => kind,
         Err(ConnectFailure::Exhausted(number)) => panic!("exhausted: {number}"),
         Ok(()) => {
             let mut body = Vec::new();
-            let buffers = Buffers::default();
-            lane.exchange(Asked::Path("/"), &buffers, &mut body, &watch, MAX_BODY).await.unwrap_err().kind
+            let buffers = IoBuffers::default();
+            connection
+                .exchange(RequestTarget::Path("/"), &buffers, &mut body, &watch, MAX_BODY)
+                .await
+                .unwrap_err()
+                .kind
         }
     };
     (kind, started.elapsed())
@@ -113,24 +118,30 @@ fn on_a_kept_connection_the_budget_begins_with_the_request() {
         .await;
         let pool = Pool::new(PoolSettings { timeouts, ..settings(8, TlsOptions::default()) }, clock);
         let origin = origin_at(&pool, "http", &[address]);
-        let (mut lane, buffers) = (Lane::default(), Buffers::default());
-        pool.switch(&mut lane, &origin);
-        pool.open(&mut lane, &watch, Reach::Anywhere).await.unwrap();
+        let (mut connection, buffers) = (Connection::default(), IoBuffers::default());
+        pool.switch(&mut connection, &origin);
+        pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await.unwrap();
 
         for _ in 0..3 {
             let mut body = Vec::new();
-            lane.exchange(Asked::Path("/"), &buffers, &mut body, &watch, MAX_BODY).await.unwrap();
+            connection
+                .exchange(RequestTarget::Path("/"), &buffers, &mut body, &watch, MAX_BODY)
+                .await
+                .unwrap();
             sleep(350).await;
         }
 
-        assert_eq!(lane.replies(), 3);
+        assert_eq!(connection.replies(), 3);
         // Nor does the time of a connection that was not made count for the next request.
         let nobody = origin_at(&pool, "http", &[super::connect::refusing("127.0.0.1")]);
-        let mut other = Lane::default();
+        let mut other = Connection::default();
         pool.switch(&mut other, &nobody);
-        pool.open(&mut other, &watch, Reach::Anywhere).await.unwrap_err();
+        pool.open(&mut other, &watch, AddressPolicy::Anywhere).await.unwrap_err();
         sleep(350).await;
-        lane.exchange(Asked::Path("/"), &buffers, &mut Vec::new(), &watch, MAX_BODY).await.unwrap();
+        connection
+            .exchange(RequestTarget::Path("/"), &buffers, &mut Vec::new(), &watch, MAX_BODY)
+            .await
+            .unwrap();
     });
 }
 
@@ -167,13 +178,13 @@ fn the_phases_of_an_attempt_are_told_apart() {
         let pool = timed(options);
         let address = unhurried(&authority, "HTTP/1.0").await;
         let origin = origin(&pool, "https", address);
-        let mut lane = Lane::default();
+        let mut connection = Connection::default();
         let before = Instant::now();
 
-        ask(&pool, &mut lane, &origin).await;
-        let first = lane.phases();
-        ask(&pool, &mut lane, &origin).await;
-        let second = lane.phases();
+        ask(&pool, &mut connection, &origin).await;
+        let first = connection.phases();
+        ask(&pool, &mut connection, &origin).await;
+        let second = connection.phases();
 
         assert!(first.dns.is_some_and(|dns| dns < 1_000_000), "{first:?}");
         assert!(first.connect.is_some_and(|connect| connect < 50_000), "{first:?}");
@@ -183,7 +194,7 @@ fn the_phases_of_an_attempt_are_told_apart() {
         assert_eq!((second.dns, second.connect, second.tls), (None, None, None));
         assert!(second.first_byte.is_some_and(|byte| (75_000..400_000).contains(&byte)), "{second:?}");
         assert!(second.started.unwrap() >= first.started.unwrap() + Duration::from_millis(530));
-        assert_eq!((lane.address(), lane.version()), (Some(address), Some(Version::Http10)));
+        assert_eq!((connection.address(), connection.version()), (Some(address), Some(Version::Http10)));
     });
 }
 
@@ -195,13 +206,13 @@ fn a_phase_that_failed_took_its_time_and_the_rest_did_not_happen() {
         let settings = PoolSettings { times_phases: true, ..settings(8, TlsOptions::default()) };
         let pool = Pool::new(settings, Rc::default());
         let origin = origin_at(&pool, "https", &[mute]);
-        let mut lane = Lane::default();
-        pool.switch(&mut lane, &origin);
+        let mut connection = Connection::default();
+        pool.switch(&mut connection, &origin);
 
-        pool.open(&mut lane, &watch(), Reach::Anywhere).await.unwrap_err();
+        pool.open(&mut connection, &watch(), AddressPolicy::Anywhere).await.unwrap_err();
 
-        let phases = lane.phases();
-        assert_eq!((phases.dns, phases.first_byte, lane.version()), (None, None, None));
+        let phases = connection.phases();
+        assert_eq!((phases.dns, phases.first_byte, connection.version()), (None, None, None));
         assert!(phases.connect.is_some() && phases.started.is_some());
         assert!(phases.tls.is_some_and(|tls| (290_000..1_000_000).contains(&tls)), "{phases:?}");
     });
@@ -215,7 +226,7 @@ fn requests_that_share_a_connection_have_phases_of_their_own() {
         let (options, _file) = authority.options();
         let pool = timed(TlsOptions { http2: true, ..options });
         let origin = origin(&pool, "https", address);
-        let (mut one, mut other) = (Lane::default(), Lane::default());
+        let (mut one, mut other) = (Connection::default(), Connection::default());
 
         ask(&pool, &mut one, &origin).await;
         ask(&pool, &mut other, &origin).await;
@@ -223,11 +234,11 @@ fn requests_that_share_a_connection_have_phases_of_their_own() {
         assert_eq!(connections.get(), 1);
         assert!(one.phases().tls.is_some());
         assert_eq!((other.phases().dns, other.phases().connect, other.phases().tls), (None, None, None));
-        for lane in [&one, &other] {
-            let phases = lane.phases();
+        for connection in [&one, &other] {
+            let phases = connection.phases();
             assert!(phases.first_byte.is_some_and(|byte| (45_000..300_000).contains(&byte)), "{phases:?}");
             assert!(phases.started.is_some());
-            assert_eq!((lane.address(), lane.version()), (Some(address), Some(Version::Http2)));
+            assert_eq!((connection.address(), connection.version()), (Some(address), Some(Version::Http2)));
         }
     });
 }
@@ -237,13 +248,13 @@ fn without_the_wish_no_phase_is_recorded() {
     run(async {
         let (address, _) = counting().await;
         let pool = Pool::new(settings(8, TlsOptions::default()), Rc::default());
-        let (one, mut lane) = (origin(&pool, "http", address), Lane::default());
+        let (one, mut connection) = (origin(&pool, "http", address), Connection::default());
 
-        ask(&pool, &mut lane, &one).await;
+        ask(&pool, &mut connection, &one).await;
 
-        assert_eq!(lane.phases(), Phases::default());
-        assert_eq!((lane.address(), lane.version()), (Some(address), Some(Version::Http11)));
-        lane.close();
-        assert_eq!(lane.address(), Some(address));
+        assert_eq!(connection.phases(), Phases::default());
+        assert_eq!((connection.address(), connection.version()), (Some(address), Some(Version::Http11)));
+        connection.close();
+        assert_eq!(connection.address(), Some(address));
     });
 }

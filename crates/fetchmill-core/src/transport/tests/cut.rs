@@ -11,7 +11,10 @@ use http::Response;
 use super::pool::{ask, origin, settings};
 use super::{Authority, MAX_BODY, listen, listen_tls, read_request, run, send, sleep, watch};
 use crate::http1::BodySink;
-use crate::transport::{Asked, Buffers, Lane, Origin, Pool, Reach, Replied, TlsOptions, Unused};
+use crate::transport::{
+    AddressPolicy, Connection, IoBuffers, OriginConnections, Pool, ReceivedReply, RequestTarget, TlsOptions,
+    UnusedState,
+};
 
 /// Replies whose end does not come, in pieces: three bytes of the body, and five more.
 const ENDLESS: [&[&str]; 3] = [
@@ -42,13 +45,20 @@ impl BodySink for Part {
     }
 }
 
-async fn exchange(pool: &Pool, lane: &mut Lane, origin: &Rc<Origin>, wanted: usize) -> (Replied, usize) {
-    pool.switch(lane, origin);
-    if !lane.is_open() {
-        pool.open(lane, &watch(), Reach::Anywhere).await.unwrap();
+async fn exchange(
+    pool: &Pool,
+    connection: &mut Connection,
+    origin: &Rc<OriginConnections>,
+    wanted: usize,
+) -> (ReceivedReply, usize) {
+    pool.switch(connection, origin);
+    if !connection.is_open() {
+        pool.open(connection, &watch(), AddressPolicy::Anywhere).await.unwrap();
     }
     let mut part = Part { wanted, came: 0 };
-    let replied = lane.exchange(Asked::Path("/"), &Buffers::default(), &mut part, &watch(), MAX_BODY).await;
+    let replied = connection
+        .exchange(RequestTarget::Path("/"), &IoBuffers::default(), &mut part, &watch(), MAX_BODY)
+        .await;
     (replied.unwrap(), part.came)
 }
 
@@ -72,14 +82,14 @@ fn a_body_of_http_1_ends_where_the_sink_has_enough() {
             let address = serving(pieces).await;
             for (wanted, came) in [(0, 3), (3, 3), (4, 8)] {
                 let pool = Pool::new(settings(8, TlsOptions::default()), Rc::default());
-                let (origin, mut lane) = (origin(&pool, "http", address), Lane::default());
+                let (origin, mut connection) = (origin(&pool, "http", address), Connection::default());
 
-                let (replied, got) = exchange(&pool, &mut lane, &origin, wanted).await;
+                let (replied, got) = exchange(&pool, &mut connection, &origin, wanted).await;
 
-                assert!(replied.is_cut && !replied.head.keep_alive && replied.surplus == Unused::Quiet);
+                assert!(replied.is_cut && !replied.head.keep_alive && replied.surplus == UnusedState::Quiet);
                 assert_eq!(got, came, "of {wanted}");
-                assert_eq!((lane.is_open(), pool.open_connections()), (false, 0));
-                assert_eq!(lane.address(), Some(address));
+                assert_eq!((connection.is_open(), pool.open_connections()), (false, 0));
+                assert_eq!(connection.address(), Some(address));
             }
         }
     });
@@ -90,11 +100,11 @@ fn a_body_that_is_not_wanted_need_not_come() {
     run(async {
         let address = serving(&["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"]).await;
         let pool = Pool::new(settings(8, TlsOptions::default()), Rc::default());
-        let (origin, mut lane) = (origin(&pool, "http", address), Lane::default());
+        let (origin, mut connection) = (origin(&pool, "http", address), Connection::default());
 
-        let (replied, came) = exchange(&pool, &mut lane, &origin, 0).await;
+        let (replied, came) = exchange(&pool, &mut connection, &origin, 0).await;
 
-        assert!(replied.is_cut && came == 0 && !lane.is_open());
+        assert!(replied.is_cut && came == 0 && !connection.is_open());
     });
 }
 
@@ -104,11 +114,11 @@ fn what_came_to_its_end_is_not_cut() {
         for reply in WHOLE {
             let address = serving(reply).await;
             let pool = Pool::new(settings(8, TlsOptions::default()), Rc::default());
-            let (origin, mut lane) = (origin(&pool, "http", address), Lane::default());
+            let (origin, mut connection) = (origin(&pool, "http", address), Connection::default());
 
-            let (replied, _) = exchange(&pool, &mut lane, &origin, 3).await;
+            let (replied, _) = exchange(&pool, &mut connection, &origin, 3).await;
 
-            assert!(!replied.is_cut && replied.head.keep_alive && lane.is_open());
+            assert!(!replied.is_cut && replied.head.keep_alive && connection.is_open());
         }
     });
 }
@@ -145,18 +155,18 @@ fn a_stream_of_http_2_is_cancelled_and_the_others_go_on() {
         .await;
         let (options, _file) = authority.options();
         let pool = Pool::new(settings(8, TlsOptions { http2: true, ..options }), Rc::default());
-        let (origin, mut lane) = (origin(&pool, "https", address), Lane::default());
+        let (origin, mut connection) = (origin(&pool, "https", address), Connection::default());
 
         for (wanted, most) in [(0, 0), (3, 5)] {
-            let (replied, came) = exchange(&pool, &mut lane, &origin, wanted).await;
+            let (replied, came) = exchange(&pool, &mut connection, &origin, wanted).await;
             assert!(replied.is_cut && came <= most && came >= wanted);
-            assert!(lane.is_open() && lane.is_shared());
+            assert!(connection.is_open() && connection.is_shared());
         }
-        let (whole, _) = exchange(&pool, &mut lane, &origin, 0).await;
+        let (whole, _) = exchange(&pool, &mut connection, &origin, 0).await;
         sleep(50).await;
 
         assert!(!whole.is_cut);
-        assert_eq!(ask(&pool, &mut lane, &origin).await, 200);
+        assert_eq!(ask(&pool, &mut connection, &origin).await, 200);
         assert_eq!(*resets.borrow(), [Reason::CANCEL, Reason::CANCEL]);
         assert_eq!(connections.get(), 1);
     });

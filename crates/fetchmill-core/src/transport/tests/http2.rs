@@ -18,18 +18,18 @@ use tokio::task::spawn_local;
 use super::{Authority as CertificateAuthority, MAX_BODY, PATIENCE, listen, listen_tls, run, send, sleep};
 use crate::http1::{BodySink, Framing, Head, Span};
 use crate::outcome::FailureKind;
-use crate::transport::http2::{Call, Http2};
-use crate::transport::phases::Moments;
-use crate::transport::{Alpn, Broken, Replied, Timeouts, Watch};
+use crate::transport::http2::{Http2Connection, Http2Request};
+use crate::transport::phases::ExchangeTimes;
+use crate::transport::{Alpn, BrokenExchange, Deadlines, ReceivedReply, Timeouts};
 
-type Asked = Request<RecvStream>;
+type ReceivedRequest = Request<RecvStream>;
 type Answer = SendResponse<Bytes>;
 
 /// Serves requests, each on a task of its own.
 async fn serve<IO, F, S>(stream: IO, builder: Builder, answer: F)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
-    F: Fn(Asked, Answer) -> S,
+    F: Fn(ReceivedRequest, Answer) -> S,
     S: Future<Output = ()> + 'static,
 {
     let Ok(mut connection) = builder.handshake::<_, Bytes>(stream).await else { return };
@@ -40,19 +40,19 @@ where
 
 async fn listen_h2<F, S>(answer: F) -> SocketAddr
 where
-    F: Fn(Asked, Answer) -> S + Clone + 'static,
+    F: Fn(ReceivedRequest, Answer) -> S + Clone + 'static,
     S: Future<Output = ()> + 'static,
 {
     listen(move |stream| serve(stream, Builder::new(), answer.clone())).await
 }
 
-async fn connect(address: SocketAddr) -> Http2 {
-    Http2::start(TcpStream::connect(address).await.unwrap()).await.unwrap()
+async fn connect(address: SocketAddr) -> Http2Connection {
+    Http2Connection::start(TcpStream::connect(address).await.unwrap()).await.unwrap()
 }
 
-async fn connected<F, S>(answer: F) -> Http2
+async fn connected<F, S>(answer: F) -> Http2Connection
 where
-    F: Fn(Asked, Answer) -> S + Clone + 'static,
+    F: Fn(ReceivedRequest, Answer) -> S + Clone + 'static,
     S: Future<Output = ()> + 'static,
 {
     connect(listen_h2(answer).await).await
@@ -70,13 +70,13 @@ fn reply(mut answer: Answer, head: http::response::Builder, body: &[u8]) {
 
 /// What a sink gets.
 #[derive(Default)]
-struct Kept {
+struct KeptBody {
     head: Vec<u8>,
     content_type: Option<Span>,
     body: Vec<u8>,
 }
 
-impl BodySink for Kept {
+impl BodySink for KeptBody {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
         assert!(self.head.is_empty());
         self.head = bytes.to_vec();
@@ -88,28 +88,33 @@ impl BodySink for Kept {
     }
 }
 
-fn watch(head: Duration) -> (Watch, Rc<Cell<u64>>) {
+fn watch(head: Duration) -> (Deadlines, Rc<Cell<u64>>) {
     let clock = Rc::new(Cell::new(0));
-    let watch = Watch::new(Rc::clone(&clock), Timeouts { head, ..Timeouts::default() });
+    let watch = Deadlines::new(Rc::clone(&clock), Timeouts { head, ..Timeouts::default() });
     watch.start();
     (watch, clock)
 }
 
-async fn call(http2: &Http2, path: &str, sent: &[u8]) -> (Result<Replied, Broken>, Kept) {
+async fn call(
+    http2: &Http2Connection,
+    path: &str,
+    sent: &[u8],
+) -> (Result<ReceivedReply, BrokenExchange>, KeptBody) {
     let (authority, fields) =
-        (Authority::from_static("a.test:81"), Http2::fields(&[("X-One", "1")]).unwrap());
+        (Authority::from_static("a.test:81"), Http2Connection::fields(&[("X-One", "1")]).unwrap());
     let method = if sent.is_empty() { "GET" } else { "POST" };
-    let call = Call { method, is_tls: false, authority: &authority, path, fields: &fields, body: sent };
-    let mut kept = Kept::default();
+    let call =
+        Http2Request { method, is_tls: false, authority: &authority, path, fields: &fields, body: sent };
+    let mut kept = KeptBody::default();
     let replied =
-        http2.exchange(&call, &mut kept, &watch(PATIENCE).0, MAX_BODY, &mut Moments::default()).await;
+        http2.exchange(&call, &mut kept, &watch(PATIENCE).0, MAX_BODY, &mut ExchangeTimes::default()).await;
     (replied, kept)
 }
 
 /// The failure of a request to a server that answers so.
-async fn broken<F, S>(answer: F) -> Broken
+async fn broken<F, S>(answer: F) -> BrokenExchange
 where
-    F: Fn(Asked, Answer) -> S + Clone + 'static,
+    F: Fn(ReceivedRequest, Answer) -> S + Clone + 'static,
     S: Future<Output = ()> + 'static,
 {
     call(&connected(answer).await, "/", b"").await.0.unwrap_err()
@@ -252,7 +257,7 @@ fn a_body_is_as_long_as_it_should_be() {
 #[test]
 fn a_stream_that_is_reset_leaves_the_others() {
     run(async {
-        let http2 = connected(|request: Asked, mut answer: Answer| async move {
+        let http2 = connected(|request: ReceivedRequest, mut answer: Answer| async move {
             match request.uri().path() {
                 "/refused" => answer.send_reset(Reason::REFUSED_STREAM),
                 "/head" => answer.send_reset(Reason::INTERNAL_ERROR),
@@ -343,7 +348,7 @@ fn a_deadline_resets_its_own_stream_only() {
     run(async {
         let reset = Rc::new(RefCell::new(Vec::new()));
         let seen = Rc::clone(&reset);
-        let http2 = connected(move |request: Asked, mut answer: Answer| {
+        let http2 = connected(move |request: ReceivedRequest, mut answer: Answer| {
             let seen = Rc::clone(&seen);
             async move {
                 if request.uri().path() == "/slow" {
@@ -357,7 +362,7 @@ fn a_deadline_resets_its_own_stream_only() {
         })
         .await;
         let (authority, fields) = (Authority::from_static("a.test"), HeaderMap::new());
-        let slow = Call {
+        let slow = Http2Request {
             method: "GET",
             is_tls: true,
             authority: &authority,
@@ -366,14 +371,14 @@ fn a_deadline_resets_its_own_stream_only() {
             body: b"",
         };
         let (watch, clock) = watch(Duration::from_millis(10));
-        let mut kept = Kept::default();
+        let mut kept = KeptBody::default();
 
         let tick = async {
             sleep(20).await;
             clock.set(20);
             watch.check();
         };
-        let mut moments = Moments::default();
+        let mut moments = ExchangeTimes::default();
         let exchange = http2.exchange(&slow, &mut kept, &watch, MAX_BODY, &mut moments);
         let (late, ()) = tokio::join!(exchange, tick);
         assert_eq!(late.unwrap_err().kind, FailureKind::HeadTimeout);
@@ -502,7 +507,7 @@ fn it_runs_inside_tls() {
         let (stream, alpn) = authority.client(true).start(stream, "a.test", PATIENCE).await.unwrap();
         assert_eq!(alpn, Alpn::Http2);
 
-        let http2 = Http2::start(stream).await.unwrap();
+        let http2 = Http2Connection::start(stream).await.unwrap();
 
         assert_eq!(call(&http2, "/", b"").await.1.body, b"ok");
     });

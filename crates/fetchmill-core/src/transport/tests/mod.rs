@@ -1,12 +1,12 @@
 //! The transport against servers of this process: what they send, byte by byte, is the test's.
 
+mod address_policy;
 mod attempt;
 mod connect;
 mod cut;
 mod http2;
 mod pool;
 mod proxy;
-mod reach;
 mod secured;
 mod tls;
 
@@ -27,7 +27,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream as Served;
 
-use super::{Connection, Timeouts, Tls, TlsOptions, TlsRoots, Watch};
+use super::{Deadlines, Http1Connection, Timeouts, Tls, TlsOptions, TlsRoots};
 
 /// The limit of bodies in these tests.
 const MAX_BODY: u64 = 100_000;
@@ -169,14 +169,17 @@ fn cut(stream: Served<TcpStream>) {
     drop(stream.into_inner().0);
 }
 
-fn watch() -> Watch {
-    let watch = Watch::new(Rc::new(Cell::new(0)), Timeouts::default());
+fn watch() -> Deadlines {
+    let watch = Deadlines::new(Rc::new(Cell::new(0)), Timeouts::default());
     watch.start();
     watch
 }
 
 /// One exchange: status and body, or the failure.
-async fn exchange(connection: &mut Connection, request: &[u8]) -> Result<(u16, Vec<u8>), super::Broken> {
+async fn exchange(
+    connection: &mut Http1Connection,
+    request: &[u8],
+) -> Result<(u16, Vec<u8>), super::BrokenExchange> {
     let scratch = RefCell::new(vec![0; 64 * 1024]);
     let mut body = Vec::new();
     connection.send(request)?;
@@ -185,9 +188,9 @@ async fn exchange(connection: &mut Connection, request: &[u8]) -> Result<(u16, V
 }
 
 /// A watch whose clock goes on, and is looked at every 10 ms.
-fn ticking(timeouts: Timeouts) -> (Rc<Watch>, Rc<Cell<u64>>) {
+fn ticking(timeouts: Timeouts) -> (Rc<Deadlines>, Rc<Cell<u64>>) {
     let clock = Rc::new(Cell::new(0));
-    let watch = Rc::new(Watch::new(Rc::clone(&clock), timeouts));
+    let watch = Rc::new(Deadlines::new(Rc::clone(&clock), timeouts));
     let (ticked, time) = (Rc::clone(&watch), Rc::clone(&clock));
     tokio::task::spawn_local(async move {
         let started = Instant::now();

@@ -13,8 +13,8 @@ use super::{Authority, MAX_BODY, listen, listen_mute, listen_tls, read_request, 
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
 use crate::transport::{
-    Asked, Buffers, Lane, NameSetup, Origin, Pool, PoolSettings, Proxy, ProxySetup, Reach, Resolver,
-    Timeouts, TlsOptions, TlsSetup,
+    AddressPolicy, Connection, IoBuffers, NameResolverSetup, OriginConnections, Pool, PoolSettings, Proxy,
+    ProxySetup, RequestTarget, Resolver, Timeouts, TlsOptions, TlsSetup,
 };
 
 pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
@@ -26,10 +26,10 @@ pub(super) fn settings(connections: usize, tls: TlsOptions) -> PoolSettings {
         authority: None,
         paces: None,
         tls: Arc::new(TlsSetup::new(tls)),
-        names: NameSetup::System(Resolver::new()),
+        names: NameResolverSetup::System(Resolver::new()),
         idle_max: usize::MAX,
         proxy: None,
-        reach: Reach::Anywhere,
+        reach: AddressPolicy::Anywhere,
         times_phases: false,
     }
 }
@@ -40,7 +40,7 @@ fn pool(connections: usize) -> (Pool, Rc<Cell<u64>>) {
     (Pool::new(settings(connections, TlsOptions::default()), Rc::clone(&clock)), clock)
 }
 
-pub(super) fn origin(pool: &Pool, scheme: &str, address: SocketAddr) -> Rc<Origin> {
+pub(super) fn origin(pool: &Pool, scheme: &str, address: SocketAddr) -> Rc<OriginConnections> {
     let (key, _) = OriginKey::of_url(&format!("{scheme}://localhost:{}", address.port())).unwrap();
     pool.origin(&key).unwrap()
 }
@@ -61,16 +61,18 @@ pub(super) async fn counting() -> (SocketAddr, Rc<Cell<usize>>) {
     (address, connections)
 }
 
-/// One exchange with an origin, on whatever connection the lane gets.
-pub(super) async fn ask(pool: &Pool, lane: &mut Lane, origin: &Rc<Origin>) -> u16 {
-    if !lane.is_at(origin) {
-        pool.switch(lane, origin);
+/// One exchange with an origin, on whatever connection the pool gives.
+pub(super) async fn ask(pool: &Pool, connection: &mut Connection, origin: &Rc<OriginConnections>) -> u16 {
+    if !connection.is_at(origin) {
+        pool.switch(connection, origin);
     }
-    if !lane.is_open() {
-        pool.open(lane, &watch(), Reach::Anywhere).await.unwrap();
+    if !connection.is_open() {
+        pool.open(connection, &watch(), AddressPolicy::Anywhere).await.unwrap();
     }
     let mut body = Vec::new();
-    let replied = lane.exchange(Asked::Path("/"), &Buffers::default(), &mut body, &watch(), MAX_BODY).await;
+    let replied = connection
+        .exchange(RequestTarget::Path("/"), &IoBuffers::default(), &mut body, &watch(), MAX_BODY)
+        .await;
     replied.unwrap().head.status
 }
 
@@ -80,11 +82,11 @@ fn a_connection_is_kept_for_who_comes_to_its_origin_next() {
         let ((one, ones), (other, others)) = (counting().await, counting().await);
         let (pool, _) = pool(8);
         let (one, other) = (origin(&pool, "http", one), origin(&pool, "http", other));
-        let mut lane = Lane::default();
+        let mut connection = Connection::default();
 
         for _ in 0..5 {
-            ask(&pool, &mut lane, &one).await;
-            ask(&pool, &mut lane, &other).await;
+            ask(&pool, &mut connection, &one).await;
+            ask(&pool, &mut connection, &other).await;
         }
 
         assert_eq!((ones.get(), others.get(), pool.open_connections()), (1, 1, 2));
@@ -95,7 +97,7 @@ fn a_connection_is_kept_for_who_comes_to_its_origin_next() {
 fn the_one_that_was_unused_for_longest_makes_room() {
     run(async {
         let (pool, _) = pool(2);
-        let mut lane = Lane::default();
+        let mut connection = Connection::default();
         let mut origins = Vec::new();
         for _ in 0..6 {
             let (address, count) = counting().await;
@@ -103,7 +105,7 @@ fn the_one_that_was_unused_for_longest_makes_room() {
         }
 
         for (origin, _) in origins.iter().chain(&origins[4..]) {
-            ask(&pool, &mut lane, origin).await;
+            ask(&pool, &mut connection, origin).await;
         }
 
         assert_eq!(pool.open_connections(), 2);
@@ -117,14 +119,14 @@ fn what_is_unused_for_too_long_is_closed() {
         let ((one, ones), (other, _)) = (counting().await, counting().await);
         let (pool, clock) = pool(8);
         let (one, other) = (origin(&pool, "http", one), origin(&pool, "http", other));
-        let mut lane = Lane::default();
-        ask(&pool, &mut lane, &one).await;
-        ask(&pool, &mut lane, &other).await;
+        let mut connection = Connection::default();
+        ask(&pool, &mut connection, &one).await;
+        ask(&pool, &mut connection, &other).await;
 
         clock.set(limits::KEEP_ALIVE_IDLE.as_millis() as u64);
         pool.sweep();
         assert_eq!(pool.open_connections(), 1);
-        ask(&pool, &mut lane, &one).await;
+        ask(&pool, &mut connection, &one).await;
 
         assert_eq!(ones.get(), 2);
     });
@@ -165,18 +167,18 @@ fn requests_share_a_connection_of_http2_as_far_as_the_server_allows() {
         let pool = Rc::new(Pool::new(settings(64, options), Rc::new(Cell::new(0))));
         let origin = origin(&pool, "https", address);
         // What the server allows is known behind the first exchange.
-        let mut first = Lane::default();
+        let mut first = Connection::default();
         ask(&pool, &mut first, &origin).await;
 
         let tasks: Vec<_> = (0..29)
             .map(|_| {
                 let (pool, origin) = (Rc::clone(&pool), Rc::clone(&origin));
                 tokio::task::spawn_local(async move {
-                    let mut lane = Lane::default();
-                    let status = ask(&pool, &mut lane, &origin).await;
+                    let mut connection = Connection::default();
+                    let status = ask(&pool, &mut connection, &origin).await;
                     // Held until all have one.
                     sleep(500).await;
-                    (status, lane.is_shared())
+                    (status, connection.is_shared())
                 })
             })
             .collect();
@@ -202,9 +204,9 @@ fn a_host_that_answers_nobody_fails_all_at_once() {
             .map(|_| {
                 let (pool, origin) = (Rc::clone(&pool), Rc::clone(&origin));
                 tokio::task::spawn_local(async move {
-                    let mut lane = Lane::default();
-                    pool.switch(&mut lane, &origin);
-                    pool.open(&mut lane, &watch(), Reach::Anywhere).await.is_err()
+                    let mut connection = Connection::default();
+                    pool.switch(&mut connection, &origin);
+                    pool.open(&mut connection, &watch(), AddressPolicy::Anywhere).await.is_err()
                 })
             })
             .collect();

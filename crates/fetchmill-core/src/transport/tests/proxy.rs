@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use super::{Authority, MAX_BODY, PATIENCE, exchange, listen, listen_tls, read_request, run, send, sleep};
 use crate::outcome::FailureKind;
 use crate::transport::proxy::tunnel;
-use crate::transport::{Connection, Proxy};
+use crate::transport::{Http1Connection, Proxy};
 
 fn proxy(text: &str) -> Proxy {
     Proxy::parse(text).unwrap()
@@ -98,7 +98,7 @@ fn a_tunnel_leads_to_the_origin_and_the_proxy_alone_gets_its_password() {
         let mut stream = TcpStream::connect(address).await.unwrap();
         tunnel(&mut stream, "::1", 8443, &proxy("http://u:p@p"), PATIENCE).await.unwrap();
         let (stream, _) = authority.client(false).start(stream, "::1", PATIENCE).await.unwrap();
-        let mut connection = Connection::new(stream.into(), MAX_BODY);
+        let mut connection = Http1Connection::new(stream.into(), MAX_BODY);
         let (_, body) = exchange(&mut connection, b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
 
         assert_eq!(body, b"ok");

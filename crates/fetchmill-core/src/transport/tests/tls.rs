@@ -15,7 +15,7 @@ use super::{
     sleep,
 };
 use crate::outcome::FailureKind;
-use crate::transport::{Alpn, Connection, Tls, TlsOptions, TlsRoots};
+use crate::transport::{Alpn, Http1Connection, Tls, TlsOptions, TlsRoots};
 
 async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
@@ -189,7 +189,7 @@ fn a_session_is_resumed() {
             for _ in 0..2 {
                 let (stream, _) = tls.start(connect(address).await, "a.test", PATIENCE).await.unwrap();
                 kinds.push(stream.get_ref().1.handshake_kind());
-                let mut connection = Connection::new(stream.into(), 0);
+                let mut connection = Http1Connection::new(stream.into(), 0);
                 assert_eq!(exchange(&mut connection, b"GET / HTTP/1.1\r\n\r\n").await.unwrap().0, 204);
             }
 

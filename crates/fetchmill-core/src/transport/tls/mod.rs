@@ -6,15 +6,13 @@
 mod roots;
 mod verifier;
 
-pub use roots::TlsRoots;
+pub use roots::{TlsOptions, TlsRoots};
 
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use rustls::pki_types::ServerName;
 use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -24,18 +22,7 @@ use super::errno;
 use crate::error::{Error, Result};
 use crate::limits::TLS_SESSIONS_MAX;
 use crate::outcome::FailureKind;
-use verifier::{SelfSigned, Verifier};
-
-/// What a user says about TLS.
-#[derive(Debug, Clone, Default)]
-pub struct TlsOptions {
-    /// `--ca-file`: the only authorities that are believed, in PEM.
-    pub ca_file: Option<PathBuf>,
-    /// `--insecure-host`: hosts whose certificates are taken as they are.
-    pub insecure_hosts: Vec<String>,
-    /// Whether HTTP/2 is offered.
-    pub http2: bool,
-}
+use verifier::{SelfSigned, Verifier, server_name};
 
 /// The protocol that a server has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,11 +121,6 @@ impl TlsSetup {
         }
         self.roots.get().ok_or_else(|| Error::Internal("no authorities were read".into()))
     }
-}
-
-/// As it stands in certificates: without the dot at its end. `None`: no certificate can be for it.
-fn server_name(host: &str) -> Option<ServerName<'static>> {
-    ServerName::try_from(host.strip_suffix('.').unwrap_or(host)).ok().map(|name| name.to_owned())
 }
 
 /// What a handshake that failed means. A connection that broke says nothing about TLS and may be tried again.

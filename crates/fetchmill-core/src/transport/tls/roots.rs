@@ -3,30 +3,53 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::TlsOptions;
 use crate::error::{Error, Result};
 use crate::limits::CA_FILE_BYTES_MAX;
+
+/// What a user says about TLS.
+#[derive(Debug, Clone, Default)]
+pub struct TlsOptions {
+    /// `--ca-file`: the only authorities that are believed, in PEM.
+    pub ca_file: Option<PathBuf>,
+    /// What the configuration of AWS adds to the system's, where there is no `ca_file`.
+    pub ca_bundle: Option<PathBuf>,
+    /// `--insecure-host`: hosts whose certificates are taken as they are.
+    pub insecure_hosts: Vec<String>,
+    /// Whether HTTP/2 is offered.
+    pub http2: bool,
+}
 
 /// The authorities that are believed. Clones share them.
 #[derive(Debug, Clone)]
 pub struct TlsRoots {
     pub(super) store: Arc<RootCertStore>,
+    /// What `--ca-file` has, as it is: a server's own certificate may be among them.
+    pub(super) given: Arc<[CertificateDer<'static>]>,
 }
 
 impl TlsRoots {
     /// Those of `--ca-file` and no others; else the system's; else, on a system without any, the built-in ones.
     pub fn load(options: &TlsOptions) -> Result<Self> {
-        let store = match &options.ca_file {
-            Some(path) => of_file(path)?,
-            None => of_system(),
+        let (store, given) = if let Some(path) = &options.ca_file {
+            of_file(path, "--ca-file")?
+        } else {
+            let mut store = of_system();
+            let mut given = Vec::new();
+            if let Some(path) = &options.ca_bundle {
+                let (more, certificates) = of_file(path, "AWS_CA_BUNDLE or the profile's ca_bundle,")?;
+                store.extend(more.roots);
+                given = certificates;
+            }
+            (store, given)
         };
-        Ok(TlsRoots { store: Arc::new(store) })
+        Ok(TlsRoots { store: Arc::new(store), given: given.into() })
     }
 }
 
@@ -40,9 +63,9 @@ fn of_system() -> RootCertStore {
     store
 }
 
-fn of_file(path: &Path) -> Result<RootCertStore> {
+fn of_file(path: &Path, source: &str) -> Result<(RootCertStore, Vec<CertificateDer<'static>>)> {
     let refused = |what: String| {
-        Error::Usage(format!("--ca-file {}: {what}; give a file of certificates in PEM", path.display()))
+        Error::Usage(format!("{source} {}: {what}; give a file of certificates in PEM", path.display()))
     };
     let mut text = Vec::new();
     File::open(path)
@@ -52,12 +75,14 @@ fn of_file(path: &Path) -> Result<RootCertStore> {
         return Err(refused(format!("it is larger than {CA_FILE_BYTES_MAX} bytes")));
     }
     let mut store = RootCertStore::empty();
+    let mut given = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(&text) {
         let certificate = certificate.map_err(|error| refused(format!("it is damaged ({error})")))?;
+        given.push(certificate.clone());
         store.add(certificate).map_err(|error| refused(format!("a certificate is damaged ({error})")))?;
     }
     if store.is_empty() {
         return Err(refused("it has no certificate".to_owned()));
     }
-    Ok(store)
+    Ok((store, given))
 }

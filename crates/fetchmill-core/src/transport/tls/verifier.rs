@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, SignatureScheme};
 use webpki::EndEntityCert;
 
-use super::{TlsRoots, server_name};
+use super::roots::TlsRoots;
 use crate::error::{Error, Result};
 use crate::name;
+use crate::time_text;
 
 /// A certificate that nobody but itself has signed.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,8 @@ pub(super) struct SelfSigned;
 #[derive(Debug)]
 pub(super) struct Verifier {
     rules: Arc<WebPkiServerVerifier>,
+    /// Certificates that the user has given.
+    given: Arc<[CertificateDer<'static>]>,
     insecure_hosts: Vec<ServerName<'static>>,
 }
 
@@ -36,7 +40,37 @@ impl Verifier {
             .build()
             .map_err(|error| Error::Internal(format!("TLS cannot be set up: {error}")))?;
         let insecure_hosts = insecure_hosts.iter().map(|host| insecure_host(host)).collect::<Result<_>>()?;
-        Ok(Verifier { rules, insecure_hosts })
+        Ok(Verifier { rules, given: Arc::clone(&roots.given), insecure_hosts })
+    }
+}
+
+impl Verifier {
+    /// A certificate that signs itself and others (as `openssl req -x509` makes it) is refused as a server's by the rules,
+    /// even where it is the very one that the user has given. There its name and its dates are what is left to check.
+    fn verify_given(
+        &self,
+        error: rustls::Error,
+        end_entity: &CertificateDer<'_>,
+        server_name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        let is_authority =
+            matches!(&error, rustls::Error::InvalidCertificate(reason) if is_authority(reason));
+        if !is_authority || !self.given.iter().any(|given| given == end_entity) {
+            return Err(error);
+        }
+        let Some((from, until)) = validity_of(end_entity) else {
+            return Err(CertificateError::BadEncoding.into());
+        };
+        if now.as_secs() < from {
+            return Err(CertificateError::NotValidYet.into());
+        }
+        if now.as_secs() > until {
+            return Err(CertificateError::Expired.into());
+        }
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        verify_server_name(&certificate, server_name)?;
+        Ok(ServerCertVerified::assertion())
     }
 }
 
@@ -64,6 +98,7 @@ impl ServerCertVerifier for Verifier {
         }
         self.rules
             .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            .or_else(|error| self.verify_given(error, end_entity, server_name, now))
             .map_err(|error| told_apart(error, end_entity))
     }
 
@@ -104,6 +139,68 @@ fn told_apart(error: rustls::Error, end_entity: &CertificateDer<'_>) -> rustls::
     }
 }
 
+/// From when until when a certificate holds, in seconds since 1970; none when it is not in the format.
+fn validity_of(certificate: &CertificateDer<'_>) -> Option<(u64, u64)> {
+    const SEQUENCE: u8 = 0x30;
+    const VERSION: u8 = 0xa0;
+    let (whole, _) = der_value(certificate, SEQUENCE)?;
+    let (mut rest, _) = der_value(whole, SEQUENCE)?;
+    if rest.first() == Some(&VERSION) {
+        rest = der_value(rest, VERSION)?.1;
+    }
+    // Serial number, algorithm, issuer.
+    for tag in [0x02, SEQUENCE, SEQUENCE] {
+        rest = der_value(rest, tag)?.1;
+    }
+    let (validity, _) = der_value(rest, SEQUENCE)?;
+    let (from, behind) = der_time(validity)?;
+    let (until, _) = der_time(behind)?;
+    Some((from, until))
+}
+
+/// A value of DER that has this tag, and what is behind it.
+fn der_value(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
+    let (&[found, first], rest) = bytes.split_first_chunk::<2>()?;
+    if found != tag {
+        return None;
+    }
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (digits.iter().fold(0, |length, digit| length << 8 | usize::from(*digit)), rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(length)
+}
+
+/// `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`, in seconds since 1970, and what is behind it.
+fn der_time(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    const UTC_TIME: u8 = 0x17;
+    const GENERALIZED_TIME: u8 = 0x18;
+    let (text, rest) = der_value(bytes, UTC_TIME).or_else(|| der_value(bytes, GENERALIZED_TIME))?;
+    // Two digits of a year are those of 1950 to 2049.
+    let text = match text {
+        [b'5'..=b'9', ..] if text.len() == 13 => [b"19", text].concat(),
+        _ if text.len() == 13 => [b"20", text].concat(),
+        _ => text.to_vec(),
+    };
+    let digits = std::str::from_utf8(text.strip_suffix(b"Z")?).ok()?;
+    let part = |range: std::ops::Range<usize>| digits.get(range);
+    let year = part(0..4)?;
+    if digits.len() != 14 {
+        return None;
+    }
+    if year < "1970" {
+        return Some((0, rest));
+    }
+    let (month, day) = (part(4..6)?, part(6..8)?);
+    let (hour, minute, second) = (part(8..10)?, part(10..12)?, part(12..14)?);
+    let date = format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z");
+    Some((time_text::parse_utc(date.as_bytes())?, rest))
+}
+
 /// A certificate that may sign others is refused as a server's before anybody looks for its issuer.
 fn is_authority(reason: &CertificateError) -> bool {
     let CertificateError::Other(other) = reason else { return false };
@@ -112,4 +209,9 @@ fn is_authority(reason: &CertificateError) -> bool {
 
 fn is_its_own_issuer(certificate: &CertificateDer<'_>) -> bool {
     EndEntityCert::try_from(certificate).is_ok_and(|parsed| parsed.issuer() == parsed.subject())
+}
+
+/// As it stands in certificates: without the dot at its end. `None`: no certificate can be for it.
+pub(super) fn server_name(host: &str) -> Option<ServerName<'static>> {
+    ServerName::try_from(host.strip_suffix('.').unwrap_or(host)).ok().map(|name| name.to_owned())
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::credentials::{endpoint_url_within, region_within};
+use super::super::options::{endpoint_url_within, region_within};
 use super::World;
 use super::server::{Server, document};
 
@@ -286,7 +286,7 @@ fn region_and_endpoint_are_said_by_option_environment_and_profile_in_this_order(
     world = world.set("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true");
     assert_eq!(endpoint(&world), None);
     world.options.region = Some("option".into());
-    world.options.endpoint.url = Some(crate::source::OriginUrl::parse("http://127.0.0.1:4/").unwrap());
+    world.options.endpoint_url = Some(crate::source::OriginUrl::parse("http://127.0.0.1:4/").unwrap());
     assert_eq!(region(&world).as_deref(), Some("option"));
     assert_eq!(endpoint(&world).as_deref(), Some("http://127.0.0.1:4"));
 }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::S3Options;
-use super::credentials::Chain;
+use super::credentials::CredentialChain;
 use super::environment::Environment;
 use crate::limits;
 use crate::origin::OriginFields;
-use crate::transport::{NameSetup, PoolSettings, Reach, Resolver, Timeouts, TlsSetup};
+use crate::transport::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};
 
 /// As a job with few connections has it.
 fn pool() -> PoolSettings {
@@ -26,10 +26,10 @@ fn pool() -> PoolSettings {
         authority: None,
         paces: None,
         tls: Arc::new(TlsSetup::default()),
-        names: NameSetup::System(Resolver::new()),
+        names: NameResolverSetup::System(Resolver::new()),
         idle_max: 0,
         proxy: None,
-        reach: Reach::PublicOnly,
+        reach: AddressPolicy::PublicOnly,
         times_phases: false,
     }
 }
@@ -90,8 +90,8 @@ impl World {
         })
     }
 
-    fn chain(&self) -> Chain {
-        Chain::within(self.environment(), &self.options, pool())
+    fn chain(&self) -> CredentialChain {
+        CredentialChain::within(self.environment(), &self.options, pool())
     }
 
     /// The access key that is found and from whom, as `KEY of FROM`.

@@ -157,7 +157,7 @@ fn it_ends_with_the_job_whatever_it_waits_for() {
     drop(stream);
 }
 
-fn job_loaded() -> super::super::credentials::Loaded {
+fn job_loaded() -> super::super::credentials::LoadedCredentials {
     let world = World::new().credentials("[default]\naws_access_key_id = A\naws_secret_access_key = s\n");
     world.chain().load(&|| false).unwrap().unwrap()
 }

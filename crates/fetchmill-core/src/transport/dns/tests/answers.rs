@@ -47,13 +47,13 @@ fn each_answer_has_its_failure_kind() {
 fn what_cannot_be_a_name_is_not_asked_for() {
     run(async {
         let server = Fake::silent().await;
-        let thread = Thread::new(setup(&[&server]), Lanes { fast: 1, slow: 1 });
+        let thread = Thread::new(setup(&[&server]), SlotLimits { fast: 1, slow: 1 });
 
         for name in ["", "a..test", &"a".repeat(64), &"a.".repeat(200), "b\u{fc}cher.test"] {
             assert_eq!(thread.resolve(name).await, Err(FailureKind::DnsNotFound), "{name}");
         }
         // And costs no place.
-        assert_eq!(thread.dns.ask("a.test", 1, How::Usual), Asked::Started);
+        assert_eq!(thread.dns.ask("a.test", 1, LookUpKind::Usual), LookUpStart::Started);
     });
 }
 
@@ -63,7 +63,7 @@ fn what_is_known_is_not_asked_for() {
         let server = Fake::silent().await;
         let mut setup = DnsSetup::of("", "192.0.2.5 Own.test", Families::V4);
         setup.upstreams = vec![server.address];
-        let thread = Thread::new(setup, LANES);
+        let thread = Thread::new(setup, SLOTS);
 
         for (name, address) in [
             ("127.0.0.2", "127.0.0.2"),
@@ -74,7 +74,7 @@ fn what_is_known_is_not_asked_for() {
         ] {
             assert_eq!(texts(thread.dns.known(name).unwrap()), [address]);
             assert_eq!(texts(thread.resolve(name).await), [address]);
-            assert!(matches!(thread.dns.ask(name, 1, How::Again), Asked::Known(Ok(_))));
+            assert!(matches!(thread.dns.ask(name, 1, LookUpKind::Again), LookUpStart::Known(Ok(_))));
         }
         assert_eq!(thread.dns.known("other.test"), None);
         assert_eq!(server.count(), 0);
@@ -93,7 +93,7 @@ fn short_names_are_looked_for_in_domains_until_one_has_them() {
         .await;
         let mut setup = DnsSetup::of("search a.test b.test", "", Families::V4);
         setup.upstreams = vec![server.address];
-        let thread = Thread::new(setup, LANES);
+        let thread = Thread::new(setup, SLOTS);
 
         assert_eq!(texts(thread.resolve("db").await), ["192.0.2.2"]);
         assert_eq!(texts(thread.resolve("www.example").await), ["192.0.2.3"]);
@@ -111,7 +111,7 @@ fn short_names_are_looked_for_in_domains_until_one_has_them() {
 fn both(server: &Fake) -> Thread {
     let mut setup = setup(&[server]);
     setup.families = Families::Both;
-    Thread::new(setup, LANES)
+    Thread::new(setup, SLOTS)
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A server of names that answers as a test wants, on loopback. It writes its bytes itself, so that it does not share the
-//! resolver's mistakes.
+//! A server of names that answers as a test wants, on loopback. It writes its bytes itself, so that it does not share
+//! the resolver's mistakes.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

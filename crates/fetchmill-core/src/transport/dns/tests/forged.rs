@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::super::random::Random;
-use super::super::wire::{Family, Form, Found, Query, Reply};
+use super::super::message::{DnsQuery, DnsReply, Family, NameAnswer, QueryForm};
+use super::super::random::QueryRandom;
 use super::super::{DnsSetup, Families, candidates};
 use super::fake::Fake;
 use super::*;
@@ -88,9 +88,9 @@ fn queries_cannot_be_guessed_from_those_before_them() {
 }
 
 /// A query and its honest answer.
-fn exchange() -> (Query, candidates::WireName, Vec<u8>) {
+fn exchange() -> (DnsQuery, candidates::WireName, Vec<u8>) {
     let name = candidates::candidates(&DnsSetup::of("", "", Families::V4), "a.example.test").remove(0);
-    let query = Query::new(4711, Family::V4, Form::FULL, &name, &mut Random::default());
+    let query = DnsQuery::new(4711, Family::V4, QueryForm::FULL, &name, &mut QueryRandom::default());
     let mut bytes = Vec::new();
     query.write(&name, &mut bytes).unwrap();
     let source = "127.0.0.1:1".parse().unwrap();
@@ -111,7 +111,7 @@ proptest! {
         let mut counted = answer[..start].to_vec();
         counted[6..12].copy_from_slice(&[0, 9, 0, 9, 0, 9]);
         counted.extend(bytes);
-        prop_assert!(!matches!(query.read(&counted, &name), Reply::Foreign | Reply::Simpler(_)));
+        prop_assert!(!matches!(query.read(&counted, &name), DnsReply::Foreign | DnsReply::Simpler(_)));
     }
 
     #[test]
@@ -126,7 +126,7 @@ proptest! {
         }
         answer.truncate(cut.index(answer.len()) + 1);
 
-        if let Reply::Found(Found::Addresses { addresses, ttl }) = query.read(&answer, &name) {
+        if let DnsReply::Found(NameAnswer::Addresses { addresses, ttl }) = query.read(&answer, &name) {
             prop_assert!(addresses.len() <= 2);
             prop_assert!(ttl >= limits::DNS_TTL_MIN && ttl <= limits::DNS_TTL_MAX);
         }

@@ -1,10 +1,10 @@
 //! Look-ups against servers of this process: what they answer, byte by byte, is the test's. So is the time.
 
 mod answers;
+mod cached;
 mod fake;
 mod forged;
-mod kept;
-mod lanes;
+mod slots;
 mod tries;
 
 use std::cell::Cell;
@@ -19,7 +19,7 @@ use fake::Fake;
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(20);
-const LANES: Lanes = Lanes { fast: 256, slow: 8192 };
+const SLOTS: SlotLimits = SlotLimits { fast: 256, slow: 8192 };
 
 /// A thread's look-ups and its time.
 #[derive(Clone)]
@@ -29,23 +29,23 @@ struct Thread {
 }
 
 impl Thread {
-    fn new(setup: DnsSetup, lanes: Lanes) -> Self {
+    fn new(setup: DnsSetup, slots: SlotLimits) -> Self {
         let clock = Rc::new(Cell::new(1_000_000));
-        Thread { dns: Dns::new(Arc::new(setup), lanes, Rc::clone(&clock)), clock }
+        Thread { dns: Dns::new(Arc::new(setup), slots, Rc::clone(&clock)), clock }
     }
 
     /// One that asks these servers, the first one first.
     fn asking(servers: &[&Fake]) -> Self {
-        Thread::new(setup(servers), LANES)
+        Thread::new(setup(servers), SLOTS)
     }
 
     /// The answer while no time passes.
-    async fn resolve(&self, name: &str) -> Answer {
+    async fn resolve(&self, name: &str) -> Resolution {
         tokio::time::timeout(PATIENCE, self.dns.resolve(name)).await.unwrap()
     }
 
     /// The same while time passes, and how much did.
-    async fn resolve_in_time(&self, name: &str) -> (Answer, Millis) {
+    async fn resolve_in_time(&self, name: &str) -> (Resolution, Millis) {
         let started = self.clock.get();
         let answer = self.dns.resolve(name);
         tokio::pin!(answer);
@@ -68,7 +68,7 @@ impl Thread {
     }
 
     /// Waits until so many were answered.
-    async fn take(&self, count: usize) -> Vec<(u64, Looked)> {
+    async fn take(&self, count: usize) -> Vec<(u64, LookUpEnd)> {
         let mut taken = Vec::new();
         while taken.len() < count {
             tokio::time::timeout(PATIENCE, self.dns.answered()).await.unwrap();
@@ -98,6 +98,6 @@ fn closed() -> SocketAddr {
     std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn texts(answer: Answer) -> Vec<String> {
+fn texts(answer: Resolution) -> Vec<String> {
     answer.unwrap().iter().map(ToString::to_string).collect()
 }

@@ -60,7 +60,7 @@ fn another_server_is_asked_at_once_when_one_fails_or_is_not_there() {
 
         let mut setup = setup(&[&server]);
         setup.upstreams.insert(0, closed());
-        let thread = Thread::new(setup, LANES);
+        let thread = Thread::new(setup, SLOTS);
         for name in ["a.test", "b.test", "c.test", "d.test", "e.test", "f.test"] {
             assert_eq!(texts(thread.resolve(name).await), ["192.0.2.2"]);
         }
@@ -73,10 +73,13 @@ fn refusals_reach_everybody_who_asked_over_that_socket() {
         let server = Fake::start(|query| query.found(2).once()).await;
         let mut setup = setup(&[&server]);
         setup.upstreams.insert(0, closed());
-        let thread = Thread::new(setup, LANES);
+        let thread = Thread::new(setup, SLOTS);
 
         for token in 0..100 {
-            assert_eq!(thread.dns.ask(&format!("h{token}.test"), token, How::Usual), Asked::Started);
+            assert_eq!(
+                thread.dns.ask(&format!("h{token}.test"), token, LookUpKind::Usual),
+                LookUpStart::Started
+            );
         }
 
         assert_eq!(thread.take(100).await.len(), 100);
@@ -89,7 +92,7 @@ fn a_server_that_is_not_there_yet_gets_all_its_tries() {
     run(async {
         let mut setup = setup(&[]);
         setup.upstreams.push(closed());
-        let thread = Thread::new(setup, LANES);
+        let thread = Thread::new(setup, SLOTS);
 
         let (answer, waited) = thread.resolve_in_time("a.test").await;
 

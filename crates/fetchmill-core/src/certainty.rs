@@ -1,0 +1,448 @@
+//! Whether it is certain whose reply a connection has brought.
+//!
+//! A reply of HTTP/1.1 has no number: it answers the oldest request that has no reply yet. A server that sends one reply
+//! too many shifts all that follow on the connection by one, and each object gets its neighbour's bytes. The surplus
+//! shows only at the end: when no request is out, a reply is left over. So replies are held until their connection was
+//! seen quiet ([docs/decisions/0023](../../../docs/decisions/0023-replies-are-held-until-they-are-certain.md)).
+//!
+//! Pure rules: no I/O and no clock. All times are microseconds on one monotonic clock.
+
+/// Microseconds.
+pub type MonotonicMicros = u64;
+
+/// A surplus reply that comes within this time after the one before it is noticed.
+pub const SILENCE_MIN: MonotonicMicros = 50_000;
+/// A connection rests no longer than this: one that would have to is asked to end.
+pub const REST_MAX: MonotonicMicros = 1_000_000;
+/// Replies are collected no longer than this before the connection rests.
+pub const WINDOW_MAX: MonotonicMicros = 1_000_000;
+/// A connection of an origin that has sent a surplus ends after so many replies.
+pub const SUSPECT_REPLIES_MAX: u32 = 100;
+/// A new connection costs as much as so many requests: 4.5 of CPU over loopback, one or two of time over a network.
+const CONNECTION_COST: f64 = 3.0;
+/// A connection that rests costs this part of one that works: others work meanwhile.
+const IDLE_COST: f64 = 0.25;
+/// An origin is known when so many of its replies are: the first ones to come are its fastest.
+const KNOWN_REPLIES: f64 = 64.0;
+/// The slowest reply of an origin is remembered for one to two of these.
+const SLOWEST_KEPT: MonotonicMicros = 30_000_000;
+/// Weight of one reply in the mean time of an origin's replies.
+const MEAN_WEIGHT: f64 = 1.0 / 16.0;
+/// Replies after which half of what was seen of breaks is forgotten.
+const BREAKS_KEPT: f64 = 4096.0;
+
+/// What the replies of one origin were like, as one thread has seen them.
+#[derive(Debug, Clone, Default)]
+pub struct OriginReplies {
+    mean: f64,
+    slowest: MonotonicMicros,
+    slowest_before: MonotonicMicros,
+    slowest_since: MonotonicMicros,
+    replies: f64,
+    breaks: f64,
+    has_surplus: bool,
+}
+
+/// What one connection has brought since it was last known that nothing else is on its way.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConnectionReplies {
+    /// Replies since then.
+    replies: u32,
+    /// Of the whole connection.
+    total: u32,
+    slowest: MonotonicMicros,
+    /// When the first of these requests was sent.
+    started: MonotonicMicros,
+    /// Its last request asks the server to close it.
+    is_ending: bool,
+    /// How long it was silent when it rested last.
+    rested_for: MonotonicMicros,
+    /// How long it must be silent now.
+    rests_for: MonotonicMicros,
+}
+
+/// What a connection does after a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextStep {
+    /// The next request.
+    GoOn,
+    /// The next request, which is its last: it asks the server to close.
+    LastRequest,
+    /// No request until it was silent for so long.
+    Rest(MonotonicMicros),
+}
+
+impl OriginReplies {
+    /// A reply came; `took` is the time from its request's first byte to its last one.
+    pub fn note(&mut self, took: MonotonicMicros, now: MonotonicMicros) {
+        self.mean += (took as f64 - self.mean) * if self.mean == 0.0 { 1.0 } else { MEAN_WEIGHT };
+        if now.saturating_sub(self.slowest_since) > SLOWEST_KEPT {
+            (self.slowest_before, self.slowest, self.slowest_since) = (self.slowest, 0, now);
+        }
+        self.slowest = self.slowest.max(took);
+        self.replies += 1.0;
+        if self.replies > BREAKS_KEPT {
+            (self.replies, self.breaks) = (self.replies / 2.0, self.breaks / 2.0);
+        }
+    }
+
+    /// A connection broke, or brought a surplus: what it had brought was lost.
+    pub fn note_break(&mut self) {
+        self.breaks += 1.0;
+    }
+
+    /// A reply came that nobody asked for.
+    pub fn note_surplus(&mut self) {
+        self.has_surplus = true;
+        self.note_break();
+    }
+
+    /// Whether it has ever sent a reply that nobody asked for.
+    pub fn has_surplus(&self) -> bool {
+        self.has_surplus
+    }
+
+    fn slowest(&self) -> MonotonicMicros {
+        self.slowest.max(self.slowest_before)
+    }
+
+    /// How many replies a window has where connections break: a new connection for n replies costs `CONNECTION_COST` / n
+    /// of a request each, what is fetched again n / 2 x (breaks a reply). The sum is least for the root of twice their quotient.
+    fn window_replies(&self) -> u32 {
+        if self.breaks == 0.0 {
+            return u32::MAX;
+        }
+        (2.0 * CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
+    }
+
+    /// Whether a rest after each reply costs less time than a long one after many. One reply since the last rest cannot
+    /// be another's, so the short one is enough.
+    fn rests_after_each(&self) -> bool {
+        let long = self.silence_of_many().min(REST_MAX) as f64 + self.lost_in_window() / IDLE_COST;
+        self.mean * long >= SILENCE_MIN as f64 * WINDOW_MAX as f64
+    }
+
+    /// Whether a connection with one reply rests at once because little is known: slower replies have not come yet, and
+    /// the silence that several need after them may be longer than a drain. After several replies it must go on: how
+    /// long their silence must be is not known yet.
+    fn is_new(&self, of: &ConnectionReplies) -> bool {
+        self.replies < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
+    }
+
+    /// Of a window, what breaks cost: what is fetched again, and a new connection if the window is shorter for that. Of an
+    /// origin that is not known yet nothing: several replies must not rest before the slowest is.
+    fn lost_in_window(&self) -> f64 {
+        if self.breaks == 0.0 || self.replies < KNOWN_REPLIES {
+            return 0.0;
+        }
+        let (in_time, replies) = (WINDOW_MAX as f64 / self.mean, f64::from(self.window_replies()));
+        let connection = if replies < in_time { CONNECTION_COST / replies } else { 0.0 };
+        let again = replies.min(in_time) / 2.0 * self.breaks / self.replies.max(1.0);
+        (connection + again) * WINDOW_MAX as f64
+    }
+
+    /// A reply that was shifted is followed by its own within the time that replies take.
+    fn silence_of_many(&self) -> MonotonicMicros {
+        (2 * self.slowest()).max(SILENCE_MIN)
+    }
+
+    /// How long a connection must stay silent, with no request out, before its replies are certain.
+    pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
+        if of.replies <= 1 { SILENCE_MIN } else { self.silence_of_many().max(2 * of.slowest) }
+    }
+
+    /// How long a connection must stay silent that its server was asked to end. That end is the proof, and comes soon; one
+    /// that does not end is certain by its silence alone, and how slow replies can be is not known before so many.
+    pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
+        let least = if self.replies < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
+        self.silence(of).max(least)
+    }
+
+    /// What a connection does after a reply. `is_full` says that it holds as many bytes as it may.
+    pub fn next_step(&self, of: &ConnectionReplies, is_full: bool, now: MonotonicMicros) -> NextStep {
+        let is_used_up = self.has_surplus && of.total + 1 >= SUSPECT_REPLIES_MAX;
+        let is_due = is_full
+            || is_used_up
+            || now.saturating_sub(of.started) >= WINDOW_MAX
+            || of.replies >= self.window_replies()
+            || self.is_new(of)
+            || self.rests_after_each();
+        if !is_due {
+            return NextStep::GoOn;
+        }
+        let silence = self.silence(of);
+        // After a window that is shorter than the rest, a new connection costs less time.
+        let is_slower = self.mean * f64::from(of.replies) < silence as f64;
+        let may_end = is_used_up || of.replies > 1 && (is_slower || self.has_surplus);
+        // What holds all that it may must not get more, unless it would have to rest for too long: then one reply more.
+        if silence > REST_MAX || may_end && !is_full {
+            NextStep::LastRequest
+        } else {
+            NextStep::Rest(silence)
+        }
+    }
+}
+
+impl ConnectionReplies {
+    /// A request is sent.
+    pub fn start(&mut self, now: MonotonicMicros) {
+        if self.replies == 0 {
+            self.started = now;
+        }
+    }
+
+    /// Its reply is complete.
+    pub fn note(&mut self, took: MonotonicMicros) {
+        self.replies += 1;
+        self.total += 1;
+        self.slowest = self.slowest.max(took);
+    }
+
+    /// It is to be silent for so long.
+    pub fn rest_for(&mut self, silence: MonotonicMicros) {
+        self.rests_for = silence;
+    }
+
+    /// Nothing else is on its way: it was silent for long enough.
+    pub fn rested(&mut self) {
+        self.rested_for = self.rests_for;
+        (self.replies, self.slowest) = (0, 0);
+    }
+
+    /// Whether a reply since its last rest was slower than that rest allowed for: then the rest was too short.
+    pub fn outlasts_rest(&self) -> bool {
+        self.rested_for > 0 && 2 * self.slowest > self.rested_for
+    }
+
+    /// Its next request is its last.
+    pub fn end_with_next(&mut self) {
+        self.is_ending = true;
+    }
+
+    /// Whether its next request asks the server to close, or its last one has.
+    pub fn is_ending(&self) -> bool {
+        self.is_ending
+    }
+
+    /// Replies since it was last known good.
+    pub fn replies(&self) -> u32 {
+        self.replies
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::retry::Jitter;
+
+    const MILLI: MonotonicMicros = 1000;
+
+    fn origin(took: MonotonicMicros, replies: u64) -> OriginReplies {
+        let mut origin = OriginReplies::default();
+        (0..replies).for_each(|number| origin.note(took, number * took));
+        origin
+    }
+
+    fn connection(took: MonotonicMicros, replies: u32) -> ConnectionReplies {
+        let mut connection = ConnectionReplies::default();
+        for _ in 0..replies {
+            connection.start(0);
+            connection.note(took);
+        }
+        connection
+    }
+
+    #[test]
+    fn fast_replies_are_collected_for_a_second() {
+        let origin = origin(300, 1000);
+        let collected = connection(300, 1000);
+
+        assert_eq!(origin.next_step(&collected, false, 999 * MILLI), NextStep::GoOn);
+        assert_eq!(origin.next_step(&collected, false, 1000 * MILLI), NextStep::Rest(SILENCE_MIN));
+        assert_eq!(origin.next_step(&collected, true, MILLI), NextStep::Rest(SILENCE_MIN));
+    }
+
+    #[test]
+    fn a_rest_is_twice_the_slowest_reply() {
+        let origin = origin(100 * MILLI, 10);
+
+        assert_eq!(
+            origin.next_step(&connection(100 * MILLI, 10), false, 1000 * MILLI),
+            NextStep::Rest(200 * MILLI)
+        );
+    }
+
+    #[test]
+    fn slow_replies_rest_one_by_one_and_shortly() {
+        let origin = origin(200 * MILLI, 10);
+
+        assert_eq!(
+            origin.next_step(&connection(200 * MILLI, 1), false, 200 * MILLI),
+            NextStep::Rest(SILENCE_MIN)
+        );
+    }
+
+    #[test]
+    fn the_first_replies_rest_one_by_one_where_slower_ones_may_follow() {
+        let one = connection(60 * MILLI, 1);
+
+        assert_eq!(origin(60 * MILLI, 1).next_step(&one, false, 0), NextStep::Rest(SILENCE_MIN));
+        assert_eq!(origin(60 * MILLI, 64).next_step(&one, false, 0), NextStep::GoOn);
+        assert_eq!(origin(MILLI, 1).next_step(&one, false, 0), NextStep::GoOn);
+        let several = connection(60 * MILLI, 2);
+        assert_eq!(
+            origin(60 * MILLI, 2).next_step(&several, false, 0),
+            NextStep::GoOn,
+            "slower ones may follow"
+        );
+    }
+
+    #[test]
+    fn a_rest_that_would_be_too_long_is_an_end_instead() {
+        let mut origin = origin(MILLI, 1000);
+        origin.note(2000 * MILLI, 1_000_000);
+
+        assert_eq!(origin.next_step(&connection(MILLI, 900), false, 1000 * MILLI), NextStep::LastRequest);
+        // The slowest is forgotten after a minute.
+        origin.note(MILLI, 40_000 * MILLI);
+        origin.note(MILLI, 80_000 * MILLI);
+        assert_eq!(
+            origin.next_step(&connection(MILLI, 900), false, 1000 * MILLI),
+            NextStep::Rest(SILENCE_MIN)
+        );
+    }
+
+    #[test]
+    fn a_full_connection_rests_unless_that_would_take_too_long() {
+        let mut origin = origin(MILLI, 1000);
+        let full = connection(MILLI, 10);
+        assert_eq!(origin.next_step(&full, true, 10 * MILLI), NextStep::Rest(SILENCE_MIN));
+
+        origin.note(400 * MILLI, 1000 * MILLI);
+        assert_eq!(origin.next_step(&full, true, 1000 * MILLI), NextStep::Rest(800 * MILLI));
+
+        origin.note(600 * MILLI, 1000 * MILLI);
+        assert_eq!(origin.next_step(&full, true, 1000 * MILLI), NextStep::LastRequest);
+        assert_eq!(
+            origin.next_step(&connection(600 * MILLI, 1), true, 1000 * MILLI),
+            NextStep::Rest(SILENCE_MIN),
+            "a single reply is certain soon"
+        );
+    }
+
+    #[test]
+    fn a_connection_that_does_not_end_is_listened_to_for_longer_while_little_is_known() {
+        let several = connection(MILLI, 3);
+
+        assert_eq!(origin(MILLI, 3).silence_of_end(&several), REST_MAX);
+        assert_eq!(origin(MILLI, 3).silence_of_end(&connection(MILLI, 1)), SILENCE_MIN);
+        assert_eq!(origin(MILLI, 64).silence_of_end(&several), SILENCE_MIN);
+        assert_eq!(origin(3000 * MILLI, 3).silence_of_end(&several), 6000 * MILLI);
+    }
+
+    #[test]
+    fn after_a_surplus_connections_end_after_a_hundred_replies() {
+        let mut origin = origin(300, 1_000_000);
+        origin.note_surplus();
+
+        assert_eq!(origin.next_step(&connection(300, 98), false, MILLI), NextStep::GoOn);
+        assert_eq!(origin.next_step(&connection(300, 99), false, MILLI), NextStep::LastRequest);
+    }
+
+    #[test]
+    fn breaks_make_windows_short() {
+        let mut origin = OriginReplies::default();
+        for number in 0..20_000_u64 {
+            origin.note(MILLI, number);
+            if number % 200 == 0 {
+                origin.note_break();
+            }
+        }
+
+        let replies = origin.window_replies();
+        assert!((30..=38).contains(&replies), "{replies}");
+        // They took less time than a rest would: a new connection costs less.
+        assert_eq!(origin.next_step(&connection(MILLI, replies), false, MILLI), NextStep::LastRequest);
+    }
+
+    #[test]
+    fn slow_replies_rest_one_by_one_where_connections_break() {
+        let mut origin = origin(100 * MILLI, 1000);
+        let connection = connection(100 * MILLI, 1);
+        assert_eq!(origin.next_step(&connection, false, 0), NextStep::GoOn);
+
+        (0..30).for_each(|_| origin.note_break());
+
+        assert_eq!(origin.next_step(&connection, false, 0), NextStep::Rest(SILENCE_MIN));
+    }
+
+    #[test]
+    fn an_early_break_lets_no_reply_rest_behind_others_before_the_slowest_is_known() {
+        let mut origin = origin(50 * MILLI, 20);
+        origin.note_break();
+
+        assert_eq!(origin.next_step(&connection(50 * MILLI, 2), false, 0), NextStep::GoOn);
+    }
+
+    /// One connection in virtual time: requests one after the other; after the reply to one of them a stray one comes,
+    /// `late` after it. Whether all that was called certain is the own reply of its request.
+    fn is_right(
+        service: &mut dyn FnMut() -> MonotonicMicros,
+        stray_after: u32,
+        late: MonotonicMicros,
+    ) -> bool {
+        let mut origin = OriginReplies::default();
+        let mut connection = ConnectionReplies::default();
+        let (mut now, mut sent) = (0, 0_u32);
+        // Replies on their way: when each comes, and to which request.
+        let mut coming: std::collections::VecDeque<(MonotonicMicros, Option<u32>)> =
+            std::collections::VecDeque::new();
+        let mut held: Vec<bool> = Vec::new();
+        for _ in 0..2000 {
+            sent += 1;
+            connection.start(now);
+            let after = coming.back().map_or(now, |(at, _)| *at).max(now) + service();
+            coming.push_back((after, Some(sent)));
+            if sent == stray_after {
+                coming.push_back((after + late, None));
+            }
+            let Some((at, answers)) = coming.pop_front() else { return true };
+            let took = at.saturating_sub(now);
+            now = now.max(at);
+            held.push(answers == Some(sent));
+            connection.note(took);
+            origin.note(took, now);
+            match origin.next_step(&connection, false, now) {
+                NextStep::GoOn => {}
+                NextStep::LastRequest => return true,
+                NextStep::Rest(silence) => {
+                    if coming.front().is_some_and(|(at, _)| *at <= now + silence) {
+                        return true;
+                    }
+                    if held.drain(..).any(|own| !own) {
+                        return false;
+                    }
+                    now += silence;
+                    connection.rested();
+                }
+            }
+        }
+        true
+    }
+
+    #[test]
+    fn no_reply_of_another_request_is_called_certain_while_the_rule_holds() {
+        let mut random = Jitter::new(7);
+        for case in 0..3000 {
+            let late = random.draw() % SILENCE_MIN;
+            let stray_after = 1 + (random.draw() % 300) as u32;
+            let base = [300, 20 * MILLI, 200 * MILLI][case % 3];
+            assert!(is_right(&mut || base, stray_after, late), "case {case}: {base}, {stray_after}, {late}");
+            let mut uniform = Jitter::new(random.draw());
+            assert!(
+                is_right(&mut || uniform.draw() % (300 * MILLI), stray_after, late),
+                "case {case}: 0 to 300 ms, {stray_after}, {late}"
+            );
+        }
+    }
+}

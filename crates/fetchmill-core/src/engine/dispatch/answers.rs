@@ -1,0 +1,50 @@
+//! Takes answers: what each means for its target.
+
+use std::time::Duration;
+
+use super::dispatcher::Dispatcher;
+use super::rules::WorkerAnswer;
+use crate::error::{Error, Result};
+use crate::limits;
+
+impl Dispatcher {
+    /// Takes answers; each target that was handed out is answered once. Waits while the sink is behind.
+    pub fn report<'a>(&mut self, answers: impl IntoIterator<Item = WorkerAnswer<'a>>) -> Result<()> {
+        let mut count = 0;
+        for answer in answers {
+            count += 1;
+            self.take_answer(answer)?;
+            if self.block_sender.block.is_full() {
+                self.send_block(true);
+            }
+        }
+        self.rate.note(count);
+        self.send_block(false);
+        // Others may wait for what this sets free, and the job's end for the last ones. What was seen of the origin is
+        // told as often as by a native worker.
+        if self.held.is_empty()
+            || !self.done.retries.is_empty()
+            || self.done.observed.probes > 0
+            || self.told_at.elapsed() >= limits::TICK
+        {
+            self.turn(0, Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    fn take_answer(&mut self, answer: WorkerAnswer<'_>) -> Result<()> {
+        let (WorkerAnswer::Replied { sequence, .. } | WorkerAnswer::Broken { sequence, .. }) = answer;
+        self.done.attempts += 1;
+        let Some(target) = self.held.remove(&sequence) else {
+            return Err(Error::Usage(format!("target {sequence} was answered and is not being fetched")));
+        };
+        match answer {
+            WorkerAnswer::Broken { kind, detail, .. } => self.broken(target, kind, detail),
+            WorkerAnswer::Replied { status, body, is_verified, fields, .. } => {
+                self.replied(target, status, body, is_verified, fields)?;
+            }
+        }
+        self.done.observed.probes += u32::from(self.control.plan.is_probe(sequence));
+        Ok(())
+    }
+}

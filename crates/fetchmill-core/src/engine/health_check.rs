@@ -1,0 +1,143 @@
+//! The thread that asks an origin whether it is well: again for an object that was fetched, or for the first page of
+//! the listing. The planner says when (`planner/probing.rs`); what comes is thrown away.
+//!
+//! It makes its requests itself, whatever the engine, as the listing does: on a fresh connection each time, one at a
+//! time.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+
+use super::control::Control;
+use super::job_origins::ListingServer;
+use super::s3::BucketResolver;
+use super::stop::Stop;
+use super::target::CurrentTarget;
+use super::threads::network_runtime;
+use crate::entry::Naming;
+use crate::error::Result;
+use crate::http1::BodySink;
+use crate::limits;
+use crate::origin::OriginKey;
+use crate::outcome::FailureKind;
+use crate::planner::probing::{HealthCheck, HealthStatus};
+use crate::transport::{
+    AddressPolicy, ConnectFailure, Connection, Deadlines, IoBuffers, Pool, PoolSettings, RequestTarget,
+};
+
+/// What the thread is made of.
+pub(super) struct HealthChecker {
+    pub(super) control: Arc<Control>,
+    /// The only origin, when a server lists its objects itself.
+    pub(super) server: Option<ListingServer>,
+    pub(super) pool: PoolSettings,
+    pub(super) naming: Naming,
+    /// The URL of the listing's first page, if there is one.
+    pub(super) first_page: Option<String>,
+}
+
+/// What comes is not kept.
+struct Discarded;
+
+impl BodySink for Discarded {
+    fn piece(&mut self, _bytes: &[u8]) {}
+}
+
+impl HealthChecker {
+    /// Answers until nobody asks any more.
+    pub(super) fn run(&self, questions: &Receiver<HealthCheck>) -> Result<()> {
+        while let Ok(asked) = questions.recv() {
+            let status = match self.find(&asked) {
+                Some((key, path)) => network_runtime()?.block_on(self.check(&key, &path)),
+                None => HealthStatus::Unknown,
+            };
+            if self.control.stop.get() == Stop::No {
+                self.control.health_checked(&asked, status);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where what is asked for is.
+    fn find(&self, asked: &HealthCheck) -> Option<(OriginKey, String)> {
+        let url = match asked {
+            HealthCheck::FirstPage => self.first_page.clone()?,
+            HealthCheck::Object(entry) => {
+                let mut target = CurrentTarget::default();
+                let places = BucketResolver::new(Arc::clone(&self.control.store));
+                target.start(entry);
+                target.read_entry(self.naming, false, &mut Vec::new(), Some(&places)).ok()?;
+                if target.url.is_empty() {
+                    let server = self.server.as_ref()?;
+                    let mut path = Vec::new();
+                    server.template.write_target(target.name(self.naming), &mut path);
+                    return Some((server.key.clone(), String::from_utf8_lossy(&path).into_owned()));
+                }
+                target.url
+            }
+        };
+        let (key, path) = OriginKey::of_url(&url)?;
+        Some((key, path.to_owned()))
+    }
+
+    async fn check(&self, key: &OriginKey, path: &str) -> HealthStatus {
+        let control = &self.control;
+        let clock = Rc::new(Cell::new(control.clock.now()));
+        let settings = PoolSettings { connections: 1, times_phases: false, ..self.pool.clone() };
+        let watch = Deadlines::new(Rc::clone(&clock), settings.timeouts);
+        let max_body = settings.max_body;
+        let pool = Pool::new(settings, Rc::clone(&clock));
+        let origin = match &self.server {
+            Some(server) if server.key == *key => {
+                let ListingServer { key, template, addresses } = server.clone();
+                pool.add(key, template, addresses)
+            }
+            _ => match pool.origin(key) {
+                Ok(origin) => origin,
+                Err(_) => return HealthStatus::Unknown,
+            },
+        };
+        let mut connection = Connection::default();
+        pool.switch(&mut connection, &origin);
+        let buffers = IoBuffers::default();
+        let exchange = async {
+            match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
+                Ok(()) => {}
+                Err(ConnectFailure::Failed(_)) => return HealthStatus::Down,
+                // This machine is to blame.
+                Err(ConnectFailure::Exhausted(_)) => return HealthStatus::Unknown,
+            }
+            let replied = connection
+                .exchange(RequestTarget::Path(path), &buffers, &mut Discarded, &watch, max_body)
+                .await;
+            match replied {
+                Ok(replied) if is_good(replied.head.status) => HealthStatus::Healthy,
+                Err(broken) if !broken.kind.is_retryable() => HealthStatus::Healthy,
+                Ok(_) | Err(_) => HealthStatus::Down,
+            }
+        };
+        let tick = async {
+            let mut tick = tokio::time::interval(limits::TICK);
+            loop {
+                tick.tick().await;
+                pool.tick(control.clock.now());
+                if control.stop.get() == Stop::No {
+                    watch.check();
+                } else {
+                    watch.expire(FailureKind::TotalTimeout);
+                }
+            }
+        };
+        tokio::select! {
+            status = exchange => status,
+            never = tick => never,
+        }
+    }
+}
+
+/// Whether a complete reply of this status is none of a server in trouble.
+fn is_good(status: u16) -> bool {
+    FailureKind::of_status(status).err().is_none_or(|kind| !kind.is_retryable())
+}

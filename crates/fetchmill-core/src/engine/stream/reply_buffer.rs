@@ -1,0 +1,58 @@
+//! A reply while it is received: its head, and its body in memory.
+
+use crate::http1::{BodySink, FieldSpans, Framing, Head};
+use crate::limits::MIB;
+
+/// Memory that a task keeps for its next body.
+const KEPT_BYTES: usize = 16 * 1024;
+
+#[derive(Default)]
+pub(super) struct ReplyBuffer {
+    pub(super) head: Vec<u8>,
+    pub(super) kept: FieldSpans,
+    pub(super) body: Vec<u8>,
+    /// What the head says that comes; nothing when it does not tell.
+    length: Option<u64>,
+    /// What it counts for among the large bodies of the thread.
+    pub(super) reserved: usize,
+}
+
+impl ReplyBuffer {
+    pub(super) fn clear(&mut self) {
+        self.head.clear();
+        self.body.clear();
+        self.body.shrink_to(KEPT_BYTES);
+        self.length = None;
+    }
+
+    /// The bytes of memory that the whole body is going to take, as far as it is known.
+    pub(super) fn expected(&self) -> usize {
+        self.body.len().max(self.length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0))
+    }
+
+    /// Bytes of memory that it has.
+    pub(super) fn memory(&self) -> usize {
+        self.head.capacity() + self.body.capacity()
+    }
+
+    /// Where the reply says that the object is.
+    pub(super) fn location(&self) -> Option<&[u8]> {
+        self.kept.location.map(|span| span.in_head(&self.head))
+    }
+}
+
+impl BodySink for ReplyBuffer {
+    fn head(&mut self, head: &Head, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+        self.kept = head.kept;
+        if let Framing::Length(length) = head.framing {
+            self.length = Some(length);
+            // A length is only a claim: memory for more of it is taken as it comes.
+            self.body.reserve(usize::try_from(length).unwrap_or(MIB).min(MIB));
+        }
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.body.extend_from_slice(bytes);
+    }
+}

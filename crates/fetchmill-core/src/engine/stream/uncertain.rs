@@ -1,0 +1,61 @@
+//! A connection of a stream with what it has brought and is not certain yet.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use super::queue::TaskRequest;
+use super::reply_buffer::ReplyBuffer;
+use super::reply_collector::ReplyCollector;
+use crate::transport::{Connection, ReceivedReply};
+
+/// A complete reply, and when its first bytes came.
+pub(super) struct ExchangeReply {
+    pub(super) replied: ReceivedReply,
+    /// Microseconds of the thread's clock; none when all of it came at once.
+    pub(super) first_byte: Option<u64>,
+    /// Where it came from; none through a proxy.
+    pub(super) address: Option<SocketAddr>,
+}
+
+/// When an attempt was where, in microseconds of the thread's clock.
+#[derive(Default)]
+pub(super) struct AttemptTimes {
+    pub(super) started: u64,
+    pub(super) connect: u64,
+    /// When the reply was complete.
+    pub(super) ended: Option<u64>,
+}
+
+/// A task's connection, and what it has brought and is not certain yet.
+#[derive(Default)]
+pub(super) struct StreamConnection {
+    pub(super) connection: Connection,
+    pub(super) uncertain: UncertainReplies,
+}
+
+/// See the module. Memory: a share of `HELD_BYTES_MAX`, and one body more; places of at most `STREAM_UNCERTAIN_MAX` replies.
+#[derive(Default)]
+pub(super) struct UncertainReplies {
+    pub(super) held: Vec<HeldReply>,
+    pub(super) given: Vec<GivenReply>,
+    /// Those that became certain last: should the rest have been too short, they are in doubt.
+    pub(super) last: Vec<GivenReply>,
+    pub(super) bytes: usize,
+}
+
+/// A reply that is held.
+pub(super) struct HeldReply {
+    pub(super) ticket: TaskRequest,
+    pub(super) incoming: ReplyBuffer,
+    pub(super) exchanged: ExchangeReply,
+    pub(super) course: AttemptTimes,
+}
+
+/// A reply that the program has, or will have: its place in the input.
+pub(super) type GivenReply = (Rc<ReplyCollector>, u64);
+
+impl StreamConnection {
+    pub(super) fn is_uncertain(&self) -> bool {
+        !self.uncertain.held.is_empty() || !self.uncertain.given.is_empty()
+    }
+}

@@ -1,0 +1,199 @@
+//! The target that a connection is at, whoever makes the request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::observed::ObservedReply;
+use crate::engine::s3::BucketResolver;
+use crate::entry::{ExpectedObject, ListEntry, Naming};
+use crate::name;
+use crate::object::Facts;
+use crate::outcome::{FailureKind, Outcome};
+use crate::planner::Retry;
+use crate::planner::hosts::HostId;
+use crate::planner::origin::Millis;
+use crate::s3::{BucketName, split_url};
+use crate::sink::EntryDescription;
+use crate::source_metadata::{ListedKey, SizedName};
+use crate::target::{Page, Sequence, WaitingTarget};
+use crate::transport::AddressPolicy;
+use crate::verdict::AttemptState;
+
+/// The target of a task. Its memory is used for one after the other.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct CurrentTarget {
+    pub(in crate::engine) sequence: Sequence,
+    /// As it stands in its page: a name, or what a list says of it.
+    pub(in crate::engine) entry: Vec<u8>,
+    /// What it is stored as.
+    pub(in crate::engine) name: Vec<u8>,
+    /// Where it is asked for, when that does not follow from its name: a list's URL, or a redirect's.
+    pub(in crate::engine) url: String,
+    /// Where it was before, as hashes: a redirect to one of these is a loop.
+    pub(in crate::engine) visited: Vec<u64>,
+    /// How far it may lead, as far as redirects say.
+    pub(in crate::engine) reach: AddressPolicy,
+    /// It is an object of a store of S3; where it is stands in [`CurrentTarget::url`], when it is of a list.
+    pub(in crate::engine) is_of_store: bool,
+    /// What was known of the store when its last request was signed.
+    pub(in crate::engine) store_generation: u64,
+    /// Its name and URL are known.
+    pub(in crate::engine) is_located: bool,
+    /// What was spent on it.
+    pub(in crate::engine) state: AttemptState,
+    /// Why its last attempt failed, if there was one.
+    pub(in crate::engine) last_kind: Option<FailureKind>,
+    /// In a job over many hosts: the one that it is at.
+    pub(in crate::engine) host: HostId,
+    /// It counts as in flight there.
+    pub(in crate::engine) is_admitted: bool,
+    pub(in crate::engine) admitted_at: Millis,
+    /// When the worker took it, and when the address of its host was asked for: microseconds on the job's clock.
+    pub(in crate::engine) taken_at: u64,
+    pub(in crate::engine) asked_at: u64,
+    /// That address, or those.
+    pub(in crate::engine) found: Option<Arc<[IpAddr]>>,
+    /// How long it waited for it, microseconds.
+    pub(in crate::engine) looked_up_in: Option<u64>,
+    /// For the row of a check.
+    pub(in crate::engine) seen: ObservedReply,
+}
+
+impl CurrentTarget {
+    /// Of a page: its first attempt.
+    pub(super) fn start_first(&mut self, page: &Page, position: usize) {
+        self.sequence = page.first + position as u64;
+        self.start(page.names.get(position));
+        self.state = AttemptState::default();
+    }
+
+    /// What it is stored as.
+    pub(in crate::engine) fn name(&self, naming: Naming) -> &[u8] {
+        if naming == Naming::Whole { &self.entry } else { &self.name }
+    }
+
+    /// What its listing, or a manifest, said of the object, if it did.
+    pub(in crate::engine) fn listed(&self, naming: Naming) -> Option<ListedKey<'_>> {
+        let listed = match naming {
+            Naming::Whole => return None,
+            Naming::Sized => {
+                let SizedName { name, size } = SizedName::read(&self.entry);
+                ListedKey { key: name, size, ..ListedKey::default() }
+            }
+            Naming::Listed => ListedKey::read(&self.entry),
+            Naming::Url | Naming::Path | Naming::Number => {
+                let ExpectedObject { size, etag } = ListEntry::read(&self.entry).expected;
+                ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
+            }
+        };
+        listed.size.is_some().then_some(listed)
+    }
+
+    /// What is known of it when it was fetched, with what its list says and where it was found.
+    pub(in crate::engine) fn facts<'t>(&'t self, naming: Naming, facts: Facts<'t>) -> Facts<'t> {
+        if self.url.is_empty() {
+            return facts;
+        }
+        let url = Some(self.url.as_bytes()).filter(|url| *url != self.name(naming));
+        let kept = if naming.has_url() { ListEntry::read(&self.entry).kept } else { None };
+        Facts { url, kept, ..facts }
+    }
+
+    /// The same when it was not.
+    pub(in crate::engine) fn described(&self, naming: Naming, outcome: Outcome) -> EntryDescription<'_> {
+        let name = self.name(naming);
+        if !naming.has_url() {
+            return EntryDescription::named(name);
+        }
+        let entry = ListEntry::read(&self.entry);
+        let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
+        // The list's own, not where a redirect led: it is tried again from there.
+        let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
+        let kept = entry.kept.filter(|_| detail.is_none());
+        EntryDescription { name, url, kept, detail }
+    }
+
+    /// Finds its name and URL, and checks the name; `path` is memory that is used for one after the other.
+    pub(in crate::engine) fn read_entry(
+        &mut self,
+        naming: Naming,
+        names_are_paths: bool,
+        path: &mut Vec<u8>,
+        places: Option<&BucketResolver>,
+    ) -> Result<(), FailureKind> {
+        if matches!(naming, Naming::Listed | Naming::Sized) {
+            self.is_of_store = naming == Naming::Listed;
+            naming.write_name(self.sequence, &self.entry, &mut self.name);
+        }
+        if naming.has_url() {
+            let entry = ListEntry::read(&self.entry);
+            naming.write_name(self.sequence, &self.entry, &mut self.name);
+            self.url.push_str(std::str::from_utf8(entry.url).map_err(|_| FailureKind::Url)?);
+            if self.url.is_empty() {
+                return Err(FailureKind::Url);
+            }
+            if self.url.starts_with("s3:") {
+                self.url = places.ok_or(FailureKind::Url)?.http_url(&self.url)?;
+                self.is_of_store = true;
+            }
+        }
+        // A folder's names are bytes: there it is a name like any other.
+        if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
+            return Err(FailureKind::Name);
+        }
+        if names_are_paths {
+            let name = self.name(naming);
+            let is_folder = !naming.has_url() && name::is_folder(name);
+            if is_folder || name::to_path(name, path).is_err() {
+                return Err(FailureKind::Name);
+            }
+        }
+        Ok(())
+    }
+
+    /// What was known of where it is does not hold any more.
+    pub(in crate::engine) fn forget_location(&mut self) {
+        self.is_located = false;
+        self.url.clear();
+    }
+
+    /// As it stands in a page: nothing else is known of it.
+    pub(in crate::engine) fn start(&mut self, entry: &[u8]) {
+        self.entry.clear();
+        self.entry.extend_from_slice(entry);
+        self.name.clear();
+        self.url.clear();
+        self.visited.clear();
+        (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
+        (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
+        self.reach = AddressPolicy::Anywhere;
+        self.seen.clear();
+    }
+
+    /// The bucket of a list's target; none for one that a bucket's own listing has brought.
+    pub(in crate::engine) fn bucket(&self, naming: Naming) -> Option<BucketName> {
+        let url = naming.has_url().then(|| ListEntry::read(&self.entry).url)?;
+        let (bucket, _) = split_url(std::str::from_utf8(url).ok()?)?;
+        BucketName::parse(bucket).ok()
+    }
+
+    /// Another attempt at it, with what was counted.
+    pub(in crate::engine) fn again(&self, kind: FailureKind, retry_after: Option<Millis>) -> Retry {
+        let target = WaitingTarget {
+            sequence: self.sequence,
+            name: self.entry.as_slice().into(),
+            attempts: self.state.attempts,
+            kind,
+            not_before: 0,
+            throttled_since: self.state.throttled_since,
+        };
+        Retry { target, retry_after, not_before: None }
+    }
+
+    /// The same attempt later: it has had no more.
+    pub(in crate::engine) fn aside(&self, not_before: Millis) -> Retry {
+        let kind = self.last_kind.unwrap_or(FailureKind::Throttled);
+        let retry = self.again(kind, None);
+        Retry { not_before: Some(not_before), ..retry }
+    }
+}

@@ -1,0 +1,94 @@
+//! The batch that a worker is at.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::current::CurrentTarget;
+use crate::target::{Batch, Page, Sequence, WaitingTarget};
+use crate::verdict::AttemptState;
+
+/// What is left of a batch.
+#[derive(Debug, Default)]
+pub(in crate::engine) enum TargetQueue {
+    #[default]
+    Empty,
+    Page(Arc<Page>, Range<usize>),
+    Picked(Arc<Page>, std::vec::IntoIter<u32>),
+    Retries(std::vec::IntoIter<WaitingTarget>),
+}
+
+impl TargetQueue {
+    pub(in crate::engine) fn set(&mut self, batch: Batch) {
+        *self = match batch {
+            Batch::Page(page, range) => TargetQueue::Page(page, range),
+            Batch::Picked(page, positions) => TargetQueue::Picked(page, positions.into_iter()),
+            Batch::Retries(targets) => TargetQueue::Retries(targets.into_iter()),
+        };
+    }
+
+    pub(in crate::engine) fn take(&mut self, target: &mut CurrentTarget) -> bool {
+        match self {
+            TargetQueue::Page(page, range) => {
+                if let Some(position) = range.next() {
+                    target.start_first(page, position);
+                    return true;
+                }
+            }
+            TargetQueue::Picked(page, positions) => {
+                if let Some(position) = positions.next() {
+                    target.start_first(page, position as usize);
+                    return true;
+                }
+            }
+            TargetQueue::Retries(targets) => {
+                if let Some(waiting) = targets.next() {
+                    target.sequence = waiting.sequence;
+                    target.start(&waiting.name);
+                    let (attempts, throttled_since) = (waiting.attempts, waiting.throttled_since);
+                    target.state = AttemptState { attempts, throttled_since, ..AttemptState::default() };
+                    target.last_kind = Some(waiting.kind);
+                    return true;
+                }
+            }
+            TargetQueue::Empty => return false,
+        }
+        // A batch that is used up must not hold its page.
+        *self = TargetQueue::Empty;
+        false
+    }
+
+    pub(in crate::engine) fn len(&self) -> usize {
+        match self {
+            TargetQueue::Empty => 0,
+            TargetQueue::Page(_, range) => range.len(),
+            TargetQueue::Picked(_, positions) => positions.len(),
+            TargetQueue::Retries(targets) => targets.len(),
+        }
+    }
+
+    /// The only one that is left, if it is.
+    pub(in crate::engine) fn only(&self) -> Option<Sequence> {
+        match self {
+            TargetQueue::Page(page, range) if range.len() == 1 => Some(page.first + range.start as Sequence),
+            TargetQueue::Retries(targets) if targets.len() == 1 => Some(targets.as_slice()[0].sequence),
+            _ => None,
+        }
+    }
+
+    pub(in crate::engine) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What was not started.
+    pub(in crate::engine) fn give_back(&mut self) -> Option<Batch> {
+        if self.is_empty() {
+            return None;
+        }
+        match std::mem::take(self) {
+            TargetQueue::Empty => None,
+            TargetQueue::Page(page, range) => Some(Batch::Page(page, range)),
+            TargetQueue::Picked(page, positions) => Some(Batch::Picked(page, positions.collect())),
+            TargetQueue::Retries(targets) => Some(Batch::Retries(targets.collect())),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A worker's batches and blocks: targets come from the planner, outcomes go to the sink.
+
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::state::Worker;
+use crate::limits;
+use crate::planner::NextWork;
+use crate::planner::origin::Millis;
+use crate::sink::Block;
+
+impl Worker {
+    /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].
+    pub(super) fn turn(&self, max: usize) -> bool {
+        let report = self.report.take();
+        match self.control().turn(self.setup.index, report, max) {
+            NextWork::Batch(batch) => {
+                self.queue.borrow_mut().set(batch);
+                return true;
+            }
+            // Without a wish for a batch it is only heard when there was none before.
+            NextWork::WaitUntil(_) | NextWork::Wait if max == 0 && self.dry_until.get().is_none() => {}
+            NextWork::WaitUntil(until) => self.dry_until.set(Some(until)),
+            NextWork::Wait => self.dry_until.set(Some(Millis::MAX)),
+            NextWork::Done => {
+                self.is_done.set(true);
+                self.idle_connections.wake_all();
+            }
+        }
+        false
+    }
+
+    /// Whether nothing is there to do, and the planner has nothing either.
+    pub(super) fn is_idle(&self) -> bool {
+        if !self.queue.borrow().is_empty() || self.waiters.has_ready() {
+            return false;
+        }
+        if self.dry_until.get().is_some() || !self.turn(self.batch_size()) {
+            return true;
+        }
+        self.idle_connections.wake(self.queue.borrow().len());
+        false
+    }
+
+    /// What this worker finishes in a second, and something for each connection.
+    fn batch_size(&self) -> usize {
+        (self.rate.get() as usize).clamp(self.setup.pool.connections.min(64), limits::BATCH_TARGETS_MAX)
+    }
+
+    /// Sends the block to the sink; waits while the sink is behind. Whether it had to wait.
+    pub(super) async fn send_block(&self, is_last: bool) -> bool {
+        if self.is_congested.get() {
+            if self.block.borrow().is_full() {
+                let block = self.take_block();
+                self.backlog.borrow_mut().push_back(block);
+            }
+            return false;
+        }
+        if self.block.borrow().is_empty() {
+            return false;
+        }
+        match self.setup.blocks.try_send(self.take_block()) {
+            Err(TrySendError::Full(block)) => {
+                self.is_congested.set(!is_last);
+                let mut next = Some(block);
+                while let Some(block) = next {
+                    let _ = self.setup.blocks.send(block).await;
+                    next = self.backlog.borrow_mut().pop_front();
+                }
+                self.is_congested.set(false);
+                self.idle_connections.wake_all();
+                true
+            }
+            // A sink that has ended has ended the job with it.
+            Ok(()) | Err(TrySendError::Closed(_)) => false,
+        }
+    }
+
+    /// Whether bodies have used up their memory and the sink will release some: what is only being received does not
+    /// count, since a slow server could hold it for long.
+    pub(super) fn is_short_of_memory(&self) -> bool {
+        self.setup.body_memory.is_used_up() && self.setup.blocks.capacity() < self.setup.blocks.max_capacity()
+    }
+
+    /// Wakes the connections that found no memory, when there is some.
+    pub(super) fn look_for_memory(&self) {
+        if self.waits_for_memory.get() && !self.is_short_of_memory() {
+            self.waits_for_memory.set(false);
+            self.idle_connections.wake_all();
+        }
+    }
+
+    /// What goes to the sink now; from here on its bytes count.
+    fn take_block(&self) -> Block {
+        let fresh = self.empty.borrow_mut().try_recv().unwrap_or_default();
+        let block = self.block.replace(fresh);
+        self.setup.body_memory.reserve(block.memory());
+        self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
+        block
+    }
+}

@@ -1,0 +1,143 @@
+//! How many targets a worker may start at once, by how well it keeps up.
+//!
+//! A connection with TLS costs a third of a millisecond of this processor, and thousands may be opened at once: then
+//! every one of them waits for all others, and times out for want of this machine, not of the host. So a worker that is
+//! late opens half as many in its next tick, and one that is in time and has opened as many as it may a quarter more.
+
+use std::cell::Cell;
+
+use crate::limits;
+use crate::planner::origin::Millis;
+
+/// A tick that comes later than this has found the worker too busy.
+const LATE: Millis = 60;
+/// A tick that is so late that attempts may have failed for it.
+const OVERLOADED: Millis = 500;
+const LEAST: usize = 8;
+const FIRST: usize = 64;
+const MOST: usize = 4096;
+/// What is spent in a tick on targets that may have to wait, about 5 us a piece: replies must not wait for longer.
+const SPENT_MAX: usize = 4096;
+/// Of that, a target that waits behind others of its host, and a name that is looked up besides.
+pub(super) const TO_TAKE: usize = 1;
+pub(super) const TO_LOOK_UP: usize = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct StartQuota {
+    quota: Cell<usize>,
+    started: Cell<usize>,
+    spent: Cell<usize>,
+    /// Somebody wanted to start one and was not allowed to.
+    is_wanted: Cell<bool>,
+    overloaded_at: Cell<Millis>,
+}
+
+impl Default for StartQuota {
+    fn default() -> Self {
+        StartQuota {
+            quota: Cell::new(FIRST),
+            started: Cell::new(0),
+            spent: Cell::new(0),
+            is_wanted: Cell::new(false),
+            overloaded_at: Cell::new(0),
+        }
+    }
+}
+
+impl StartQuota {
+    /// Whether another target may start in this tick.
+    pub(super) fn allows(&self) -> bool {
+        let is_allowed = self.started.get() < self.quota.get() && self.spent.get() < SPENT_MAX;
+        self.is_wanted.set(self.is_wanted.get() || !is_allowed);
+        is_allowed
+    }
+
+    /// So much was spent on a target of the batch.
+    pub(super) fn spend(&self, cost: usize) {
+        self.spent.set(self.spent.get() + cost);
+    }
+
+    /// One has started.
+    pub(super) fn start(&self) {
+        self.started.set(self.started.get() + 1);
+    }
+
+    /// A tick, so long after the last one. Returned is how many may start, if somebody waits for that.
+    pub(super) fn tick(&self, elapsed: Millis, now: Millis) -> Option<usize> {
+        let late = elapsed.saturating_sub(limits::TICK.as_millis() as Millis);
+        let quota = self.quota.get();
+        if late >= OVERLOADED {
+            self.overload(now);
+        }
+        if late >= LATE {
+            self.quota.set((quota / 2).max(LEAST));
+        } else if self.started.get() >= quota {
+            self.quota.set((quota + quota / 4).min(MOST));
+        }
+        self.started.set(0);
+        self.spent.set(0);
+        self.is_wanted.take().then(|| self.quota.get())
+    }
+
+    /// This machine was too busy, or had no descriptor or port left.
+    pub(super) fn overload(&self, now: Millis) {
+        self.overloaded_at.set(now);
+    }
+
+    /// Whether that was so at some time since then.
+    pub(super) fn was_overloaded_since(&self, then: Millis) -> bool {
+        self.overloaded_at.get() >= then.max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start_all(opening: &StartQuota) -> usize {
+        let mut started = 0;
+        while opening.allows() {
+            opening.start();
+            started += 1;
+        }
+        started
+    }
+
+    #[test]
+    fn a_worker_in_time_opens_more_and_a_late_one_half() {
+        let opening = StartQuota::default();
+
+        assert_eq!(start_all(&opening), FIRST);
+        assert_eq!(opening.tick(50, 1000), Some(80));
+        assert_eq!(start_all(&opening), 80);
+        assert_eq!(opening.tick(120, 1120), Some(40));
+        assert_eq!(opening.tick(50, 1170), None);
+        assert_eq!(start_all(&opening), 40);
+    }
+
+    #[test]
+    fn it_stays_between_its_bounds() {
+        let opening = StartQuota::default();
+        for now in 0..100 {
+            opening.tick(5_000, now);
+        }
+        assert_eq!(start_all(&opening), LEAST);
+        for now in 0..100 {
+            start_all(&opening);
+            opening.tick(50, now);
+        }
+        assert_eq!(start_all(&opening), MOST);
+    }
+
+    #[test]
+    fn an_attempt_that_met_an_overload_knows_it() {
+        let opening = StartQuota::default();
+        assert!(!opening.was_overloaded_since(0));
+
+        opening.tick(600, 10_000);
+
+        assert!(opening.was_overloaded_since(9_500));
+        assert!(!opening.was_overloaded_since(10_001));
+    }
+}

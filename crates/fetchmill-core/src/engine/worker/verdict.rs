@@ -1,0 +1,237 @@
+//! Carries out what follows from an attempt ([`crate::verdict`]): stores, settles, plans another attempt, corrects.
+
+use std::time::Duration;
+
+use super::body::BodyReceiver;
+use super::state::Worker;
+use crate::engine::s3::Renewal;
+use crate::engine::target::CurrentTarget;
+use crate::error::Error;
+use crate::limits;
+use crate::outcome::{FailureClass, FailureKind, Outcome};
+use crate::planner::hosts::{self, RequestOutcome};
+use crate::planner::origin::Millis;
+use crate::sink::StoredParts;
+use crate::source_metadata::ListedKey;
+use crate::transport::{BrokenExchange, Connection, ReceivedReply};
+use crate::verdict::{BrokenFacts, Correction, Verdict};
+
+/// What came of an attempt at a target.
+pub(super) enum FetchAttempt {
+    /// It has an outcome or waits: on to the next.
+    Over,
+    /// It is to be made again at once, on a fresh connection, and does not count.
+    Again,
+    /// The same, with newer credentials, which are waited for.
+    Renewing,
+    /// The target is somewhere else.
+    Redirected,
+}
+
+impl Worker {
+    /// A complete reply, when it is certain whose it is.
+    pub(super) fn settle(
+        &self,
+        connection: &Connection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+    ) -> FetchAttempt {
+        if body.has_failed() {
+            // The job is ending; the target stays pending.
+            body.discard();
+            return FetchAttempt::Over;
+        }
+        let mut state = target.state;
+        let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
+        facts.is_certain = connection.is_shared() || connection.replies() <= 1;
+        let verdict = state.after_reply(&facts, &self.setup.rules, self.clock.get());
+        target.state = state;
+        match verdict {
+            Verdict::Store if body.is_damaged() => {
+                body.discard();
+                self.failed(target, FailureKind::Checksum, Some(replied))
+            }
+            Verdict::Store => {
+                self.settle_fetched(target, body, replied.head.status);
+                FetchAttempt::Over
+            }
+            Verdict::Redirect => {
+                let followed = self.redirect(target, connection, body.location());
+                body.discard();
+                match followed {
+                    Ok(()) => FetchAttempt::Redirected,
+                    Err(kind) => self.failed(target, kind, Some(replied)),
+                }
+            }
+            other => {
+                body.discard();
+                self.carry_out(target, other, Some(replied))
+            }
+        }
+    }
+
+    /// No complete reply.
+    pub(super) fn broken(
+        &self,
+        target: &mut CurrentTarget,
+        broken: BrokenExchange,
+        was_used: bool,
+        is_shared: bool,
+    ) -> FetchAttempt {
+        if self.is_done.get() {
+            // Dropped while the job ends: the target stays pending.
+            return FetchAttempt::Over;
+        }
+        let BrokenExchange { kind, is_unanswered, .. } = broken;
+        let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared };
+        let verdict = target.state.after_broken(facts, &self.setup.rules, self.clock.get());
+        self.carry_out(target, verdict, None)
+    }
+
+    /// There are no credentials yet: it waits for them, as it would for a host.
+    pub(super) fn await_credentials(&self, target: &mut CurrentTarget) {
+        let now = self.clock.get();
+        self.defer(target, now, now);
+        self.leave(target, RequestOutcome::Nothing);
+    }
+
+    /// An attempt failed: it waits for another one, or that is its outcome.
+    pub(super) fn failed(
+        &self,
+        target: &mut CurrentTarget,
+        kind: FailureKind,
+        replied: Option<&ReceivedReply>,
+    ) -> FetchAttempt {
+        if self.is_done.get() && replied.is_none() {
+            return FetchAttempt::Over;
+        }
+        let verdict = target.state.after_failure(kind, &self.setup.rules, self.clock.get());
+        self.carry_out(target, verdict, replied)
+    }
+
+    /// Everything but the object itself and where it is.
+    fn carry_out(
+        &self,
+        target: &mut CurrentTarget,
+        verdict: Verdict,
+        replied: Option<&ReceivedReply>,
+    ) -> FetchAttempt {
+        let retry_after = replied
+            .and_then(|replied| replied.head.retry_after)
+            .map(|retry_after| retry_after.wait(self.clock.get() / 1000).saturating_mul(1000));
+        let seen = match verdict {
+            Verdict::Again => return FetchAttempt::Again,
+            Verdict::Correct(correction) => return self.correct(target, correction),
+            Verdict::Stop(error) => return self.stop(target, error),
+            Verdict::Store | Verdict::Redirect => {
+                return self.stop(target, Error::Internal("a failure was taken for a reply".into()));
+            }
+            Verdict::Retry(kind) => {
+                self.observe(kind, target.state.attempts.saturating_sub(1), retry_after);
+                self.report.borrow_mut().retries.push(target.again(kind, retry_after));
+                self.seen_of(kind, replied, retry_after)
+            }
+            Verdict::SecondLook(kind) => {
+                self.look_again_later(target, kind);
+                self.seen_of(kind, replied, retry_after)
+            }
+            Verdict::Settle(outcome, detail) => {
+                let status = replied.map_or(0, |replied| replied.head.status);
+                if let Outcome::Failed(kind) = outcome {
+                    self.observe(kind, target.state.attempts, retry_after);
+                }
+                self.settle_other(target, outcome, status, 1, detail.as_deref());
+                match outcome {
+                    Outcome::Failed(kind) => self.seen_of(kind, replied, retry_after),
+                    _ => RequestOutcome::Answer,
+                }
+            }
+        };
+        self.leave(target, seen);
+        FetchAttempt::Over
+    }
+
+    /// What a failed attempt tells of its host.
+    fn seen_of(
+        &self,
+        kind: FailureKind,
+        replied: Option<&ReceivedReply>,
+        retry_after: Option<Millis>,
+    ) -> RequestOutcome {
+        if replied.is_some() && kind.class() == FailureClass::Final {
+            return RequestOutcome::Answer;
+        }
+        // From now on, exactly: the worker's clock is behind by up to a tick, and the host would be asked too early.
+        let until = retry_after
+            .map(|wait| self.control().clock.now() + wait.min(limits::RETRY_AFTER_MAX.as_millis() as Millis));
+        hosts::seen(kind, until)
+    }
+
+    /// The object has come, or as much of it as a check reads.
+    fn settle_fetched(&self, target: &mut CurrentTarget, body: &mut BodyReceiver, status: u16) {
+        self.delta.borrow_mut().count(Outcome::Fetched, body.length());
+        let attempts = target.state.attempts + 1;
+        if self.has_rows() {
+            self.push_row(target, Outcome::Fetched, attempts);
+            body.discard();
+        } else {
+            let naming = self.setup.naming;
+            let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
+                (target.name(naming), target.facts(naming, body.facts(status)))
+            } else {
+                (&[][..], body.facts(status))
+            };
+            self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body.get(), &facts);
+            body.handed_over();
+        }
+        self.settled();
+        self.note_fetched(target);
+        self.leave(target, RequestOutcome::Answer);
+    }
+
+    /// What was listed of an object that is to be fetched as a whole: a check reads the start of it only.
+    pub(super) fn listed<'t>(&self, target: &'t CurrentTarget) -> Option<ListedKey<'t>> {
+        if self.has_rows() { None } else { target.listed(self.setup.naming) }
+    }
+
+    /// Takes note of what a store has shown to be wrong.
+    fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> FetchAttempt {
+        let is_elsewhere = matches!(correction, Correction::Region(_));
+        let bucket = if is_elsewhere { target.bucket(self.setup.naming) } else { None };
+        match self.control().store.correct(bucket.as_ref(), correction, target.store_generation) {
+            Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
+            Renewal::Pending => FetchAttempt::Renewing,
+            Renewal::Newer if is_elsewhere => {
+                target.forget_location();
+                FetchAttempt::Redirected
+            }
+            Renewal::Newer => FetchAttempt::Again,
+        }
+    }
+
+    /// Waits for newer credentials; `false` when there will be none, or the job ends: the target stays pending. It keeps
+    /// its connection's place, so that no other target is sent with what has expired.
+    pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
+        loop {
+            match self.control().store.renew(target.store_generation) {
+                Renewal::Newer => return true,
+                Renewal::Pending if self.is_done.get() => return false,
+                Renewal::Pending => {
+                    tokio::time::sleep(Duration::from_millis(limits::RENEWAL_WAIT)).await;
+                }
+                Renewal::Failed(why) => {
+                    self.control().stop.fail(Error::Temporary(why));
+                    return false;
+                }
+            }
+        }
+    }
+
+    /// No target will fare better: they stay pending.
+    fn stop(&self, target: &mut CurrentTarget, error: Error) -> FetchAttempt {
+        self.control().stop.fail(error);
+        self.leave(target, RequestOutcome::Nothing);
+        FetchAttempt::Over
+    }
+}

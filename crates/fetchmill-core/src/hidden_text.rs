@@ -1,0 +1,118 @@
+//! Messages without what opens doors: signatures, tokens and passwords that stand in URLs.
+
+use std::borrow::Cow;
+
+/// Parameters of a query whose values are hidden, in small letters. Those that presigned URLs of S3, `CloudFront`, Google and
+/// Azure have, and what tokens are usually called.
+const SECRETS: [&str; 22] = [
+    "access_token",
+    "accesskey",
+    "api_key",
+    "apikey",
+    "auth",
+    "auth_token",
+    "awsaccesskeyid",
+    "client_secret",
+    "googleaccessid",
+    "id_token",
+    "key-pair-id",
+    "password",
+    "policy",
+    "refresh_token",
+    "secret",
+    "sig",
+    "signature",
+    "token",
+    "x-amz-credential",
+    "x-amz-security-token",
+    "x-amz-signature",
+    "x-goog-signature",
+];
+/// What stands in place of a value.
+const HIDDEN: &str = "***";
+
+/// A text for people, with the values of such parameters hidden, and users and passwords before a host. What stands in the
+/// journal and in shards of failures is not changed: a retry needs it.
+pub fn hide_secrets(text: &str) -> Cow<'_, str> {
+    if !text.contains('=') && !text.contains('@') {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::new();
+    let mut rest = text;
+    // From one place to the next where a parameter or a host may begin.
+    while let Some(position) = rest.find(['?', '&', ';', '/']) {
+        let behind = &rest[position + 1..];
+        shown.push_str(&rest[..=position]);
+        let hidden = if rest[position..].starts_with('/') {
+            let is_authority = shown.ends_with("://");
+            let end = behind.find(|c: char| "/?#\\".contains(c) || ends_value(c)).unwrap_or(behind.len());
+            behind[..end].rfind('@').filter(|_| is_authority).map(|at| (0, at))
+        } else {
+            secret_value(behind)
+        };
+        rest = behind;
+        if let Some((start, end)) = hidden {
+            shown.push_str(&behind[..start]);
+            shown.push_str(HIDDEN);
+            rest = &behind[end..];
+        }
+    }
+    shown.push_str(rest);
+    Cow::Owned(shown)
+}
+
+/// Where the value of the parameter that a text begins with stands, if it is to be hidden.
+fn secret_value(text: &str) -> Option<(usize, usize)> {
+    // Entities of HTML begin with the same letter.
+    let name = text.strip_prefix("amp;").unwrap_or(text);
+    let skipped = text.len() - name.len();
+    let equals = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_')?;
+    if !name[equals..].starts_with('=') || !SECRETS.contains(&name[..equals].to_ascii_lowercase().as_str()) {
+        return None;
+    }
+    let start = skipped + equals + 1;
+    let length = text[start..].find(|c| matches!(c, '&' | ';' | '#') || ends_value(c));
+    Some((start, length.map_or(text.len(), |length| start + length)))
+}
+
+/// What no URL has, but the text around it.
+fn ends_value(character: char) -> bool {
+    character.is_whitespace() || matches!(character, '"' | '\'' | '`' | '<' | '>' | ')' | ',')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_and_tokens_are_hidden() {
+        let cases = [
+            (
+                "GET https://b.s3/k?X-Amz-Credential=AK%2F1&X-Amz-Date=1&X-Amz-Signature=ab12: status 403",
+                "GET https://b.s3/k?X-Amz-Credential=***&X-Amz-Date=1&X-Amz-Signature=***",
+            ),
+            (
+                "http://a/?sig=1&amp;TOKEN=2#x (`?policy=a`)",
+                "http://a/?sig=***&amp;TOKEN=***#x (`?policy=***`)",
+            ),
+            ("http://a/?Signature=", "http://a/?Signature=***"),
+            ("http://user:pass@a.test/x@y", "http://***@a.test/x@y"),
+        ];
+        for (text, shown) in cases {
+            assert!(hide_secrets(text).starts_with(shown), "{}", hide_secrets(text));
+        }
+    }
+
+    #[test]
+    fn all_else_stays() {
+        for text in [
+            "",
+            "no URL, but a=b and c@d",
+            "http://a/?page=2&design=3&tokens=4",
+            "http://a/sig=1/token=2",
+            "\u{e4}?\u{f6}=\u{fc}",
+        ] {
+            assert_eq!(hide_secrets(text), text);
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! Where a job lives: its destination, its state folder, and the lock against a second run.
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::name::STATE_FOLDER;
+use crate::s3::UploadDestination;
+
+/// File systems whose locks or shared memory do not hold between machines (statfs magic numbers of Linux).
+const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x0bd0_0bd0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x0102_1997, "9p"),
+];
+
+/// See the module.
+#[derive(Debug)]
+pub struct JobLocation {
+    /// Where objects go.
+    pub dest: PathBuf,
+    /// What the job knows.
+    pub state: PathBuf,
+    /// Whether what the job writes is one file: then all that it needs besides is in its state.
+    is_one_file: bool,
+    lock: Option<File>,
+    /// The folder that the job began with, as the file system knows it.
+    folder: Option<FolderId>,
+}
+
+/// A folder, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FolderId {
+    device: u64,
+    inode: u64,
+}
+
+impl FolderId {
+    fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        Some(FolderId { device: found.dev(), inode: found.ino() })
+    }
+}
+
+impl JobLocation {
+    /// Makes what is missing, refuses what is not a job's, and takes the lock.
+    pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let state = state_folder(dest, state);
+        if !state.join("job.sqlite").exists() {
+            refuse_foreign(dest)?;
+        }
+        make_folder(dest, 0o777)?;
+        let hidden = dest.join(STATE_FOLDER);
+        make_folder(&hidden, 0o700)?;
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        if state != hidden {
+            let pointer = hidden.join("state");
+            let target =
+                std::path::absolute(&state).map_err(|error| Error::storage("find", &state, error))?;
+            std::fs::write(&pointer, target.as_os_str().as_encoded_bytes())
+                .map_err(|error| Error::storage("write", &pointer, error))?;
+        }
+        let mut place =
+            JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
+        place.lock = Some(take_lock(&place)?);
+        place.folder = FolderId::of(place.kept_folder());
+        Ok(place)
+    }
+
+    /// The same for a job that writes one file: what it knows is in a folder beside that, or in `state`.
+    pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| beside(file), Path::to_owned);
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        let mut place =
+            JobLocation { dest: file.to_owned(), state, is_one_file: true, lock: None, folder: None };
+        place.lock = Some(take_lock(&place)?);
+        place.folder = FolderId::of(place.kept_folder());
+        Ok(place)
+    }
+
+    /// The same for a job whose shards go to a bucket: they wait in a folder of what it knows, which is in the working
+    /// folder, or in `state`.
+    pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
+        let dest = UploadDestination::shards_folder(&state);
+        if !state.join("job.sqlite").exists() {
+            refuse_foreign(&dest)?;
+        }
+        make_folder(&state, 0o700)?;
+        refuse_network(&state)?;
+        make_folder(&dest.join(STATE_FOLDER), 0o700)?;
+        let mut place = JobLocation { dest, state, is_one_file: false, lock: None, folder: None };
+        place.lock = Some(take_lock(&place)?);
+        place.folder = FolderId::of(place.kept_folder());
+        Ok(place)
+    }
+
+    /// Whether a job that writes this file has a journal already.
+    pub fn has_journal(file: &Path, state: Option<&Path>) -> bool {
+        state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()
+    }
+
+    /// Makes its folders durable: otherwise a power cut could take the journal with all that it says.
+    pub fn sync(&self) -> Result<()> {
+        let hidden = self.dest.join(STATE_FOLDER);
+        let hidden = (!self.is_one_file).then_some(&hidden);
+        for folder in hidden.into_iter().chain([&self.state]) {
+            durable::sync_folders_up(folder).map_err(|error| Error::storage("sync", folder, error))?;
+        }
+        Ok(())
+    }
+
+    /// A job that is there, to look at.
+    pub fn find(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        if let Some(upload) = UploadDestination::of(dest)? {
+            return Self::find_bucket(&upload, state);
+        }
+        let state = state_folder(dest, state);
+        if state.join("job.sqlite").exists() {
+            let is_one_file = !dest.is_dir();
+            Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
+        } else {
+            let dest = dest.display();
+            Err(Error::Usage(format!(
+                "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
+            )))
+        }
+    }
+
+    fn find_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
+        let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
+        if state.join("job.sqlite").exists() {
+            return Ok(JobLocation {
+                dest: UploadDestination::shards_folder(&state),
+                state,
+                is_one_file: false,
+                lock: None,
+                folder: None,
+            });
+        }
+        Err(Error::Usage(format!(
+            "there is no job in {} that writes to {}; run this in the folder where the job was started, or name the \
+             folder of its journal with --state DIR",
+            state.display(),
+            upload.text()
+        )))
+    }
+
+    /// A job that is there and that no process works on: none can start while this lives.
+    pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let mut place = Self::find(dest, state)?;
+        // Without the file no process has ever worked on it, or the folder cannot be written: then none can now.
+        if let Ok(file) = File::open(place.state.join("lock")) {
+            place.lock = Some(lock(file, FlockOperation::NonBlockingLockShared, &place)?);
+        }
+        Ok(place)
+    }
+
+    /// A job that is there, to change it.
+    pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        let mut place = Self::find(dest, state)?;
+        place.lock = Some(take_lock(&place)?);
+        Ok(place)
+    }
+
+    /// The folder that must stay where it is while a job runs.
+    fn kept_folder(&self) -> &Path {
+        if self.is_one_file { &self.state } else { &self.dest }
+    }
+
+    /// Fails when the folder of the job is not where it was: what is open goes on in the moved folder, and everything
+    /// else would go into another one.
+    pub fn must_be_in_place(&self) -> Result<()> {
+        let path = self.kept_folder();
+        if self.folder.is_none() || FolderId::of(path) == self.folder {
+            return Ok(());
+        }
+        Err(Error::Moved(format!(
+            "{} was moved or replaced while the job ran; what was committed is in the moved folder: run the same command \
+             with its new place, or move it back, to resume",
+            path.display()
+        )))
+    }
+
+    /// The journal's file.
+    pub fn journal_path(&self) -> PathBuf {
+        self.state.join("job.sqlite")
+    }
+
+    /// Where objects lie until their window is journaled: on the destination's file system, whatever the state's.
+    pub fn stage_path(&self) -> PathBuf {
+        if self.is_one_file { self.state.join("stage") } else { self.dest.join(STATE_FOLDER).join("stage") }
+    }
+
+    /// Where the manifests of `files` are.
+    pub fn manifests_path(&self) -> PathBuf {
+        self.state.join("manifests")
+    }
+
+    /// Where failures shards are.
+    pub fn failures_path(&self) -> PathBuf {
+        self.state.join("failures")
+    }
+
+    /// Whether another process holds the lock.
+    pub fn is_running(&self) -> bool {
+        self.lock.is_none()
+            && File::open(self.state.join("lock")).is_ok_and(|file| {
+                rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)
+                    == Err(rustix::io::Errno::WOULDBLOCK)
+            })
+    }
+}
+
+fn state_folder(dest: &Path, state: Option<&Path>) -> PathBuf {
+    if let Some(state) = state {
+        return state.to_owned();
+    }
+    let hidden = dest.join(STATE_FOLDER);
+    match std::fs::read(hidden.join("state")) {
+        Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
+        _ if !hidden.exists() && beside(dest).join("job.sqlite").exists() => beside(dest),
+        _ => hidden,
+    }
+}
+
+/// Where a job that writes one file keeps what it knows.
+fn beside(file: &Path) -> PathBuf {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(STATE_FOLDER);
+    file.with_file_name(name)
+}
+
+fn refuse_foreign(dest: &Path) -> Result<()> {
+    let shown = dest.display();
+    match std::fs::read_dir(dest) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+            Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
+        }
+        Err(error) => Err(Error::storage("read", dest, error)),
+        Ok(mut entries) => {
+            let foreign =
+                entries.find_map(|entry| entry.ok().filter(|entry| entry.file_name() != STATE_FOLDER));
+            match foreign {
+                None => Ok(()),
+                Some(entry) => Err(Error::Usage(format!(
+                    "{shown} is not empty and holds no fetchmill job (there is {}); choose a new or empty destination",
+                    entry.file_name().display()
+                ))),
+            }
+        }
+    }
+}
+
+fn make_folder(path: &Path, mode: u32) -> Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(path)
+        .map_err(|error| Error::storage("make the folder", path, error))
+}
+
+fn refuse_network(state: &Path) -> Result<()> {
+    let Ok(found) = rustix::fs::statfs(state) else {
+        return Ok(());
+    };
+    match NETWORK_FILE_SYSTEMS.iter().find(|(magic, _)| *magic == found.f_type) {
+        None => Ok(()),
+        Some((_, name)) => Err(Error::Usage(format!(
+            "{} is on a network file system ({name}), where locks do not hold; keep the job's state on a local disk \
+             with --state DIR",
+            state.display()
+        ))),
+    }
+}
+
+fn take_lock(place: &JobLocation) -> Result<File> {
+    let path = place.state.join("lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .map_err(|error| Error::storage("open", &path, error))?;
+    lock(file, FlockOperation::NonBlockingLockExclusive, place)
+}
+
+fn lock(file: File, how: FlockOperation, place: &JobLocation) -> Result<File> {
+    match rustix::fs::flock(&file, how) {
+        Ok(()) => Ok(file),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Busy(format!(
+            "another fetchmill is working on {}; wait for it or stop it, then run this again",
+            place.dest.display()
+        ))),
+        Err(error) => Err(Error::storage("lock", place.state.join("lock"), error)),
+    }
+}

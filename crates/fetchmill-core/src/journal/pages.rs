@@ -1,0 +1,122 @@
+//! Pages as they are listed: their names, and where the listing goes on.
+
+use rusqlite::{OptionalExtension as _, params};
+
+use super::live::LivePage;
+use super::transactions::{Journal, now_text};
+use super::{folders, ranges, schema};
+use crate::entry::EntryTraits;
+use crate::error::{Error, Result};
+use crate::source::{ListPosition, ListedPage, PageCursor};
+use crate::target::{Names, Sequence};
+
+/// Where the position of a list stands.
+const LIST_POSITION: &str = "list_position";
+
+impl Journal {
+    /// Adds a page and returns its first sequence number.
+    pub fn add_page(&mut self, page: &ListedPage) -> Result<Sequence> {
+        self.begin()?;
+        self.keep_cursor(&page.cursor)?;
+        self.keep_total(page.total)?;
+        if matches!(page.cursor, PageCursor::List { .. }) {
+            self.keep_traits(&page.names)?;
+        }
+        let first = self.next_sequence;
+        let count = page.names.len();
+        if count > 0 {
+            let blob = schema::pack(&page.names.to_blob());
+            let blob = blob.map_err(|error| Error::Internal(format!("zstd: {error}")))?;
+            let mut insert = self
+                .check(self.db.prepare_cached("INSERT INTO pages (first, count, names) VALUES (?, ?, ?)"))?;
+            self.check(insert.execute(params![first as i64, count as i64, blob]))?;
+            drop(insert);
+            self.live.insert(first, LivePage::new(count));
+        }
+        self.next_sequence += count as u64;
+        self.tally.listed += count as u64 + page.skipped;
+        self.tally.skipped += page.skipped;
+        Ok(first)
+    }
+
+    fn keep_total(&mut self, total: Option<u64>) -> Result<()> {
+        if let Some(number) = total.filter(|_| total != self.total) {
+            self.set("total", &number.to_string())?;
+            self.total = total;
+        }
+        Ok(())
+    }
+
+    fn keep_cursor(&mut self, cursor: &PageCursor) -> Result<()> {
+        match cursor {
+            PageCursor::Marker { from, next } => {
+                if let Some(from) = from {
+                    self.check(
+                        self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [marker_digest(from)]),
+                    )?;
+                }
+                if let Some(next) = next {
+                    let known = self.check(
+                        self.db
+                            .query_row(
+                                "SELECT 1 FROM markers WHERE digest = ?",
+                                [marker_digest(next)],
+                                |_| Ok(()),
+                            )
+                            .optional(),
+                    )?;
+                    if known.is_some() {
+                        return Err(Error::Listing(format!(
+                            "the listing never ends: the marker {} came before; the server must give each page's \
+                             marker once",
+                            crate::name::for_display(next.as_bytes())
+                        )));
+                    }
+                    self.set("marker", next)?;
+                } else {
+                    self.end_listing()?;
+                }
+                Ok(())
+            }
+            PageCursor::Folder { path, found, refused, read, digest, is_last } => {
+                self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
+                self.refuse_folders(refused)
+            }
+            PageCursor::Keys { range, after, is_last } => {
+                let is_complete = self.check(ranges::keep(&self.db, *range, after, *is_last))?;
+                if is_complete { self.end_listing() } else { Ok(()) }
+            }
+            PageCursor::List { position, is_last } => {
+                self.set(LIST_POSITION, &position.to_text())?;
+                if *is_last { self.end_listing() } else { Ok(()) }
+            }
+        }
+    }
+
+    fn keep_traits(&self, entries: &Names) -> Result<()> {
+        let known = self.check(schema::read_traits(&self.db))?;
+        let traits = entries.iter().fold(known, EntryTraits::and);
+        if traits == known { Ok(()) } else { self.set(schema::TRAITS, &traits.to_text()) }
+    }
+
+    /// How far a list was read; none before its first page.
+    pub fn list_position(&self) -> Result<Option<ListPosition>> {
+        let Some(text) = self.get(LIST_POSITION)? else { return Ok(None) };
+        let position = ListPosition::from_text(&text);
+        position
+            .map(Some)
+            .ok_or_else(|| Error::Journal(format!("the journal has no position of a list but {text}")))
+    }
+
+    /// The listing is complete.
+    pub fn end_listing(&self) -> Result<()> {
+        if self.get("listed_at")?.is_none() {
+            self.set("listed_at", &now_text())?;
+        }
+        Ok(())
+    }
+}
+
+fn marker_digest(marker: &str) -> [u8; 16] {
+    xxhash_rust::xxh3::xxh3_128(marker.as_bytes()).to_le_bytes()
+}

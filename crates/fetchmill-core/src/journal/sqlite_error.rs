@@ -1,0 +1,25 @@
+//! What an error of `SQLite` means to a user.
+
+use std::path::Path;
+
+use crate::error::Error;
+
+pub(super) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
+    use rusqlite::ffi;
+    let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
+        return Error::Journal(format!("the journal {} cannot be read: {error}", path.display()));
+    };
+    // SQLite keeps the number only of some failures: a disk without inodes and a process without descriptors are
+    // both "cannot open".
+    let find = || crate::durable::find_trouble(path.parent()?).map(rustix::io::Errno::raw_os_error);
+    let number = match code & 0xff {
+        ffi::SQLITE_FULL => libc::ENOSPC,
+        ffi::SQLITE_IOERR | ffi::SQLITE_CANTOPEN => find().unwrap_or(libc::EIO),
+        ffi::SQLITE_READONLY | ffi::SQLITE_PERM => libc::EROFS,
+        _ => {
+            let path = path.display();
+            return Error::Journal(format!("the journal {path} is damaged or not one: {error}"));
+        }
+    };
+    Error::storage("write the journal", path, std::io::Error::from_raw_os_error(number))
+}

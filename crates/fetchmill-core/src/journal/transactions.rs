@@ -1,0 +1,149 @@
+//! The journal's database: opening it, facts of the job, and transactions.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::identity::Identity;
+use super::live::{self, LivePage};
+use super::location::JobLocation;
+use super::schema;
+use super::sqlite_error::error_of;
+use crate::error::Result;
+use crate::outcome::{KindCounts, Tally};
+use crate::target::Sequence;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Journal {
+    pub(super) db: Connection,
+    pub(super) path: PathBuf,
+    /// Pages with targets that are not settled: the window of targets not yet fetched, two commit windows a worker,
+    /// a bit a target. 1 million targets are 125 kB.
+    pub(super) live: BTreeMap<Sequence, LivePage>,
+    pub(super) tally: Tally,
+    pub(super) total: Option<u64>,
+    pub(super) next_sequence: Sequence,
+    pub(super) in_transaction: bool,
+}
+
+impl Journal {
+    /// Opens the journal at a place, or makes one. The place's lock is held by the caller.
+    pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
+        let journal = Self::open_any(place, is_durable)?;
+        match journal.get("identity")? {
+            None => journal.found(identity)?,
+            Some(stored) if identity.equals(&stored) => {}
+            Some(_) if !journal.is_begun()? => journal.found_anew(identity)?,
+            Some(stored) => identity.must_equal(&stored, &place.dest)?,
+        }
+        Ok(journal)
+    }
+
+    /// Opens the journal at a place, whichever job's it is.
+    pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
+        let path = place.journal_path();
+        let check = |error: rusqlite::Error| error_of(&path, &error);
+        let db = schema::open(&path, is_durable).map_err(check)?;
+        schema::make_tables(&db, &path)?;
+        let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
+        let live = live::load(&db).map_err(check)?;
+        let mut journal =
+            Journal { db, path, live, tally, total: None, next_sequence, in_transaction: false };
+        journal.total = journal.get("total")?.and_then(|total| total.parse().ok());
+        Ok(journal)
+    }
+
+    /// Whether anything was listed: the destination belongs to this job from then on.
+    pub fn is_begun(&self) -> Result<bool> {
+        let is_begun =
+            self.tally.listed > 0 || self.get("marker")?.is_some() || self.get("listed_at")?.is_some();
+        Ok(is_begun || self.next_sequence > 0)
+    }
+
+    /// Makes another job of one that was stopped before anything was listed.
+    fn found_anew(&self, identity: &Identity) -> Result<()> {
+        let forget = "BEGIN IMMEDIATE; DELETE FROM folders; DELETE FROM job; COMMIT";
+        self.check(self.db.execute_batch(forget))?;
+        self.found(identity)
+    }
+
+    fn found(&self, identity: &Identity) -> Result<()> {
+        self.set("started_at", &now_text())?;
+        self.set("identity", &identity.to_json())
+    }
+
+    pub(super) fn check<T>(&self, result: rusqlite::Result<T>) -> Result<T> {
+        result.map_err(|error| error_of(&self.path, &error))
+    }
+
+    /// A fact of the job.
+    pub fn get(&self, key: &str) -> Result<Option<String>> {
+        let row = self.db.query_row("SELECT value FROM job WHERE key = ?", [key], |row| row.get(0));
+        self.check(row.optional())
+    }
+
+    /// Sets a fact of the job.
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
+        let done = self.db.execute("REPLACE INTO job (key, value) VALUES (?, ?)", [key, value]);
+        self.check(done).map(drop)
+    }
+
+    /// Sequence numbers below this are given.
+    pub fn next_sequence(&self) -> Sequence {
+        self.next_sequence
+    }
+
+    /// The counters as they are durable, and what is in the open transaction.
+    pub fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    /// How many objects the listing said that it has.
+    pub fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// Failed targets by kind.
+    pub fn kinds(&self) -> Result<KindCounts> {
+        self.check(schema::read_kinds(&self.db))
+    }
+
+    /// Starts a transaction unless one is open.
+    pub fn begin(&mut self) -> Result<()> {
+        if !self.in_transaction {
+            self.check(self.db.execute_batch("BEGIN IMMEDIATE"))?;
+            self.in_transaction = true;
+        }
+        Ok(())
+    }
+
+    /// Makes everything since [`Journal::begin`] durable.
+    pub fn commit(&mut self) -> Result<()> {
+        if self.in_transaction {
+            self.check(schema::write_tally(&self.db, self.tally, self.next_sequence))?;
+            self.check(self.db.execute_batch("COMMIT"))?;
+            self.in_transaction = false;
+        }
+        Ok(())
+    }
+
+    /// Takes back everything since [`Journal::begin`].
+    pub fn roll_back(&mut self) -> Result<()> {
+        if self.in_transaction {
+            self.check(self.db.execute_batch("ROLLBACK"))?;
+            self.in_transaction = false;
+            (self.tally, self.next_sequence) = self.check(schema::read_tally(&self.db))?;
+            self.live = self.check(live::load(&self.db))?;
+        }
+        Ok(())
+    }
+}
+
+/// Now, as ISO 8601 in UTC.
+pub(super) fn now_text() -> String {
+    let seconds =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    crate::time_text::utc(seconds)
+}

@@ -1,0 +1,103 @@
+//! After a rest, or when an origin seems to be down: what is asked to find out whether it is.
+//!
+//! A target that has never failed asks first. When there is none, or when it has failed as well, something that is known
+//! to be there is asked for again: an object that was fetched, or the first page of the listing (a health check, whose
+//! reply is thrown away). If that fails it is an outage, and the target's attempt does not count; if it succeeds the
+//! target is broken, and the attempt does. Where nothing is known to be there, a target that waits asks, and its attempts
+//! count: they always progress (docs/decisions/0025).
+
+use super::retry::Retry;
+use crate::target::Sequence;
+
+/// What is asked for again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HealthCheck {
+    /// An object that was fetched: what its page says of it.
+    Object(Box<[u8]>),
+    /// The first page of the listing.
+    FirstPage,
+}
+
+/// What came of a health check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HealthStatus {
+    /// A good reply.
+    Healthy,
+    /// None, or one that says that the server is in trouble.
+    Down,
+    /// It cannot be asked for by us: nothing is known.
+    Unknown,
+}
+
+/// Who asks now.
+#[derive(Debug, Default)]
+pub(super) enum ProbeState {
+    /// Nobody.
+    #[default]
+    Idle,
+    /// A target.
+    Target {
+        sequence: Sequence,
+        /// It has never failed.
+        is_first: bool,
+    },
+    /// A health check; with the target that has failed before it, which waits for what comes of it.
+    Check(Option<Retry>),
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Probing {
+    pub(super) state: ProbeState,
+    fetched: Option<Box<[u8]>>,
+    has_first_page: bool,
+    /// Health checks that are to be made.
+    pub(super) question: Option<HealthCheck>,
+}
+
+impl Probing {
+    /// The first page of the listing can be asked for again.
+    pub(super) fn can_ask_first_page(&mut self) {
+        self.has_first_page = true;
+    }
+
+    /// An object was fetched.
+    pub(super) fn note_fetched(&mut self, entry: Option<Box<[u8]>>) {
+        if entry.is_some() {
+            self.fetched = entry;
+        }
+    }
+
+    /// Whether there is anything that is known to be there.
+    pub(super) fn can_check(&self) -> bool {
+        self.fetched.is_some() || self.has_first_page
+    }
+
+    /// What was to be asked for again cannot be.
+    pub(super) fn forget(&mut self, asked: &HealthCheck) {
+        match asked {
+            HealthCheck::Object(_) => self.fetched = None,
+            HealthCheck::FirstPage => self.has_first_page = false,
+        }
+    }
+
+    /// Asks for a health check; `false` when there is nothing to ask for.
+    pub(super) fn check(&mut self) -> bool {
+        let question = match &self.fetched {
+            Some(entry) => HealthCheck::Object(entry.clone()),
+            None if self.has_first_page => HealthCheck::FirstPage,
+            None => return false,
+        };
+        self.question = Some(question);
+        self.state = ProbeState::Check(None);
+        true
+    }
+
+    /// The target that asks.
+    pub(super) fn target(&self) -> Option<Sequence> {
+        match self.state {
+            ProbeState::Target { sequence, .. } => Some(sequence),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What is found in a destination: objects, and names.
+
+use super::position::Position;
+use crate::object::StoredObject;
+use crate::target::Sequence;
+
+/// Names of a page take so much at most, and one more name: a listing of ten thousand long names must fit into a
+/// reply that clients take.
+pub(super) const PAGE_NAME_BYTES: usize = 1 << 20;
+
+/// An object with what the job knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundObject {
+    /// Which target of the job it was; `files` does not know.
+    pub sequence: Option<Sequence>,
+    /// CRC-32C of the body.
+    pub crc32c: u32,
+    /// The object.
+    pub object: StoredObject,
+}
+
+/// A name of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedName {
+    /// The name.
+    pub name: Vec<u8>,
+    /// Bytes of the body; `files` tells when it is asked for.
+    pub length: Option<u64>,
+    /// Which target of the job it was; `files` does not know.
+    pub sequence: Option<Sequence>,
+}
+
+/// Some names of a listing.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct NamesPage {
+    /// In the order of storage.
+    pub names: Vec<ListedName>,
+    /// Where the next page starts, unless this was the last.
+    pub next: Option<Position>,
+}

@@ -1,0 +1,37 @@
+//! Why an object is not given back, and how that is found.
+
+use crate::error::Error;
+use crate::manifest::ManifestRow;
+use crate::object::StoredObject;
+use crate::pack::parquet::ShardError;
+
+/// Why an object is not given back.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// Its record is not what was written; the text says what is wrong with it.
+    #[error("{0}")]
+    Damaged(String),
+    /// The shard as a whole, or its manifest, cannot be read.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Whether an object is what the manifest's row says.
+pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result::Result<(), ObjectError> {
+    let what = if object.name != row.name {
+        "its record has another name"
+    } else if object.body.len() as u64 != row.length {
+        "its body has another length"
+    } else if crc32c::crc32c(&object.body) != row.crc32c {
+        "its body does not have its checksum"
+    } else {
+        return Ok(());
+    };
+    Err(ObjectError::Damaged(what.to_owned()))
+}
+
+/// What is wrong with a row of a Parquet file.
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
+pub(super) fn of_row(error: ShardError) -> ObjectError {
+    ObjectError::Damaged(error.to_string())
+}

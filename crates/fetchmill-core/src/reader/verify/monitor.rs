@@ -1,0 +1,111 @@
+//! What the threads of a verification share: how far they are, what they have found, and whether they are to end.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crossbeam_channel::{SendTimeoutError, Sender};
+
+use super::finding::{Finding, FindingKind};
+
+/// Findings that wait to be taken: those who find more wait for whoever shows them.
+pub(super) const FINDINGS_WAITING_MAX: usize = 4096;
+/// How soon a thread that waits notices that it is to end.
+const STEP: Duration = Duration::from_millis(50);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct VerifyMonitor {
+    is_stopped: AtomicBool,
+    bytes_total: AtomicU64,
+    bytes: AtomicU64,
+    objects: AtomicU64,
+    found: [AtomicU64; FindingKind::ALL.len()],
+    findings: AtomicU64,
+    beyond_repair: AtomicU64,
+    to_reader: Sender<Finding>,
+}
+
+impl VerifyMonitor {
+    pub(super) fn new(to_reader: Sender<Finding>) -> Self {
+        VerifyMonitor {
+            is_stopped: AtomicBool::new(false),
+            bytes_total: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            objects: AtomicU64::new(0),
+            found: Default::default(),
+            findings: AtomicU64::new(0),
+            beyond_repair: AtomicU64::new(0),
+            to_reader,
+        }
+    }
+
+    /// Bytes that are to be read.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.bytes_total.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What was read; once a batch.
+    pub(super) fn advance(&self, bytes: u64, objects: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.objects.fetch_add(objects, Ordering::Relaxed);
+    }
+
+    /// Tells of a finding; waits while too many wait.
+    pub(super) fn find(&self, finding: Finding) {
+        if let Some(count) = self.found.get(finding.what as usize) {
+            // What is about a file of the job counts as one.
+            count.fetch_add(finding.objects.max(1), Ordering::Relaxed);
+        }
+        self.findings.fetch_add(1, Ordering::Relaxed);
+        self.beyond_repair.fetch_add(u64::from(!finding.is_repairable), Ordering::Relaxed);
+        let mut waiting = finding;
+        while !self.is_stopped() {
+            match self.to_reader.send_timeout(waiting, STEP) {
+                Err(SendTimeoutError::Timeout(back)) => waiting = back,
+                // Nobody reads them any more: the counts are enough.
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
+            }
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Objects or files found to be so.
+    pub(super) fn found(&self, what: FindingKind) -> u64 {
+        self.found.get(what as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Whether a repair can mend all that was found.
+    pub(super) fn is_repairable(&self) -> bool {
+        self.beyond_repair.load(Ordering::Relaxed) == 0
+    }
+
+    /// How far it is.
+    pub(super) fn progress(&self) -> VerifyProgress {
+        VerifyProgress {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            bytes_total: self.bytes_total.load(Ordering::Relaxed),
+            objects: self.objects.load(Ordering::Relaxed),
+            findings: self.findings.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How far a verification is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct VerifyProgress {
+    /// Bytes that were read,
+    pub bytes: u64,
+    /// of so many.
+    pub bytes_total: u64,
+    /// Objects that were read and compared.
+    pub objects: u64,
+    /// Findings so far.
+    pub findings: u64,
+}

@@ -1,0 +1,254 @@
+//! The end of a job of rows: out of the shards that hold them, the file of its results and its summary.
+//!
+//! The file is written under a name of its own beside the final one and synced, then the journal says that it is
+//! complete, then it is renamed without replacing anything, then the job is finished. A run that is killed on the way
+//! leaves one of three states, and the next run goes on from it: an unfinished file is removed and written again, a
+//! complete one is renamed, and a renamed one is in its place.
+
+use std::os::fd::AsFd as _;
+use std::path::Path;
+
+use super::file::ResultsFile;
+use super::{ResultsFormat, Summary};
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::journal::{JobLocation, Journal};
+use crate::outcome::FailureKind;
+use crate::row::{CheckRow, ListRow, RowKind, RowValues};
+use crate::sink::failures::{ShardLines, cut_back};
+
+/// The fact of a job that has the name of the file that is written.
+const UNFINISHED: &str = "results_unfinished";
+/// The fact that the file with that name is complete: its summary.
+const COMPLETE: &str = "results_complete";
+/// The fact of a finished check that has its summary.
+const SUMMARY: &str = "summary";
+/// Rows between two looks at the stop signal.
+const STRETCH_ROWS: u64 = 4096;
+
+/// Where the rows go.
+#[derive(Debug, Clone, Copy)]
+pub struct ResultsTarget<'t> {
+    /// The file.
+    pub path: &'t Path,
+    /// What they are about.
+    pub rows: RowKind,
+    /// How it is written.
+    pub format: ResultsFormat,
+    /// The columns that the list has kept.
+    pub kept: &'t [String],
+    /// Whether a power cut is survived.
+    pub is_durable: bool,
+}
+
+/// Refuses a file that is not this job's, and a folder that is not there, before anything is made.
+pub fn refuse_foreign(path: &Path, has_journal: bool) -> Result<()> {
+    let folder = folder_of(path);
+    if !folder.is_dir() {
+        return Err(Error::Usage(format!(
+            "{} cannot be written: there is no folder {}; make it",
+            path.display(),
+            folder.display()
+        )));
+    }
+    if has_journal || path.symlink_metadata().is_err() { Ok(()) } else { Err(foreign(path)) }
+}
+
+/// The same once the journal is open: a job that is not at its end has not yet made its file. It must be able to: that
+/// is not to be found out when a million sites were asked.
+pub fn refuse_unfit(journal: &Journal, path: &Path) -> Result<()> {
+    if journal.get(SUMMARY)?.is_some() || journal.get(COMPLETE)?.is_some() {
+        return Ok(());
+    }
+    if path.symlink_metadata().is_ok() {
+        return Err(foreign(path));
+    }
+    let folder = folder_of(path);
+    durable::find_trouble(folder).map_or(Ok(()), |error| Err(Error::storage("write into", folder, error)))
+}
+
+fn foreign(path: &Path) -> Error {
+    Error::Usage(format!(
+        "{} exists and was not written by this job; move it away, or choose another name",
+        path.display()
+    ))
+}
+
+/// What a finished check has found.
+pub fn read_summary(journal: &Journal) -> Result<Option<Summary>> {
+    journal.get(SUMMARY)?.as_deref().map(Summary::from_text).transpose()
+}
+
+/// Writes the results and leaves the transaction open in which the job is to be finished. None: `goes_on` said no, and
+/// nothing has changed.
+pub fn conclude(
+    place: &JobLocation,
+    journal: &mut Journal,
+    rows: RowKind,
+    target: Option<ResultsTarget<'_>>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Summary>> {
+    let summary = match target {
+        None => gather(place, journal, rows, &mut |_| Ok(()), goes_on)?,
+        Some(target) => write_file(place, journal, target, goes_on)?,
+    };
+    if let Some(summary) = &summary {
+        journal.begin()?;
+        journal.set(SUMMARY, &summary.to_text())?;
+        journal.forget_rows()?;
+    }
+    Ok(summary)
+}
+
+/// The shards are of no use any more once the job is finished.
+pub fn remove_shards(place: &JobLocation) -> Result<()> {
+    cut_back(&place.failures_path(), &[])
+}
+
+fn write_file(
+    place: &JobLocation,
+    journal: &mut Journal,
+    target: ResultsTarget<'_>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Summary>> {
+    if let Some(name) = journal.get(UNFINISHED)? {
+        let unfinished = folder_of(target.path).join(&name);
+        if let Some(summary) = journal.get(COMPLETE)? {
+            let summary = Summary::from_text(&summary)?;
+            if unfinished.exists() || !target.path.exists() {
+                put_in_place(&unfinished, &target)?;
+            }
+            return Ok(Some(summary));
+        }
+        remove(&unfinished)?;
+    }
+    let name = unfinished_name();
+    let unfinished = folder_of(target.path).join(&name);
+    journal.set(UNFINISHED, &name)?;
+    let written = write_rows(place, journal, &unfinished, target, goes_on);
+    let Ok(Some(summary)) = written else {
+        remove(&unfinished)?;
+        return written;
+    };
+    journal.set(COMPLETE, &summary.to_text())?;
+    put_in_place(&unfinished, &target)?;
+    Ok(Some(summary))
+}
+
+fn write_rows(
+    place: &JobLocation,
+    journal: &Journal,
+    path: &Path,
+    target: ResultsTarget<'_>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Summary>> {
+    let fail = |error: std::io::Error| Error::storage("write", path, error);
+    let opened = durable::open_folder(folder_of(path)).map_err(|error| fail(error.into()))?;
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    let file = durable::create_new(opened.as_fd(), name).map_err(|error| fail(error.into()))?;
+    let columns = target.rows.columns();
+    let mut file = ResultsFile::begin(file, target.format, columns, target.kept).map_err(fail)?;
+    let mut each = |row: RowValues<'_>| file.push(row).map_err(fail);
+    let summary = gather(place, journal, target.rows, &mut each, goes_on)?;
+    if summary.is_some() {
+        let file = file.finish().map_err(fail)?;
+        if target.is_durable {
+            durable::sync_file(&file).map_err(|error| Error::storage("sync", path, error))?;
+        }
+    }
+    Ok(summary)
+}
+
+/// What is done with each row.
+type EachRow<'e> = &'e mut dyn FnMut(RowValues<'_>) -> Result<()>;
+
+/// Reads all rows, in the order in which the workers had them.
+fn gather(
+    place: &JobLocation,
+    journal: &Journal,
+    rows: RowKind,
+    each: EachRow<'_>,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Option<Summary>> {
+    let mut summary = Summary::default();
+    for shard in journal.failures_shards()? {
+        if !goes_on() {
+            return Ok(None);
+        }
+        let mut lines = ShardLines::open(&place.failures_path(), &shard)?;
+        while let Some(line) = lines.next_line()? {
+            let Some(taken) = take(rows, line, &mut summary, each) else {
+                return Err(damaged(&place.failures_path().join(&shard.path), &"a line is no row"));
+            };
+            taken?;
+            if summary.rows.is_multiple_of(STRETCH_ROWS) && !goes_on() {
+                return Ok(None);
+            }
+        }
+    }
+    let tally = journal.tally();
+    // A folder that gave no listing counts as failed, and is no target.
+    let settled = tally.settled() - tally.skipped - journal.kinds()?.count(FailureKind::Listing);
+    if summary.rows != settled {
+        let reason = format!("it holds {} rows, and {settled} targets have an outcome", summary.rows);
+        return Err(damaged(&place.failures_path(), &reason));
+    }
+    Ok(Some(summary))
+}
+
+/// Counts a row and hands it on; none when the line is no row.
+fn take(rows: RowKind, line: &[u8], summary: &mut Summary, each: EachRow<'_>) -> Option<Result<()>> {
+    Some(match rows {
+        RowKind::Answers => {
+            let row = CheckRow::read_line(line)?;
+            summary.add(&row);
+            each(RowValues { values: &row.values(), kept: &row.kept })
+        }
+        RowKind::Targets => {
+            let row = ListRow::read_line(line)?;
+            summary.rows += 1;
+            each(RowValues { values: &row.values(), kept: &row.kept })
+        }
+    })
+}
+
+fn damaged(path: &Path, reason: &dyn std::fmt::Display) -> Error {
+    Error::Journal(format!("{} is damaged ({reason}): run it again into another file", path.display()))
+}
+
+/// Renames a complete file; one that was renamed before is not there any more.
+fn put_in_place(unfinished: &Path, target: &ResultsTarget<'_>) -> Result<()> {
+    let folder = folder_of(target.path);
+    let fail = |error| Error::storage("rename", unfinished, error);
+    let opened = durable::open_folder(folder).map_err(fail)?;
+    let name = |path: &Path| path.file_name().unwrap_or_default().as_encoded_bytes().to_vec();
+    match durable::rename_new(opened.as_fd(), &name(unfinished), opened.as_fd(), &name(target.path)) {
+        Err(rustix::io::Errno::EXIST) => return Err(foreign(target.path)),
+        renamed => renamed.map_err(fail)?,
+    }
+    if target.is_durable {
+        durable::sync_folder(opened.as_fd()).map_err(|error| Error::storage("sync", folder, error))?;
+    }
+    Ok(())
+}
+
+fn remove(path: &Path) -> Result<()> {
+    durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))
+}
+
+/// A name that no other file has: the process and the time are in it. Without the file's own, which may be as long as
+/// names can be.
+fn unfinished_name() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    format!(".fetchmill-{}-{}.unfinished", std::process::id(), since.as_nanos())
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests;

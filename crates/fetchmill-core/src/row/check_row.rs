@@ -1,0 +1,224 @@
+//! A row of a check: what one site answered, or why it did not.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::object::Micros;
+use crate::outcome::FailureKind;
+
+/// What became of one target of a check. What does not apply, or is not known, is none.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CheckRow<'a> {
+    /// The list's URL; none for a line that gives none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<Cow<'a, str>>,
+    /// What the list calls it; of a line that gives no URL, which line it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<Cow<'a, str>>,
+    /// The status of the last final reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Why there is no complete reply; none when there is one, whatever its status.
+    #[serde(skip_serializing_if = "Option::is_none", with = "kind_name")]
+    pub kind: Option<FailureKind>,
+    /// Why a line gives no URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Cow<'a, str>>,
+    /// Where redirects have led.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub final_url: Option<Cow<'a, str>>,
+    /// The URLs that redirects named, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub redirects: Vec<Cow<'a, str>>,
+    /// Address and port of the connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<Cow<'a, str>>,
+    /// `1.0`, `1.1` or `2`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_version: Option<Cow<'a, str>>,
+    /// The field `Content-Type`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<Cow<'a, str>>,
+    /// The field `Content-Length`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content_length: Option<u64>,
+    /// Bytes of the body that were read.
+    pub body_bytes: u64,
+    /// Attempts that were made.
+    pub attempts: u32,
+    /// When the last attempt began; 0: there was none.
+    pub started_at: Micros,
+    /// Milliseconds that the target waited for its turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue_ms: Option<f32>,
+    /// Milliseconds of the look-up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_ms: Option<f32>,
+    /// Milliseconds to the connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connect_ms: Option<f32>,
+    /// Milliseconds of the TLS handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tls_ms: Option<f32>,
+    /// Milliseconds from the request to the first byte of the reply.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_ms: Option<f32>,
+    /// Milliseconds from the start of the last attempt to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_ms: Option<f32>,
+    /// Whether this is what a second look has found.
+    #[serde(skip_serializing_if = "is_false")]
+    pub second_look: bool,
+    /// Whether this machine, rather than the site, may be to blame.
+    #[serde(skip_serializing_if = "is_false")]
+    pub suspect: bool,
+    /// The values of the kept columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Option<Cow<'a, str>>>,
+}
+
+/// What a row says in a word: what is counted, and what two checks are compared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum CheckAnswer {
+    /// A complete reply with this status.
+    Status(u16),
+    /// None.
+    Kind(FailureKind),
+}
+
+impl CheckAnswer {
+    /// As it is shown: `200`, `dns-not-found`.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            CheckAnswer::Status(status) => status.to_string().into(),
+            CheckAnswer::Kind(kind) => kind.name().into(),
+        }
+    }
+
+    /// Whether people would say that the site has failed: no complete reply, a 4xx or a 5xx.
+    pub fn is_failure(self) -> bool {
+        match self {
+            CheckAnswer::Status(status) => status >= 400,
+            CheckAnswer::Kind(_) => true,
+        }
+    }
+}
+
+impl<'a> CheckRow<'a> {
+    /// Appends the row as JSON, without an end of line.
+    pub fn write_line(&self, out: &mut Vec<u8>) {
+        // Text and numbers can always be written, and memory takes them.
+        let _ = serde_json::to_writer(out, self);
+    }
+
+    /// The reverse of [`CheckRow::write_line`]; none for what that does not write.
+    pub fn read_line(line: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok()
+    }
+
+    /// A failure kind when there is one, or else the status.
+    pub fn answer(&self) -> CheckAnswer {
+        match (self.kind, self.status) {
+            (None, Some(status)) => CheckAnswer::Status(status),
+            (kind, _) => CheckAnswer::Kind(kind.unwrap_or(FailureKind::Url)),
+        }
+    }
+}
+
+/// A time as rows have it: milliseconds with the microseconds behind the point.
+pub fn millis(duration: Duration) -> f32 {
+    (duration.as_micros() as f64 / 1000.0) as f32
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// A failure kind by its name.
+mod kind_name {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::outcome::FailureKind;
+
+    #[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde gives references")]
+    pub(super) fn serialize<S: Serializer>(kind: &Option<FailureKind>, to: S) -> Result<S::Ok, S::Error> {
+        match kind {
+            Some(kind) => to.serialize_str(kind.name()),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<FailureKind>, D::Error> {
+        let name = Option::<std::borrow::Cow<'de, str>>::deserialize(from)?;
+        let kind = |name: &str| {
+            FailureKind::from_name(name).ok_or_else(|| D::Error::custom(format!("there is no kind {name}")))
+        };
+        name.as_deref().map(kind).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(row: &CheckRow<'_>) -> Vec<u8> {
+        let mut line = Vec::new();
+        row.write_line(&mut line);
+        line
+    }
+
+    #[test]
+    fn a_row_is_one_line_and_comes_back_as_it_was() {
+        let row = CheckRow {
+            url: Some("https://a.test/\u{e9}".into()),
+            key: Some("two\nlines \"quoted\"".into()),
+            status: Some(301),
+            kind: Some(FailureKind::RedirectLimit),
+            final_url: Some("https://b.test/".into()),
+            redirects: vec!["https://a.test/1".into(), "https://b.test/".into()],
+            address: Some("127.0.0.1:443".into()),
+            content_length: Some(u64::MAX),
+            body_bytes: 7,
+            attempts: 2,
+            started_at: 1_795_000_000_123_456,
+            connect_ms: Some(millis(Duration::from_micros(1_234_567))),
+            suspect: true,
+            kept: vec![Some("1".into()), None, Some("".into())],
+            ..CheckRow::default()
+        };
+
+        let line = written(&row);
+
+        assert_eq!(memchr::memchr(b'\n', &line), None);
+        assert!(String::from_utf8_lossy(&line).contains("\"connect_ms\":1234.567,"));
+        assert_eq!(CheckRow::read_line(&line), Some(row));
+        assert_eq!(CheckRow::read_line(&line[..line.len() - 1]), None);
+    }
+
+    #[test]
+    fn what_does_not_apply_takes_no_byte() {
+        let line = written(&CheckRow { status: Some(200), ..CheckRow::default() });
+
+        assert_eq!(line, br#"{"status":200,"body_bytes":0,"attempts":0,"started_at":0}"#);
+    }
+
+    #[test]
+    fn a_complete_reply_answers_with_its_status_whatever_it_is() {
+        let of = |status, kind| CheckRow { status, kind, ..CheckRow::default() }.answer();
+
+        assert_eq!(of(Some(500), None).name(), "500");
+        assert_eq!(of(Some(200), Some(FailureKind::Truncated)).name(), "truncated");
+        assert_eq!(of(None, Some(FailureKind::DnsNotFound)).name(), "dns-not-found");
+        assert_eq!([301, 404, 200].map(|status| of(Some(status), None).is_failure()), [false, true, false]);
+    }
+
+    #[test]
+    fn a_kind_that_there_is_not_is_no_row() {
+        assert_eq!(CheckRow::read_line(br#"{"kind":"sunshine"}"#), None);
+    }
+}

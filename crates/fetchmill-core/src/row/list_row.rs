@@ -1,0 +1,109 @@
+//! A row of a list that is written out: what a source says of one target, and how that can be asked for again.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::values::{ColumnKind, Value, of_number, of_text};
+use crate::object::Seconds;
+
+/// The columns of such a file, in their order; those that a list keeps stand behind them. A file that has all of them
+/// is a manifest: a list whose targets have names, and objects of which something is known.
+pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
+    ("name", ColumnKind::Text),
+    ("url", ColumnKind::Text),
+    ("size", ColumnKind::Number),
+    ("etag", ColumnKind::Text),
+    ("last_modified", ColumnKind::Time),
+];
+
+/// One target. What does not apply, or is not known, is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListRow<'a> {
+    /// What its object is called; none when that is its URL, or no text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Cow<'a, str>>,
+    /// Its URL; none when there is none that leads to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<Cow<'a, str>>,
+    /// Bytes of the object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Its ETag, without quotes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub etag: Option<Cow<'a, str>>,
+    /// When it was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_modified: Option<Seconds>,
+    /// The values of the kept columns.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Option<Cow<'a, str>>>,
+}
+
+impl<'a> ListRow<'a> {
+    /// Appends the row as JSON, without an end of line.
+    pub fn write_line(&self, out: &mut Vec<u8>) {
+        // Text and numbers can always be written, and memory takes them.
+        let _ = serde_json::to_writer(out, self);
+    }
+
+    /// The reverse of [`ListRow::write_line`]; none for what that does not write.
+    pub fn read_line(line: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(line).ok()
+    }
+
+    /// Its values, in the order of [`LISTED_COLUMNS`].
+    pub fn values(&self) -> [Value<'_>; LISTED_COLUMNS.len()] {
+        [
+            of_text(self.name.as_deref()),
+            of_text(self.url.as_deref()),
+            of_number(self.size),
+            of_text(self.etag.as_deref()),
+            self.last_modified
+                .and_then(|seconds| seconds.checked_mul(1_000_000))
+                .map_or(Value::Null, Value::Time),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_one_line_and_comes_back_as_it_was() {
+        let row = ListRow {
+            name: Some("two\nlines \"quoted\" \u{e9}".into()),
+            url: Some("s3://b/two%0Alines".into()),
+            size: Some(u64::MAX),
+            etag: Some("0f-2".into()),
+            last_modified: Some(1_795_000_000),
+            kept: vec![Some("1".into()), None],
+        };
+        let mut line = Vec::new();
+
+        row.write_line(&mut line);
+
+        assert_eq!(memchr::memchr(b'\n', &line), None);
+        assert_eq!(ListRow::read_line(&line), Some(row));
+        assert_eq!(ListRow::read_line(&line[1..]), None);
+    }
+
+    #[test]
+    fn a_value_is_what_its_column_holds() {
+        let row = ListRow {
+            name: Some("n".into()),
+            url: Some("u".into()),
+            size: Some(1),
+            etag: Some("e".into()),
+            last_modified: Some(2),
+            kept: Vec::new(),
+        };
+
+        let expected =
+            [Value::Text("n"), Value::Text("u"), Value::Number(1), Value::Text("e"), Value::Time(2_000_000)];
+        assert_eq!(row.values(), expected);
+        assert_eq!(ListRow::default().values(), [Value::Null; 5]);
+    }
+}

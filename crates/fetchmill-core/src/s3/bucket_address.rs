@@ -1,0 +1,216 @@
+//! Where a bucket is asked for: an origin, a path before its keys, and the region that requests are signed for.
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::name;
+use crate::options::OptionValue;
+use crate::origin::OriginKey;
+use crate::source::OriginUrl;
+
+/// The region that stores expect who know none, and that of buckets which say nothing else.
+pub const REGION_DEFAULT: &str = "us-east-1";
+/// Bytes of a region's name.
+const REGION_BYTES_MAX: usize = 64;
+
+/// How a bucket stands in a request.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Addressing {
+    /// In the path at an endpoint of the user's, in the host at AWS, where its name can be part of one.
+    #[default]
+    Auto,
+    /// `https://HOST/BUCKET/KEY`.
+    Path,
+    /// `https://BUCKET.HOST/KEY`.
+    Virtual,
+}
+
+/// Its words are those of boto3; what is left out is the first.
+impl OptionValue for Addressing {}
+
+/// Which store.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Its URL; none: AWS.
+    pub url: Option<OriginUrl>,
+    /// See [`Addressing`].
+    pub addressing: Addressing,
+}
+
+/// A bucket's name that can be part of a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BucketName(String);
+
+impl BucketName {
+    /// Letters, digits, dots, hyphens and underscores: what any store takes.
+    pub fn parse(text: &str) -> Result<Self> {
+        let is_good = (1..=255).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
+            && text.bytes().any(|byte| byte != b'.');
+        if is_good {
+            return Ok(BucketName(text.to_owned()));
+        }
+        let shown = name::for_display(text.as_bytes());
+        Err(Error::Usage(format!("{shown} is no bucket; write the source as s3://BUCKET/PREFIX")))
+    }
+
+    /// As it is written.
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it can be one label of a host for which a certificate holds.
+    fn is_label(&self) -> bool {
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (3..=63).contains(&self.0.len())
+            && self.0.bytes().all(is_inner)
+            && !self.0.starts_with('-')
+            && !self.0.ends_with('-')
+    }
+}
+
+/// Bucket and prefix of a source as a user writes it, `s3://BUCKET[/PREFIX]`. Nothing in a prefix has a meaning but its
+/// bytes: a key may have `?`, `#`, `%` in it.
+pub fn parse_source(text: &str) -> Result<(BucketName, String)> {
+    let Some(rest) = text.strip_prefix("s3://") else {
+        return Err(Error::Usage(format!(
+            "{} is no bucket; write the source as s3://BUCKET/PREFIX",
+            name::for_display(text.as_bytes())
+        )));
+    };
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    Ok((BucketName::parse(bucket)?, prefix.to_owned()))
+}
+
+/// Bucket and key of a normalised `s3://BUCKET/KEY`; the key as it is encoded there.
+pub fn split_url(url: &str) -> Option<(&str, &str)> {
+    url.strip_prefix("s3://")?.split_once('/')
+}
+
+/// Where a bucket is asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketAddress {
+    /// Scheme, host and port.
+    pub key: OriginKey,
+    /// What stands before a key in a path: `/`, or `/BUCKET/`.
+    pub prefix: String,
+    /// What requests are signed for.
+    pub region: String,
+}
+
+impl BucketAddress {
+    /// Of a bucket in a region.
+    pub fn of(endpoint: &Endpoint, bucket: &BucketName, region: &str) -> Result<Self> {
+        let (scheme, authority, path) = match &endpoint.url {
+            Some(url) => (url.scheme().to_owned(), url.authority(), url.path().to_owned()),
+            None => ("https".to_owned(), aws_host(region)?, String::new()),
+        };
+        let in_host = match endpoint.addressing {
+            Addressing::Auto => endpoint.url.is_none() && bucket.is_label(),
+            Addressing::Path => false,
+            Addressing::Virtual if !bucket.is_label() => {
+                return Err(Error::Usage(format!(
+                    "the bucket {} cannot be part of a host; use --addressing-style path",
+                    bucket.text()
+                )));
+            }
+            Addressing::Virtual => true,
+        };
+        let (host, prefix) = if in_host {
+            (format!("{}.{authority}", bucket.text()), format!("{path}/"))
+        } else {
+            (authority, format!("{path}/{}/", bucket.text()))
+        };
+        let url = format!("{scheme}://{host}/");
+        let (key, _) = OriginKey::of_url(&url)
+            .ok_or_else(|| Error::Usage(format!("{url} is no place that a bucket can be asked for")))?;
+        Ok(BucketAddress { key, prefix, region: region.to_owned() })
+    }
+
+    /// The path of the bucket itself, for listings.
+    pub fn bucket_path(&self) -> &str {
+        // A bucket in the host has the path `/`.
+        if self.prefix.len() > 1 { self.prefix.trim_end_matches('/') } else { &self.prefix }
+    }
+
+    /// The path of a key, encoded.
+    pub fn key_path(&self, key: &[u8]) -> String {
+        let mut path = self.prefix.clone().into_bytes();
+        name::encode(key, &mut path);
+        String::from_utf8_lossy(&path).into_owned()
+    }
+}
+
+/// Whether it can be a region: it becomes part of the field that signs a request. Those of AWS have fewer characters.
+pub fn is_region(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !text.is_empty() && text.len() <= REGION_BYTES_MAX && text.bytes().all(is_part)
+}
+
+/// The regional endpoint of AWS.
+fn aws_host(region: &str) -> Result<String> {
+    let is_region =
+        !region.is_empty() && region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !is_region {
+        return Err(Error::Usage(format!(
+            "{} is no region; give one such as eu-central-1 with --region",
+            name::for_display(region.as_bytes())
+        )));
+    }
+    let suffix = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
+    Ok(format!("s3.{region}.{suffix}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(
+        endpoint: Option<&str>,
+        addressing: Addressing,
+        bucket: &str,
+        region: &str,
+    ) -> Result<(String, String)> {
+        let url = endpoint.map(|url| OriginUrl::parse(url).unwrap());
+        let place = BucketAddress::of(&Endpoint { url, addressing }, &BucketName::parse(bucket)?, region)?;
+        Ok((place.key.text().to_owned(), place.prefix))
+    }
+
+    #[test]
+    fn a_bucket_is_in_the_host_at_aws_and_in_the_path_elsewhere() {
+        let (auto, path, in_host) = (Addressing::Auto, Addressing::Path, Addressing::Virtual);
+        for (endpoint, addressing, bucket, region, origin, prefix) in [
+            (None, auto, "abc", "eu-central-1", "https://abc.s3.eu-central-1.amazonaws.com", "/"),
+            (None, auto, "a.b.c", "us-east-1", "https://s3.us-east-1.amazonaws.com", "/a.b.c/"),
+            (None, auto, "Old_1", "us-east-1", "https://s3.us-east-1.amazonaws.com", "/Old_1/"),
+            (None, path, "abc", "cn-north-1", "https://s3.cn-north-1.amazonaws.com.cn", "/abc/"),
+            (Some("http://127.0.0.1:7070"), auto, "abc", "x", "http://127.0.0.1:7070", "/abc/"),
+            (Some("http://127.0.0.1:7070/s3/"), auto, "abc", "x", "http://127.0.0.1:7070", "/s3/abc/"),
+            (Some("https://store.test"), in_host, "abc", "x", "https://abc.store.test", "/"),
+        ] {
+            let found = place(endpoint, addressing, bucket, region).unwrap();
+            assert_eq!(found, (origin.to_owned(), prefix.to_owned()), "{bucket}");
+        }
+        assert!(
+            place(None, in_host, "a.b", "us-east-1").unwrap_err().to_string().contains("--addressing-style")
+        );
+        assert!(place(None, auto, "abc", "us-east-1.evil.test/").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_a_bucket_is_refused() {
+        for bucket in ["", "a/b", "a b", "..", "a%2Fb", "a?b", "a:b", &"x".repeat(256)] {
+            assert_eq!(BucketName::parse(bucket).unwrap_err().exit_code(), 2, "{bucket:?}");
+        }
+    }
+
+    #[test]
+    fn keys_are_encoded() {
+        let endpoint = Endpoint { url: Some(OriginUrl::parse("http://h").unwrap()), ..Endpoint::default() };
+        let place = BucketAddress::of(&endpoint, &BucketName::parse("abc").unwrap(), "r").unwrap();
+
+        assert_eq!(place.bucket_path(), "/abc");
+        assert_eq!(place.key_path("a b+%/\u{e9}//x/".as_bytes()), "/abc/a%20b%2B%25/%C3%A9//x/");
+    }
+}

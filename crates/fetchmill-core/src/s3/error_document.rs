@@ -1,0 +1,397 @@
+//! The error document that a store sends, and what it means.
+
+use quick_xml::Reader;
+use quick_xml::events::Event;
+
+use crate::limits::XML_DEPTH_MAX;
+use crate::name;
+use crate::time_text::parse_utc_to_the_second;
+
+/// Text of one element that is looked at: the longest messages of AWS have some hundred characters.
+const VALUE_BYTES_MAX: usize = 1024;
+
+/// What an error document says. Its texts are short, and can be shown.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ErrorDocument {
+    /// `AccessDenied` and the like; empty when it has none.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// Where the bucket is, or for which region is to be signed.
+    pub region: Option<String>,
+    /// Which host is to be asked.
+    pub endpoint: Option<String>,
+    /// The store's clock, seconds since 1970 UTC.
+    pub server_time: Option<u64>,
+}
+
+/// What an error asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreError {
+    /// Fewer requests.
+    Throttled,
+    /// A signature made with the store's clock.
+    Skewed,
+    /// New credentials.
+    Expired,
+    /// Another region.
+    WrongRegion,
+    /// Rights.
+    Denied,
+    /// A bucket that exists.
+    NoBucket,
+    /// A key that exists.
+    NoKey,
+    /// The right credentials.
+    BadCredentials,
+    /// Another try.
+    Transient,
+    /// Somebody who reads the message.
+    Other,
+}
+
+impl ErrorDocument {
+    /// Of a body that may be cut; none if it is no error document.
+    pub fn read(body: &[u8]) -> Option<Self> {
+        if !Self::is_document(body) {
+            return None;
+        }
+        let text = body.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let mut reading = ErrorDocumentReader::default();
+        let mut reader = Reader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
+        // Whatever comes first, its end or a mistake, what was read so far is what it says.
+        while let Ok(event) = reader.read_event() {
+            match event {
+                Event::Start(start) if !reading.open(start.local_name().as_ref()) => break,
+                Event::End(_) if !reading.close() => break,
+                Event::Text(text) => reading.add(&text),
+                Event::CData(text) => reading.add(&text),
+                Event::GeneralRef(reference) => {
+                    if let Ok(Some(character)) = reference.resolve_char_ref() {
+                        reading.add(character.encode_utf8(&mut [0; 4]));
+                    } else {
+                        reading.add(quick_xml::escape::resolve_xml_entity(&reference).unwrap_or_default());
+                    }
+                }
+                Event::DocType(_) | Event::Eof => break,
+                _ => {}
+            }
+        }
+        Some(reading.fault)
+    }
+
+    /// Whether a body that starts so is an error document.
+    pub fn is_document(start: &[u8]) -> bool {
+        let mut rest = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(start).trim_ascii_start();
+        while let Some(behind) = behind_note(rest) {
+            rest = behind.trim_ascii_start();
+        }
+        rest.strip_prefix(b"<Error")
+            .is_some_and(|rest| matches!(rest, [] | [b'>' | b'/' | b' ' | b'\t' | b'\r' | b'\n', ..]))
+    }
+
+    /// By its code, and where that is not known by the status of the reply.
+    pub fn meaning(&self, status: u16) -> StoreError {
+        match self.code.as_str() {
+            "SlowDown"
+            | "ServiceUnavailable"
+            | "RequestLimitExceeded"
+            | "TooManyRequests"
+            | "BandwidthLimitExceeded" => StoreError::Throttled,
+            code if code.starts_with("Throttling") => StoreError::Throttled,
+            "RequestTimeTooSkewed" | "RequestExpired" => StoreError::Skewed,
+            "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired" => StoreError::Expired,
+            "PermanentRedirect" | "TemporaryRedirect" | "IllegalLocationConstraintException" => {
+                StoreError::WrongRegion
+            }
+            "AuthorizationHeaderMalformed" if self.region.is_some() => StoreError::WrongRegion,
+            // The second is what versitygw says.
+            "InvalidAccessKeyId"
+            | "XAdminUserNotFound"
+            | "SignatureDoesNotMatch"
+            | "InvalidToken"
+            | "InvalidTokenId"
+            | "InvalidSecurity"
+            | "AuthorizationHeaderMalformed" => StoreError::BadCredentials,
+            "AccessDenied" | "AllAccessDisabled" => StoreError::Denied,
+            "NoSuchBucket" => StoreError::NoBucket,
+            "NoSuchKey" => StoreError::NoKey,
+            "InternalError" | "RequestTimeout" | "OperationAborted" => StoreError::Transient,
+            _ => StoreError::of_status(status),
+        }
+    }
+
+    /// What a user can do, in one clause; none where there is nothing, or the message says it.
+    pub fn advice(&self, status: u16, is_signed: bool, bucket: &str) -> Option<String> {
+        let text = match self.meaning(status) {
+            StoreError::Denied if is_signed => {
+                format!("do the credentials allow s3:ListBucket and s3:GetObject on {bucket}?")
+            }
+            StoreError::Denied => {
+                format!("give credentials (AWS_ACCESS_KEY_ID, --profile): without any, or with --no-sign-request, only what is public can be read, and {bucket} seems not to be")
+            }
+            StoreError::NoBucket => {
+                format!("is the name {bucket} right, and the endpoint (--endpoint-url)?")
+            }
+            StoreError::BadCredentials => match self.code.as_str() {
+                "InvalidAccessKeyId" | "XAdminUserNotFound" => {
+                    "the store does not know the access key: is AWS_ACCESS_KEY_ID, or that of the profile, one of this store?".into()
+                }
+                "SignatureDoesNotMatch" => "is AWS_SECRET_ACCESS_KEY, or that of the profile, the secret of this access key?".into(),
+                // The second is what MinIO says.
+                "InvalidToken" | "InvalidTokenId" => "is the session token that of these keys, and complete?".into(),
+                _ => "are access key and secret key right?".into(),
+            },
+            StoreError::WrongRegion => match (&self.region, &self.endpoint) {
+                (Some(region), _) => format!("{bucket} is in another region: give --region {region}"),
+                (None, Some(endpoint)) => {
+                    format!("{bucket} is at {endpoint}: give its region with --region")
+                }
+                (None, None) => format!("{bucket} is in another region: give it with --region"),
+            },
+            StoreError::Expired => "the credentials have expired: get new ones".into(),
+            StoreError::Skewed => "set the clock of this machine".into(),
+            StoreError::Throttled => {
+                "the store asks for fewer requests: try again later, or with a lower --limit".into()
+            }
+            StoreError::Transient => "try again later".into(),
+            StoreError::NoKey | StoreError::Other => return None,
+        };
+        Some(text)
+    }
+}
+
+impl StoreError {
+    /// Of an error whose code says nothing, or that has no document.
+    pub fn of_status(status: u16) -> Self {
+        match status {
+            429 | 503 => StoreError::Throttled,
+            301 | 307 => StoreError::WrongRegion,
+            401 | 403 => StoreError::Denied,
+            408 | 500 | 502 | 504 => StoreError::Transient,
+            _ => StoreError::Other,
+        }
+    }
+}
+
+/// What stands behind a declaration, an instruction or a comment.
+fn behind_note(text: &[u8]) -> Option<&[u8]> {
+    let end: &[u8] = match text {
+        [b'<', b'?', ..] => b"?>",
+        [b'<', b'!', b'-', b'-', ..] => b"-->",
+        _ => return None,
+    };
+    memchr::memmem::find(text, end).map(|at| &text[at + end.len()..])
+}
+
+/// An error document as far as it is read.
+#[derive(Default)]
+struct ErrorDocumentReader {
+    fault: ErrorDocument,
+    depth: usize,
+    element: String,
+    text: String,
+}
+
+impl ErrorDocumentReader {
+    /// Whether to go on.
+    fn open(&mut self, element: &str) -> bool {
+        self.depth += 1;
+        if self.depth == 2 {
+            element.clone_into(&mut self.element);
+            self.text.clear();
+        }
+        self.depth <= XML_DEPTH_MAX
+    }
+
+    fn add(&mut self, text: &str) {
+        let space = VALUE_BYTES_MAX.saturating_sub(self.text.len());
+        if self.depth == 2 {
+            self.text.push_str(&text[..text.floor_char_boundary(space)]);
+        }
+    }
+
+    /// Whether to go on.
+    fn close(&mut self) -> bool {
+        if self.depth == 2 {
+            self.take();
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.depth > 0
+    }
+
+    /// The value of an element that has ended. Of two of a name the first holds.
+    fn take(&mut self) {
+        let value = name::for_display(self.text.trim().as_bytes());
+        let fault = &mut self.fault;
+        match self.element.as_str() {
+            _ if value.is_empty() => {}
+            "Code" if fault.code.is_empty() => fault.code = value,
+            "Message" if fault.message.is_empty() => fault.message = value,
+            "Region" => _ = fault.region.get_or_insert(value),
+            "Endpoint" => _ = fault.endpoint.get_or_insert(value),
+            "ServerTime" => fault.server_time = parse_utc_to_the_second(value.as_bytes()),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn fault(inner: &str) -> ErrorDocument {
+        ErrorDocument::read(format!("<?xml version=\"1.0\"?>\n<Error>{inner}</Error>").as_bytes()).unwrap()
+    }
+
+    fn coded(code: &str) -> ErrorDocument {
+        fault(&format!("<Code>{code}</Code>"))
+    }
+
+    #[test]
+    fn a_document_says_what_is_wrong() {
+        let found = fault(
+            "<Code>RequestTimeTooSkewed</Code><Message>It&apos;s &lt;old&gt;</Message>\
+             <RequestTime>20261120T200800Z</RequestTime><ServerTime>2026-11-20T21:08:00Z</ServerTime>\
+             <Region>eu-central-1</Region><Endpoint>b.s3.test</Endpoint><Details><Code>x</Code></Details>",
+        );
+
+        let expected = ErrorDocument {
+            code: "RequestTimeTooSkewed".into(),
+            message: "It's <old>".into(),
+            region: Some("eu-central-1".into()),
+            endpoint: Some("b.s3.test".into()),
+            server_time: Some(1_795_208_880),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_cut_document_says_what_it_has() {
+        let body = b"<Error><Code>SlowDown</Code><Message>Please red";
+
+        assert_eq!(
+            ErrorDocument::read(body).unwrap(),
+            ErrorDocument { code: "SlowDown".into(), ..ErrorDocument::default() }
+        );
+        assert_eq!(ErrorDocument::read(b"<Error"), Some(ErrorDocument::default()));
+        assert_eq!(ErrorDocument::read(b"<Error><Code>A</Code>\xff</Error>").unwrap().code, "A");
+    }
+
+    #[test]
+    fn a_session_token_has_advice_of_its_own() {
+        let token = fault("<Code>InvalidTokenId</Code>").advice(403, true, "bkt").unwrap();
+        assert!(token.contains("session token"), "{token}");
+    }
+
+    #[test]
+    fn its_texts_are_short_and_can_be_shown() {
+        let found =
+            fault(&format!("<Code>a\u{1b}[2J\u{202e}</Code><Message>{}</Message>", "\u{e9}".repeat(100_000)));
+
+        assert_eq!(found.code, "a\\u{1b}[2J\\u{202e}");
+        assert!(found.message.len() < 300);
+    }
+
+    #[test]
+    fn only_an_error_document_is_one() {
+        for start in [
+            "<Error>",
+            "<Error",
+            "<Error/>",
+            "<Error xmlns='x'>",
+            "\u{feff}<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\n<Error><Code>",
+            "<?xml version='1.0'?><!-- a --><Error>",
+        ] {
+            assert!(ErrorDocument::is_document(start.as_bytes()), "{start}");
+        }
+        for start in [
+            "",
+            "<",
+            "<Erro",
+            "<ErrorResponse>",
+            "<error>",
+            "x<Error>",
+            "<?xml <Error>",
+            "<a><Error>",
+            "<!-- <Error>",
+        ] {
+            assert!(!ErrorDocument::is_document(start.as_bytes()), "{start}");
+            assert_eq!(ErrorDocument::read(start.as_bytes()), None, "{start}");
+        }
+    }
+
+    #[test]
+    fn a_code_has_its_meaning_whatever_the_status() {
+        for (code, meaning) in [
+            ("SlowDown", StoreError::Throttled),
+            ("ThrottlingException", StoreError::Throttled),
+            ("RequestTimeTooSkewed", StoreError::Skewed),
+            ("RequestExpired", StoreError::Skewed),
+            ("ExpiredToken", StoreError::Expired),
+            ("PermanentRedirect", StoreError::WrongRegion),
+            ("AuthorizationHeaderMalformed", StoreError::BadCredentials),
+            ("SignatureDoesNotMatch", StoreError::BadCredentials),
+            ("AccessDenied", StoreError::Denied),
+            ("NoSuchBucket", StoreError::NoBucket),
+            ("NoSuchKey", StoreError::NoKey),
+            ("InternalError", StoreError::Transient),
+        ] {
+            for status in [200, 400, 403, 503] {
+                assert_eq!(coded(code).meaning(status), meaning, "{code} {status}");
+            }
+        }
+        let malformed = fault("<Code>AuthorizationHeaderMalformed</Code><Region>x</Region>");
+        assert_eq!(malformed.meaning(400), StoreError::WrongRegion);
+    }
+
+    #[test]
+    fn an_unknown_code_has_the_meaning_of_the_status() {
+        for (status, meaning) in [
+            (503, StoreError::Throttled),
+            (429, StoreError::Throttled),
+            (500, StoreError::Transient),
+            (403, StoreError::Denied),
+            (301, StoreError::WrongRegion),
+            (400, StoreError::Other),
+            (404, StoreError::Other),
+            (200, StoreError::Other),
+        ] {
+            assert_eq!(coded("Strange").meaning(status), meaning, "{status}");
+            assert_eq!(fault("").meaning(status), meaning, "{status}");
+        }
+    }
+
+    #[test]
+    fn advice_says_what_to_do() {
+        let moved = fault("<Code>PermanentRedirect</Code><Endpoint>b.s3.test</Endpoint>");
+        let elsewhere = fault("<Code>AuthorizationHeaderMalformed</Code><Region>eu-west-3</Region>");
+        for (fault, is_signed, part) in [
+            (coded("AccessDenied"), false, "give credentials"),
+            (coded("AccessDenied"), true, "s3:ListBucket"),
+            (coded("NoSuchBucket"), true, "--endpoint-url"),
+            (coded("InvalidAccessKeyId"), true, "access key"),
+            (coded("SignatureDoesNotMatch"), true, "AWS_SECRET_ACCESS_KEY"),
+            (moved, true, "b.s3.test"),
+            (elsewhere, true, "--region eu-west-3"),
+            (coded("ExpiredToken"), true, "expired"),
+            (coded("RequestTimeTooSkewed"), true, "clock"),
+            (coded("SlowDown"), true, "fewer requests"),
+        ] {
+            let advice = fault.advice(400, is_signed, "bkt").unwrap();
+            assert!(advice.contains(part), "{advice}");
+        }
+        assert_eq!(coded("NoSuchKey").advice(404, true, "bkt"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_read(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let document = [b"<Error>", body.as_slice()].concat();
+            prop_assert!(ErrorDocument::read(&document).is_some());
+            let _ = ErrorDocument::read(&body);
+        }
+    }
+}

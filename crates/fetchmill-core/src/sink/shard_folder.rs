@@ -1,0 +1,144 @@
+//! Where shards stand: open ones in `.fetchmill/open`, sealed ones in the destination under their numbers, and the
+//! manifest of each in `.fetchmill/index`.
+//!
+//! A sealed shard is renamed only after the transaction that gave it its number: a file with a final name that the
+//! journal does not know can never be ours, and is never replaced.
+
+use std::fs::File;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::durable::{self, Readers};
+use crate::error::{Error, Result};
+use crate::name::STATE_FOLDER;
+use crate::outcome::ShardNumber;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct ShardFolder {
+    dest: PathBuf,
+    extension: &'static str,
+    is_durable: bool,
+}
+
+impl ShardFolder {
+    /// Of a destination whose shards end like this.
+    pub fn new(dest: &Path, extension: &'static str, is_durable: bool) -> Self {
+        ShardFolder { dest: dest.to_owned(), extension, is_durable }
+    }
+
+    /// Makes its folders.
+    pub fn prepare(&self) -> Result<()> {
+        for folder in [self.open_path(), self.index_path()] {
+            std::fs::create_dir_all(&folder)
+                .map_err(|error| Error::storage("make the folder", &folder, error))?;
+        }
+        if self.is_durable { Self::sync(&self.dest.join(STATE_FOLDER)) } else { Ok(()) }
+    }
+
+    /// Whether what is written is synced.
+    pub fn is_durable(&self) -> bool {
+        self.is_durable
+    }
+
+    /// Where open shards are.
+    pub fn open_path(&self) -> PathBuf {
+        self.dest.join(STATE_FOLDER).join("open")
+    }
+
+    /// Where manifests of sealed shards are.
+    pub fn index_path(&self) -> PathBuf {
+        self.dest.join(STATE_FOLDER).join("index")
+    }
+
+    /// A sealed shard.
+    pub fn shard_path(&self, number: ShardNumber) -> PathBuf {
+        self.dest.join(format!("shard-{number:06}.{}", self.extension))
+    }
+
+    /// The manifest of a sealed shard.
+    pub fn manifest_path(&self, number: ShardNumber) -> PathBuf {
+        self.index_path().join(format!("shard-{number:06}.manifest"))
+    }
+
+    /// Makes an open shard's file.
+    pub fn create(&self, name: &str) -> Result<File> {
+        durable::create_in(&self.open_path(), name, Readers::AsUsual, self.is_durable)
+    }
+
+    /// Gives a shard that is sealed its final name, and its manifest as well. What was renamed before stays.
+    pub fn publish(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
+        let from = Self::folder(&self.open_path())?;
+        Self::rename(&from, manifest, &self.index_path(), &self.manifest_path(number))?;
+        Self::rename(&from, open, &self.dest, &self.shard_path(number))?;
+        self.sync_sealed()
+    }
+
+    /// Makes renames and removals of sealed shards durable.
+    pub fn sync_sealed(&self) -> Result<()> {
+        if self.is_durable {
+            Self::sync(&self.index_path())?;
+            Self::sync(&self.dest)?;
+        }
+        Ok(())
+    }
+
+    /// The same when a run has ended between the transaction and the renames: a file that is nowhere is left to the
+    /// caller to tell.
+    pub fn publish_if_there(&self, open: &str, manifest: &str, number: ShardNumber) -> Result<()> {
+        let folder = self.open_path();
+        if folder.join(open).exists() || folder.join(manifest).exists() {
+            self.publish(open, manifest, number)?;
+        }
+        Ok(())
+    }
+
+    fn rename(from: &OwnedFd, name: &str, folder: &Path, to: &Path) -> Result<()> {
+        let fail = |error: Errno| Error::storage("put in its place", to, error);
+        let leaf = to.file_name().unwrap_or_default().as_encoded_bytes();
+        let folder = Self::folder(folder)?;
+        match durable::rename_new(from.as_fd(), name.as_bytes(), folder.as_fd(), leaf) {
+            Ok(()) => Ok(()),
+            // It was renamed by the run that sealed it.
+            Err(Errno::NOENT) if to.exists() => Ok(()),
+            Err(Errno::EXIST) => Err(Error::Journal(format!(
+                "{} exists and is not this job's; move it away, then run the same command again to resume",
+                to.display()
+            ))),
+            Err(error) => Err(fail(error)),
+        }
+    }
+
+    /// Removes shards that another one has replaced. They are gone for good when this returns: the journal may forget
+    /// them.
+    pub fn remove(&self, numbers: &[ShardNumber]) -> Result<()> {
+        for path in numbers.iter().flat_map(|number| [self.shard_path(*number), self.manifest_path(*number)])
+        {
+            durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
+        }
+        if numbers.is_empty() { Ok(()) } else { self.sync_sealed() }
+    }
+
+    /// Removes what is left in the folder of open shards with names that begin so: no receipt covers it.
+    pub fn clear_open(&self, start: &str) -> Result<()> {
+        let Ok(entries) = std::fs::read_dir(self.open_path()) else { return Ok(()) };
+        for entry in entries.flatten() {
+            let path = entry.path();
+            if entry.file_name().as_encoded_bytes().starts_with(start.as_bytes()) {
+                durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn folder(path: &Path) -> Result<OwnedFd> {
+        durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))
+    }
+
+    fn sync(path: &Path) -> Result<()> {
+        let folder = Self::folder(path)?;
+        durable::sync_folder(folder.as_fd()).map_err(|error| Error::storage("sync", path, error))
+    }
+}

@@ -1,0 +1,222 @@
+//! The header of a page of a Parquet file: what it says of the page's sizes. It is a struct in Thrift's compact form.
+
+use std::io::Read;
+
+/// Nesting of structs and lists in a header; the format has three.
+const DEPTH_MAX: u32 = 8;
+/// Encodings of values, as the format numbers them.
+const DELTA_LENGTH_BYTE_ARRAY: u64 = 6;
+const DELTA_BYTE_ARRAY: u64 = 7;
+/// Types of fields, as Thrift numbers them.
+const BINARY: u8 = 8;
+const LIST: u8 = 9;
+const SET: u8 = 10;
+const STRUCT: u8 = 12;
+
+/// What a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PageKind {
+    Data,
+    Dictionary,
+    Other,
+}
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    pub(super) kind: PageKind,
+    /// Bytes, once decompressed.
+    pub(super) size: u64,
+    /// Bytes in the file.
+    pub(super) compressed: u64,
+    pub(super) values: u64,
+    /// Whether the lengths of all values stand before them.
+    pub(super) has_lengths: bool,
+    /// Whether a value may begin with what the one before it begins with.
+    pub(super) has_prefixes: bool,
+}
+
+/// A field that begins: its number and its type.
+struct HeaderField {
+    id: i64,
+    kind: u8,
+}
+
+struct Thrift<'a, R>(&'a mut R);
+
+impl PageHeader {
+    /// Reads one; none if it is not in the format or has negative sizes. Of a field that is there twice the last one counts,
+    /// as it does where the page is read.
+    pub(super) fn read(input: &mut impl Read) -> Option<Self> {
+        let mut thrift = Thrift(input);
+        let (mut kind, mut size, mut compressed, mut values, mut encoding) = (None, None, None, 0, 0);
+        let mut last = 0;
+        while let Some(field) = thrift.field(&mut last)? {
+            match field.id {
+                1 => kind = Some(thrift.number()?),
+                2 => size = Some(thrift.size()?),
+                3 => compressed = Some(thrift.size()?),
+                // A data page, a dictionary and a data page of the second kind: the number of values is first in each.
+                5 | 7 if field.kind == STRUCT => (values, encoding) = thrift.numbers(2)?,
+                8 if field.kind == STRUCT => (values, encoding) = thrift.numbers(4)?,
+                _ => thrift.skip(field.kind, DEPTH_MAX)?,
+            }
+        }
+        let kind = match kind? {
+            0 | 3 => PageKind::Data,
+            2 => PageKind::Dictionary,
+            _ => PageKind::Other,
+        };
+        let has_prefixes = encoding == DELTA_BYTE_ARRAY;
+        let has_lengths = has_prefixes || encoding == DELTA_LENGTH_BYTE_ARRAY;
+        Some(PageHeader { kind, size: size?, compressed: compressed?, values, has_lengths, has_prefixes })
+    }
+}
+
+impl<R: Read> Thrift<'_, R> {
+    fn byte(&mut self) -> Option<u8> {
+        let mut byte = [0];
+        self.0.read_exact(&mut byte).ok()?;
+        Some(byte[0])
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn number(&mut self) -> Option<i64> {
+        let value = self.varint()?;
+        Some((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    /// A number that is not negative.
+    fn size(&mut self) -> Option<u64> {
+        u64::try_from(self.number()?).ok()
+    }
+
+    /// The next field of a struct; none at its end. `last` is the number of the one before.
+    #[expect(clippy::option_option, reason = "the outer one is for what cannot be read")]
+    fn field(&mut self, last: &mut i64) -> Option<Option<HeaderField>> {
+        let byte = self.byte()?;
+        if byte == 0 {
+            return Some(None);
+        }
+        let id = match byte >> 4 {
+            0 => self.number()?,
+            step => last.checked_add(i64::from(step))?,
+        };
+        *last = id;
+        Some(Some(HeaderField { id, kind: byte & 0x0f }))
+    }
+
+    /// The first number of a struct, and the one with a number of its own.
+    fn numbers(&mut self, second: i64) -> Option<(u64, u64)> {
+        let (mut values, mut found, mut last) = (0, 0, 0);
+        while let Some(field) = self.field(&mut last)? {
+            match field.id {
+                1 => values = self.size()?,
+                id if id == second => found = self.size()?,
+                _ => self.skip(field.kind, DEPTH_MAX)?,
+            }
+        }
+        Some((values, found))
+    }
+
+    fn skip_bytes(&mut self, count: u64) -> Option<()> {
+        let skipped = std::io::copy(&mut self.0.by_ref().take(count), &mut std::io::sink()).ok()?;
+        (skipped == count).then_some(())
+    }
+
+    fn skip(&mut self, kind: u8, depth: u32) -> Option<()> {
+        let depth = depth.checked_sub(1)?;
+        match kind {
+            // A field of a truth value has it in its type.
+            1 | 2 => Some(()),
+            3 => self.byte().map(drop),
+            4..=6 => self.varint().map(drop),
+            7 => self.skip_bytes(8),
+            BINARY => {
+                let length = self.varint()?;
+                self.skip_bytes(length)
+            }
+            LIST | SET => {
+                let head = self.byte()?;
+                let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+                // Each of these takes a byte at least.
+                let kind = if matches!(head & 0x0f, 1 | 2) { 3 } else { head & 0x0f };
+                (0..count).try_for_each(|_| self.skip(kind, depth))
+            }
+            STRUCT => {
+                let mut last = 0;
+                while let Some(field) = self.field(&mut last)? {
+                    self.skip(field.kind, depth)?;
+                }
+                Some(())
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number as Thrift writes it.
+    fn number(value: i64) -> Vec<u8> {
+        let mut rest = ((value << 1) ^ (value >> 63)) as u64;
+        let mut bytes = Vec::new();
+        while rest > 0x7f {
+            bytes.push((rest & 0x7f) as u8 | 0x80);
+            rest >>= 7;
+        }
+        bytes.push(rest as u8);
+        bytes
+    }
+
+    fn header(kind: i64, sizes: [i64; 2], rest: &[u8]) -> Vec<u8> {
+        let numbers = [kind, sizes[0], sizes[1]].map(|value| [&[0x15][..], &number(value)].concat());
+        [&numbers.concat(), rest, &[0]].concat()
+    }
+
+    #[test]
+    fn sizes_and_encodings_are_read() {
+        // A data page of 7 values as DELTA_BYTE_ARRAY, with statistics that have two texts.
+        let values =
+            [&[0x2c, 0x15][..], &number(7), &[0x15], &number(7), &[0x3c, 0x18, 1, b'z', 0x18, 1, b'a', 0, 0]];
+        let data = PageHeader::read(&mut &header(0, [900_000_000, 20], &values.concat())[..]).unwrap();
+        let PageHeader { kind, size, compressed, values, has_lengths, has_prefixes } = data;
+        assert_eq!((kind, size, compressed, values), (PageKind::Data, 900_000_000, 20, 7));
+        assert!(has_lengths && has_prefixes);
+
+        let dictionary = [&[0x4c, 0x15][..], &number(3), &[0x15, 0, 0]].concat();
+        let dictionary = PageHeader::read(&mut &header(2, [10, 8], &dictionary)[..]).unwrap();
+        assert_eq!(
+            (dictionary.kind, dictionary.values, dictionary.has_lengths),
+            (PageKind::Dictionary, 3, false)
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_gives_nothing() {
+        let deep = [0x5c; 100];
+        let texts: [Vec<u8>; 5] = [
+            Vec::new(),
+            header(0, [-1, 5], &[]),
+            header(0, [1, 5], &[])[..4].to_vec(),
+            header(0, [1, 5], &[0x18, 0xff, 0xff, 0xff, 0x7f]),
+            header(0, [1, 5], &deep),
+        ];
+        for bytes in texts {
+            assert_eq!(PageHeader::read(&mut &bytes[..]), None, "{bytes:x?}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the pages of a Parquet file take in memory, known from their headers before they are decompressed: a file of some
+//! kilobytes may have a page of gigabytes.
+
+use std::io::Read;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use ::parquet::arrow::ProjectionMask;
+use ::parquet::errors::{ParquetError, Result};
+use ::parquet::file::metadata::ParquetMetaData;
+use ::parquet::file::reader::{ChunkReader, Length};
+use bytes::Bytes;
+
+use super::page_header::{PageHeader, PageKind};
+use crate::limits::{LIST_PARQUET_BYTES_MAX, LIST_PARQUET_HEADER_BYTES_MAX, MIB};
+use crate::sync::lock;
+
+/// A view of a value, as it is kept for each value of a dictionary.
+const VIEW_BYTES: u64 = 16;
+/// Lengths of a value where they stand apart from it, while a page is read.
+const LENGTH_BYTES: u64 = 8;
+
+/// A file whose pages are looked at before they are read; give it to a reader that has the metadata already.
+pub(super) struct BoundedPages<F> {
+    file: F,
+    memory: PageMemory,
+    /// Rows of a batch.
+    rows: u64,
+}
+
+/// What is in memory of all columns.
+#[derive(Clone)]
+pub(super) struct PageMemory(Arc<Mutex<HeldPages>>);
+
+struct HeldPages {
+    /// Where the wanted columns of all row groups lie, in ascending order, and the column of each.
+    chunks: Vec<(Range<u64>, usize)>,
+    columns: Vec<HeldColumn>,
+    /// What this batch may still have of pages and dictionaries that came before the last ones.
+    earlier: u64,
+    /// A page that was refused. The library gives its error as a text.
+    refused: Option<PageTooLarge>,
+}
+
+#[derive(Clone, Default)]
+struct HeldColumn {
+    chunk: usize,
+    dictionary: u64,
+    page: u64,
+}
+
+/// A page would take more memory than there is.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error(
+    "it has values or pages that take {} MiB of memory at once, and {} is the bound: write it again with pages of 1 MiB \
+     (pyarrow: data_page_size), or with shorter values",
+    .0.div_ceil(MIB as u64), LIST_PARQUET_BYTES_MAX / MIB as u64
+)]
+pub(super) struct PageTooLarge(u64);
+
+impl<F: ChunkReader> BoundedPages<F> {
+    /// Its columns that are read, in batches of so many rows.
+    pub(super) fn new(
+        file: F,
+        metadata: &ParquetMetaData,
+        mask: &ProjectionMask,
+        rows: usize,
+    ) -> Result<(Self, PageMemory)> {
+        let mut chunks = Vec::new();
+        for group in metadata.row_groups() {
+            for (leaf, column) in
+                group.columns().iter().enumerate().filter(|(leaf, _)| mask.leaf_included(*leaf))
+            {
+                let (start, length) = column.byte_range();
+                chunks.push((start..start.saturating_add(length), leaf));
+            }
+        }
+        chunks.retain(|(bytes, _)| !bytes.is_empty());
+        chunks.sort_unstable_by_key(|(bytes, _)| bytes.start);
+        if chunks.is_sorted_by(|(one, _), (next, _)| one.end <= next.start) {
+            let columns = vec![HeldColumn::default(); metadata.file_metadata().schema_descr().num_columns()];
+            let memory =
+                PageMemory(Arc::new(Mutex::new(HeldPages { chunks, columns, earlier: 0, refused: None })));
+            return Ok((BoundedPages { file, memory: memory.clone(), rows: rows as u64 }, memory));
+        }
+        Err(ParquetError::General("its columns overlap".into()))
+    }
+}
+
+impl PageMemory {
+    /// What was given before is gone.
+    pub(super) fn begin_batch(&self) {
+        lock(&self.0).earlier = 0;
+    }
+
+    /// Why a page was refused, if one was.
+    pub(super) fn refused(&self) -> Option<PageTooLarge> {
+        lock(&self.0).refused
+    }
+
+    /// Counts a page that is about to be read.
+    fn count(&self, start: u64, header: &PageHeader, rows: u64) -> std::result::Result<(), PageTooLarge> {
+        let held = &mut *lock(&self.0);
+        let chunk = held.chunks.partition_point(|(bytes, _)| bytes.start <= start).saturating_sub(1);
+        let Some((_, leaf)) = held.chunks.get(chunk) else { return Err(PageTooLarge(u64::MAX)) };
+        let column = &mut held.columns[*leaf];
+        let mut replaced = std::mem::replace(&mut column.page, 0);
+        if column.chunk != chunk {
+            replaced = replaced.saturating_add(std::mem::take(&mut column.dictionary));
+            column.chunk = chunk;
+        }
+        held.earlier = held.earlier.saturating_add(replaced);
+        let values = header.values;
+        let mut passing = header.compressed;
+        match header.kind {
+            PageKind::Dictionary => {
+                column.dictionary = header.size.saturating_add(VIEW_BYTES.saturating_mul(values));
+            }
+            PageKind::Data => column.page = header.size,
+            PageKind::Other => {}
+        }
+        if header.has_lengths {
+            passing = passing.saturating_add(LENGTH_BYTES.saturating_mul(values));
+        }
+        if header.has_prefixes {
+            passing = passing.saturating_add(rows.saturating_mul(header.size));
+        }
+        let kept = held.columns.iter().map(|column| column.dictionary.saturating_add(column.page));
+        let all = kept.chain([held.earlier, passing]).fold(0, u64::saturating_add);
+        if all > LIST_PARQUET_BYTES_MAX { Err(PageTooLarge(all)) } else { Ok(()) }
+    }
+}
+
+impl<F: ChunkReader> Length for BoundedPages<F> {
+    fn len(&self) -> u64 {
+        self.file.len()
+    }
+}
+
+impl<F: ChunkReader> ChunkReader for BoundedPages<F> {
+    type T = F::T;
+
+    /// The reader of pages begins each one so, and nothing else.
+    fn get_read(&self, start: u64) -> Result<F::T> {
+        let mut head = self.file.get_read(start)?.take(LIST_PARQUET_HEADER_BYTES_MAX);
+        let header = PageHeader::read(&mut head)
+            .ok_or_else(|| ParquetError::General("the header of a page makes no sense".into()))?;
+        self.memory.count(start, &header, self.rows).map_err(|error| {
+            lock(&self.memory.0).refused = Some(error);
+            ParquetError::General(error.to_string())
+        })?;
+        self.file.get_read(start)
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
+        self.file.get_bytes(start, length)
+    }
+}

@@ -1,0 +1,353 @@
+//! What a task holds: a connection of its own, or its share of one that carries many requests at a time.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::connection_kind::{ConnectionKind, OwnHttp1, RequestTarget};
+use super::http2::{self, Http2Connection};
+use super::origin_connections::OriginConnections;
+use super::phases::ExchangeTimes;
+use super::{AddressPolicy, BrokenExchange, Deadlines, Http1Connection, Phases, ReceivedReply, UnusedState};
+use crate::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
+use crate::http1::{BodySink, Version};
+use crate::target::TargetList;
+
+/// The field that asks for a part of an object, as this crate writes it.
+pub const RANGE: &str = "Range";
+
+const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
+/// A connection that was unused for two ticks of the clock was silent for at least one.
+const WAITED_MIN: MonotonicMicros = 2 * SILENCE_MIN;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Connection {
+    pub(super) origin: Option<Rc<OriginConnections>>,
+    pub(super) link: Option<ConnectionKind>,
+    /// Of the last connection here.
+    address: Option<SocketAddr>,
+    /// Of the last reply.
+    version: Option<Version>,
+    phases: Phases,
+    is_timed: bool,
+    /// The connection was opened for the request that follows: its phases belong to the same attempt.
+    is_fresh: bool,
+}
+
+/// Memory that the tasks of a thread share: for a request that is written, and for what is read.
+#[derive(Debug)]
+pub struct IoBuffers {
+    /// A request of HTTP/1.1.
+    pub request: RefCell<Vec<u8>>,
+    /// What is read into.
+    pub scratch: RefCell<Vec<u8>>,
+}
+
+impl Default for IoBuffers {
+    fn default() -> Self {
+        IoBuffers { request: RefCell::default(), scratch: RefCell::new(vec![0; crate::limits::READ_BYTES]) }
+    }
+}
+
+impl Connection {
+    /// It comes to an origin; without a connection yet.
+    pub(super) fn come_to(&mut self, origin: &Rc<OriginConnections>, is_timed: bool) {
+        *self = Connection { origin: Some(Rc::clone(origin)), is_timed, ..Connection::default() };
+    }
+
+    /// It gets a connection that waited here for so many microseconds, silently.
+    pub(super) fn take(&mut self, mut link: ConnectionKind, waited: MonotonicMicros) {
+        self.address = link.address();
+        if let ConnectionKind::Http1(own) = &mut link
+            && own.replies.replies() <= 1
+            && waited >= WAITED_MIN
+        {
+            own.replies.rested();
+        }
+        self.link = Some(link);
+    }
+
+    /// A connection was opened for it, or was not.
+    pub(super) fn opened(&mut self, link: Option<ConnectionKind>, phases: Phases) {
+        self.phases = phases;
+        self.is_fresh = link.is_some();
+        self.version = None;
+        self.address = link.as_ref().and_then(ConnectionKind::address);
+        self.link = link;
+    }
+
+    /// The other end of the last connection here, also once that is closed; none through a proxy.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The version of HTTP of the last reply; none when no head came.
+    pub fn version(&self) -> Option<Version> {
+        self.version
+    }
+
+    /// What the last attempt took, with [`PoolSettings::times_phases`](super::PoolSettings): opening a connection and
+    /// the exchange on it, or an exchange on a kept one.
+    pub fn phases(&self) -> Phases {
+        self.phases
+    }
+
+    /// Whether the open connection leads no farther than this. The caller closes one that does: another is opened only
+    /// as far as it may lead.
+    pub fn may_be_reused(&self, reach: AddressPolicy) -> bool {
+        match (&self.origin, &self.link) {
+            (Some(origin), Some(link)) => origin.is_within(reach, link.address()),
+            _ => true,
+        }
+    }
+
+    /// What it has brought since it was last known good; none of one that is shared, whose replies have numbers.
+    pub fn replies_mut(&mut self) -> Option<&mut ConnectionReplies> {
+        match &mut self.link {
+            Some(ConnectionKind::Http1(own)) => Some(&mut own.replies),
+            Some(ConnectionKind::Http2(_)) | None => None,
+        }
+    }
+
+    /// Whether its server was asked to close it behind the last reply. One that says nothing of that may be the reply to an
+    /// earlier request: nothing may be asked for behind it.
+    pub fn is_ending(&self) -> bool {
+        matches!(&self.link, Some(ConnectionKind::Http1(own)) if own.replies.is_ending())
+    }
+
+    /// A reply is complete, to a request that was sent then; both times are on the thread's clock. Whether it is the first
+    /// since nothing else could be on its way, and so certain at once.
+    pub fn note_reply(&mut self, sent: MonotonicMicros, now: MonotonicMicros) -> bool {
+        let took = now.saturating_sub(sent);
+        let mut is_certain = true;
+        if let Some(replies) = self.replies_mut() {
+            is_certain = replies.replies() == 0;
+            replies.start(sent);
+            replies.note(took);
+        }
+        if let Some(origin) = &self.origin {
+            origin.replies.borrow_mut().note(took, now);
+        }
+        is_certain
+    }
+
+    /// Waits for as long as it must be silent, or until something comes or the watch expires: [`Connection::look`] tells.
+    pub async fn rest(&mut self, watch: &Deadlines) {
+        watch.rest();
+        let silence = self.begin_rest();
+        tokio::select! {
+            () = tokio::time::sleep(silence) => {}
+            () = std::future::poll_fn(|context| self.poll_input(context)) => {}
+            _ = watch.expired() => {}
+        }
+    }
+
+    /// How long it must be silent from now on, until what it has brought since its last rest is certain. One that is to end
+    /// is certain as soon as it has ended, too.
+    pub fn begin_rest(&mut self) -> Duration {
+        let origin = self.origin.clone();
+        let (Some(origin), Some(replies)) = (origin, self.replies_mut()) else { return Duration::ZERO };
+        let of_origin = origin.replies.borrow();
+        let silence =
+            if replies.is_ending() { of_origin.silence_of_end(replies) } else { of_origin.silence(replies) };
+        replies.rest_for(silence);
+        Duration::from_micros(silence)
+    }
+
+    /// The origin that it is at.
+    pub fn origin(&self) -> Option<&Rc<OriginConnections>> {
+        self.origin.as_ref()
+    }
+
+    /// The targets of the replies that were taken as certain last: should something come later, they are in doubt.
+    pub fn last_certain(&self) -> Option<&RefCell<TargetList>> {
+        match &self.link {
+            Some(ConnectionKind::Http1(own)) => Some(&own.last_certain),
+            Some(ConnectionKind::Http2(_)) | None => None,
+        }
+    }
+
+    /// Whether there is a connection.
+    pub fn is_open(&self) -> bool {
+        self.link.is_some()
+    }
+
+    /// Whether other requests are on the connection at the same time: replies are told apart by their stream.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.link, Some(ConnectionKind::Http2(_)))
+    }
+
+    /// Whether it is at this origin, with or without an open connection.
+    pub fn is_at(&self, origin: &Rc<OriginConnections>) -> bool {
+        self.origin.as_ref().is_some_and(|own| Rc::ptr_eq(own, origin))
+    }
+
+    /// Complete replies on the connection.
+    pub fn replies(&self) -> u64 {
+        match &self.link {
+            None => 0,
+            Some(ConnectionKind::Http1(own)) => own.connection.replies(),
+            Some(ConnectionKind::Http2(shared)) => shared.http2.replies(),
+        }
+    }
+
+    /// Closes the connection; of one that is shared, gives back the share.
+    pub fn close(&mut self) {
+        self.link = None;
+    }
+
+    /// The same after a request that failed: nobody else is to share a connection that may be dead.
+    pub fn abandon(&mut self) {
+        if let (Some(origin), Some(ConnectionKind::Http2(shared))) = (&self.origin, &self.link) {
+            origin.forget_http2(shared);
+        }
+        self.close();
+    }
+
+    /// What a look at the connection tells; without one there is nothing to tell.
+    pub fn look(&self) -> UnusedState {
+        self.link.as_ref().map_or(UnusedState::Quiet, ConnectionKind::look)
+    }
+
+    /// Waits for something to come, or for the watch.
+    pub async fn listen(&self, watch: &Deadlines) {
+        if let Some(ConnectionKind::Http1(own)) = &self.link {
+            own.connection.listen(watch).await;
+        }
+    }
+
+    /// Ready when something comes while the connection is unused.
+    pub fn poll_input(&self, context: &mut Context<'_>) -> Poll<()> {
+        match &self.link {
+            Some(ConnectionKind::Http1(own)) => own.connection.poll_input(context),
+            // It is read by a task of its own, and looked at before it is used.
+            Some(ConnectionKind::Http2(_)) | None => Poll::Pending,
+        }
+    }
+
+    /// Sends a request on the open connection and awaits the reply to its end.
+    pub async fn exchange(
+        &mut self,
+        asked: RequestTarget<'_>,
+        buffers: &IoBuffers,
+        body: &mut impl BodySink,
+        watch: &Deadlines,
+        max_body: u64,
+    ) -> std::result::Result<ReceivedReply, BrokenExchange> {
+        self.begin();
+        let (Some(origin), Some(link)) = (&self.origin, &mut self.link) else {
+            return Err(BrokenExchange::unconnected());
+        };
+        watch.start();
+        let (replied, first_byte) = match link {
+            ConnectionKind::Http1(own) => {
+                let replied = exchange_http1(origin, own, asked, buffers, body, watch).await;
+                self.version = own.connection.head().map(|head| head.version);
+                (replied, own.connection.moments.first_byte())
+            }
+            ConnectionKind::Http2(shared) => {
+                let mut moments = ExchangeTimes::new(self.is_timed);
+                let replied =
+                    exchange_http2(origin, &shared.http2, asked, body, watch, max_body, &mut moments).await;
+                self.version = moments.has_come().then_some(Version::Http2);
+                (replied, moments.first_byte())
+            }
+        };
+        watch.rest();
+        self.phases.first_byte = first_byte;
+        if !self.is_shared() && replied.is_ok_and(|replied| replied.is_cut) {
+            // The rest of the body is on its way.
+            self.close();
+        }
+        replied
+    }
+
+    /// An exchange begins: with the connection that was opened for it, or on a kept one as an attempt of its own.
+    fn begin(&mut self) {
+        self.version = None;
+        if !self.is_timed {
+            return;
+        }
+        if !std::mem::take(&mut self.is_fresh) {
+            self.phases = Phases::default();
+        }
+        self.phases.started.get_or_insert_with(Instant::now);
+    }
+
+    /// The open connection of HTTP/1.1, for who moves its bytes himself: then [`Connection::phases`] ends with the
+    /// connecting, and [`Connection::version`] is none.
+    pub fn connection(&mut self) -> Option<&mut Http1Connection> {
+        match &mut self.link {
+            Some(ConnectionKind::Http1(own)) => Some(&mut own.connection),
+            Some(ConnectionKind::Http2(_)) | None => None,
+        }
+    }
+}
+
+async fn exchange_http1(
+    origin: &OriginConnections,
+    own: &mut OwnHttp1,
+    asked: RequestTarget<'_>,
+    buffers: &IoBuffers,
+    body: &mut impl BodySink,
+    watch: &Deadlines,
+) -> std::result::Result<ReceivedReply, BrokenExchange> {
+    {
+        let mut request = buffers.request.borrow_mut();
+        request.clear();
+        origin.write(asked, &mut request);
+        if own.replies.is_ending() {
+            end_connection(&mut request);
+        }
+        let connection = &mut own.connection;
+        let has_range =
+            matches!(asked, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE));
+        if has_range { connection.send_range(&request) } else { connection.send(&request) }?;
+    }
+    own.connection.receive(body, &buffers.scratch, watch).await
+}
+
+/// Asks the server to close the connection behind the reply: a field more, behind the first line.
+pub fn end_connection(request: &mut Vec<u8>) {
+    if let Some(line_end) = memchr::memchr(b'\n', request) {
+        let behind = line_end + 1;
+        request.splice(behind..behind, CONNECTION_CLOSE.iter().copied());
+    }
+}
+
+async fn exchange_http2(
+    origin: &OriginConnections,
+    http2: &Http2Connection,
+    asked: RequestTarget<'_>,
+    body: &mut impl BodySink,
+    watch: &Deadlines,
+    max_body: u64,
+    moments: &mut ExchangeTimes,
+) -> std::result::Result<ReceivedReply, BrokenExchange> {
+    let parts = origin.http2_parts().map_err(|_| BrokenExchange::unconnected())?;
+    let mut target = Vec::new();
+    let mut own = None;
+    let (method, path, content) = match asked {
+        RequestTarget::Name(name) => {
+            origin.template.write_target(name, &mut target);
+            ("GET", String::from_utf8_lossy(&target), None)
+        }
+        RequestTarget::Path(path) => ("GET", path.into(), None),
+        RequestTarget::Call(call) => {
+            own = (!call.fields.is_empty()).then(|| parts.fields_with(call.fields)).transpose()?;
+            (call.method, call.path.into(), call.body)
+        }
+    };
+    let call = http2::Http2Request {
+        method,
+        is_tls: origin.key.is_tls(),
+        authority: &parts.authority,
+        path: &path,
+        fields: own.as_ref().unwrap_or(&parts.fields),
+        body: content.unwrap_or_default(),
+    };
+    http2.exchange(&call, body, watch, max_body, moments).await
+}

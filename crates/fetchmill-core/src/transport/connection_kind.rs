@@ -1,0 +1,138 @@
+//! A connection that was made: one task's own, or one that many requests share.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use http::HeaderMap;
+use http::uri::Authority;
+
+use super::http2::Http2Connection;
+use super::{BrokenExchange, Http1Connection, UnusedState};
+use crate::certainty::ConnectionReplies;
+use crate::error::{Error, Result};
+use crate::http1::RequestParts;
+use crate::outcome::FailureKind;
+use crate::target::TargetList;
+
+/// What an origin is asked for.
+#[derive(Debug, Clone, Copy)]
+pub enum RequestTarget<'a> {
+    /// The object with this name: the origin's template says where it is.
+    Name(&'a [u8]),
+    /// Path and query, encoded.
+    Path(&'a str),
+    /// Anything else.
+    Call(&'a RequestParts<'a>),
+}
+
+/// Counts as an open connection while it lives.
+#[derive(Debug)]
+pub(super) struct ConnectionCount(Rc<Cell<usize>>);
+
+impl ConnectionCount {
+    pub(super) fn new(open: &Rc<Cell<usize>>) -> Self {
+        open.set(open.get() + 1);
+        ConnectionCount(Rc::clone(open))
+    }
+}
+
+impl Drop for ConnectionCount {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+/// A connection of HTTP/2, of all that have a share of it.
+#[derive(Debug)]
+pub(super) struct SharedHttp2 {
+    pub(super) http2: Http2Connection,
+    /// None through a proxy.
+    pub(super) address: Option<SocketAddr>,
+    pub(super) _counted: ConnectionCount,
+}
+
+/// A connection of one task.
+#[derive(Debug)]
+pub(super) struct OwnHttp1 {
+    pub(super) connection: Http1Connection,
+    /// None through a proxy.
+    pub(super) address: Option<SocketAddr>,
+    pub(super) replies: ConnectionReplies,
+    /// The targets of the replies that were taken as certain last.
+    pub(super) last_certain: RefCell<TargetList>,
+    _counted: ConnectionCount,
+}
+
+impl OwnHttp1 {
+    pub(super) fn new(
+        connection: Http1Connection,
+        address: Option<SocketAddr>,
+        counted: ConnectionCount,
+    ) -> Self {
+        OwnHttp1 {
+            connection,
+            address,
+            replies: ConnectionReplies::default(),
+            last_certain: RefCell::default(),
+            _counted: counted,
+        }
+    }
+}
+
+/// A connection, or a share of one.
+#[derive(Debug)]
+pub(super) enum ConnectionKind {
+    Http1(Box<OwnHttp1>),
+    Http2(Rc<SharedHttp2>),
+}
+
+impl ConnectionKind {
+    pub(super) fn look(&self) -> UnusedState {
+        match self {
+            ConnectionKind::Http1(own) => own.connection.look(),
+            ConnectionKind::Http2(shared) if shared.http2.is_closed() => UnusedState::Closed,
+            ConnectionKind::Http2(_) => UnusedState::Quiet,
+        }
+    }
+
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            ConnectionKind::Http1(own) => own.address,
+            ConnectionKind::Http2(shared) => shared.address,
+        }
+    }
+}
+
+/// What requests to an origin say over HTTP/2.
+#[derive(Debug)]
+pub(super) struct Http2Parts {
+    pub(super) authority: Authority,
+    pub(super) fields: HeaderMap,
+}
+
+impl Http2Parts {
+    pub(super) fn new(authority: &str, fields: &[(&str, &str)]) -> Result<Self> {
+        let authority = Authority::try_from(authority)
+            .map_err(|_| Error::Usage(format!("{authority} is no host that HTTP/2 can carry")))?;
+        Ok(Http2Parts { authority, fields: Http2Connection::fields(fields)? })
+    }
+
+    /// With the fields of one request instead of those of the same name.
+    pub(super) fn fields_with(
+        &self,
+        own: &[(String, String)],
+    ) -> std::result::Result<HeaderMap, BrokenExchange> {
+        let refused =
+            || BrokenExchange::new(FailureKind::Framing, "a header field cannot be sent over HTTP/2");
+        let mut fields = self.fields.clone();
+        for (name, _) in own {
+            fields.remove(name.as_str());
+        }
+        for (name, value) in own {
+            let name = http::HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
+            fields.append(name, http::HeaderValue::from_str(value).map_err(|_| refused())?);
+        }
+        Ok(fields)
+    }
+}

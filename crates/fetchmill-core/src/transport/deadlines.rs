@@ -1,0 +1,180 @@
+//! Deadlines of one connection. Setting one costs a store; a tick of the worker looks at all of them and wakes
+//! what is overdue. So no timer is made for an object, and deadlines are exact to a tick.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::http1::{Framing, Head};
+use crate::limits;
+use crate::outcome::FailureKind;
+pub use crate::planner::origin::Millis;
+
+/// Times that an attempt may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection, over all addresses of its host; as much again for a proxy's tunnel, and for the handshake of
+    /// TLS.
+    pub connect: Duration,
+    /// From the request to the end of the head.
+    pub head: Duration,
+    /// Without a byte of the body.
+    pub idle: Duration,
+    /// For the whole attempt; a body's length adds a second for each 64 KiB.
+    pub total: Duration,
+    /// For connecting, handshake, head and body together, whatever a body's length, from the first packet of the
+    /// connection on, or from the request on a kept one. The look-up does not count.
+    pub attempt: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            connect: limits::CONNECT_TIMEOUT,
+            head: limits::HEAD_TIMEOUT,
+            idle: limits::IDLE_TIMEOUT,
+            total: limits::TOTAL_TIMEOUT,
+            attempt: None,
+        }
+    }
+}
+
+/// The deadlines of the attempt that a connection is busy with.
+#[derive(Debug)]
+pub struct Deadlines {
+    clock: Rc<Cell<Millis>>,
+    timeouts: Timeouts,
+    /// Of the phase: head or body; `Millis::MAX` for none.
+    phase: Cell<Millis>,
+    phase_kind: Cell<FailureKind>,
+    total: Cell<Millis>,
+    /// The end of the attempt, whatever comes; of one that is connecting, for the request that follows.
+    end: Cell<Millis>,
+    expired: Cell<Option<FailureKind>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+fn millis(duration: Duration) -> Millis {
+    duration.as_millis().try_into().unwrap_or(Millis::MAX / 4)
+}
+
+impl Deadlines {
+    /// Without a deadline; `clock` is what the worker's tick sets.
+    pub fn new(clock: Rc<Cell<Millis>>, timeouts: Timeouts) -> Self {
+        Deadlines {
+            clock,
+            timeouts,
+            phase: Cell::new(Millis::MAX),
+            phase_kind: Cell::new(FailureKind::HeadTimeout),
+            total: Cell::new(Millis::MAX),
+            end: Cell::new(Millis::MAX),
+            expired: Cell::new(None),
+            waker: RefCell::new(None),
+        }
+    }
+
+    /// The limits.
+    pub fn timeouts(&self) -> Timeouts {
+        self.timeouts
+    }
+
+    /// A connection is begun for the request that follows: its time runs.
+    pub(super) fn connecting(&self) {
+        if let Some(attempt) = self.timeouts.attempt {
+            self.end.set(self.clock.get() + millis(attempt));
+        }
+    }
+
+    /// No connection came of it.
+    pub(super) fn not_connected(&self) {
+        self.end.set(Millis::MAX);
+    }
+
+    /// An attempt starts, or goes on behind its connecting: its head is due.
+    pub fn start(&self) {
+        let now = self.clock.get();
+        self.expired.set(None);
+        if self.end.get() == Millis::MAX {
+            self.connecting();
+        }
+        self.phase.set(self.end.get().min(now + millis(self.timeouts.head)));
+        self.phase_kind.set(FailureKind::HeadTimeout);
+        self.total.set(self.end.get().min(now + millis(self.timeouts.total)));
+    }
+
+    /// Nothing is due but this.
+    pub fn only(&self, wait: Duration) {
+        self.expired.set(None);
+        self.phase.set(self.clock.get() + millis(wait));
+        self.total.set(Millis::MAX);
+        self.end.set(Millis::MAX);
+    }
+
+    /// Nothing is due.
+    pub fn rest(&self) {
+        self.expired.set(None);
+        self.phase.set(Millis::MAX);
+        self.total.set(Millis::MAX);
+        self.end.set(Millis::MAX);
+    }
+
+    pub(super) fn body_begins(&self, head: &Head) {
+        if let Framing::Length(length) = head.framing {
+            let total = self.total.get().saturating_add(length / limits::BODY_RATE_MIN * 1000);
+            self.total.set(total.min(self.end.get()));
+        }
+        self.body_goes_on();
+    }
+
+    /// The next bytes of the body are due.
+    pub fn body_goes_on(&self) {
+        self.phase.set(self.clock.get() + millis(self.timeouts.idle));
+        self.phase_kind.set(FailureKind::IdleTimeout);
+    }
+
+    /// Called by the tick: wakes the connection when a deadline has passed.
+    pub fn check(&self) {
+        let now = self.clock.get();
+        if now >= self.phase.get() {
+            self.expire(self.phase_kind.get());
+        } else if now >= self.total.get() {
+            self.expire(FailureKind::TotalTimeout);
+        }
+    }
+
+    /// Ends the attempt.
+    pub fn expire(&self, kind: FailureKind) {
+        self.expired.set(Some(kind));
+        self.wake();
+    }
+
+    /// Polls what waits on the connection.
+    pub fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Whether a deadline has passed.
+    pub fn has_expired(&self) -> bool {
+        self.expired.get().is_some()
+    }
+
+    /// Waits until a deadline has passed.
+    pub async fn expired(&self) -> FailureKind {
+        std::future::poll_fn(|context| self.poll_expired(context).map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// Whether a deadline has passed; remembers whom to wake when one does.
+    pub fn poll_expired(&self, context: &Context<'_>) -> Option<FailureKind> {
+        if let Some(kind) = self.expired.get() {
+            return Some(kind);
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        None
+    }
+}

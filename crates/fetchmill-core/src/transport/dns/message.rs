@@ -1,0 +1,283 @@
+//! Queries as bytes, and what an answer says. No I/O and no clock; everything in an answer is hostile until checked.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use domain::base::iana::{Class, Opcode, Rcode, Rtype};
+use domain::base::name::ParsedName;
+use domain::base::record::ParsedRecord;
+use domain::base::wire::ParseError;
+use domain::base::{Message, MessageBuilder, Name, Ttl};
+use domain::rdata::{A, Aaaa, Cname, Soa};
+
+use super::candidates::WireName;
+use super::random::QueryRandom;
+use crate::limits;
+use crate::outcome::FailureKind;
+
+const HEADER_BYTES: usize = 12;
+/// Type and class of a question.
+const QUESTION_TAIL_BYTES: usize = 4;
+/// The difference between a letter and its capital.
+const CASE_BIT: u8 = 0x20;
+
+/// Which addresses a query asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    V6,
+    V4,
+}
+
+impl Family {
+    fn rtype(self) -> Rtype {
+        match self {
+            Family::V6 => Rtype::AAAA,
+            Family::V4 => Rtype::A,
+        }
+    }
+}
+
+/// What a server can be asked with: all of it until it turns out that it cannot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct QueryForm {
+    /// Letters in random case, which an honest answer repeats and a forged one has to guess.
+    pub(super) has_mixed_case: bool,
+    /// That we take answers above 512 bytes.
+    pub(super) has_edns: bool,
+}
+
+impl QueryForm {
+    pub(super) const FULL: QueryForm = QueryForm { has_mixed_case: true, has_edns: true };
+}
+
+/// What a query has that its answer must repeat, besides the name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DnsQuery {
+    pub(super) id: u16,
+    pub(super) family: Family,
+    pub(super) form: QueryForm,
+    /// A bit for each byte of the name: its letter is a capital.
+    capitals: [u8; 32],
+}
+
+/// What a server, and in the end a look-up, tells about a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum NameAnswer {
+    /// At most as many as are tried.
+    Addresses { addresses: Vec<IpAddr>, ttl: Duration },
+    /// There is no such name.
+    NoName { ttl: Duration },
+    /// There is one, but without such an address.
+    Empty { ttl: Duration },
+    /// This server does not know: another one might.
+    Failed(FailureKind),
+}
+
+/// What came back for a query.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum DnsReply {
+    Found(NameAnswer),
+    /// Too long for a datagram.
+    Truncated,
+    /// The server can only be asked in this form.
+    Simpler(QueryForm),
+    /// No answer to this query.
+    Foreign,
+}
+
+impl DnsQuery {
+    /// One that cannot be guessed.
+    pub(super) fn new(
+        id: u16,
+        family: Family,
+        form: QueryForm,
+        name: &WireName,
+        random: &mut QueryRandom,
+    ) -> Self {
+        let mut capitals = [0; 32];
+        if form.has_mixed_case {
+            random.fill(&mut capitals[..name.len().div_ceil(8)]);
+        }
+        DnsQuery { id, family, form, capitals }
+    }
+
+    /// Writes it; `None` when it has no room, which no name needs.
+    pub(super) fn write(&self, name: &WireName, out: &mut Vec<u8>) -> Option<()> {
+        out.clear();
+        let mut builder = MessageBuilder::from_target(std::mem::take(out)).ok()?;
+        builder.header_mut().set_id(self.id);
+        builder.header_mut().set_rd(true);
+        let mut cased = [0; Name::MAX_LEN];
+        let cased = self.cased(name, &mut cased);
+        let mut question = builder.question();
+        question.push((Name::from_slice(cased).ok()?, self.family.rtype())).ok()?;
+        let mut additional = question.additional();
+        if self.form.has_edns {
+            let opt = additional.opt(|opt| {
+                opt.set_udp_payload_size(limits::DNS_UDP_PAYLOAD);
+                Ok(())
+            });
+            opt.ok()?;
+        }
+        *out = additional.finish();
+        Some(())
+    }
+
+    fn cased<'b>(&self, name: &WireName, buffer: &'b mut [u8; Name::MAX_LEN]) -> &'b [u8] {
+        let cased = &mut buffer[..name.len()];
+        cased.copy_from_slice(name.as_slice());
+        for (position, byte) in cased.iter_mut().enumerate() {
+            // The lengths of labels are below all letters.
+            if byte.is_ascii_lowercase() && self.capitals[position / 8] & (1 << (position % 8)) != 0 {
+                *byte ^= CASE_BIT;
+            }
+        }
+        cased
+    }
+
+    /// What a message says about a name.
+    pub(super) fn read(&self, bytes: &[u8], name: &WireName) -> DnsReply {
+        let Ok(message) = Message::from_slice(bytes) else { return DnsReply::Foreign };
+        let header = message.header();
+        if header.id() != self.id || !header.qr() || header.opcode() != Opcode::QUERY {
+            return DnsReply::Foreign;
+        }
+        let has_no_edns = self.form.has_edns && matches!(header.rcode(), Rcode::FORMERR | Rcode::NOTIMP);
+        let without_edns = DnsReply::Simpler(QueryForm { has_edns: false, ..self.form });
+        match message.header_counts().qdcount() {
+            // A server that did not understand the question need not repeat it.
+            0 if has_no_edns => return without_edns,
+            1 => {}
+            _ => return DnsReply::Foreign,
+        }
+        match self.repeats(bytes, name) {
+            QuestionEcho::Nothing => return DnsReply::Foreign,
+            QuestionEcho::OtherCase => {
+                return DnsReply::Simpler(QueryForm { has_mixed_case: false, ..self.form });
+            }
+            QuestionEcho::All => {}
+        }
+        DnsReply::Found(match header.rcode() {
+            Rcode::NOERROR if header.tc() => return DnsReply::Truncated,
+            Rcode::NOERROR => self.read_answer(message).unwrap_or(NameAnswer::Failed(FailureKind::Dns)),
+            Rcode::NXDOMAIN => NameAnswer::NoName { ttl: absent_ttl(message) },
+            Rcode::SERVFAIL => NameAnswer::Failed(FailureKind::DnsServfail),
+            _ if has_no_edns => return without_edns,
+            _ => NameAnswer::Failed(FailureKind::Dns),
+        })
+    }
+
+    /// Compares the question with what was asked, byte by byte.
+    fn repeats(&self, bytes: &[u8], name: &WireName) -> QuestionEcho {
+        let name_end = HEADER_BYTES + name.len();
+        let Some(question) = bytes.get(HEADER_BYTES..name_end + QUESTION_TAIL_BYTES) else {
+            return QuestionEcho::Nothing;
+        };
+        let (repeated, tail) = question.split_at(name.len());
+        let [rtype, class] = [self.family.rtype().to_int(), Class::IN.to_int()].map(u16::to_be_bytes);
+        if tail != [rtype, class].concat() || !repeated.eq_ignore_ascii_case(name.as_slice()) {
+            return QuestionEcho::Nothing;
+        }
+        let mut cased = [0; Name::MAX_LEN];
+        if self.form.has_mixed_case && repeated != self.cased(name, &mut cased) {
+            return QuestionEcho::OtherCase;
+        }
+        QuestionEcho::All
+    }
+
+    fn read_answer(&self, message: &Message<[u8]>) -> Result<NameAnswer, ParseError> {
+        let mut chain = CnameChain::new(self.family, message.sole_question()?.into_qname());
+        loop {
+            let links = chain.links;
+            for record in message.answer()? {
+                chain.take(&record?)?;
+            }
+            if chain.links > limits::DNS_CHAIN_MAX {
+                return Ok(NameAnswer::Failed(FailureKind::Dns));
+            }
+            // Links may be in any order: what leads on is looked for until nothing does.
+            if !chain.addresses.is_empty() || chain.links == links {
+                break;
+            }
+        }
+        if !chain.addresses.is_empty() {
+            let ttl = chain.ttl.clamp(limits::DNS_TTL_MIN, limits::DNS_TTL_MAX);
+            return Ok(NameAnswer::Addresses { addresses: chain.addresses, ttl });
+        }
+        let header = message.header();
+        // Errors of EDNS have their number elsewhere, and a server that asks nobody for us knows only its own names.
+        if message.opt_rcode().to_int() != 0 || !(header.ra() || header.aa()) {
+            return Ok(NameAnswer::Failed(FailureKind::Dns));
+        }
+        Ok(NameAnswer::Empty { ttl: absent_ttl(message) })
+    }
+}
+
+/// How much of the question an answer repeats.
+enum QuestionEcho {
+    All,
+    OtherCase,
+    Nothing,
+}
+
+/// From the asked name over names that lead to names to addresses; what does not hang on it is not looked at.
+struct CnameChain<'m> {
+    family: Family,
+    current: ParsedName<&'m [u8]>,
+    links: usize,
+    addresses: Vec<IpAddr>,
+    ttl: Duration,
+}
+
+impl<'m> CnameChain<'m> {
+    fn new(family: Family, current: ParsedName<&'m [u8]>) -> Self {
+        CnameChain { family, current, links: 0, addresses: Vec::new(), ttl: limits::DNS_TTL_MAX }
+    }
+
+    fn take(&mut self, record: &ParsedRecord<'m, [u8]>) -> Result<(), ParseError> {
+        if record.class() != Class::IN || self.links > limits::DNS_CHAIN_MAX || record.owner() != self.current
+        {
+            return Ok(());
+        }
+        match (record.rtype(), self.family) {
+            (Rtype::A, Family::V4) => {
+                let address = record.to_record::<A>()?.map(|record| record.data().addr().into());
+                self.add(address, record.ttl());
+            }
+            (Rtype::AAAA, Family::V6) => {
+                let address = record.to_record::<Aaaa>()?.map(|record| record.data().addr().into());
+                self.add(address, record.ttl());
+            }
+            (Rtype::CNAME, _) if self.addresses.is_empty() => {
+                if let Some(link) = record.to_record::<Cname<ParsedName<&'m [u8]>>>()? {
+                    self.current = *link.data().cname();
+                    self.links += 1;
+                    self.ttl = self.ttl.min(seconds(record.ttl()));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, address: Option<IpAddr>, ttl: Ttl) {
+        self.ttl = self.ttl.min(seconds(ttl));
+        self.addresses.extend(address.filter(|_| self.addresses.len() < limits::DNS_ADDRESSES_MAX));
+    }
+}
+
+/// How long it is believed that there is nothing (RFC 2308, section 5); shortly when the message does not say it.
+fn absent_ttl(message: &Message<[u8]>) -> Duration {
+    let soa = message
+        .authority()
+        .ok()
+        .and_then(|records| records.limit_to_in::<Soa<ParsedName<&[u8]>>>().find_map(Result::ok));
+    let ttl = soa.map(|soa| seconds(soa.ttl()).min(seconds(soa.data().minimum())));
+    ttl.unwrap_or(limits::DNS_NEGATIVE_TTL).clamp(limits::DNS_TTL_MIN, limits::DNS_ABSENT_TTL_MAX)
+}
+
+/// RFC 2181, section 8: with the highest bit it is nothing.
+fn seconds(ttl: Ttl) -> Duration {
+    let seconds = ttl.as_secs();
+    Duration::from_secs(if seconds > i32::MAX as u32 { 0 } else { seconds.into() })
+}

@@ -1,0 +1,137 @@
+//! What came of an attempt, what holds for it, and what follows: as values.
+
+use crate::error::Error;
+use crate::outcome::{FailureKind, Outcome};
+use crate::source_metadata::ListedKey;
+
+/// Bytes of a reply's body that are looked at when it may be an error document.
+pub(crate) const ERROR_BYTES_MAX: usize = 4096;
+
+/// What holds for all attempts of a job, a stream, a listing or an upload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a rule of its own")]
+pub(crate) struct Rules {
+    /// Attempts that count.
+    pub(crate) attempts_max: u32,
+    /// Replies that throttle do not count for [`THROTTLE_FREE`](crate::limits::THROTTLE_FREE): the server asks for patience, not for fewer
+    /// objects. To a check, a stream, a listing each is one attempt.
+    pub(crate) is_patient: bool,
+    /// Whether a request may be made again: not one that changes something on the server.
+    pub(crate) may_repeat: bool,
+    /// Redirects that are followed one after the other.
+    pub(crate) redirects_max: u32,
+    /// Bodies whose end nothing tells are taken as they come.
+    pub(crate) allow_eof_bodies: bool,
+    /// Bytes of a body.
+    pub(crate) body_max: u64,
+    /// A reply of whatever status goes to who asked, and so must be whole; a stream's program, for one.
+    pub(crate) gives_every_reply: bool,
+    /// What seems dead is looked at once more, later; in a check.
+    pub(crate) has_second_look: bool,
+}
+
+impl Default for Rules {
+    /// For requests that are no targets: a redirect is not followed, and who asks counts attempts or time.
+    fn default() -> Self {
+        Rules {
+            attempts_max: u32::MAX,
+            is_patient: false,
+            may_repeat: true,
+            redirects_max: 0,
+            allow_eof_bodies: false,
+            body_max: u64::MAX,
+            gives_every_reply: false,
+            has_second_look: false,
+        }
+    }
+}
+
+/// A complete reply.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct ReplyFacts<'r> {
+    pub(crate) status: u16,
+    /// Whose it is was certain when it came: it was the first on its connection, say.
+    pub(crate) is_certain: bool,
+    /// Its head told how long it is, or its framing where it ends.
+    pub(crate) is_verified: bool,
+    /// Bytes of the body.
+    pub(crate) length: u64,
+    /// As it was sent.
+    pub(crate) etag: Option<&'r [u8]>,
+    /// The body is not the object's own bytes but a form of them (`Content-Encoding`): its length says nothing of theirs.
+    pub(crate) is_encoded: bool,
+    /// What the source said of the object, if it did.
+    pub(crate) listed: Option<ListedKey<'r>>,
+    /// Of a store: what else it says.
+    pub(crate) store: Option<StoreReply<'r>>,
+}
+
+/// No complete reply.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BrokenFacts {
+    pub(crate) kind: FailureKind,
+    /// The connection had brought a reply before.
+    pub(crate) was_used: bool,
+    /// Not a byte of a reply came.
+    pub(crate) is_unanswered: bool,
+    /// Requests of others are on the connection at the same time.
+    pub(crate) is_shared: bool,
+}
+
+/// What follows.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// The object has come.
+    Store,
+    /// There is no object, and this is the outcome; with what the store said of it.
+    Settle(Outcome, Option<Box<str>>),
+    /// Another attempt, after a delay; it has been counted.
+    Retry(FailureKind),
+    /// Another attempt at once, on a fresh connection; it does not count.
+    Again,
+    /// One more attempt after [`SECOND_LOOK_AFTER`](crate::limits::SECOND_LOOK_AFTER): a check found it dead.
+    SecondLook(FailureKind),
+    /// The object is where the reply says; whether it may be looked for there is decided by who follows.
+    Redirect,
+    /// Another attempt at once, when this is corrected; it does not count.
+    Correct(Correction),
+    /// No target of the job will fare better.
+    Stop(Error),
+}
+
+/// What a store has shown to be wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Correction {
+    /// The store's clock says this, seconds since 1970.
+    Clock(u64),
+    /// The bucket is in this region.
+    Region(String),
+    /// The credentials have expired.
+    Credentials,
+}
+
+/// What a store says beside status, length and `ETag`.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct StoreReply<'r> {
+    /// How the body begins: what may be an error document, up to [`ERROR_BYTES_MAX`].
+    pub(crate) start: &'r [u8],
+    /// The field `x-amz-bucket-region`.
+    pub(crate) region: Option<&'r [u8]>,
+    /// The field `Date`: the store's clock.
+    pub(crate) date: Option<&'r [u8]>,
+    /// For which region a request for the bucket itself was signed; none of one for an object.
+    pub(crate) signed_for: Option<&'r str>,
+}
+
+/// Whether a status says that the object is somewhere else.
+pub(crate) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// The value of a field in the bytes of a head; the name with its colon.
+pub(crate) fn field_in<'h>(head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
+    let line = head
+        .split(|byte| *byte == b'\n')
+        .find(|line| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)))?;
+    Some(line[name.len()..].trim_ascii())
+}

@@ -1,0 +1,16 @@
+//! What follows from an attempt. Whoever makes requests gathers what came of one, asks here, and carries out the
+//! answer: the native worker, the dispatcher of engines in Python, a stream, a listing, and whoever talks to a store.
+//!
+//! Every budget stands in one [`AttemptState`]: attempts, connections that are forgiven, corrections. No I/O, no clock:
+//! time is an argument. How long a target waits is the planner's business ([`crate::planner::retry`]).
+
+mod facts;
+mod state;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use facts::{
+    BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, field_in, is_redirect,
+};
+pub(crate) use state::AttemptState;

@@ -1,0 +1,224 @@
+//! What was spent on an attempt's target, and the rules.
+
+use super::facts::{BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect};
+use super::store::{detail_of, no_credentials};
+use crate::limits;
+use crate::outcome::{FailureClass, FailureKind, Outcome};
+use crate::planner::hosts::may_be_dead;
+use crate::planner::origin::Millis;
+use crate::s3::{ErrorDocument, StoreError};
+use crate::source_metadata::ListedKey;
+
+/// What was spent on one target, page or upload. With each attempt that was planned the rest begins anew: that is what
+/// the journal knows of a target that waits.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AttemptState {
+    /// Attempts that counted before this one.
+    pub(crate) attempts: u32,
+    /// When it was first throttled; 0 for never. In a check: when its second look was due.
+    pub(crate) throttled_since: Millis,
+    /// Connections that ended or went wrong because they had been used before.
+    pub(crate) forgiven: u32,
+    /// Requests that were made again with another region, clock or credentials.
+    pub(crate) corrections: u32,
+    /// Requests that were made again because the store took the one before for nobody's.
+    pub(crate) refusals: u32,
+}
+
+impl Verdict {
+    fn failed(kind: FailureKind) -> Self {
+        Verdict::Settle(Outcome::Failed(kind), None)
+    }
+
+    /// With what the store said.
+    fn with_detail(self, detail: Option<Box<str>>) -> Self {
+        match self {
+            Verdict::Settle(outcome, None) => Verdict::Settle(outcome, detail),
+            other => other,
+        }
+    }
+}
+
+impl AttemptState {
+    /// What follows from a complete reply.
+    pub(crate) fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        let is_success = (200..300).contains(&reply.status);
+        if !is_success && let Some(store) = &reply.store {
+            return self.after_store_error(store, reply, rules, now);
+        }
+        if is_success
+            && let Some(listed) = &reply.listed
+            && let Some(kind) = reply.trouble_with(listed)
+        {
+            return self.after_failure(kind, rules, now);
+        }
+        self.after_status(reply, rules, now)
+    }
+
+    /// What follows by status and length alone.
+    fn after_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        if is_redirect(reply.status) && rules.redirects_max > 0 {
+            return Verdict::Redirect;
+        }
+        let outcome = FailureKind::of_status(reply.status);
+        let must_be_whole = rules.gives_every_reply || outcome == Ok(Outcome::Fetched);
+        if must_be_whole && !reply.is_verified && !rules.allow_eof_bodies {
+            return Verdict::failed(FailureKind::UnverifiedLength);
+        }
+        match outcome {
+            Ok(Outcome::Fetched) if reply.length > rules.body_max => {
+                Verdict::failed(FailureKind::BodyTooLarge)
+            }
+            Ok(Outcome::Fetched) => Verdict::Store,
+            Ok(outcome) => Verdict::Settle(outcome, None),
+            Err(kind) => self.after_failure(kind, rules, now),
+        }
+    }
+
+    /// What follows when no complete reply came.
+    pub(crate) fn after_broken(&mut self, broken: BrokenFacts, rules: &Rules, now: Millis) -> Verdict {
+        if broken.was_used && rules.may_repeat {
+            let forgiven_max = if broken.is_shared { limits::FORGIVEN_SHARED_MAX } else { 1 };
+            // What was read may have belonged to the reply before; on a fresh connection it is certain.
+            let is_uncertain = matches!(broken.kind, FailureKind::Framing | FailureKind::NotHttp);
+            if (broken.is_unanswered && self.forgiven < forgiven_max)
+                || (is_uncertain && self.forgiven < limits::FORGIVEN_SHARED_MAX)
+            {
+                self.forgiven += 1;
+                return Verdict::Again;
+            }
+        }
+        self.after_failure(broken.kind, rules, now)
+    }
+
+    /// What follows from a failure for which nobody is forgiven.
+    pub(crate) fn after_failure(&mut self, kind: FailureKind, rules: &Rules, now: Millis) -> Verdict {
+        let counts = match kind.class() {
+            FailureClass::Final => return self.end(kind, rules),
+            FailureClass::Throttle if rules.is_patient => {
+                if self.throttled_since == 0 {
+                    self.throttled_since = now;
+                }
+                now.saturating_sub(self.throttled_since) > limits::THROTTLE_FREE.as_millis() as Millis
+            }
+            FailureClass::Throttle | FailureClass::Transient => true,
+        };
+        let attempts = self.attempts + u32::from(counts);
+        if attempts >= rules.attempts_max || !rules.may_repeat {
+            return self.end(kind, rules);
+        }
+        *self = AttemptState { attempts, throttled_since: self.throttled_since, ..AttemptState::default() };
+        Verdict::Retry(kind)
+    }
+
+    fn end(&mut self, kind: FailureKind, rules: &Rules) -> Verdict {
+        if self.wants_second_look(kind, rules) {
+            self.attempts += 1;
+            return Verdict::SecondLook(kind);
+        }
+        Verdict::failed(kind)
+    }
+
+    /// Whether a target that seems dead is tried once more, later.
+    pub(crate) fn wants_second_look(&self, kind: FailureKind, rules: &Rules) -> bool {
+        rules.has_second_look && self.throttled_since == 0 && may_be_dead(kind)
+    }
+
+    /// Whether its request is made again at once: on a connection that has brought nothing else its reply is certain.
+    pub(crate) fn is_repeated(&self) -> bool {
+        self.forgiven + self.corrections + self.refusals > 0
+    }
+
+    /// Corrects a request, if there is something to correct and it was not done too often.
+    fn correct(&mut self, correction: Option<Correction>) -> Option<Verdict> {
+        let correction = correction.filter(|_| self.corrections < limits::CORRECTIONS_MAX)?;
+        self.corrections += 1;
+        Some(Verdict::Correct(correction))
+    }
+
+    /// What follows when a store gives no object.
+    pub(super) fn after_store_error(
+        &mut self,
+        store: &StoreReply<'_>,
+        reply: &ReplyFacts<'_>,
+        rules: &Rules,
+        now: Millis,
+    ) -> Verdict {
+        let document = ErrorDocument::read(store.start);
+        let meaning = document.as_ref().map(|document| document.meaning(reply.status));
+        if let Some(verdict) = self.correct(store.correction(meaning, document.as_ref(), reply.status)) {
+            return verdict;
+        }
+        let detail = document.as_ref().map(|document| detail_of(document, self.corrections));
+        let verdict = match meaning {
+            // Who gets every reply reads it there.
+            Some(StoreError::BadCredentials) if !rules.gives_every_reply => {
+                // One reply that went astray must not stop a job.
+                if self.refusals > 0 && reply.is_certain || !rules.may_repeat {
+                    return Verdict::Stop(no_credentials(document.as_ref()));
+                }
+                if self.refusals < limits::REFUSALS_MAX {
+                    self.refusals += 1;
+                    return Verdict::Again;
+                }
+                self.after_status(reply, rules, now)
+            }
+            Some(StoreError::Throttled) => self.after_failure(FailureKind::Throttled, rules, now),
+            Some(StoreError::Transient) => self.after_failure(FailureKind::ServerError, rules, now),
+            _ => self.after_status(reply, rules, now),
+        };
+        verdict.with_detail(detail)
+    }
+
+    /// What follows from the reply to a request that is for no object of a job: a page of a listing, an upload.
+    /// `may_hide_error` when a head of success may stand before an error.
+    pub(crate) fn after_bucket_reply(
+        &mut self,
+        store: &StoreReply<'_>,
+        status: u16,
+        may_hide_error: bool,
+        rules: &Rules,
+        now: Millis,
+    ) -> Verdict {
+        if (200..300).contains(&status) && !(may_hide_error && ErrorDocument::is_document(store.start)) {
+            return Verdict::Store;
+        }
+        let document = ErrorDocument::read(store.start);
+        let meaning = document.as_ref().map(|document| document.meaning(status));
+        if let Some(verdict) = self.correct(store.correction(meaning, document.as_ref(), status)) {
+            return verdict;
+        }
+        let kind = match (meaning, status) {
+            (Some(StoreError::Throttled), _) => FailureKind::Throttled,
+            // 409: another request for the same object was not over.
+            (Some(StoreError::Transient), _) | (_, 200..=299 | 409) => FailureKind::ServerError,
+            // Not implemented, and never will be.
+            (_, 501) => FailureKind::Status,
+            _ => FailureKind::of_status(status).err().unwrap_or(FailureKind::Status),
+        };
+        self.after_failure(kind, rules, now)
+    }
+}
+
+impl ReplyFacts<'_> {
+    /// Why a reply of success is not the object that the source told of.
+    fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
+        let size = listed.size?;
+        if self.length != size
+            && let Some(kind) = self.store.as_ref().and_then(StoreReply::error_in_place)
+        {
+            return Some(kind);
+        }
+        // An encoded form has another length, unless a store keeps it so. An ETag that one of both has not is no
+        // difference.
+        let is_same_size = self.length == size || (self.is_encoded && self.store.is_none());
+        let is_same =
+            |sent: &[u8]| listed.etag.is_empty() || without_quotes(sent) == without_quotes(listed.etag);
+        (!is_same_size || !self.etag.is_none_or(is_same)).then_some(FailureKind::Changed)
+    }
+}
+
+fn without_quotes(etag: &[u8]) -> &[u8] {
+    let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
+    etag.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(etag)
+}

@@ -1,0 +1,390 @@
+//! Facts and what follows from them, as a table; and what holds for all.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::limits;
+use crate::outcome::{FailureClass, FailureKind, Outcome};
+use crate::planner::origin::Millis;
+use crate::source_metadata::ListedKey;
+
+const NOW: Millis = 1_000_000;
+const SLOW: &[u8] = b"<?xml version=\"1.0\"?><Error><Code>SlowDown</Code><Message>m</Message></Error>";
+const INTERNAL: &[u8] = b"<Error><Code>InternalError</Code><Message>m</Message></Error>";
+const SKEWED: &[u8] = b"<Error><Code>RequestTimeTooSkewed</Code><Message>m</Message></Error>";
+const SKEWED_BY: &[u8] =
+    b"<Error><Code>RequestTimeTooSkewed</Code><ServerTime>2026-11-20T21:08:00Z</ServerTime></Error>";
+const DATE: &[u8] = b"Fri, 20 Nov 2026 21:08:00 GMT";
+const STORE_TIME: u64 = 1_795_208_880;
+const EXPIRED: &[u8] = b"<Error><Code>ExpiredToken</Code><Message>m</Message></Error>";
+const DENIED: &[u8] = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+const FROZEN: &[u8] = b"<Error><Code>InvalidObjectState</Code><Message>in the archive</Message></Error>";
+const WRONG_KEY: &[u8] = b"<Error><Code>SignatureDoesNotMatch</Code><Message>m</Message></Error>";
+const ELSEWHERE: &[u8] = b"<Error><Code>PermanentRedirect</Code><Message>m</Message></Error>";
+
+/// A verdict as text: short enough for a table.
+fn text(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Store => "store".into(),
+        Verdict::Settle(Outcome::Failed(kind), None) => format!("failed {}", kind.name()),
+        Verdict::Settle(Outcome::Failed(kind), Some(said)) => format!("failed {}: {said}", kind.name()),
+        Verdict::Settle(outcome, _) => format!("{outcome:?}").to_lowercase(),
+        Verdict::Retry(kind) => format!("retry {}", kind.name()),
+        Verdict::Again => "again".into(),
+        Verdict::SecondLook(kind) => format!("second look {}", kind.name()),
+        Verdict::Redirect => "redirect".into(),
+        Verdict::Correct(Correction::Clock(time)) => format!("clock {time}"),
+        Verdict::Correct(Correction::Region(region)) => format!("region {region}"),
+        Verdict::Correct(Correction::Credentials) => "credentials".into(),
+        Verdict::Stop(_) => "stop".into(),
+    }
+}
+
+fn job() -> Rules {
+    Rules { attempts_max: 5, is_patient: true, ..Rules::default() }
+}
+
+fn reply(status: u16) -> ReplyFacts<'static> {
+    ReplyFacts { status, is_verified: true, length: 3, ..ReplyFacts::default() }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "as the facts have it")]
+fn listed(size: u64, etag: &'static [u8]) -> Option<ListedKey<'static>> {
+    Some(ListedKey { key: b"k", size: Some(size), etag, modified: 0 })
+}
+
+/// A reply of a store with this body.
+fn of_store(status: u16, start: &'static [u8]) -> ReplyFacts<'static> {
+    let store = Some(StoreReply { start, ..StoreReply::default() });
+    ReplyFacts { length: start.len() as u64, store, ..reply(status) }
+}
+
+fn first(facts: &ReplyFacts<'_>, rules: &Rules) -> String {
+    text(AttemptState::default().after_reply(facts, rules, NOW))
+}
+
+#[test]
+fn a_status_says_what_became_of_a_target() {
+    let follows = Rules { redirects_max: 5, ..job() };
+    for (status, rules, expected) in [
+        (200, job(), "store"),
+        (204, job(), "store"),
+        (301, job(), "failed redirect"),
+        (301, follows, "redirect"),
+        (304, follows, "failed redirect"),
+        (400, job(), "failed status"),
+        (404, job(), "absent"),
+        (410, job(), "absent"),
+        (408, job(), "retry server-error"),
+        (425, job(), "retry server-error"),
+        (429, job(), "retry throttled"),
+        (500, job(), "retry server-error"),
+        (503, job(), "retry throttled"),
+        (500, Rules { attempts_max: 1, ..job() }, "failed server-error"),
+        (500, Rules { may_repeat: false, ..job() }, "failed server-error"),
+    ] {
+        assert_eq!(first(&reply(status), &rules), expected, "{status} {rules:?}");
+    }
+}
+
+#[test]
+fn a_body_must_be_whole_and_not_too_long() {
+    let whole = reply(200);
+    let uncertain = ReplyFacts { is_verified: false, ..whole };
+    for (facts, rules, expected) in [
+        (uncertain, job(), "failed unverified-length"),
+        (uncertain, Rules { allow_eof_bodies: true, ..job() }, "store"),
+        (ReplyFacts { status: 404, ..uncertain }, job(), "absent"),
+        (
+            ReplyFacts { status: 404, ..uncertain },
+            Rules { gives_every_reply: true, ..job() },
+            "failed unverified-length",
+        ),
+        (whole, Rules { body_max: 2, ..job() }, "failed body-too-large"),
+        (whole, Rules { body_max: 3, ..job() }, "store"),
+    ] {
+        assert_eq!(first(&facts, &rules), expected, "{facts:?} {rules:?}");
+    }
+}
+
+#[test]
+fn what_came_is_compared_with_what_was_listed() {
+    let came = |etag, listed| ReplyFacts { etag, listed, ..reply(200) };
+    let encoded = |listed| ReplyFacts { is_encoded: true, ..came(Some(&b"\"e\""[..]), listed) };
+    let in_place = |start, listed| ReplyFacts { listed, ..of_store(200, start) };
+    let gzipped_at_store = ReplyFacts { is_encoded: true, ..in_place(b"abc", listed(4, b"")) };
+    for (facts, expected) in [
+        (came(Some(b"\"e\""), listed(3, b"e")), "store"),
+        (came(Some(b"W/\"e\""), listed(3, b"e")), "store"),
+        (came(None, listed(3, b"e")), "store"),
+        (came(Some(b"\"e\""), listed(3, b"")), "store"),
+        (came(Some(b"\"f\""), listed(3, b"e")), "failed changed"),
+        (came(Some(b"\"e\""), listed(4, b"e")), "failed changed"),
+        (came(None, Some(ListedKey::named(b"k"))), "store"),
+        (ReplyFacts { status: 404, ..came(None, listed(4, b"e")) }, "absent"),
+        (encoded(listed(4, b"e")), "store"),
+        (encoded(listed(4, b"f")), "failed changed"),
+        (gzipped_at_store, "failed changed"),
+        (in_place(SLOW, listed(3, b"e")), "retry throttled"),
+        (in_place(INTERNAL, listed(3, b"e")), "retry server-error"),
+        (in_place(INTERNAL, listed(INTERNAL.len() as u64, b"")), "store"),
+        (in_place(INTERNAL, None), "store"),
+    ] {
+        assert_eq!(first(&facts, &job()), expected, "{facts:?}");
+    }
+}
+
+#[test]
+fn a_store_says_what_is_wrong() {
+    let with = |start, status, region, date| {
+        let store = StoreReply { start, region, date, signed_for: None };
+        ReplyFacts { store: Some(store), ..of_store(status, start) }
+    };
+    let follows = Rules { redirects_max: 5, ..job() };
+    for (facts, rules, expected) in [
+        (with(SKEWED_BY, 403, None, None), job(), format!("clock {STORE_TIME}")),
+        (with(SKEWED, 403, None, Some(DATE)), job(), format!("clock {STORE_TIME}")),
+        (with(SKEWED, 403, None, None), job(), "failed status: RequestTimeTooSkewed: m".into()),
+        (with(EXPIRED, 400, None, None), job(), "credentials".into()),
+        (with(ELSEWHERE, 301, Some(b"eu-west-1"), None), follows, "region eu-west-1".into()),
+        (with(ELSEWHERE, 301, None, None), job(), "failed redirect: PermanentRedirect: m".into()),
+        (with(b"", 301, Some(b"eu-west-1"), None), job(), "region eu-west-1".into()),
+        (with(b"", 301, None, None), follows, "redirect".into()),
+        // Where an object's bucket is was known before.
+        (with(DENIED, 403, Some(b"eu-west-1"), None), job(), "failed status: AccessDenied: no".into()),
+        (with(FROZEN, 403, None, None), job(), "failed status: InvalidObjectState: in the archive".into()),
+        (with(WRONG_KEY, 403, None, None), job(), "again".into()),
+        (with(WRONG_KEY, 403, None, None), Rules { may_repeat: false, ..job() }, "stop".into()),
+        (
+            with(WRONG_KEY, 403, None, None),
+            Rules { gives_every_reply: true, ..job() },
+            "failed status: SignatureDoesNotMatch: m".into(),
+        ),
+        (with(SLOW, 400, None, None), job(), "retry throttled".into()),
+        (with(INTERNAL, 400, None, None), job(), "retry server-error".into()),
+        (with(b"<html>", 503, None, None), job(), "retry throttled".into()),
+        (with(b"", 404, None, None), job(), "absent".into()),
+    ] {
+        assert_eq!(first(&facts, &rules), expected, "{facts:?}");
+    }
+}
+
+#[test]
+fn a_bucket_says_what_is_wrong() {
+    let with = |start, region| StoreReply { start, region, date: None, signed_for: Some("us-east-1") };
+    for (store, status, may_hide_error, expected) in [
+        (with(b"<List", None), 200, true, "store"),
+        (with(SLOW, None), 200, true, "retry throttled"),
+        (with(b"<Error><Code>Odd</Code></Error>", None), 200, true, "retry server-error"),
+        // An object may look like an error.
+        (with(SLOW, None), 206, false, "store"),
+        (with(DENIED, Some(&b"eu-west-1"[..])), 403, true, "region eu-west-1"),
+        (with(DENIED, Some(b"us-east-1")), 403, true, "failed status"),
+        (with(b"", Some(b"eu-west-1")), 400, true, "region eu-west-1"),
+        (with(b"", None), 404, true, "failed status"),
+        (with(b"", None), 409, true, "retry server-error"),
+        (with(b"", None), 501, true, "failed status"),
+        (with(b"", None), 500, true, "retry server-error"),
+        (with(WRONG_KEY, None), 403, true, "failed status"),
+    ] {
+        let mut state = AttemptState::default();
+        let verdict = state.after_bucket_reply(&store, status, may_hide_error, &Rules::default(), NOW);
+        assert_eq!(text(verdict), expected, "{status} {store:?}");
+    }
+}
+
+#[test]
+fn a_used_connection_is_forgiven() {
+    use FailureKind::{Framing, NotHttp, Reset, Truncated};
+    let broken =
+        |kind, was_used, is_unanswered| BrokenFacts { kind, was_used, is_unanswered, is_shared: false };
+    let once = AttemptState { forgiven: 1, ..AttemptState::default() };
+    let shared = BrokenFacts { is_shared: true, ..broken(Reset, true, true) };
+    let not_twice = Rules { may_repeat: false, ..job() };
+    for (state, facts, rules, expected) in [
+        (AttemptState::default(), broken(Reset, true, true), job(), "again"),
+        (AttemptState::default(), broken(Reset, false, true), job(), "retry reset"),
+        (AttemptState::default(), broken(Reset, true, false), job(), "retry reset"),
+        (AttemptState::default(), broken(Reset, true, true), not_twice, "failed reset"),
+        (once, broken(Reset, true, true), job(), "retry reset"),
+        (once, shared, job(), "again"),
+        (AttemptState::default(), broken(Framing, true, false), job(), "again"),
+        (AttemptState::default(), broken(NotHttp, false, false), job(), "failed not-http"),
+        (AttemptState::default(), broken(Truncated, true, false), job(), "retry truncated"),
+    ] {
+        let mut state = state;
+        assert_eq!(text(state.after_broken(facts, &rules, NOW)), expected, "{facts:?} {rules:?}");
+    }
+}
+
+#[test]
+fn throttling_counts_only_after_ten_minutes() {
+    let throttled = |throttled_since, rules: &Rules, now| {
+        let mut state = AttemptState { attempts: 4, throttled_since, ..AttemptState::default() };
+        let verdict = text(state.after_failure(FailureKind::Throttled, rules, now));
+        (verdict, state.attempts, state.throttled_since)
+    };
+
+    assert_eq!(throttled(0, &job(), 1000), ("retry throttled".into(), 4, 1000));
+    assert_eq!(throttled(1000, &job(), 601_000), ("retry throttled".into(), 4, 1000));
+    assert_eq!(throttled(1000, &job(), 601_001).0, "failed throttled");
+    assert_eq!(throttled(0, &Rules { is_patient: false, ..job() }, 1000).0, "failed throttled");
+}
+
+#[test]
+fn what_seems_dead_is_looked_at_twice() {
+    let rules = Rules { attempts_max: 2, is_patient: false, has_second_look: true, ..job() };
+    let mut state = AttemptState::default();
+
+    let mut next = || text(state.after_failure(FailureKind::Reset, &rules, NOW));
+    assert_eq!((next(), next()), ("retry reset".into(), "second look reset".into()));
+
+    // Whoever carries it out notes when it is due.
+    state.throttled_since = NOW;
+    assert_eq!(text(state.after_failure(FailureKind::Reset, &rules, NOW)), "failed reset");
+    let final_at_once = AttemptState::default().after_failure(FailureKind::Framing, &rules, NOW);
+    assert_eq!(text(final_at_once), "failed framing");
+}
+
+#[test]
+fn a_store_that_always_corrects_ends_in_a_failure_that_says_so() {
+    for start in [SKEWED_BY, EXPIRED] {
+        let mut state = AttemptState::default();
+        let facts = of_store(403, start);
+        let corrections = (0..100)
+            .find(|_| !matches!(state.after_reply(&facts, &job(), NOW), Verdict::Correct(_)))
+            .unwrap_or_default();
+        assert_eq!(corrections, limits::CORRECTIONS_MAX);
+        let said = text(state.after_reply(&facts, &job(), NOW));
+        assert!(said.starts_with("failed status: ") && said.contains("after 4 requests"), "{said}");
+    }
+}
+
+#[test]
+fn wrong_credentials_stop_a_job_when_two_replies_say_so_and_the_second_is_certain() {
+    let uncertain = of_store(403, WRONG_KEY);
+    let certain = ReplyFacts { is_certain: true, ..uncertain };
+    for (replies, expected) in [
+        (&[certain, certain][..], "again stop"),
+        (&[uncertain, certain], "again stop"),
+        (&[certain, uncertain, certain], "again again stop"),
+        (&[certain, reply(200)], "again store"),
+        (&[uncertain; 5], "again again again again failed status: SignatureDoesNotMatch: m"),
+    ] {
+        let mut state = AttemptState::default();
+        let verdicts: Vec<_> =
+            replies.iter().map(|facts| text(state.after_reply(facts, &job(), NOW))).collect();
+        assert_eq!(verdicts.join(" "), expected);
+    }
+}
+
+/// Anything that may come of an attempt.
+#[derive(Debug, Clone)]
+enum Any {
+    Reply(u16, [bool; 2], usize, Option<u64>),
+    Broken(usize, bool, bool, bool),
+}
+
+fn any_attempt() -> impl Strategy<Value = Any> {
+    let replied = (100..600_u16, any::<[bool; 2]>(), 0..10_usize, prop::option::of(0..5_u64));
+    let broken = (0..FailureKind::ALL.len(), any::<bool>(), any::<bool>(), any::<bool>());
+    prop_oneof![
+        replied.prop_map(|(status, flags, start, size)| Any::Reply(status, flags, start, size)),
+        broken.prop_map(|(kind, used, unanswered, shared)| Any::Broken(kind, used, unanswered, shared)),
+    ]
+}
+
+fn next(state: &mut AttemptState, attempt: &Any, rules: &Rules, now: Millis) -> Verdict {
+    let starts =
+        [&b""[..], SLOW, INTERNAL, SKEWED, SKEWED_BY, EXPIRED, DENIED, WRONG_KEY, ELSEWHERE, b"<Error"];
+    match *attempt {
+        Any::Reply(status, [is_verified, is_certain], start, size) => {
+            let region = Some(&b"eu-west-1"[..]);
+            let store = StoreReply { start: starts[start], region, date: Some(DATE), signed_for: None };
+            let listed = size.map(|size| ListedKey { size: Some(size), ..ListedKey::default() });
+            // Those without a body to be looked at are of another server.
+            let store = (start > 0).then_some(store);
+            let facts = ReplyFacts {
+                status,
+                is_certain,
+                is_verified,
+                length: 3,
+                listed,
+                store,
+                ..ReplyFacts::default()
+            };
+            state.after_reply(&facts, rules, now)
+        }
+        Any::Broken(kind, was_used, is_unanswered, is_shared) => {
+            let facts = BrokenFacts { kind: FailureKind::ALL[kind], was_used, is_unanswered, is_shared };
+            state.after_broken(facts, rules, now)
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn budgets_are_never_exceeded(
+        attempts in prop::collection::vec(any_attempt(), 1..300),
+        attempts_max in 1..8_u32,
+        flags in any::<[bool; 5]>(),
+    ) {
+        let [is_patient, may_repeat, allow_eof_bodies, gives_every_reply, has_second_look] = flags;
+        let rules = Rules {
+            attempts_max, is_patient, may_repeat, allow_eof_bodies, gives_every_reply, has_second_look,
+            ..Rules::default()
+        };
+        let mut state = AttemptState::default();
+        let (mut corrections, mut forgiven, mut counted) = (0, 0, 0);
+        for (made, attempt) in attempts.iter().enumerate() {
+            let before = state;
+            let verdict = next(&mut state, attempt, &rules, NOW + made as u64 * 1000);
+            prop_assert!(state.attempts <= attempts_max, "{state:?}");
+            match verdict {
+                Verdict::Correct(_) => corrections += 1,
+                Verdict::Again => {
+                    prop_assert!(may_repeat);
+                    forgiven += 1;
+                }
+                Verdict::Retry(kind) => {
+                    prop_assert!(kind.is_retryable() && may_repeat);
+                    let is_free = is_patient && kind.class() == FailureClass::Throttle;
+                    prop_assert!(state.attempts > before.attempts || is_free, "{kind:?} {state:?}");
+                    counted += state.attempts - before.attempts;
+                    (corrections, forgiven) = (0, 0);
+                }
+                Verdict::SecondLook(_) => {
+                    prop_assert!(has_second_look && before.throttled_since == 0);
+                    break;
+                }
+                Verdict::Settle(Outcome::Failed(kind), _) => {
+                    let is_spent = state.attempts + 1 >= attempts_max || !may_repeat;
+                    prop_assert!(!kind.is_retryable() || is_spent, "{kind:?} {state:?}");
+                    prop_assert_eq!(state.attempts, before.attempts);
+                    break;
+                }
+                Verdict::Settle(outcome, _) => {
+                    prop_assert_eq!(outcome, Outcome::Absent);
+                    break;
+                }
+                Verdict::Stop(_) => {
+                    prop_assert!(!gives_every_reply);
+                    break;
+                }
+                Verdict::Store => {
+                    prop_assert!(matches!(attempt, Any::Reply(200..=299, ..)));
+                    break;
+                }
+                Verdict::Redirect => prop_assert!(false, "none is to be followed"),
+            }
+            prop_assert!(corrections <= limits::CORRECTIONS_MAX);
+            prop_assert!(forgiven <= limits::FORGIVEN_SHARED_MAX + limits::REFUSALS_MAX);
+            prop_assert!(counted < attempts_max);
+        }
+    }
+
+    #[test]
+    fn any_head_can_be_searched(head in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = field_in(&head, b"date:");
+    }
+}

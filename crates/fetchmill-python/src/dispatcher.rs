@@ -1,0 +1,237 @@
+//! A dispatcher for engines in Python: targets in batches, answers in batches.
+
+use std::net::IpAddr;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fetchmill_core::engine::{
+    self, AnswerFields, DispatchedTarget, WorkerAnswer, WorkerProcessOptions, join_job,
+};
+use fetchmill_core::outcome::FailureKind;
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+
+use crate::certainty::OriginReplies;
+use crate::errors;
+use crate::objects::name_of;
+use crate::options;
+
+type SharedDispatcher = Arc<Mutex<Option<engine::Dispatcher>>>;
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Dispatcher(SharedDispatcher);
+
+/// A target that was handed out. It knows its dispatcher, for the fields of its request.
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct Target {
+    handed: DispatchedTarget,
+    dispatcher: SharedDispatcher,
+}
+
+/// What a worker answers: `ReplyAnswer` or `FailureAnswer` of `fetchmill.engines.answers`.
+#[derive(FromPyObject)]
+enum AnswerTuple {
+    #[pyo3(transparent)]
+    Replied(ReplyTuple),
+    #[pyo3(transparent)]
+    Broken((u64, PyBackedStr, Option<PyBackedStr>)),
+}
+
+type ReplyTuple = (
+    u64,
+    u16,
+    PyBackedBytes,
+    bool,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+    Option<PyBackedStr>,
+);
+
+fn lock(dispatcher: &SharedDispatcher) -> MutexGuard<'_, Option<engine::Dispatcher>> {
+    dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Dispatcher {
+    pub(crate) fn new(dispatcher: engine::Dispatcher) -> Self {
+        Dispatcher(Arc::new(Mutex::new(Some(dispatcher))))
+    }
+}
+
+#[pymethods]
+impl Dispatcher {
+    /// In a worker's process.
+    #[staticmethod]
+    fn join(
+        py: Python<'_>,
+        options: &str,
+        worker: usize,
+        kept: Option<Vec<String>>,
+        turns: i32,
+        receipts: i32,
+    ) -> PyResult<Option<Self>> {
+        let options = options::parse(options)?;
+        let engine::Workers::Processes(workers) = options.workers else {
+            return Err(errors::usage("the options are not those of an engine of processes"));
+        };
+        let (turns, receipts) = (own_descriptor(turns)?, own_descriptor(receipts)?);
+        let joining = WorkerProcessOptions { worker, workers, kept, turns, receipts };
+        let dispatcher = py.detach(|| join_job(options, joining)).map_err(|error| errors::of(&error))?;
+        Ok(dispatcher.map(Dispatcher::new))
+    }
+
+    fn next_batch(&self, py: Python<'_>, max: usize, seconds: f64) -> PyResult<Option<Vec<Target>>> {
+        let patience = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        let batch = py.detach(|| match &mut *lock(&self.0) {
+            Some(dispatcher) => dispatcher.next_batch(max, patience),
+            None => Ok(None),
+        });
+        let batch = batch.map_err(|error| errors::of(&error))?;
+        Ok(batch.map(|batch| {
+            let target = |handed| Target { handed, dispatcher: Arc::clone(&self.0) };
+            batch.into_iter().map(target).collect()
+        }))
+    }
+
+    fn observe_arrivals(&self, replies: &OriginReplies) {
+        if let Some(dispatcher) = &mut *lock(&self.0) {
+            dispatcher.observe_arrivals(Arc::clone(&replies.arrivals));
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "what comes from Python comes by value")]
+    fn report(&self, py: Python<'_>, answers: Vec<AnswerTuple>) -> PyResult<()> {
+        let kinds = answers.iter().map(kind_of).collect::<PyResult<Vec<_>>>()?;
+        let answers = answers.iter().zip(kinds).map(|(given, kind)| answer(given, kind));
+        let answers: Vec<WorkerAnswer<'_>> = answers.collect();
+        let reported = py.detach(|| match &mut *lock(&self.0) {
+            Some(dispatcher) => dispatcher.report(answers),
+            None => Ok(()),
+        });
+        reported.map_err(|error| errors::of(&error))
+    }
+
+    #[getter]
+    fn is_stopping(&self) -> bool {
+        lock(&self.0).as_ref().is_none_or(engine::Dispatcher::is_stopping)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let closed = py.detach(|| {
+            let dispatcher = lock(&self.0).take();
+            dispatcher.map_or(Ok(()), engine::Dispatcher::close)
+        });
+        closed.map_err(|error| errors::of(&error))
+    }
+}
+
+fn kind_of(given: &AnswerTuple) -> PyResult<Option<FailureKind>> {
+    let AnswerTuple::Broken((_, name, _)) = given else { return Ok(None) };
+    let unknown = || errors::usage(&format!("there is no failure kind {name}"));
+    FailureKind::from_name(name).map(Some).ok_or_else(unknown)
+}
+
+fn answer(given: &AnswerTuple, kind: Option<FailureKind>) -> WorkerAnswer<'_> {
+    match given {
+        AnswerTuple::Broken((sequence, _, detail)) => WorkerAnswer::Broken {
+            sequence: *sequence,
+            kind: kind.unwrap_or(FailureKind::Function),
+            detail: detail.as_deref(),
+        },
+        AnswerTuple::Replied((
+            sequence,
+            status,
+            body,
+            is_verified,
+            content_type,
+            etag,
+            last_modified,
+            retry_after,
+            content_encoding,
+            date,
+            bucket_region,
+            checksums,
+        )) => WorkerAnswer::Replied {
+            sequence: *sequence,
+            status: *status,
+            body,
+            is_verified: *is_verified,
+            fields: AnswerFields {
+                content_type: content_type.as_deref(),
+                etag: etag.as_deref(),
+                last_modified: last_modified.as_deref(),
+                retry_after: retry_after.as_deref(),
+                content_encoding: content_encoding.as_deref(),
+                date: date.as_deref(),
+                bucket_region: bucket_region.as_deref(),
+                checksums: checksums.as_deref(),
+            },
+        },
+    }
+}
+
+#[pymethods]
+impl Target {
+    #[getter]
+    fn sequence(&self) -> u64 {
+        self.handed.sequence
+    }
+
+    #[getter]
+    fn name<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        name_of(py, &self.handed.name)
+    }
+
+    #[getter]
+    fn url(&self) -> &str {
+        &self.handed.url
+    }
+
+    #[getter]
+    fn attempt(&self) -> u32 {
+        self.handed.attempt
+    }
+
+    fn headers(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let of = |dispatcher: &Option<engine::Dispatcher>| match dispatcher {
+            Some(dispatcher) => dispatcher.fields_of(&self.handed.url),
+            None => Ok(Vec::new()),
+        };
+        // Asked for each request: giving the interpreter away and waiting for it costs more than the fields.
+        let fields = match self.dispatcher.try_lock() {
+            Ok(dispatcher) => of(&dispatcher),
+            Err(_) => py.detach(|| of(&lock(&self.dispatcher))),
+        };
+        fields.map_err(|error| errors::of(&error))
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Target(sequence={}, url={:?}, attempt={})",
+            self.handed.sequence, self.handed.url, self.handed.attempt
+        )
+    }
+}
+
+/// Whether an address is a public one; false for what is no address.
+#[pyfunction]
+pub(crate) fn is_public(address: &str) -> bool {
+    address.parse::<IpAddr>().is_ok_and(fetchmill_core::transport::is_public)
+}
+
+/// What Python has given up (`socket.detach()`): nobody else closes or uses it.
+pub(crate) fn own_descriptor(number: i32) -> PyResult<OwnedFd> {
+    if number < 0 {
+        return Err(errors::usage(&format!("{number} is no descriptor")));
+    }
+    #[expect(unsafe_code, reason = "a descriptor cannot come from Python in another way")]
+    // SAFETY: it is open, and the caller owns it and gives it away: both callers in this package pass what
+    // `socket.detach()` has just given.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
+    Ok(descriptor)
+}

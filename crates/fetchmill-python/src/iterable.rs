@@ -1,0 +1,97 @@
+//! Items of a Python iterable: read in batches on the listing's thread, one attachment to the interpreter for many.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use fetchmill_core::error::{Error, Result};
+use fetchmill_core::source::list::{ItemBatch, Items};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyString, PyTuple};
+
+/// An iterable that takes longer for a batch gives what it has.
+const BATCH_TIME: Duration = Duration::from_millis(20);
+
+/// What an iterable has raised, for whoever reports the job's end.
+pub(crate) type RaisedError = Arc<Mutex<Option<PyErr>>>;
+
+/// Takes it.
+pub(crate) fn take(raised: &RaisedError) -> Option<PyErr> {
+    raised.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// See the module.
+pub(crate) struct IterableSource {
+    iterator: Py<PyIterator>,
+    raised: RaisedError,
+    count: u64,
+    /// Raised behind the items that were given already.
+    pending: Option<PyErr>,
+}
+
+impl IterableSource {
+    pub(crate) fn new(iterator: &Bound<'_, PyIterator>, raised: &RaisedError) -> Self {
+        IterableSource {
+            iterator: iterator.clone().unbind(),
+            raised: Arc::clone(raised),
+            count: 0,
+            pending: None,
+        }
+    }
+
+    /// Adds items until the batch is full, its time is over, or there is none; `false` at the end.
+    fn fill(&mut self, py: Python<'_>, into: &mut ItemBatch) -> PyResult<bool> {
+        let started = Instant::now();
+        let mut iterator = self.iterator.bind(py).clone();
+        while !into.is_full() {
+            let Some(item) = iterator.next() else { return Ok(false) };
+            self.count += 1;
+            push(&item?, self.count, into)?;
+            // The clock is not asked for each of many.
+            let is_looked_at = into.len().is_multiple_of(16) || into.len() < 16;
+            if is_looked_at && started.elapsed() >= BATCH_TIME {
+                return Ok(true);
+            }
+        }
+        Ok(true)
+    }
+
+    fn raise(&self, error: PyErr) -> Error {
+        let said = format!("the iterable has raised {error}");
+        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        Error::Listing(said)
+    }
+}
+
+fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<()> {
+    if let Ok(url) = item.cast::<PyString>() {
+        into.push(url.to_str()?.as_bytes(), None);
+        return Ok(());
+    }
+    if let Ok(pair) = item.cast::<PyTuple>()
+        && let Ok((url, name)) = pair.extract::<(Bound<'_, PyString>, Bound<'_, PyString>)>()
+    {
+        into.push(url.to_str()?.as_bytes(), Some(name.to_str()?.as_bytes()));
+        return Ok(());
+    }
+    Err(PyTypeError::new_err(format!(
+        "item {number} of the iterable is {}: it must be a URL, or a pair of a URL and a name",
+        item.get_type().name()?
+    )))
+}
+
+impl Items for IterableSource {
+    fn read(&mut self, into: &mut ItemBatch) -> Result<bool> {
+        if let Some(error) = self.pending.take() {
+            return Err(self.raise(error));
+        }
+        match Python::attach(|py| self.fill(py, into)) {
+            Ok(goes_on) => Ok(goes_on),
+            Err(error) if into.is_empty() => Err(self.raise(error)),
+            Err(error) => {
+                self.pending = Some(error);
+                Ok(true)
+            }
+        }
+    }
+}

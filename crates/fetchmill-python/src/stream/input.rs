@@ -1,0 +1,218 @@
+//! What goes in: items of an iterable, taken only when there is room for them, and kept until their reply is given.
+
+use fetchmill_core::engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress};
+use fetchmill_core::limits;
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyString};
+use pyo3::{PyTraverseError, PyVisit};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use super::request::Request;
+use crate::errors;
+
+/// Items that are taken at once from an iterable that gives them quickly. One that is slow is asked for one by one, so
+/// that no request waits for the next one.
+const CHUNK_MAX: usize = 64;
+/// From this on an iterable is quick enough to be asked before replies that are there are given.
+const CHUNK_QUICK: usize = 8;
+
+/// What was asked for, and its place in the input.
+pub(super) struct PendingRequest {
+    pub(super) object: Py<PyAny>,
+    pub(super) index: u64,
+    /// Its place among those that are fetched in this run.
+    pub(super) turn: u64,
+}
+
+/// See the module.
+pub(super) struct Feed {
+    iterator: Option<Py<PyIterator>>,
+    is_ended: bool,
+    asked: Vec<Option<PendingRequest>>,
+    free: Vec<u32>,
+    /// Taken from the input, and their reply not given.
+    outstanding: usize,
+    outstanding_max: usize,
+    next_index: u64,
+    next_turn: u64,
+    chunk: usize,
+    requests: RequestBatch,
+    /// How far the program is, when that is kept.
+    advance: Option<StreamProgress>,
+}
+
+/// The time to some milliseconds: cheap enough to be asked for each item.
+fn coarse_now() -> Timespec {
+    clock_gettime(ClockId::MonotonicCoarse)
+}
+
+impl Feed {
+    /// Of an iterator; without one the items are added from outside.
+    pub(super) fn new(
+        iterator: Option<Py<PyIterator>>,
+        outstanding_max: usize,
+        advance: Option<StreamProgress>,
+    ) -> Self {
+        // What is missing of an earlier run, with a higher limit, has room beside what is new.
+        let missing = advance.as_ref().map_or(0, StreamProgress::missing_before);
+        Feed {
+            iterator,
+            is_ended: false,
+            asked: Vec::new(),
+            free: Vec::new(),
+            outstanding: 0,
+            outstanding_max: outstanding_max.max(missing + 1),
+            next_index: 0,
+            next_turn: 0,
+            chunk: 1,
+            requests: RequestBatch::default(),
+            advance,
+        }
+    }
+
+    /// How many items more can be taken now.
+    pub(super) fn room(&self) -> usize {
+        if self.is_ended { 0 } else { self.outstanding_max - self.outstanding }
+    }
+
+    /// Whether there is an iterator that can be asked for more.
+    pub(super) fn can_pull(&self) -> bool {
+        self.iterator.is_some() && self.room() > 0
+    }
+
+    /// Whether it is worth it to ask before a reply is given.
+    pub(super) fn is_quick(&self) -> bool {
+        self.chunk >= CHUNK_QUICK && self.iterator.is_some() && self.room() >= self.chunk
+    }
+
+    /// Nothing more comes, and every reply was given.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_ended && self.outstanding == 0
+    }
+
+    /// Nothing more comes.
+    pub(super) fn end(&mut self) -> PyResult<()> {
+        self.is_ended = true;
+        self.iterator = None;
+        self.advance.as_ref().map_or(Ok(()), StreamProgress::end_of_input).map_err(|error| errors::of(&error))
+    }
+
+    /// Takes nothing more, whether there is more or not. What is done with is made durable.
+    pub(super) fn close(&mut self, py: Python<'_>) -> PyResult<()> {
+        self.is_ended = true;
+        self.iterator = None;
+        let Some(mut advance) = self.advance.take() else { return Ok(()) };
+        py.detach(|| advance.end()).map_err(|error| errors::of(&error))
+    }
+
+    /// The program has done with the reply of this item.
+    pub(super) fn done(&mut self, index: u64) -> PyResult<()> {
+        let Some(advance) = &mut self.advance else { return Ok(()) };
+        advance.done(index);
+        advance.tell().map_err(|error| errors::of(&error))
+    }
+
+    /// For the garbage collector: a generator may know the stream that it feeds.
+    pub(super) fn visit(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.iterator)?;
+        self.asked.iter().flatten().try_for_each(|asked| visit.call(&asked.object))
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.iterator = None;
+        self.asked.clear();
+        self.free.clear();
+    }
+
+    /// Takes some items from the iterator and submits them.
+    pub(super) fn pull(&mut self, py: Python<'_>, channel: &Channel) -> PyResult<()> {
+        // An iterator that runs no Python would let no signal through while it is skipped over.
+        py.check_signals()?;
+        let started = coarse_now();
+        let wanted = self.room().min(self.chunk);
+        let mut taken = 0;
+        let mut is_slow = false;
+        while taken < wanted && !is_slow {
+            let Some(iterator) = &self.iterator else { break };
+            match iterator.bind(py).clone().next() {
+                Some(item) => self.add(&item?)?,
+                None => self.end()?,
+            }
+            taken += 1;
+            is_slow = coarse_now() != started;
+        }
+        self.chunk = if is_slow { (taken / 2).max(1) } else { (self.chunk * 2).min(CHUNK_MAX) };
+        self.submit(channel);
+        Ok(())
+    }
+
+    /// Adds an item, unless its reply was done with in an earlier run.
+    pub(super) fn add(&mut self, item: &Bound<'_, PyAny>) -> PyResult<()> {
+        let request = item.cast::<Request>().ok().map(Bound::get);
+        let url = match (item.cast::<PyString>(), request) {
+            (Ok(url), _) => url_text(url),
+            (_, Some(request)) => url_text(request.url(item.py())),
+            _ => {
+                let class = item.get_type().name()?;
+                return Err(errors::usage(&format!(
+                    "the input must give URLs as text, or fetchmill.Request, not {class}"
+                )));
+            }
+        };
+        let call = request.and_then(|request| request.call.as_ref());
+        let index = self.next_index;
+        self.next_index += 1;
+        if self.know(url, call.map(AsRef::as_ref))? == InputState::Done {
+            return Ok(());
+        }
+        let asked = Some(PendingRequest { object: item.clone().unbind(), index, turn: self.next_turn });
+        self.next_turn += 1;
+        let slot = if let Some(slot) = self.free.pop() {
+            self.asked[slot as usize] = asked;
+            slot
+        } else {
+            self.asked.push(asked);
+            self.asked.len() as u32 - 1
+        };
+        self.requests.push((slot, index), url, call.cloned());
+        self.outstanding += 1;
+        Ok(())
+    }
+
+    fn know(&mut self, url: &str, call: Option<&CustomRequest>) -> PyResult<InputState> {
+        let Some(advance) = &mut self.advance else { return Ok(InputState::New) };
+        advance.pull(url, call).map_err(|error| errors::of(&error))
+    }
+
+    /// Submits what was added.
+    pub(super) fn submit(&mut self, channel: &Channel) {
+        // Nothing is fetched before it is certain that the input is the earlier run's.
+        let is_behind = self.advance.as_ref().is_some_and(StreamProgress::is_behind);
+        if !self.requests.is_empty() && !is_behind {
+            channel.submit(&mut self.requests);
+        }
+    }
+
+    /// What a reply belongs to.
+    pub(super) fn take(&mut self, slot: u32) -> PyResult<PendingRequest> {
+        let asked = self.asked.get_mut(slot as usize).and_then(Option::take);
+        self.free.push(slot);
+        asked.ok_or_else(|| errors::exception("InternalError", "a reply that nobody asked for"))
+    }
+
+    /// The slot of an item whose reply has not come. Looked for only before a wait.
+    pub(super) fn slot_of(&self, turn: u64) -> Option<u32> {
+        let is_it = |asked: &Option<PendingRequest>| asked.as_ref().is_some_and(|asked| asked.turn == turn);
+        self.asked.iter().position(is_it).map(|slot| slot as u32)
+    }
+
+    /// A reply is given: there is room for another item.
+    pub(super) fn given(&mut self) {
+        self.outstanding -= 1;
+    }
+}
+
+/// A URL's text, where it lies. One with a lone surrogate is none, nor is one that no server takes.
+pub(super) fn url_text<'a>(url: &'a Bound<'_, PyString>) -> &'a str {
+    url.to_str().ok().filter(|text| text.len() <= limits::URL_BYTES_MAX).unwrap_or_default()
+}

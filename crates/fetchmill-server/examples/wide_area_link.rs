@@ -1,0 +1,334 @@
+//! A link between two network namespaces, for tests: it carries IP packets between two TUN devices with a delay,
+//! jitter, loss, and a bandwidth. `wide_area_link NEAR FAR DEVICE SEED`: the namespaces as files
+//! (`/proc/PID/ns/net`), and what the device is called in both.
+//!
+//! Each line of its standard input is a JSON object with what shall change (`Change`), and may be empty; each is
+//! answered with a line of counters. It ends with its input, and the devices with it.
+//!
+//! A packet first waits for the bandwidth, in a queue with an end: what does not fit is dropped, as by a router. Then it
+//! may be lost, on the way: it has used the bandwidth. Then it takes its time, and never overtakes another.
+
+use std::collections::VecDeque;
+use std::error::Error;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use serde::{Deserialize, Serialize};
+
+/// Larger than any packet of a device with the usual 1,500 bytes.
+const PACKET_BYTES_MAX: usize = 2048;
+/// Packets that are taken from one side before the other has its turn: about 0.1 ms.
+const TURN_PACKETS: usize = 64;
+/// What may be on the way in one direction, in bytes: 150 ms at 3 Gbit/s. Only a link without a bandwidth gets there.
+const ON_THE_WAY_BYTES_MAX: usize = 64 << 20;
+/// The queue before a bandwidth: so many seconds of it, but not less than so many bytes.
+const QUEUE_SECONDS: f64 = 0.1;
+const QUEUE_BYTES_MIN: f64 = 65_536.0;
+const NANOS: f64 = 1e9;
+
+/// How the link is, both ways alike.
+#[derive(Debug, Clone, Copy, Default)]
+struct Settings {
+    /// Seconds that each packet takes: half a round trip.
+    delay: f64,
+    /// A random time up to so many seconds is added, for each packet.
+    jitter: f64,
+    /// Share of the packets that are lost.
+    loss: f64,
+    /// Bits a second; none is no bound.
+    bandwidth: Option<f64>,
+}
+
+/// What shall be different from now on. Packets that are on the way are not touched.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Change {
+    /// Seconds there and back.
+    round_trip: Option<f64>,
+    /// Seconds, at most, in each direction.
+    jitter: Option<f64>,
+    /// 0 to 1, in each direction.
+    loss: Option<f64>,
+    /// In each direction; 0 is no bound.
+    megabits: Option<f64>,
+}
+
+impl Change {
+    fn apply(&self, settings: &mut Settings) -> Result<(), String> {
+        let within = |what, value: f64, max| {
+            let is_within = (0.0..=max).contains(&value);
+            is_within.then_some(value).ok_or_else(|| format!("{what} must be 0 to {max}, not {value}"))
+        };
+        if let Some(seconds) = self.round_trip {
+            settings.delay = within("round_trip", seconds, 60.0)? / 2.0;
+        }
+        if let Some(seconds) = self.jitter {
+            settings.jitter = within("jitter", seconds, 60.0)?;
+        }
+        if let Some(share) = self.loss {
+            settings.loss = within("loss", share, 1.0)?;
+        }
+        if let Some(megabits) = self.megabits {
+            settings.bandwidth = Some(within("megabits", megabits, 1e6)? * 1e6).filter(|bits| *bits > 0.0);
+        }
+        Ok(())
+    }
+}
+
+/// What became of the packets of one direction: all that were sent are in one of the others.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Counters {
+    sent: u64,
+    delivered: u64,
+    lost: u64,
+    dropped: u64,
+    on_the_way: u64,
+    sent_bytes: u64,
+    delivered_bytes: u64,
+    /// The most seconds by which one came later than it should have: this program had to wait for a processor.
+    late: f64,
+}
+
+/// Splitmix64: the same packets are lost for the same seed.
+struct Random(u64);
+
+impl Random {
+    /// From 0 to just below 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((word ^ (word >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// A packet and when it arrives, in nanoseconds since the start.
+struct Packet {
+    at: u64,
+    bytes: Box<[u8]>,
+}
+
+/// One direction. All times are nanoseconds since the start.
+struct Direction {
+    random: Random,
+    counters: Counters,
+    on_the_way: VecDeque<Packet>,
+    on_the_way_bytes: usize,
+    /// When the bandwidth is free again.
+    free_at: u64,
+    /// When the last packet arrives.
+    last_at: u64,
+}
+
+impl Direction {
+    fn new(seed: u64) -> Self {
+        Direction {
+            random: Random(seed),
+            counters: Counters::default(),
+            on_the_way: VecDeque::new(),
+            on_the_way_bytes: 0,
+            free_at: 0,
+            last_at: 0,
+        }
+    }
+
+    /// Takes a packet that is sent now.
+    fn send(&mut self, now: u64, packet: &[u8], settings: &Settings) {
+        self.counters.sent += 1;
+        self.counters.sent_bytes += packet.len() as u64;
+        // Drawn for each packet, so that a change of the settings does not change which ones are lost later.
+        let (is_lost, jitter) = (self.random.unit() < settings.loss, self.random.unit() * settings.jitter);
+        let mut left_at = now;
+        if let Some(bandwidth) = settings.bandwidth {
+            let starts_at = now.max(self.free_at);
+            let queued = (starts_at - now) as f64 / NANOS * bandwidth / 8.0;
+            if queued + packet.len() as f64 > (bandwidth / 8.0 * QUEUE_SECONDS).max(QUEUE_BYTES_MIN) {
+                self.counters.dropped += 1;
+                return;
+            }
+            left_at = starts_at + (packet.len() as f64 * 8.0 / bandwidth * NANOS).ceil() as u64;
+            self.free_at = left_at;
+        }
+        if self.on_the_way_bytes + packet.len() > ON_THE_WAY_BYTES_MAX {
+            self.counters.dropped += 1;
+        } else if is_lost {
+            self.counters.lost += 1;
+        } else {
+            let at = left_at + ((settings.delay + jitter) * NANOS) as u64;
+            self.last_at = self.last_at.max(at);
+            self.on_the_way_bytes += packet.len();
+            self.on_the_way.push_back(Packet { at: self.last_at, bytes: packet.into() });
+        }
+    }
+
+    /// The next packet that has arrived.
+    fn arrived(&mut self, now: u64) -> Option<Packet> {
+        if self.on_the_way.front()?.at > now {
+            return None;
+        }
+        let packet = self.on_the_way.pop_front()?;
+        self.on_the_way_bytes -= packet.bytes.len();
+        Some(packet)
+    }
+
+    /// Lets what waits for the bandwidth wait as long as another bandwidth makes it.
+    fn rescale(&mut self, now: u64, old: &Settings, new: &Settings) {
+        let waits = self.free_at.saturating_sub(now) as f64;
+        self.free_at = match (old.bandwidth, new.bandwidth) {
+            (Some(old), Some(new)) => now + (waits * old / new) as u64,
+            _ => now,
+        };
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { on_the_way: self.on_the_way.len() as u64, ..self.counters }
+    }
+}
+
+/// The link: the devices of both sides, and what is sent from each.
+struct Link {
+    devices: [File; 2],
+    directions: [Direction; 2],
+    settings: Settings,
+    start: Instant,
+}
+
+impl Link {
+    fn now(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// Takes what was sent from both sides.
+    fn take(&mut self) -> std::io::Result<()> {
+        let mut packet = [0; PACKET_BYTES_MAX];
+        for side in 0..2 {
+            for _ in 0..TURN_PACKETS {
+                match (&self.devices[side]).read(&mut packet) {
+                    Ok(length) => {
+                        let now = self.now();
+                        self.directions[side].send(now, &packet[..length], &self.settings);
+                    }
+                    Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what has arrived.
+    fn deliver(&mut self) -> std::io::Result<()> {
+        let now = self.now();
+        for side in 0..2 {
+            while let Some(packet) = self.directions[side].arrived(now) {
+                let counters = &mut self.directions[side].counters;
+                match (&self.devices[1 - side]).write(&packet.bytes) {
+                    Ok(length) => {
+                        counters.late = counters.late.max((now - packet.at) as f64 / NANOS);
+                        counters.delivered += 1;
+                        counters.delivered_bytes += length as u64;
+                    }
+                    // The device is not up yet.
+                    Err(error) if error.raw_os_error() == Some(libc::EIO) => counters.dropped += 1,
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a packet arrives, or is sent, or somebody wants a change: true then.
+    fn wait(&self) -> rustix::io::Result<bool> {
+        let next =
+            self.directions.iter().filter_map(|direction| Some(direction.on_the_way.front()?.at)).min();
+        let left = next.map(|at| Duration::from_nanos(at.saturating_sub(self.now())));
+        let left =
+            left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() });
+        let input = std::io::stdin();
+        let mut files = [
+            PollFd::new(&self.devices[0], PollFlags::IN),
+            PollFd::new(&self.devices[1], PollFlags::IN),
+            PollFd::new(&input, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut files, left.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!files[2].revents().is_empty()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a change, and tells the counters of both directions.
+    fn change(&mut self, line: &str) -> Result<String, Box<dyn Error>> {
+        let old = self.settings;
+        serde_json::from_str::<Change>(line)?.apply(&mut self.settings)?;
+        let now = self.now();
+        for direction in &mut self.directions {
+            direction.rescale(now, &old, &self.settings);
+        }
+        Ok(serde_json::to_string(&self.directions.each_ref().map(Direction::counters))?)
+    }
+}
+
+/// Goes into a network namespace and opens a TUN device there; it is there as long as it is open.
+fn open_device(namespace: &str, name: &str) -> std::io::Result<File> {
+    let namespace = File::open(namespace)?;
+    #[expect(unsafe_code, reason = "no library in use offers the call")]
+    // SAFETY: the descriptor is open, and nothing else is passed.
+    let entered = unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) };
+    if entered != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let device =
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_NONBLOCK).open("/dev/net/tun")?;
+    let mut request = [0_u8; size_of::<libc::ifreq>()];
+    request[..name.len()].copy_from_slice(name.as_bytes());
+    let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
+    request[libc::IFNAMSIZ..libc::IFNAMSIZ + 2].copy_from_slice(&flags.to_ne_bytes());
+    #[expect(unsafe_code, reason = "no library in use offers the call")]
+    // SAFETY: the kernel reads and writes one `ifreq`, whose name is shorter than its field; the buffer has its size.
+    let made = unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETIFF as _, request.as_mut_ptr()) };
+    if made < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(device)
+}
+
+#[expect(clippy::print_stdout, reason = "whoever starts this waits for its answers")]
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [near, far, device, seed] = arguments.as_slice() else {
+        return Err("usage: wide_area_link NEAR FAR DEVICE SEED".into());
+    };
+    if device.len() >= libc::IFNAMSIZ {
+        return Err(format!("the name of a device has less than {} bytes: {device}", libc::IFNAMSIZ).into());
+    }
+    let seed: u64 = seed.parse()?;
+    let mut link = Link {
+        devices: [open_device(near, device)?, open_device(far, device)?],
+        directions: [Direction::new(seed), Direction::new(!seed)],
+        settings: Settings::default(),
+        start: Instant::now(),
+    };
+    std::fs::write("/proc/self/timerslack_ns", "1")?;
+    println!("up");
+    let mut input = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        if link.wait()? {
+            match rustix::io::read(std::io::stdin(), &mut piece)? {
+                0 => return Ok(()),
+                length => input.extend_from_slice(&piece[..length]),
+            }
+            while let Some(end) = input.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = input.drain(..=end).collect();
+                println!("{}", link.change(std::str::from_utf8(&line)?)?);
+            }
+        }
+        link.take()?;
+        link.deliver()?;
+    }
+}

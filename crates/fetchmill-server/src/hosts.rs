@@ -1,0 +1,85 @@
+//! Which hosts a server at loopback answers for.
+//!
+//! A page in a browser can let a name of its own lead to 127.0.0.1 and so read what is served there. The browser says
+//! that name in `Host`, so names that are not this machine's are refused.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Any host.
+const ANY: &str = "*";
+
+/// The hosts of a server at loopback.
+#[derive(Debug)]
+pub(crate) struct AllowedHosts(Vec<String>);
+
+impl AllowedHosts {
+    /// For a server that listens there; `None` when it answers for all: others can reach it anyway.
+    pub(crate) fn of(address: SocketAddr, names: &[String]) -> Option<Self> {
+        let is_checked = address.ip().is_loopback() && !names.iter().any(|name| name == ANY);
+        is_checked.then(|| AllowedHosts(names.to_vec()))
+    }
+
+    /// Whether a host, with any port, is this machine's own or one of the names.
+    pub(crate) fn allow(&self, host: &[u8]) -> bool {
+        let Some(name) = std::str::from_utf8(host).ok().and_then(without_port) else { return false };
+        if let Some(address) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            return address.parse::<Ipv6Addr>().is_ok_and(|address| address.to_canonical().is_loopback());
+        }
+        let name = name.strip_suffix('.').unwrap_or(name);
+        name.eq_ignore_ascii_case("localhost")
+            || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+            || self.0.iter().any(|allowed| name.eq_ignore_ascii_case(allowed))
+    }
+}
+
+fn without_port(host: &str) -> Option<&str> {
+    let end = host.find(']').map_or(0, |bracket| bracket + 1);
+    let name_end = host[end..].find(':').map_or(host.len(), |colon| end + colon);
+    let port = host[name_end..].strip_prefix(':').unwrap_or_default();
+    port.bytes().all(|byte| byte.is_ascii_digit()).then(|| &host[..name_end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_this_machine_s_names_are_answered_for() {
+        let hosts =
+            AllowedHosts::of(([127, 0, 0, 1], 80).into(), &["files.test".to_owned()]).expect("loopback");
+        for (host, expected) in [
+            ("localhost", true),
+            ("LocalHost:8080", true),
+            ("localhost.", true),
+            ("127.0.0.1:1", true),
+            ("127.1.2.3", true),
+            ("[::1]:8080", true),
+            ("[::1]", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("files.test:80", true),
+            ("FILES.test", true),
+            ("", false),
+            ("evil.test", false),
+            ("files.test.evil.test", false),
+            ("localhost.evil.test", false),
+            ("evil.test:127.0.0.1", false),
+            ("localhost:80:90", false),
+            ("localhost@evil.test", false),
+            ("10.0.0.1", false),
+            ("0.0.0.0", false),
+            ("[::2]", false),
+            ("::1", false),
+            ("127.0.0.1.evil.test", false),
+            ("0x7f.1", false),
+        ] {
+            assert_eq!(hosts.allow(host.as_bytes()), expected, "{host}");
+        }
+        assert!(!hosts.allow(b"\xff"));
+    }
+
+    #[test]
+    fn others_than_loopback_and_any_are_not_checked() {
+        assert!(AllowedHosts::of(([0, 0, 0, 0], 80).into(), &[]).is_none());
+        assert!(AllowedHosts::of(([127, 0, 0, 1], 80).into(), &["*".to_owned()]).is_none());
+    }
+}

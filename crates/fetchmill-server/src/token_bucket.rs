@@ -1,0 +1,56 @@
+//! A rate that is kept by refusing: tokens that fill a bucket evenly, one for each request.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// The bucket holds what comes in this many seconds, and at least one token.
+const HELD_SECONDS: f64 = 0.1;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct TokenBucket {
+    per_second: f64,
+    tokens: Mutex<(f64, Instant)>,
+}
+
+impl TokenBucket {
+    /// A full one.
+    pub(crate) fn new(per_second: f64, now: Instant) -> Self {
+        TokenBucket { per_second, tokens: Mutex::new((Self::most(per_second), now)) }
+    }
+
+    fn most(per_second: f64) -> f64 {
+        (per_second * HELD_SECONDS).max(1.0)
+    }
+
+    /// Takes a token, if there is one.
+    pub(crate) fn take(&self, now: Instant) -> bool {
+        let mut bucket = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let (tokens, filled_at) = &mut *bucket;
+        let came = now.saturating_duration_since(*filled_at).as_secs_f64() * self.per_second;
+        *tokens = (*tokens + came).min(Self::most(self.per_second));
+        *filled_at = now.max(*filled_at);
+        let has_one = *tokens >= 1.0;
+        *tokens -= f64::from(u8::from(has_one));
+        has_one
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn it_gives_its_rate_and_a_short_burst() {
+        let start = Instant::now();
+        let bucket = TokenBucket::new(100.0, start);
+
+        assert_eq!((0..50).filter(|_| bucket.take(start)).count(), 10);
+        let second = |milli| start + Duration::from_millis(milli);
+        // The last token may lack what rounding took.
+        let given = (1..=1000).filter(|milli| bucket.take(second(*milli))).count();
+        assert!((99..=100).contains(&given), "{given}");
+    }
+}

@@ -1,0 +1,64 @@
+//! What all threads of a world know.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::behaviour::Host;
+use super::certificates::Acceptors;
+use super::stats::WorldCounters;
+use crate::hash;
+
+/// Busy hosts that are remembered, 8 bytes each with some air: 32 MiB. Those above it are busy for ever.
+const BUSY_MAX: usize = 1 << 21;
+/// Share of the timeout that a slow host may need.
+const SLOWNESS_MAX: f64 = 1.0 / 3.0;
+
+/// The two ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+/// What all threads know.
+pub(super) struct WorldState {
+    pub(super) counters: Arc<WorldCounters>,
+    pub(super) acceptors: Acceptors,
+    pub(super) http_port: u16,
+    pub(super) https_port: u16,
+    pub(super) retry_after: u32,
+    pub(super) timeout: f64,
+    pub(super) seed: u64,
+    /// Numbers of the busy hosts that were asked.
+    pub(super) busy: Mutex<HashSet<u64>>,
+}
+
+impl WorldState {
+    /// How long a slow host needs: always the same.
+    pub(super) fn slowness(&self, host: Option<Host>) -> Duration {
+        let number = host.map_or(0, |host| host.number);
+        let share = hash::unit(hash::of_bytes(self.seed, &number.to_le_bytes()));
+        Duration::from_secs_f64(share * self.timeout * SLOWNESS_MAX)
+    }
+
+    /// Whether a busy host has not been asked before.
+    pub(super) fn is_first(&self, host: Option<Host>) -> bool {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = host.map_or(0, |host| host.number);
+        let is_first = !busy.contains(&number);
+        if is_first && busy.len() < BUSY_MAX {
+            busy.insert(number);
+        }
+        is_first
+    }
+}

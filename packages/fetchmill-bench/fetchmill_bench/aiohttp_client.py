@@ -1,0 +1,68 @@
+"""What the published ways with aiohttp have in common: their session, and a request as they make it.
+
+Redirects are not followed by any of them, as no engine does.
+"""
+
+import ssl
+from urllib.parse import quote
+
+import aiohttp
+
+from fetchmill_bench.task import RequestCounter, Task, is_good
+
+# The library's own: more requests than that wait for a connection.
+DEFAULT_CONNECTIONS = 100
+
+
+def open_session(task: Task, connections: int = 0) -> aiohttp.ClientSession:
+    """A session with so many connections at most; 0 is no bound: then the way's own limit is the only one."""
+    # The resolver that has the system look names up, whatever else is installed.
+    connector = aiohttp.TCPConnector(limit=connections, ssl=_trust(task), resolver=aiohttp.ThreadedResolver())
+    if task.timeout is None:
+        return aiohttp.ClientSession(connector=connector)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=task.timeout, sock_read=task.timeout)
+    return aiohttp.ClientSession(connector=connector, timeout=timeout)
+
+
+async def get(session: aiohttp.ClientSession, url: str) -> bytes | None:
+    """A body; None unless it came with a complete 2xx."""
+    try:
+        async with session.get(url, allow_redirects=False) as reply:
+            body = await reply.read()
+            return body if is_good(reply.status) else None
+    except (aiohttp.ClientError, TimeoutError):
+        return None
+
+
+async def download(task: Task, session: aiohttp.ClientSession, name: str) -> bool:
+    """Gets an object and stores it, while the loop stands still; says whether it came with a complete 2xx."""
+    body = await get(session, f"{task.url}/get/{quote(name)}")
+    if body is None:
+        return False
+    try:
+        task.store(name, body)
+    except OSError:
+        return False
+    return True
+
+
+async def fetch(session: aiohttp.ClientSession, url: str, counter: RequestCounter) -> None:
+    """Reads a body, drops it and counts it."""
+    body = await get(session, url)
+    counter.add(failed=int(body is None))
+
+
+async def classify(session: aiohttp.ClientSession, url: str) -> str:
+    """What a site answered: its status, `timeout` or `connection-error`."""
+    try:
+        async with session.get(url, allow_redirects=False) as reply:
+            await reply.read()
+            return str(reply.status)
+    except TimeoutError:
+        return "timeout"
+    except aiohttp.ClientError:
+        return "connection-error"
+
+
+def _trust(task: Task) -> ssl.SSLContext | bool:
+    return True if task.ca_file is None else ssl.create_default_context(cafile=task.ca_file)

@@ -1,0 +1,122 @@
+"""`fetchmill bench`: ways to make requests, compared on this machine."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+import click
+
+from fetchmill.cli.parameter_types import COLUMNS, COUNT, SECONDS
+from fetchmill.cli.streams import say, write_line
+
+INTERRUPTED = 130
+
+_HELP = """Compare ways to make very many requests: fetchmill's engines, the published ways, and your own program.
+
+SCENARIO is `billion` (objects of 100 bytes from one server, without delay; if not given), `slow` (0 to 3 seconds of
+delay, 1000 in flight), `sites` (many hosts over https, some of them broken) or `s3` (all objects of a bucket).
+Contenders run one at a time, in processes of their own, each with a server that is started for it. Without arguments
+this takes less than two minutes.
+
+\b
+Examples:
+  fetchmill bench
+  fetchmill bench slow --only native,asyncio,semaphore_gather
+  fetchmill bench --contender 'python my.py {count} {url}' --only native --count 20000
+  fetchmill bench --url http://127.0.0.1:8080 --count 50000 --repeat 5
+  fetchmill bench sites --html report.html
+  fetchmill bench s3 --only native,s5cmd,obstore --count 100000 --seconds 60
+  fetchmill bench s3 --full                            100 to 100,000 objects, 10 to 200 in flight: an hour or more
+  fetchmill bench --published --json > figures.json    the counts of the published texts: takes long, and says so
+"""
+
+_EPILOG = """\b
+A contender given by --contender is started as it is written, without a shell, in this folder; {count} is how many
+objects it should get, {url} the list/get server (GET /list, GET /get/{name}), {urls} a file with their URLs, and
+{limit} how many requests may be in flight. Of s3, {url} is the endpoint and {bucket} the bucket; the credentials are in
+the environment. It has done all of them when it exits with 0. One that is not done in time is stopped by SIGINT, and
+counts with what the server was asked for.
+"""
+
+
+@click.command("bench", help=_HELP, epilog=_EPILOG, short_help="Compare ways to make requests on this machine.")
+@click.argument("scenario", metavar="[SCENARIO]", required=False)
+@click.option("--contender", multiple=True, metavar="COMMAND", help="Your own program; may be repeated.")
+@click.option(
+    "--only", type=COLUMNS, metavar="NAMES", help="Contenders, with commas between them (--list).  [default: all]"
+)
+@click.option("--count", type=COUNT, help="Objects, or sites, that are asked for.")
+@click.option("--limit", type=COUNT, help="Requests in flight, of the ways that have such a number.")
+@click.option(
+    "--seconds",
+    type=SECONDS,
+    help="Time of a contender at most.  [default: 5 s, slow 15 s, sites 20 s, s3 10 s, with --full 150 s]",
+)
+@click.option("--repeat", type=COUNT, default=1, show_default=True, help="Runs of each contender; they take turns.")
+@click.option("--url", help="Your own list/get server instead of one that is started.")
+@click.option(
+    "--format",
+    type=click.Choice(["files", "null"]),
+    default="null",
+    show_default=True,
+    help="What becomes of bodies: a file for each, in a temporary folder, or nothing.",
+)
+@click.option("--published", is_flag=True, help="Run the counts and limits of the published texts.")
+@click.option("--full", is_flag=True, help="With --published, a million requests too; of s3, every count and limit.")
+@click.option(
+    "--store",
+    type=click.Choice(["replay", "versitygw"]),
+    default="replay",
+    show_default=True,
+    help="The server of s3: fetchmill's own replay of the protocol, or versitygw, which must be installed.",
+)
+@click.option("--warm-up/--no-warm-up", default=True, help="A run of half a second that does not count before each.")
+@click.option("--list", "as_list", is_flag=True, help="Name the scenarios, the contenders and their rows, and exit.")
+@click.option("--html", type=click.Path(), metavar="FILE", help="Write a report with plots.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON document to standard output.")
+def command(
+    as_list: bool,
+    html: str | None,
+    as_json: bool,
+    **options: Any,  # noqa: ANN401
+) -> int:
+    """The body of the command; its help is _HELP."""
+    # Imported late, as its parts are: `fetchmill --help` needs none of it.
+    from fetchmill_bench.comparison import run_bench
+    from fetchmill_bench.options import BenchOptions
+    from fetchmill_bench.tables import contender_lines, write_tables
+
+    if as_list:
+        write_line(sys.stdout, "\n".join(contender_lines()))
+        return 0
+    checked = BenchOptions(**options)
+    if html is not None:
+        _check_writable(html)
+    # Whoever ends this ends what it has started.
+    signal.signal(signal.SIGTERM, _stop)
+    document = run_bench(checked, say)
+    if html is not None:
+        from fetchmill_bench.html import write_report
+
+        write_report(document, html)
+        say(f"report: {html}")
+    if as_json:
+        write_line(sys.stdout, json.dumps(document))
+    else:
+        write_tables(document, sys.stdout)
+    return INTERRUPTED if document["interrupted"] else 0
+
+
+def _check_writable(path: str) -> None:
+    """Before the runs: afterwards it would be a pity."""
+    folder = Path(path).resolve().parent
+    if not os.access(folder, os.W_OK) or Path(path).is_dir():
+        raise click.UsageError(f"--html: {path} cannot be written")
+
+
+def _stop(number: int, _frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)

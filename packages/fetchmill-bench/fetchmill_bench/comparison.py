@@ -1,0 +1,100 @@
+"""`run_bench`: all runs of a comparison, as one document."""
+
+import os
+import platform
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fetchmill import __version__
+from fetchmill._options.units import format_count, format_seconds
+from fetchmill_bench.contender_table import BUCKETS
+from fetchmill_bench.options import BenchOptions
+from fetchmill_bench.plan import Run, duration, plan_runs
+from fetchmill_bench.runner import Bench
+from fetchmill_bench.scenarios import MEAN_SECONDS, ceiling
+from fetchmill_bench.summary import results_of
+from fetchmill_bench.tables import run_line
+
+# Of the document: it changes when a reader would have to.
+FORMAT = 1
+_MIB = 1 << 20
+
+
+def run_bench(options: BenchOptions, say: Callable[[str], object] = lambda _: None) -> dict[str, Any]:
+    """Compares ways to make requests, one at a time.
+
+    Args:
+        options: what is compared, and for how long.
+        say: told how it goes, a line at a time; the first is how long it will take.
+
+    Returns:
+        The document: the machine, the settings, each run, the results over repeats, and what was published. Of results
+        `ratio_to_best` is how many times as long as the best a way takes for a request. A KeyboardInterrupt ends the
+        comparison, not the call: `interrupted` tells, and what was measured by then counts.
+
+    Raises:
+        ListingError: the user's own server does not list anything.
+    """
+    runs = plan_runs(options)
+    for line in _first_lines(runs, options):
+        say(line)
+    started = datetime.now(UTC)
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="fetchmill-bench-", ignore_cleanup_errors=True) as folder:
+        bench = Bench(Path(folder), options.url, warm_up=options.warm_up)
+        try:
+            for number, run in enumerate(runs, 1):
+                rows.append(bench.run(run))
+                say(f"{number}/{len(runs)} {run_line(rows[-1])}")
+        except KeyboardInterrupt:
+            say(f"stopped after {len(rows)} of {len(runs)} runs")
+    return {
+        "format": FORMAT,
+        "fetchmill": __version__,
+        "python": platform.python_version(),
+        "machine": _machine(),
+        "started": started.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "scenario": options.scenario or ("all" if options.published else "billion"),
+        "published_mode": options.published,
+        "interrupted": len(rows) < len(runs),
+        "settings": _settings(options),
+        "runs": rows,
+        "results": results_of(rows, by_requests=options.published or options.scenario == BUCKETS),
+        "published": _published(),
+    }
+
+
+def _first_lines(runs: list[Run], options: BenchOptions) -> list[str]:
+    """How long it takes, and what cannot be surpassed."""
+    expected, bound = duration(runs, warm_up=options.warm_up)
+    lines = [f"{len(runs)} runs: about {format_seconds(expected)}, at most {format_seconds(bound)} if none hangs"]
+    limits = sorted({run.limit for run in runs if run.scenario.name == "slow" and run.contender.fixed is None})
+    for limit in limits:
+        rate = format_count(ceiling(limit))
+        lines.append(
+            f"slow: {limit} in flight, replies after {MEAN_SECONDS:g} s in the mean: {rate} requests/s at most"
+        )
+    return lines
+
+
+def _machine() -> dict[str, Any]:
+    """What figures depend on; neither its name nor a path."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return {"processors": len(os.sched_getaffinity(0)), "memory_mib": memory // _MIB, "system": system}
+
+
+def _settings(options: BenchOptions) -> dict[str, Any]:
+    """As given; None where the scenario's own was taken, which each run has."""
+    values = {name: value for name, value in asdict(options).items() if name not in ("scenario", "published")}
+    return values | {name: None if values[name] is None else list(values[name]) for name in ("contender", "only")}
+
+
+def _published() -> list[dict[str, Any]]:
+    from fetchmill_bench.published import PUBLISHED
+
+    return [asdict(row) for row in PUBLISHED]

@@ -1,0 +1,54 @@
+"""`python -m fetchmill_bench.contender_entry NAME TASK`: one contender here, until it is done or its time is over."""
+
+import os
+import resource
+import sys
+import threading
+from importlib import import_module
+
+from fetchmill_bench import hosts_file
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def main() -> None:
+    """Runs it and prints one line of JSON; what it imports is not timed."""
+    name, text = sys.argv[1:]
+    task = Task.from_json(text)
+    _prepare(task)
+    try:
+        way = import_module(f"fetchmill_bench.contenders.{name}")
+    except ModuleNotFoundError as error:
+        RequestCounter(task, error=f"{error.name} is missing: pip install {error.name}").finish()
+    except ImportError as error:
+        RequestCounter(task, error=f"{type(error).__name__}: {error}").finish()
+    counter = RequestCounter(task)
+    timer = threading.Timer(task.seconds, counter.finish)
+    timer.daemon = True
+    timer.start()
+    try:
+        way.run(task, counter)
+    except BaseException as error:  # noqa: BLE001 - whatever ended it is what is told
+        first = _first_of(error)
+        counter.error = f"{type(first).__name__}: {first}"
+    counter.finish()
+
+
+def _first_of(error: BaseException) -> BaseException:
+    """Of tasks that failed together the first, which says more than that there were some."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _prepare(task: Task) -> None:
+    """The same ground for all: no proxy of the person's in between, as many descriptors as may be, the task's names."""
+    for variable in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        del os.environ[variable]
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    if task.hosts is not None:
+        hosts_file.answer_from(task.hosts)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""Client aiobotocore with a task for an object when there is a place for it, and as many connections as tasks.
+
+A request is signed when its task begins, which is when it is sent. The library's pool has 10 connections unless it is
+told otherwise, which was taken for slowness.
+"""
+
+import asyncio
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from fetchmill.bounded import TaskPool
+from fetchmill_bench.s3_clients import keys_async, read_async
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_read_all(task, counter))
+
+
+async def _read_all(task: Task, counter: RequestCounter) -> None:
+    config = AioConfig(max_pool_connections=task.limit)
+    async with get_session().create_client("s3", endpoint_url=task.url, config=config) as client:
+        counter.is_set_up()
+        async with TaskPool(task.limit) as pool:
+            async for key in keys_async(task, client):
+                await pool.put(read_async(task, client, key, counter))

@@ -1,0 +1,26 @@
+"""B, "asyncio": aiobotocore, all requests created first, bounded by nothing but its pool of connections.
+
+Every task signs its request and then waits for a connection, the last ones as long as all the others take: S3 refuses
+what was signed a quarter of an hour ago (`RequestTimeTooSkewed`). No object is read before all requests are signed.
+"""
+
+import asyncio
+
+from aiobotocore.config import AioConfig
+from aiobotocore.session import get_session
+
+from fetchmill_bench.s3_clients import keys_async, read_async
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_read_all(task, counter))
+
+
+async def _read_all(task: Task, counter: RequestCounter) -> None:
+    config = AioConfig(max_pool_connections=task.limit)
+    async with get_session().create_client("s3", endpoint_url=task.url, config=config) as client:
+        counter.is_set_up()
+        keys = [key async for key in keys_async(task, client)]
+        await asyncio.gather(*(read_async(task, client, key, counter) for key in keys))

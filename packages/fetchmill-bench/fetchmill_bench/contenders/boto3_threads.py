@@ -1,0 +1,30 @@
+"""B, "threads": boto3 with one client for all threads, `limit` of them in a `ThreadPoolExecutor`.
+
+A client costs time to make and may be shared, so there is one, with as many connections as threads. What is submitted
+is bounded: the pool's own queue would take all keys of the bucket.
+"""
+
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import boto3
+from botocore.config import Config
+
+from fetchmill_bench.s3_clients import keys, read
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """Lists here, reads there."""
+    client = boto3.client("s3", endpoint_url=task.url, config=Config(max_pool_connections=task.limit))
+    counter.is_set_up()
+    places = threading.Semaphore(2 * task.limit)
+
+    def count(finished: Future[bool]) -> None:
+        counter.add(failed=int(not finished.result()))
+        places.release()
+
+    with ThreadPoolExecutor(task.limit) as executor:
+        for key in keys(task, client):
+            places.acquire()
+            executor.submit(read, task, client, key).add_done_callback(count)

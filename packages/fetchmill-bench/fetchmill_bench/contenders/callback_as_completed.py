@@ -1,0 +1,21 @@
+"""D, "as_completed with a limit, by callbacks": `fetchmill.bounded.as_completed`, which is the same idea.
+
+A task's end starts the next one. Memory is flat, and while nothing is done nothing runs.
+"""
+
+import asyncio
+
+from fetchmill.bounded import as_completed
+from fetchmill_bench.aiohttp_client import fetch, open_session
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_fetch_all(task, counter))
+
+
+async def _fetch_all(task: Task, counter: RequestCounter) -> None:
+    async with open_session(task) as session:
+        for finished in as_completed((fetch(session, url, counter) for url in task.each_url()), task.limit):
+            await finished

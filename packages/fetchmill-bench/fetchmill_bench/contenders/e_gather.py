@@ -1,0 +1,25 @@
+"""E, "asyncio, all at once": `gather` over all sites, without any limit of its own.
+
+What holds it back is what nobody chose: the library's own hundred connections, and the threads that look names up.
+"""
+
+import asyncio
+
+import aiohttp
+
+from fetchmill_bench.aiohttp_client import DEFAULT_CONNECTIONS, classify, open_session
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_classify_all(task, counter))
+
+
+async def _classify_all(task: Task, counter: RequestCounter) -> None:
+    async with open_session(task, DEFAULT_CONNECTIONS) as session:
+        await asyncio.gather(*(_classify(session, url, counter) for url in task.each_url()))
+
+
+async def _classify(session: aiohttp.ClientSession, url: str, counter: RequestCounter) -> None:
+    counter.add_site(url, await classify(session, url))

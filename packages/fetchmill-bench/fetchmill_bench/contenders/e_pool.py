@@ -1,0 +1,36 @@
+"""E, "8 processes": `Pool.map` over all sites.
+
+The sites are cut into equal pieces beforehand: a process with many dead hosts in its piece is waited for by all others,
+and nothing is known before the last one is done. What was answered is told to the parent meanwhile, beside `map`.
+"""
+
+from typing import ClassVar
+
+from fetchmill_bench.child_processes import FORK, Reports, end_with_parent
+from fetchmill_bench.requests_client import classify
+from fetchmill_bench.task import RequestCounter, Task
+
+PROCESSES = 8
+
+
+class _ChildTask:
+    """What a process was told at its start."""
+
+    task: ClassVar[Task]
+    reports: ClassVar[Reports]
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """All sites at once into the pool."""
+    reports = Reports(counter.add_site)
+    with FORK.Pool(PROCESSES, _start, (task, reports)) as pool, reports:
+        pool.map(_classify, task.each_url())
+
+
+def _start(task: Task, reports: Reports) -> None:
+    end_with_parent()
+    _ChildTask.task, _ChildTask.reports = task, reports
+
+
+def _classify(url: str) -> None:
+    _ChildTask.reports.put(url, classify(_ChildTask.task, url))

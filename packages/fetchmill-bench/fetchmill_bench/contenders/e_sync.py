@@ -1,0 +1,10 @@
+"""E, "synchronous": one site after the other; every dead host is waited for alone."""
+
+from fetchmill_bench.requests_client import classify
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    for url in task.each_url():
+        counter.add_site(url, classify(task, url))

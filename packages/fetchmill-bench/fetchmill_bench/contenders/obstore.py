@@ -1,0 +1,40 @@
+"""Client obstore, Rust's object_store behind `await`, with a task for an object when there is a place for it.
+
+Signing, HTTP and retries are Rust's; a future of Python for each object, and a loop that is woken for it, remain.
+"""
+
+import asyncio
+
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from fetchmill.bounded import TaskPool
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_read_all(task, counter))
+
+
+async def _read_all(task: Task, counter: RequestCounter) -> None:
+    store = S3Store(task.bucket, endpoint=task.url, client_options={"allow_http": True})
+    counter.is_set_up()
+    left = task.count
+    async with TaskPool(task.limit) as pool:
+        async for page in store.list():
+            for found in page[:left]:
+                await pool.put(_read(task, store, found["path"], counter))
+            left -= len(page)
+            if left <= 0:
+                return
+
+
+async def _read(task: Task, store: S3Store, key: str, counter: RequestCounter) -> None:
+    try:
+        reply = await store.get_async(key)
+        task.store(key, bytes(await reply.bytes_async()))
+        is_read = True
+    except (BaseError, OSError):
+        is_read = False
+    counter.add(failed=int(not is_read))

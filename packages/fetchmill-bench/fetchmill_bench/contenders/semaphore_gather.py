@@ -1,0 +1,31 @@
+"""C and D, "all tasks first, semaphore around the request": the semaphore bounds requests, nothing bounds tasks.
+
+No request is made before there is a task for every URL, and each of them keeps its memory until the end: 3.8 GB for a
+million, and of a hundred million not one request was made.
+"""
+
+import asyncio
+
+import aiohttp
+
+from fetchmill_bench.aiohttp_client import fetch, open_session
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_fetch_all(task, counter))
+
+
+async def _fetch_all(task: Task, counter: RequestCounter) -> None:
+    semaphore = asyncio.Semaphore(task.limit)
+    async with open_session(task) as session:
+        tasks = [asyncio.create_task(_fetch(semaphore, session, url, counter)) for url in task.each_url()]
+        await asyncio.gather(*tasks)
+
+
+async def _fetch(
+    semaphore: asyncio.Semaphore, session: aiohttp.ClientSession, url: str, counter: RequestCounter
+) -> None:
+    async with semaphore:
+        await fetch(session, url, counter)

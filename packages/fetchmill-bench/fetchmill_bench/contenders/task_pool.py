@@ -1,0 +1,21 @@
+"""C, "TaskPool": a semaphore taken before the task is created, released by its done callback.
+
+It limits the creation of tasks, not only requests. `fetchmill.bounded.TaskPool` is the same idea, and loses no error.
+"""
+
+import asyncio
+
+from fetchmill.bounded import TaskPool
+from fetchmill_bench.aiohttp_client import fetch, open_session
+from fetchmill_bench.task import RequestCounter, Task
+
+
+def run(task: Task, counter: RequestCounter) -> None:
+    """One loop."""
+    asyncio.run(_fetch_all(task, counter))
+
+
+async def _fetch_all(task: Task, counter: RequestCounter) -> None:
+    async with open_session(task) as session, TaskPool(task.limit) as pool:
+        for url in task.each_url():
+            await pool.put(fetch(session, url, counter))

@@ -1,0 +1,102 @@
+"""What `fetchmill bench` is asked to do."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from fetchmill.errors import UsageError
+from fetchmill_bench.contender_table import BUCKETS, CONTENDERS
+from fetchmill_bench.scenarios import SCENARIOS
+
+BodyFormat = Literal["files", "null"]
+Store = Literal["replay", "versitygw"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What is compared, and for how long: validated, immutable.
+
+    Args:
+        scenario: `billion`, `slow`, `sites` or `s3`; None: `billion`, and with `published` all of them.
+        contender: command lines of the user's own programs; `{count}`, `{url}`, `{urls}`, `{limit}` and `{bucket}` are
+            filled in.
+        only: names of contenders; None: all that belong to the scenario.
+        count: how many objects or sites are asked for; None: the scenario's own.
+        limit: requests in flight, of the ways that have such a number; None: the scenario's own.
+        seconds: how long a contender runs at most; None: as long as belongs to the scenario.
+        repeat: runs of each contender, which take turns.
+        url: the user's own list/get server; None: one is started for each contender.
+        format: what becomes of bodies: `files` stores each, `null` drops them.
+        published: run the counts and limits of the published texts.
+        full: with `published`, their largest count too; of `s3` every count at every limit.
+        store: the server of `s3`: the project's own replay of the protocol, or versitygw.
+        warm_up: whether a run that does not count goes before each.
+
+    Raises:
+        UsageError: a value that cannot be used.
+    """
+
+    scenario: str | None = None
+    contender: Sequence[str] = ()
+    only: Sequence[str] | None = None
+    count: int | None = None
+    limit: int | None = None
+    seconds: float | None = None
+    repeat: int = 1
+    url: str | None = None
+    format: BodyFormat = "null"
+    published: bool = False
+    full: bool = False
+    store: Store = "replay"
+    warm_up: bool = True
+
+    def __post_init__(self) -> None:
+        self._check_scenario()
+        self._check_numbers()
+        self._check_names()
+        self._check_published()
+        if self.format not in get_args(BodyFormat):
+            raise UsageError(f"format must be one of {', '.join(get_args(BodyFormat))}, not {self.format!r}")
+
+    def _check_scenario(self) -> None:
+        known = ", ".join(SCENARIOS)
+        if self.scenario is not None and self.scenario not in SCENARIOS:
+            raise UsageError(f"{self.scenario!r} is no scenario; there are {known}")
+        if self.url is not None and self.scenario == "sites":
+            raise UsageError("url does not go with the scenario sites, whose hosts are the bench's own")
+        if self.url is not None and self.scenario == BUCKETS:
+            raise UsageError("url does not go with the scenario s3, whose store is the bench's own")
+        if self.store not in get_args(Store):
+            raise UsageError(f"store must be one of {', '.join(get_args(Store))}, not {self.store!r}")
+
+    def _check_numbers(self) -> None:
+        for name in ("count", "limit", "repeat"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be a whole number of at least 1, not {value}")
+        if self.seconds is not None and self.seconds <= 0:
+            raise UsageError(f"seconds must be above 0, not {self.seconds:g}")
+
+    def _check_names(self) -> None:
+        known = {contender.name: contender for contender in CONTENDERS}
+        for name in self.only or ():
+            if name not in known:
+                raise UsageError(f"{name!r} is no contender; there are {', '.join(known)}")
+            scenario = self.scenario or ("" if self.published else "billion")
+            if scenario and not known[name].may_run(scenario):
+                raise UsageError(f"the contender {name} does not go with the scenario {scenario}")
+        for command in self.contender:
+            try:
+                is_empty = not shlex.split(command)
+            except ValueError as error:
+                raise UsageError(f"contender {command!r} cannot be read: {error}") from error
+            if is_empty:
+                raise UsageError("contender must be a command that is not empty")
+
+    def _check_published(self) -> None:
+        if self.full and not self.published and self.scenario != BUCKETS:
+            raise UsageError("full goes with published and the scenario s3 only")
+        given = [name for name in ("count", "limit", "url") if getattr(self, name) is not None]
+        if self.published and given:
+            raise UsageError(f"{given[0]} does not go with published, which has its own")

@@ -1,0 +1,137 @@
+"""Which results of a document stand beside one another in a plot."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fetchmill_bench.report.bars import Bar
+from fetchmill_bench.report.lines import Line
+
+# Results and rows of the document, as the bench wrote them.
+Record = Mapping[str, Any]
+# More limits than these are a sweep, of which the bars have the best; two are two rows of a text.
+_LIMITS_SHOWN = 2
+
+
+def size(result: Record) -> int:
+    """How many requests or sites a contender was given."""
+    found: int = result["requests"] if result["sites"] is None else result["sites"]
+    return found
+
+
+def is_measured(result: Record) -> bool:
+    """Whether it has a rate: of repeats that failed at times the others have one."""
+    return bool(result["requests_per_second"]["median"])
+
+
+def by_scenario(results: Iterable[Record]) -> dict[str, list[Record]]:
+    """In the order of the document."""
+    found = defaultdict(list)
+    for result in results:
+        found[result["scenario"]].append(result)
+    return dict(found)
+
+
+def signs(results: Iterable[Record]) -> dict[str, int]:
+    """A number for each contender, the same in every plot."""
+    return {name: number for number, name in enumerate(dict.fromkeys(result["contender"] for result in results))}
+
+
+def common_size(results: Sequence[Record]) -> int:
+    """The largest size at which at least half as many contenders have a figure as anywhere."""
+    contenders = defaultdict(set)
+    for result in filter(is_measured, results):
+        contenders[size(result)].add(result["contender"])
+    most = max(map(len, contenders.values()))
+    return max(found for found, names in contenders.items() if 2 * len(names) >= most)
+
+
+def comparison_bars(results: Sequence[Record], published: Callable[[Record], float | None]) -> list[Bar]:
+    """A bar for each contender of a scenario, the fastest first and the failed ones last.
+
+    Args:
+        results: those of one scenario, of which one at least has a rate.
+        published: the published time a request, in seconds, that belongs to a result.
+
+    Returns:
+        Bars at the size that contenders have in common; one that lacks it has its own largest.
+    """
+    common = common_size(results)
+    found = [
+        _bar(result, common, published(result))
+        for own in _by_contender(results).values()
+        for result in _best(_at_size(own, common))
+    ]
+    return sorted(found, key=lambda bar: (bar.seconds is None, bar.seconds or 0))
+
+
+def sweep(
+    results: Sequence[Record],
+    numbers: Mapping[str, int],
+    across: Callable[[Record], int],
+    fixed: Callable[[Record], int] | None,
+    up: Callable[[Record], float],
+) -> list[Line]:
+    """A line for each contender that was run at several values of what goes to the right.
+
+    Args:
+        results: those of one scenario.
+        numbers: the contenders' signs.
+        across: what goes to the right.
+        fixed: what stays the same along a line: the value of which there are most points, the largest of several such.
+            None: nothing; where several results have one place, that with the highest limit is shown.
+        up: what goes upwards.
+
+    Returns:
+        Lines of at least two points.
+    """
+    found = []
+    for name, own in _by_contender(filter(is_measured, results)).items():
+        points: dict[int, dict[int, float]] = defaultdict(dict)
+        for result in sorted(own, key=lambda result: result["limit"]):
+            position, height = across(result), up(result)
+            if height:
+                points[fixed(result) if fixed else 0][position] = height
+        longest = max(points, key=lambda value: (len(points[value]), value), default=None)
+        if longest is not None and len(points[longest]) > 1:
+            found.append(Line(name, sorted(points[longest].items()), numbers[name]))
+    return found
+
+
+def _by_contender(results: Iterable[Record]) -> dict[str, list[Record]]:
+    found = defaultdict(list)
+    for result in results:
+        found[result["contender"]].append(result)
+    return dict(found)
+
+
+def _at_size(results: Sequence[Record], common: int) -> list[Record]:
+    sizes = {size(result) for result in results}
+    wanted = common if common in sizes else max(sizes)
+    return [result for result in results if size(result) == wanted]
+
+
+def _best(results: Sequence[Record]) -> list[Record]:
+    """Those to show of one contender at one size: a failure only where nothing else is."""
+    measured = [result for result in results if is_measured(result)]
+    if not measured:
+        return list(results[:1])
+    if len(measured) <= _LIMITS_SHOWN:
+        return measured
+    return [max(measured, key=lambda result: result["requests_per_second"]["median"])]
+
+
+def _bar(result: Record, common: int, published: float | None) -> Bar:
+    detail = [f"limit {result['limit']:,}"]
+    if size(result) != common:
+        detail.append(f"at {size(result):,}")
+    rate = result["requests_per_second"]
+    return Bar(
+        way=result["contender"],
+        detail=", ".join(detail),
+        seconds=result["seconds_a_request"],
+        least=1 / rate["most"] if rate["most"] else None,
+        most=1 / rate["least"] if rate["least"] else None,
+        published=published,
+        reason=result["reason"],
+    )

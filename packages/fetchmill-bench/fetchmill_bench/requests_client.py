@@ -1,0 +1,68 @@
+"""What the published ways with requests have in common: a request as they make it, the listing, a site's answer.
+
+Redirects are not followed by any of them, as no engine does.
+"""
+
+from collections.abc import Callable, Iterator
+from urllib.parse import quote
+
+import requests
+
+from fetchmill_bench.task import Task, is_good
+
+# `requests.get`, which makes a connection for each request, or a session's.
+Get = Callable[..., requests.Response]
+
+
+def pages(task: Task, get: Get = requests.get) -> Iterator[list[str]]:
+    """Names of objects, a page at a time, until `task.count` of them were taken.
+
+    Raises:
+        requests.RequestException: there is no such page.
+    """
+    left = task.count
+    query: dict[str, str] = {}
+    while left > 0:
+        reply = _ask(task, f"{task.url}/list", get, query)
+        reply.raise_for_status()
+        page = reply.json()
+        names = page["FileNames"][:left]
+        left -= len(names)
+        yield names
+        if not page.get("NextMarker"):
+            return
+        query = {"next-marker": page["NextMarker"]}
+
+
+def download(task: Task, name: str, get: Get = requests.get) -> bool:
+    """Gets an object and stores it; says whether it came with a complete 2xx."""
+    try:
+        reply = _ask(task, f"{task.url}/get/{quote(name)}", get)
+        if is_good(reply.status_code):
+            task.store(name, reply.content)
+            return True
+    except OSError:  # also what requests raises
+        pass
+    return False
+
+
+def read(task: Task, url: str) -> bool:
+    """Reads a body and drops it; says whether it came with a complete 2xx."""
+    try:
+        return is_good(_ask(task, url).status_code)
+    except requests.RequestException:
+        return False
+
+
+def classify(task: Task, url: str) -> str:
+    """What a site answered: its status, `timeout`, or `connection-error`, which stands for all else that goes wrong."""
+    try:
+        return str(_ask(task, url).status_code)
+    except requests.Timeout:
+        return "timeout"
+    except Exception:  # noqa: BLE001 - as the text has it: libraries below requests raise errors of their own
+        return "connection-error"
+
+
+def _ask(task: Task, url: str, get: Get = requests.get, query: dict[str, str] | None = None) -> requests.Response:
+    return get(url, params=query, allow_redirects=False, timeout=task.timeout, verify=task.ca_file or True)

@@ -1,0 +1,61 @@
+"""What the ways with boto3 and aiobotocore have in common: their keys, and an object as they read it.
+
+Endpoint and bucket are the task's, credentials those of the environment, retries the libraries' own.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+from fetchmill_bench.task import RequestCounter, Task
+
+# What a request may end with; a refused one is told by the second.
+ERRORS = (BotoCoreError, ClientError, HTTPClientError)
+
+
+def keys(task: Task, client: Any) -> Iterator[str]:  # noqa: ANN401 - boto3 makes the classes of its clients as it runs
+    """Keys of the bucket, until `task.count` of them were taken; a page is listed when it is wanted."""
+    pages = client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket)
+    return islice((found["Key"] for page in pages for found in page.get("Contents", ())), task.count)
+
+
+def read(task: Task, client: Any, key: str) -> bool:  # noqa: ANN401
+    """Reads an object; says whether it came."""
+    try:
+        body = client.get_object(Bucket=task.bucket, Key=key)["Body"].read()
+    except ERRORS:
+        return False
+    return store_object(task, key, body)
+
+
+async def keys_async(task: Task, client: Any) -> AsyncIterator[str]:  # noqa: ANN401
+    """The same, of aiobotocore."""
+    left = task.count
+    async for page in client.get_paginator("list_objects_v2").paginate(Bucket=task.bucket):
+        for found in page.get("Contents", ())[:left]:
+            yield found["Key"]
+        left -= len(page.get("Contents", ()))
+        if left <= 0:
+            return
+
+
+async def read_async(task: Task, client: Any, key: str, counter: RequestCounter) -> None:  # noqa: ANN401
+    """Reads an object with aiobotocore, and counts it."""
+    try:
+        reply = await client.get_object(Bucket=task.bucket, Key=key)
+        async with reply["Body"] as body:
+            is_read = store_object(task, key, await body.read())
+    except ERRORS:
+        is_read = False
+    counter.add(failed=int(not is_read))
+
+
+def store_object(task: Task, key: str, body: bytes) -> bool:
+    """Makes an object a file, where that is asked for; says whether that was possible."""
+    try:
+        task.store(key, body)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,50 @@
+"""What the journal of a destination says, also while its job runs."""
+
+import os
+from collections.abc import Iterator
+
+from fetchmill._job.report import Failure, Status
+from fetchmill._native import Failures, hide_secrets
+from fetchmill._native import status as journal_status
+
+
+def status(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Status:
+    """The ledger of the job of a destination.
+
+    Args:
+        dest: the destination, also a bucket.
+        state: folder of the journal, when the job was given one.
+
+    Returns:
+        The counters of the last commit, and whether a process runs the job now.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal cannot be read.
+    """
+    return Status.from_native(journal_status(os.fspath(dest), None if state is None else os.fspath(state)))
+
+
+def without_secrets(text: str) -> str:
+    """A text for people: signatures, tokens and passwords that URLs have in it are hidden."""
+    return hide_secrets(text)
+
+
+def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None) -> Iterator[Failure]:
+    """The absent and failed targets of a job, each once, in flat memory.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, when the job was given one.
+
+    Yields:
+        A `Failure` for each target whose latest outcome is absent or failed.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal or a failures shard cannot be read.
+    """
+    batches = Failures(os.fspath(dest), None if state is None else os.fspath(state))
+    while batch := batches.next_batch():
+        for values in batch:
+            yield Failure.from_native(values)

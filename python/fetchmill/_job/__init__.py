@@ -1,0 +1,1 @@
+"""Calls that run until a job has ended: `get`, `check` and `list`, with what they report."""

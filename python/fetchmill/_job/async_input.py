@@ -1,0 +1,97 @@
+"""Items of programs: an async iterable for a program that is not runs in an event loop on a thread of its own."""
+
+import asyncio
+import contextlib
+import threading
+from collections import deque
+from collections.abc import AsyncIterable, Iterator
+from typing import Any
+
+# A URL, or a URL and the name of its object, or the key of its row.
+InputItem = str | tuple[str, str]
+
+# Items that are taken before they are asked for: a hand-over between threads costs more than most items.
+AHEAD_MAX = 64
+
+
+def from_async(items: AsyncIterable[Any]) -> Iterator[Any]:
+    """The items, in their order. What the iterable raises is raised here; left early, it is cancelled."""
+    reader = _AsyncReader(items)
+    try:
+        while reader.wait():
+            yield reader.take()
+    finally:
+        reader.close()
+
+
+def close_iterator(iterator: Iterator[Any]) -> None:
+    """Lets a generator end; one that never gave its next item still runs, and ends with the program."""
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        with contextlib.suppress(ValueError):
+            close()
+
+
+class _AsyncReader:
+    """The items on their way from one thread to the other."""
+
+    def __init__(self, items: AsyncIterable[Any]) -> None:
+        self._ready: deque[Any] = deque()
+        self._changed = threading.Condition()
+        self._is_ended = False
+        self._error: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._has_room: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, args=(items,), name="fetchmill-input", daemon=True)
+        self._thread.start()
+
+    def wait(self) -> bool:
+        """Waits for an item. False when there are no more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ready or self._is_ended)
+            if self._ready:
+                return True
+            if self._error is not None:
+                raise self._error
+            return False
+
+    def take(self) -> Any:  # noqa: ANN401 - whatever the iterable gives
+        """The next item."""
+        with self._changed:
+            item = self._ready.popleft()
+            has_room = len(self._ready) == AHEAD_MAX // 2
+        if has_room and self._loop and self._has_room and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._has_room.set)
+        return item
+
+    def close(self) -> None:
+        """Cancels what still runs, and waits for it."""
+        with self._changed:
+            if self._loop and self._task and not self._is_ended:
+                self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join()
+
+    def _run(self, items: AsyncIterable[Any]) -> None:
+        try:
+            asyncio.run(self._feed(items))
+        except asyncio.CancelledError:
+            pass
+        except BaseException as error:  # noqa: BLE001 - raised where the items are taken
+            self._error = error
+        with self._changed:
+            self._is_ended = True
+            self._changed.notify()
+
+    async def _feed(self, items: AsyncIterable[Any]) -> None:
+        room = asyncio.Event()
+        with self._changed:
+            self._loop, self._task, self._has_room = asyncio.get_running_loop(), asyncio.current_task(), room
+        async for item in items:
+            room.clear()
+            with self._changed:
+                self._ready.append(item)
+                is_full = len(self._ready) >= AHEAD_MAX
+                self._changed.notify()
+            if is_full:
+                await room.wait()

@@ -1,0 +1,197 @@
+"""A check as one blocking call: what each of a list's sites answers."""
+
+import contextlib
+import fnmatch
+import json
+import re
+import tempfile
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from os import PathLike
+from typing import Any, Self, Unpack
+
+from fetchmill._job.async_input import InputItem, close_iterator, from_async
+from fetchmill._job.run import run_to_end
+from fetchmill._native import FAILURE_KINDS, Job
+from fetchmill._options.check import CheckOptions
+from fetchmill._options.keywords import CheckKeywords
+from fetchmill.errors import UsageError
+
+_STATUS_OR_CLASS = re.compile(r"[1-5](?:\d\d|xx)")
+_FIRST_FAILURE = 400
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """What a check has found.
+
+    Args:
+        source: where the targets came from.
+        results: the file with the rows; None when they were only counted.
+        rows: targets that have a row.
+        counts: how many gave which answer: statuses as text, and failure kinds. Empty while the check is unfinished.
+        suspect: rows whose failure this machine, rather than the site, may be to blame for.
+        failed: the first 20 rows that failed (no complete reply, a 4xx or a 5xx), with all their columns but kept ones.
+        skipped: left out on purpose.
+        seconds: time of this run.
+        attempts: requests of this run, redirects included.
+        already_finished: whether the check was finished before this run, which then asked nobody.
+        interrupted: whether the run was stopped before the end; the same call resumes.
+        resumed: whether an earlier run began the check.
+        doubtful: names of targets whose rows may tell another target's answer: a reply that nobody asked for came too
+            late (docs/http-support.md). The first 10,000 of them.
+        doubtful_count: how many such targets there are.
+        notices: what a person should know, a line each.
+    """
+
+    source: str
+    results: str | None
+    rows: int
+    counts: Mapping[str, int] = field(hash=False)
+    suspect: int
+    failed: tuple[Mapping[str, Any], ...] = field(hash=False)
+    skipped: int
+    seconds: float
+    attempts: int
+    already_finished: bool
+    interrupted: bool
+    resumed: bool
+    doubtful: tuple[str, ...]
+    doubtful_count: int
+    notices: tuple[str, ...]
+
+    def count(self, pattern: str) -> int:
+        """How many rows gave an answer that a pattern means.
+
+        Args:
+            pattern: a failure kind, a status (`404`), a class of them (`5xx`), a glob of kinds (`dns*`), or `any` for
+                all that failed: no complete reply, a 4xx or a 5xx.
+
+        Raises:
+            UsageError: the pattern means nothing.
+        """
+        check_pattern(pattern)
+        return sum(count for answer, count in self.counts.items() if _matches(pattern, answer))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        values = asdict(self)
+        return values | {"counts": dict(self.counts), "failed": [dict(row) for row in self.failed]}
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any], results: str | None) -> Self:
+        """From what the native module returns."""
+        found = values.get("check")
+        rows = values["fetched"] + values["absent"] + values["failed"]
+        return cls(
+            source=values["source"],
+            results=results,
+            rows=found["rows"] if found else rows,
+            counts=found["counts"] if found else {},
+            suspect=found["suspect"] if found else 0,
+            failed=tuple(json.loads(row) for row in found["failed"]) if found else (),
+            skipped=values["skipped"],
+            seconds=values["seconds"],
+            attempts=values["attempts"],
+            already_finished=values["already_finished"],
+            interrupted=values["interrupted"],
+            resumed=values["resumed"],
+            doubtful=tuple(values["doubtful"]),
+            doubtful_count=values["doubtful_count"],
+            notices=tuple(values["notices"]),
+        )
+
+
+def check(
+    source: str | PathLike[str] | Iterable[InputItem] | AsyncIterable[InputItem],
+    results: str | PathLike[str] | None = None,
+    **options: Unpack[CheckKeywords],
+) -> CheckReport:
+    """Tells what each site of a list answers: a row for each, whatever that is; resumes what an earlier call began.
+
+    Blocks until every target has its row, and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception
+    that a signal handler raises) the requests in flight are drained, at most 5 s, a checkpoint is written, and the
+    exception goes on; a second one ends the check at once. Either way the same call resumes, when it has `results` or
+    `state`.
+
+    Args:
+        source: where targets come from: the path of a list of URLs, or any iterable or async iterable of URLs, or of
+            pairs of a URL and a key. It is read on a thread of its own, as far ahead as there is room. To resume, it
+            must give the same items in the same order.
+        results: the file for the rows, which has all of them or is not there; None: they are only counted.
+        **options: the fields of `CheckOptions`, which has their units and defaults.
+
+    Returns:
+        The summary. What sites answer is counted there and stands in the rows: it raises nothing.
+
+    Raises:
+        UsageError: an option cannot be used, or `results` is something else; nothing was touched.
+        ListingError: the list cannot be read to its end.
+        Exception: whatever the iterable raises, after a checkpoint.
+        StorageError: the local storage failed.
+        BusyError: another process runs this check.
+        JournalError: the journal or the rows contradict each other.
+
+    Example:
+        >>> report = fetchmill.check("top-1m.csv", "results.parquet", column="2", template="https://www.{}")
+        ... # doctest: +SKIP
+        >>> report.rows, report.counts["200"], report.count("dns*")  # doctest: +SKIP
+        (1000000, 812345, 40231)
+    """
+    if isinstance(source, (str, PathLike)):
+        checked = CheckOptions(source=source, results=results, **options)
+        with state_folder(checked) as temporary:
+            as_json = checked.to_json(temporary)
+            return CheckReport.from_native(run_to_end(lambda: Job(as_json)), _text(checked.results))
+    checked = CheckOptions(source="an iterable", results=results, **options)
+    iterator: Iterator[InputItem] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    try:
+        with state_folder(checked) as temporary:
+            as_json = checked.to_json(temporary, is_iterable=True)
+            return CheckReport.from_native(run_to_end(lambda: Job(as_json, iterator)), _text(checked.results))
+    finally:
+        close_iterator(iterator)
+
+
+@contextlib.contextmanager
+def state_folder(options: CheckOptions) -> Iterator[str | None]:
+    """A temporary folder for what a check knows that nobody could resume; None when there is a place for it."""
+    if options.is_temporary:
+        with tempfile.TemporaryDirectory(prefix="fetchmill-check-") as folder:
+            yield folder
+    else:
+        yield None
+
+
+def check_pattern(pattern: str) -> None:
+    """Whether a pattern means answers.
+
+    Raises:
+        UsageError: it does not.
+    """
+    is_answer = pattern == "any" or _STATUS_OR_CLASS.fullmatch(pattern)
+    if not is_answer and not any(fnmatch.fnmatchcase(kind, pattern) for kind in FAILURE_KINDS):
+        raise UsageError(
+            f"{pattern!r} is no answer: give a failure kind (docs/exit-codes.md), a status as 404, 5xx, dns*, or any"
+        )
+
+
+def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, int]:
+    """The answers that any of these patterns means, with their counts."""
+    return {
+        answer: count
+        for answer, count in report.counts.items()
+        if any(_matches(pattern, answer) for pattern in patterns)
+    }
+
+
+def _matches(pattern: str, answer: str) -> bool:
+    if not answer.isdecimal():
+        return pattern == "any" or fnmatch.fnmatchcase(answer, pattern)
+    if pattern == "any":
+        return int(answer) >= _FIRST_FAILURE
+    return answer == pattern or (pattern.endswith("xx") and answer[0] == pattern[0])
+
+
+def _text(path: str | PathLike[str] | None) -> str | None:
+    return None if path is None else str(path)

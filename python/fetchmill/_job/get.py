@@ -1,0 +1,97 @@
+"""A job as one blocking call."""
+
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from os import PathLike
+from typing import Any, Unpack
+
+from fetchmill._job.async_input import InputItem, close_iterator, from_async
+from fetchmill._job.report import Report
+from fetchmill._job.run import RunningJob, run_to_end
+from fetchmill._native import Job
+from fetchmill._options.get import GetOptions
+from fetchmill._options.keywords import GetKeywords
+from fetchmill.errors import UsageError
+
+
+def get(
+    source: str | PathLike[str] | Iterable[InputItem] | AsyncIterable[InputItem],
+    dest: str | PathLike[str],
+    *,
+    fetch: Callable[..., Any] | None = None,
+    on_start: Callable[[], Any] | None = None,
+    on_done: Callable[[Any], object] | None = None,
+    **options: Unpack[GetKeywords],
+) -> Report:
+    """Fetches every object that a source lists into a destination; resumes what an earlier call began.
+
+    Blocks until the job has ended and releases the GIL meanwhile. On KeyboardInterrupt (or any other exception that a
+    signal handler raises) the requests in flight are drained, at most 5 s, a checkpoint is written, and the exception
+    goes on; a second one ends the job at once. Either way the same call resumes.
+
+    Args:
+        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
+            objects; `s3://bucket[/prefix]` for a bucket; the path of a list of URLs; or any iterable or async iterable
+            of URLs, or of pairs of a URL and a name, a generator without end included. It is read on a thread of its
+            own, as far ahead as there is room. To resume, it must give the same items in the same order: those that
+            are done are skipped, and what differs stops the job.
+        dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`, which takes
+            shards: what the job knows is then in `./NAME.fetchmill`, or in `state`.
+        fetch: your own function instead of requests of ours, with an `engine` in Python: `fetch(target)` gives the
+            bytes of an object, or a reply (an object with `status` and `body`, or a Response of requests). A target has
+            `url`, `name`, `sequence`, `attempt` and `headers()`. For `asyncio` and `combo` it is a coroutine function;
+            for `processes` and `combo` a function of a module. What is no URL may be a target, too. An exception is a
+            failure of kind `function`, and tried again like others.
+        on_start: called once by each worker (a thread, a process, an event loop); what it gives is passed as
+            `fetch(target, it)`. It may be a coroutine function where `fetch` is one.
+        on_done: called once by each worker at its end, with what `on_start` gave (None without one).
+        **options: the fields of `GetOptions`, which has their units and defaults.
+
+    Returns:
+        The ledger. Absent and failed targets are counted there: they raise nothing.
+
+    Raises:
+        UsageError: an option cannot be used, or the destination belongs to something else; nothing was touched.
+        ListingError: the listing failed, is incomplete or never ends.
+        TemporaryError: the origin gave no success for `give_up_after` seconds.
+        SecurityError: the listing led to another origin, or the only server's certificate is not to be trusted.
+        Exception: whatever the iterable, `on_start` or `on_done` raises, after a checkpoint.
+        StorageError: the local storage failed.
+        BusyError: another process runs this job.
+        JournalError: the journal or the output contradict each other.
+
+    Example:
+        >>> report = fetchmill.get("http://127.0.0.1:8080", "out/", limit=128)  # doctest: +SKIP
+        >>> report.listed == report.fetched + report.absent + report.failed + report.skipped  # doctest: +SKIP
+        True
+    """
+    own = (fetch, on_start, on_done)
+    if isinstance(source, (str, PathLike)):
+        checked = GetOptions(source=source, dest=dest, **options)
+        return Report.from_native(run_to_end(_make_start(checked, checked.to_json(), own, None)))
+    checked = GetOptions(source="an iterable", dest=dest, **options)
+    iterator = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    try:
+        return Report.from_native(run_to_end(_make_start(checked, checked.to_json("iterable"), own, iterator)))
+    finally:
+        close_iterator(iterator)
+
+
+def _make_start(
+    options: GetOptions,
+    native: str,
+    own: tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None],
+    iterator: Iterator[InputItem] | None,
+) -> Callable[[], RunningJob]:
+    """What starts the job, and the engine beside it if that is one in Python."""
+    fetch, on_start, on_done = own
+    if fetch is None and (on_start or on_done):
+        raise UsageError("on_start and on_done are for a fetch of your own")
+    if options.engine == "native":
+        if fetch is not None:
+            raise UsageError("fetch needs an engine in Python: engine='threads', or 'asyncio' for a coroutine function")
+        return lambda: Job(native, iterator)
+    from fetchmill.engines.function_transport import UserFunction
+    from fetchmill.engines.selection import select_engine
+
+    engine = select_engine(options, native, None if fetch is None else UserFunction(fetch, on_start, on_done))
+    return lambda: engine.start(Job(engine.options, iterator))

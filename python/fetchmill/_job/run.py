@@ -1,0 +1,58 @@
+"""Waits for what the native module does on its own threads, in steps short enough for signals.
+
+Python handles signals between two steps. No call is made for an object.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+# A signal is answered within this.
+STEP_SECONDS = 0.05
+# The core drains for 3 s and then writes a last checkpoint; after this it is ended without one.
+DRAIN_SECONDS_MAX = 5.0
+
+
+class RunningJob(Protocol):
+    """A job or an export."""
+
+    def wait(self, seconds: float) -> bool:
+        """Waits for the end; whether it has come."""
+
+    def stop(self) -> None:
+        """Asks for an end with a checkpoint."""
+
+    def abort(self) -> None:
+        """Ends without one."""
+
+    def report(self) -> dict[str, Any]:
+        """What came of it."""
+
+
+def run_to_end(start: Callable[[], RunningJob]) -> dict[str, Any]:
+    """Starts it, waits for its end and gives its report; an exception drains it first and goes on then."""
+    running = None
+    try:
+        # Inside, so that no moment is left in which it runs and a signal would not end it.
+        running = start()
+        while not running.wait(STEP_SECONDS):
+            pass
+    except BaseException:
+        if running is not None:
+            _drain(running)
+        raise
+    return running.report()
+
+
+def _drain(running: RunningJob) -> None:
+    """Ends it with a checkpoint; without one when that takes too long or is interrupted too."""
+    try:
+        running.stop()
+        deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        while not running.wait(STEP_SECONDS):
+            if time.monotonic() > deadline:
+                running.abort()
+                return
+    except BaseException:
+        running.abort()
+        raise

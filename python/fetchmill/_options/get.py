@@ -1,0 +1,83 @@
+"""The options of `fetchmill.get` and of the command `fetchmill get`."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Unpack
+
+from fetchmill._options.keywords import LIMIT_DEFAULT, GetKeywords
+from fetchmill._options.rows import Options, option_class
+from fetchmill._options.sources import SourceKind, check_source, kind_of
+from fetchmill.errors import UsageError
+
+_HELP = {
+    "limit": f"Requests in flight at most; {LIMIT_DEFAULT} if not given, and with engine processes one for each "
+    "processor.",
+    "http2": "Use HTTP/2 where a server of https offers it; engine native only.",
+    "threads": "Threads that fetch, with engine combo processes; one for each processor if not given.",
+    "keep_columns": "Columns of a list that go into the rows of parquet and jsonl, with commas between them.",
+}
+
+
+# Each engine takes a limit of its own.
+@option_class(GetKeywords, "job", help=_HELP, default={"limit": None})
+class GetOptions(Options):
+    """What a job is asked to do: validated, immutable.
+
+    `source`, `listing`, the options that shape requests and names, and `format` identify a job, so they cannot
+    change when it is resumed; the others may.
+
+    Args:
+        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
+            objects, `s3://bucket[/prefix]` for a bucket, else the path of a list of URLs, or `-` for one on standard
+            input.
+        dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`.
+
+    Raises:
+        UsageError: a value that cannot be used.
+
+    The other options:
+    """
+
+    source: str | os.PathLike[str]
+    dest: str | os.PathLike[str]
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[GetKeywords]
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_source(self)
+        if self.transform_columns and self.transform is None:
+            raise UsageError("transform_columns needs a transform, which fills them")
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """What the source is, from its text."""
+        return kind_of(str(self.source))
+
+    def to_json(self, kind: SourceKind | None = None) -> str:
+        """For the native module.
+
+        Args:
+            kind: what the source is when its text does not say it.
+
+        Raises:
+            UsageError: credentials that have no origin, or no entry in ~/.netrc; or a transform that other processes
+                cannot import.
+        """
+        values = source_values(self, kind or self.source_kind) | {"dest": self.dest}
+        if self.transform is not None:
+            from fetchmill._transform.spec import native_transform
+
+            values["transform"] = native_transform(self.transform, self.transform_columns or ())
+        return json.dumps(values)
+
+
+def source_values(options: Options, kind: SourceKind) -> dict[str, object]:
+    """The options that the core knows, with the source and its kind."""
+    endpoint = options.endpoint_url if kind == "s3" else None
+    source = str(options.source)
+    return options.core_values(endpoint or source) | {"source": source, "source_kind": kind}

@@ -1,0 +1,354 @@
+"""Every option once: its name, its type, and what help says of it.
+
+Rows that belong to the same commands stand together. The TypedDicts at the end are the keywords of `fetchmill.get`,
+`check`, `list`, and of `stream` and its like. Defaults and bounds are the core's: http_options.rs and options.rs.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Annotated, Literal, TypedDict
+
+from fetchmill._options.rows import CORE, Option
+from fetchmill._transform.reply import Function
+
+Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
+RowsFormat = Literal["parquet", "csv", "jsonl"]
+Listing = Literal["api", "autoindex"]
+Durability = Literal["power", "process"]
+ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
+CsvHeader = Literal["auto", "yes", "no"]
+Names = Literal["source", "seq"]
+EngineName = Literal["native", "sync", "threads", "processes", "asyncio", "combo"]
+AddressingStyle = Literal["auto", "path", "virtual"]
+PathText = str | os.PathLike[str]
+
+# Requests in flight unless somebody says so.
+LIMIT_DEFAULT: int = CORE["job"]["limit"]["default"]
+
+
+class Storing(TypedDict, total=False):
+    """What `get` alone has: how objects are stored, and who fetches them."""
+
+    format: Annotated[
+        Format,
+        Option(
+            "choice",
+            "How objects are stored: `files` is a file for each object; `parquet`, `tar`, `warc` and `jsonl` put many "
+            "into one; `null` counts and discards them.",
+        ),
+    ]
+    shard_size: Annotated[
+        int | None, Option("bytes", "Size of a shard of tar, warc and jsonl (1 GiB if not given) or parquet (128 MiB).")
+    ]
+    seal_after: Annotated[float, Option("seconds", "Age at which a shard of parquet is complete: readers see it then.")]
+    names: Annotated[
+        Names,
+        Option(
+            "choice",
+            "What objects of a list are called: `source` is key or URL (for `files` host/path?query), `seq` their "
+            "number.",
+        ),
+    ]
+    engine: Annotated[
+        EngineName,
+        Option(
+            "choice",
+            "What makes the requests: `native` is the fastest; the others are Python's ways, with requests (`sync`, "
+            "`threads`, `processes`) and aiohttp (`asyncio`, `combo`: processes x asyncio).",
+            default="native",
+        ),
+    ]
+    server_times: Annotated[
+        bool,
+        Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
+    ]
+    preflight: Annotated[
+        bool,
+        Option(
+            "flag",
+            "Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free.",
+        ),
+    ]
+    transform: Annotated[
+        Function | str | None,
+        Option(
+            "function",
+            "Function that turns fetched replies into what is stored, as MODULE:FUNCTION (docs/transform.md).",
+            default=None,
+        ),
+    ]
+    transform_columns: Annotated[
+        Sequence[str] | None,
+        Option("texts", "Columns of parquet and jsonl that the function fills, with commas between them."),
+    ]
+    transform_batch: Annotated[int, Option("count", "Replies that the function is given at once, at most.")]
+    retry_failed: Annotated[
+        bool, Option("flag", "Fetch again what failed or was absent in this job, and nothing else.")
+    ]
+
+
+class Rows(TypedDict, total=False):
+    """What `check` and `list` have: how rows are written."""
+
+    format: Annotated[
+        RowsFormat | None,
+        Option(
+            "choice",
+            "How rows are written; told from the end of their file's name if not given (csv and jsonl also with .gz or "
+            ".zst).",
+            default=None,
+        ),
+    ]
+
+
+class OfServer(TypedDict, total=False):
+    """What `get` and `list` have: how a server lists its objects, and for how long it may be silent."""
+
+    listing: Annotated[
+        Listing,
+        Option(
+            "choice",
+            "How the source is listed: `api` is GET /list in pages, `autoindex` walks a web server's folders "
+            "(nginx with autoindex_format json).",
+        ),
+    ]
+    list_path: Annotated[str, Option("text", "Path of a page of the listing, behind the path of SOURCE.")]
+    names_field: Annotated[str, Option("text", "Field of a page with the names; may be dotted.")]
+    marker_field: Annotated[str, Option("text", "Field of a page with the marker of the next one; may be dotted.")]
+    total_field: Annotated[
+        str, Option("text", "Field of a page with the number of all objects, if the server tells it; may be dotted.")
+    ]
+    marker_param: Annotated[str, Option("text", "Query parameter that carries the marker.")]
+    get_path: Annotated[str, Option("text", "Path of an object, behind the path of SOURCE.")]
+    give_up_after: Annotated[
+        float,
+        Option(
+            "seconds",
+            "End the job (exit code 5) when nothing has succeeded, or a page of the listing has failed, for this long.",
+        ),
+    ]
+
+
+class OfList(TypedDict, total=False):
+    """What `get`, `check` and `list` have: how a list is read, and what is taken of it."""
+
+    list_format: Annotated[
+        ListFormat | None, Option("choice", "What a list is; told from its name if not given, else txt.")
+    ]
+    column: Annotated[
+        str | None,
+        Option(
+            "text", "Column of a list with the URL: its name, or its number from 1; the first, or `url`, if not given."
+        ),
+    ]
+    template: Annotated[
+        str | None,
+        Option("text", "URL that is made of a column, as in 'https://www.{}'; {name} is another column."),
+    ]
+    csv_header: Annotated[
+        CsvHeader, Option("choice", "Whether the first row of a csv or tsv list has the columns' names.")
+    ]
+    key_column: Annotated[
+        str | None, Option("text", "Column of a list with the names of objects; their URLs if not given.")
+    ]
+    keep_columns: Annotated[
+        Sequence[str] | None, Option("texts", "Columns of a list that go into the rows, with commas between them.")
+    ]
+    include: Annotated[
+        Sequence[str] | None, Option("patterns", "Take only what matches: a glob, or re:REGEX; may be repeated.")
+    ]
+    exclude: Annotated[Sequence[str] | None, Option("patterns", "Leave out what matches; may be repeated.")]
+    sample: Annotated[int | None, Option("count", "Take only so many targets of a list, chosen evenly at random.")]
+
+
+class OfRequests(TypedDict, total=False):
+    """What all have: what requests carry, and whom to believe."""
+
+    headers: Annotated[
+        Mapping[str, str] | None,
+        Option("headers", "Field of requests to the source's origin, as in 'Name: value'; may be repeated."),
+    ]
+    credentials_for: Annotated[
+        str | None, Option("text", "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it.")
+    ]
+    ca_file: Annotated[PathText | None, Option("path", "Certificates to trust instead of the system's, in PEM.")]
+    insecure_host: Annotated[
+        Sequence[str] | None, Option("patterns", "Host whose certificate is not checked; may be repeated.")
+    ]
+    proxy: Annotated[
+        str | None,
+        Option(
+            "text",
+            "Proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; `env` takes it from the environment.",
+            envvar="FETCHMILL_PROXY",
+        ),
+    ]
+    resolver: Annotated[
+        Sequence[str] | None,
+        Option(
+            "patterns",
+            "Name server to ask, ADDRESS[:PORT], or `system` for the machine's own look-up; may be repeated.",
+        ),
+    ]
+
+
+class OfFetching(TypedDict, total=False):
+    """What `get`, `check` and streams have: how many requests there are, and where they may lead."""
+
+    limit: Annotated[int | None, Option("count", "Requests in flight at most.")]
+    rate: Annotated[float | None, Option("number", "Requests a second at most, all together.")]
+    rate_per_host: Annotated[
+        float | None,
+        Option(
+            "rate", "Requests a second at most, to each host; 50 for a list of many hosts if not given, 0: no limit."
+        ),
+    ]
+    redirects: Annotated[
+        int | None,
+        Option("whole", "Redirects to follow one after the other; 5 for a list and 0 for a server if not given."),
+    ]
+    attempts: Annotated[int, Option("count", "Attempts at a target before it is failed.")]
+    public_only: Annotated[
+        bool, Option("flag", "Let no target lead to a private address, whoever names it: a list, a server, a program.")
+    ]
+    http2: Annotated[bool, Option("flag", "Use HTTP/2 where a server of https offers it.")]
+
+
+class OfHosts(TypedDict, total=False):
+    """What `get` and `check` have: what the hosts of a list are spared, and who asks them."""
+
+    limit_per_host: Annotated[
+        int | None,
+        Option(
+            "whole", "Requests in flight at most, to each host; 4 for a list of many hosts if not given, 0: no limit."
+        ),
+    ]
+    allow_private: Annotated[bool, Option("flag", "Let the targets of a list lead to private addresses.")]
+    threads: Annotated[int | None, Option("count", "Threads that fetch; one for each processor if not given.")]
+
+
+class OfJobs(TypedDict, total=False):
+    """What `get`, `check` and `list` have: what is made durable, when and where."""
+
+    commit_window: Annotated[
+        float, Option("seconds", "Time between commits: a crash costs what was fetched in it and a second more.")
+    ]
+    durability: Annotated[
+        Durability,
+        Option(
+            "choice",
+            "What a commit survives: `power` is a power cut, `process` is the death of the process only (no syncs).",
+        ),
+    ]
+    state: Annotated[
+        PathText | None,
+        Option(
+            "path",
+            "Folder of the journal, on a local file system; DEST/.fetchmill if not given, for a bucket "
+            "./NAME.fetchmill.",
+        ),
+    ]
+
+
+class OfOrigins(TypedDict, total=False):
+    """What `get`, `list` and streams have: who asks, how long for each step, and how buckets are reached."""
+
+    auth: Annotated[
+        str | tuple[str, str] | None,
+        Option("auth", "Basic authentication, USER:PASSWORD.", default=None, envvar="FETCHMILL_AUTH"),
+    ]
+    bearer: Annotated[
+        str | None, Option("text", "Token for bearer authentication.", default=None, envvar="FETCHMILL_BEARER")
+    ]
+    netrc: Annotated[bool, Option("flag", "Take user and password from ~/.netrc.", default=False)]
+    connect_timeout: Annotated[float, Option("seconds", "Time for a connection.")]
+    head_timeout: Annotated[float, Option("seconds", "Time from a request to the end of the reply's head.")]
+    idle_timeout: Annotated[float, Option("seconds", "Time without a byte of a body.")]
+    endpoint_url: Annotated[
+        str | None,
+        Option("url", "Store to ask instead of AWS, http://HOST[:PORT] or https://HOST[:PORT].", heading="S3"),
+    ]
+    region: Annotated[
+        str | None,
+        Option("name", "Region of the bucket; found out if neither environment nor profile says it.", heading="S3"),
+    ]
+    profile: Annotated[
+        str | None,
+        Option("name", "Profile of ~/.aws/config and ~/.aws/credentials with the credentials.", heading="S3"),
+    ]
+    no_sign_request: Annotated[
+        bool, Option("flag", "Sign no requests and look for no credentials: for public buckets.", heading="S3")
+    ]
+    addressing_style: Annotated[
+        AddressingStyle | None,
+        Option(
+            "choice",
+            "Where the bucket stands in a request: `virtual` is in the host, `path` in the path; `auto`, if not given, "
+            "is in the host at AWS and in the path elsewhere.",
+            heading="S3",
+        ),
+    ]
+
+
+class OfBodies(TypedDict, total=False):
+    """What `get` and streams have: how much of a body is taken, for how long, and what it is compared with."""
+
+    total_timeout: Annotated[
+        float, Option("seconds", "Time for an attempt, plus a second for each 64 KiB of its body.")
+    ]
+    max_size: Annotated[int, Option("bytes", "Largest body; a larger one is failed.")]
+    allow_eof_bodies: Annotated[
+        bool, Option("flag", "Accept bodies that end with the connection: whether they are whole cannot be known.")
+    ]
+    checksums: Annotated[
+        bool,
+        Option("flag", "Compare objects with the checksums that their store gives, MD5 of ETags too.", heading="S3"),
+    ]
+
+
+class OfKeys(TypedDict, total=False):
+    """What `get` and `list` have: which objects of a bucket are meant."""
+
+    size_from: Annotated[int | None, Option("size", "Take only objects of so many bytes or more.", heading="S3")]
+    size_to: Annotated[int | None, Option("size", "Take only objects of fewer bytes.", heading="S3")]
+    modified_from: Annotated[
+        str | date | None,
+        Option(
+            "date",
+            "Take only objects written then or later: 2026-11-22 (00:00 UTC), 2026-11-22T08:30:00Z.",
+            heading="S3",
+        ),
+    ]
+    modified_to: Annotated[str | date | None, Option("date", "Take only objects written before.", heading="S3")]
+
+
+class Checking(TypedDict, total=False):
+    """What `check` alone has."""
+
+    timeout: Annotated[float, Option("seconds", "Time for an attempt, from the start of the connection to the end.")]
+    second_look: Annotated[
+        bool,
+        Option(
+            "flag",
+            "Look once more, at the end, at what failed for a reason that may pass, and keep the better answer.",
+        ),
+    ]
+
+
+class GetKeywords(
+    Storing, OfServer, OfList, OfFetching, OfHosts, OfRequests, OfOrigins, OfBodies, OfJobs, OfKeys, total=False
+):
+    """The keyword arguments of `fetchmill.get`: the options of GetOptions."""
+
+
+class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfJobs, total=False):
+    """The keyword arguments of `fetchmill.check`: the options of CheckOptions."""
+
+
+class ListKeywords(Rows, OfServer, OfList, OfRequests, OfOrigins, OfJobs, OfKeys, total=False):
+    """The keyword arguments of `fetchmill.list`: the options of ListOptions."""
+
+
+class StreamKeywords(OfFetching, OfOrigins, OfBodies, OfRequests, total=False):
+    """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""

@@ -1,0 +1,92 @@
+"""What a source is, from its text, and which options are for which kind of source."""
+
+import re
+from collections.abc import Container
+from dataclasses import fields
+from typing import Any, Literal
+
+from fetchmill._options.dates import seconds_of
+from fetchmill._options.values import require
+from fetchmill.errors import UsageError
+
+# Where targets come from: a server that lists them, a list in a file, a program, or a bucket.
+SourceKind = Literal["server", "list", "iterable", "s3"]
+
+_API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
+_LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
+_FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
+_ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_style")
+# Requests to a bucket are signed instead, and lead nowhere else.
+_UNSIGNED = ("redirects", "headers", "auth", "bearer", "netrc", "credentials_for", "allow_private")
+# Options, the kinds of source that they are for, and what these are called.
+_MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
+    (("listing", *_API_ONLY), ("server",), "servers that list their objects"),
+    (_LIST_ONLY, ("list",), "lists of URLs"),
+    (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
+    (_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
+    (_UNSIGNED, ("server", "list"), "servers and lists of URLs"),
+)
+
+_LIKE_S3 = re.compile("s3[an]?:", re.IGNORECASE)
+_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+
+
+def kind_of(source: str) -> SourceKind:
+    """What a source is. What looks like a bucket is one, so that a slip of the pen is told and no file looked for."""
+    if _LIKE_S3.match(source):
+        return "s3"
+    return "server" if "://" in source else "list"
+
+
+def is_bucket(destination: str) -> bool:
+    """Whether objects are stored in a bucket."""
+    return destination.startswith("s3://")
+
+
+def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """A source, and the options that say how it is read, against one another.
+
+    Raises:
+        UsageError: one of them cannot be used, or is for another kind of source.
+    """
+    kind, source = kind_of(options.source), options.source
+    if kind == "s3":
+        _check_bucket(source)
+    given = {option.name for option in fields(options) if getattr(options, option.name) != option.default}
+    for names, kinds, meant in _MEANT:
+        wrong = [name for name in names if name in given and kind not in kinds]
+        if wrong and not (names is _ACCESS and is_bucket(getattr(options, "dest", ""))):
+            raise UsageError(f"{wrong[0]} is for {meant}, which {source} is not")
+    _check_api(options, given)
+    _check_ranges(options)
+
+
+def _check_bucket(source: str) -> None:
+    """`s3://BUCKET`, `s3://BUCKET/`, `s3://BUCKET/PREFIX`: all behind the second slash of these is the prefix."""
+    if not source.startswith("s3://"):
+        raise UsageError(f"{source} is no bucket: write s3://BUCKET/PREFIX, or ./{source} for a file of that name")
+    bucket = source.removeprefix("s3://").partition("/")[0]
+    if not bucket:
+        raise UsageError(f"{source} names no bucket: write s3://BUCKET/PREFIX")
+    if not _BUCKET.fullmatch(bucket) or not bucket.strip("."):
+        raise UsageError(
+            f"{bucket} is no name of a bucket: write s3://BUCKET/PREFIX, and the address of a store as endpoint_url"
+        )
+
+
+def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a dataclass
+    for name in _API_ONLY:
+        if name in given and options.listing != "api":
+            raise UsageError(f"{name} is for listing api, not for listing {options.listing}")
+    require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
+    require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
+    require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)
+
+
+def _check_ranges(options: Any) -> None:  # noqa: ANN401 - a dataclass
+    """A range that nothing can be in is a mistake."""
+    if None not in (options.size_from, options.size_to) and options.size_from >= options.size_to:
+        raise UsageError(f"size_to must be above size_from ({options.size_from}), not {options.size_to}")
+    ends = (options.modified_from, options.modified_to)
+    if None not in ends and seconds_of(ends[0]) >= seconds_of(ends[1]):
+        raise UsageError(f"modified_to must be after modified_from ({ends[0]}), not {ends[1]}")

@@ -1,0 +1,185 @@
+"""The kinds of values that options have, and what is a value of each."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, Literal
+
+from fetchmill._options.dates import seconds_of
+from fetchmill.errors import UsageError
+
+Kind = Literal[
+    "text",
+    "name",
+    "url",
+    "texts",
+    "patterns",
+    "path",
+    "choice",
+    "count",
+    "whole",
+    "number",
+    "rate",
+    "seconds",
+    "bytes",
+    "size",
+    "date",
+    "flag",
+    "headers",
+    "auth",
+    "function",
+]
+
+_SPACE, _DELETE = 0x20, 0x7F
+
+
+def check_value(name: str, value: object, metadata: Mapping[str, Any]) -> None:
+    """One option against its kind. None is always allowed: it means the default.
+
+    Raises:
+        UsageError: it is no such value.
+    """
+    if value is None:
+        return
+    kind: Kind = metadata["kind"]
+    if kind == "choice":
+        require(value in metadata["choices"], name, "one of " + ", ".join(metadata["choices"]), value)
+    else:
+        _CHECKS[kind](name, value)
+
+
+def require(met: bool, name: str, expected: str, value: object) -> None:
+    """Raises UsageError with what was expected unless it is met."""
+    if not met:
+        raise UsageError(f"{name} must be {expected}, not {value!r}")
+
+
+def check_text(name: str, value: object) -> None:
+    """Text that can stand in a request."""
+    require(isinstance(value, str) and value != "", name, "a text that is not empty", value)
+    text = str(value)
+    require(
+        not any(ord(char) < _SPACE or ord(char) == _DELETE for char in text),
+        name,
+        "without control characters",
+        value,
+    )
+    _require_utf8(name, text)
+
+
+def check_path(name: str, value: object) -> str:
+    """A path as text."""
+    require(isinstance(value, (str, os.PathLike)) and value != "", name, "a path that is not empty", value)
+    path = os.fsdecode(value)  # type: ignore[arg-type]
+    require("\0" not in path, name, "a path without NUL", path)
+    _require_utf8(name, path)
+    return path
+
+
+def _require_utf8(name: str, text: str) -> None:
+    """Text that JSON can carry."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{name} must be UTF-8, not {text!r}") from None
+
+
+def _check_url(name: str, value: object) -> None:
+    check_text(name, value)
+    is_url = str(value).startswith(("http://", "https://"))
+    require(is_url, name, "http://HOST[:PORT] or https://HOST[:PORT]", value)
+
+
+def _check_texts(name: str, value: object) -> None:
+    require(
+        isinstance(value, Sequence) and not isinstance(value, str), name, "a sequence of texts, not one text", value
+    )
+    for text in value:  # type: ignore[attr-defined]
+        check_text(name, text)
+
+
+def _check_flag(name: str, value: object) -> None:
+    require(isinstance(value, bool), name, "True or False", value)
+
+
+def _check_seconds(name: str, value: object) -> None:
+    require(_is_positive(value), name, "a number of seconds above 0", value)
+
+
+def _check_number(name: str, value: object) -> None:
+    require(_is_positive(value), name, "a number above 0", value)
+
+
+def _check_rate(name: str, value: object) -> None:
+    require(_is_positive(value) or _is_whole(value, 0) or value == 0.0, name, "a number of at least 0", value)
+
+
+def _is_positive(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _check_count(name: str, value: object) -> None:
+    require(_is_whole(value, 1), name, "a whole number of at least 1", value)
+
+
+def _check_whole(name: str, value: object) -> None:
+    require(_is_whole(value, 0), name, "a whole number of at least 0", value)
+
+
+def _is_whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+
+
+def _check_date(name: str, value: object) -> None:
+    if not isinstance(value, (str, date)):
+        raise UsageError(f"{name} must be a date or its text, not {value!r}")
+    try:
+        seconds_of(value)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+
+
+def _check_headers(name: str, value: object) -> None:
+    require(isinstance(value, Mapping), name, "a mapping of names to values", "something else")
+    for field, text in value.items():  # type: ignore[attr-defined]
+        check_text(name, field)
+        # Never in a message: it may be a secret.
+        require(
+            isinstance(text, str) and text.isprintable(), name, f"texts without control characters ({field})", "..."
+        )
+
+
+def _check_auth(name: str, value: object) -> None:
+    is_pair = isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)  # noqa: PLR2004
+    require(is_pair or (isinstance(value, str) and ":" in value), name, "USER:PASSWORD or a pair of both", "that")
+
+
+def _check_function(name: str, value: object) -> None:
+    if isinstance(value, str):
+        check_text(name, value)
+    module, colon, function = value.partition(":") if isinstance(value, str) else ("", "", "")
+    is_place = bool(module and colon and function)
+    require(is_place or callable(value), name, "a function, or a text MODULE:FUNCTION", value)
+
+
+_CHECKS = {
+    "text": check_text,
+    "name": check_text,
+    "url": _check_url,
+    "texts": _check_texts,
+    "patterns": _check_texts,
+    "path": check_path,
+    "flag": _check_flag,
+    "seconds": _check_seconds,
+    "number": _check_number,
+    "rate": _check_rate,
+    "count": _check_count,
+    "bytes": _check_count,
+    "size": _check_whole,
+    "whole": _check_whole,
+    "date": _check_date,
+    "headers": _check_headers,
+    "auth": _check_auth,
+    "function": _check_function,
+}

@@ -1,0 +1,85 @@
+"""`transform`: a function between fetching and storing, made ready for the processes that run it.
+
+The engine starts the processes and talks to them (`transform_process`); nothing of this one's is on the way of a reply.
+"""
+
+import inspect
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from multiprocessing import spawn
+from operator import attrgetter
+from typing import Any
+
+from fetchmill._transform.process import TransformSetup
+from fetchmill._transform.reply import Function
+from fetchmill.errors import UsageError
+
+# The search path must be there before anything of this package is imported.
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from fetchmill._transform.process import main; main()"
+
+
+def native_transform(transform: Function | str, columns: Sequence[str]) -> dict[str, Any]:
+    """What the native module needs to run a transform.
+
+    Args:
+        transform: the function, or where it is, `module:function`.
+        columns: columns that it may fill.
+
+    Raises:
+        UsageError: it cannot be imported, or not by another process.
+    """
+    function = _import(transform) if isinstance(transform, str) else transform
+    if inspect.iscoroutinefunction(function):
+        raise UsageError(f"transform must be a plain function, not the coroutine function {_name_of(function)}")
+    pickled = _pickle(function)
+    setup = TransformSetup(_preparation(needs_main=b"__main__" in pickled), pickled, tuple(columns))
+    return {
+        # As multiprocessing starts its own, with the interpreter's own switches.
+        "command": [sys.executable, *subprocess._args_from_interpreter_flags(), "-c", _PROGRAM, *sys.path],  # type: ignore[attr-defined]  # noqa: SLF001
+        "setup": list(pickle.dumps(setup)),
+    }
+
+
+def _import(text: str) -> Function:
+    """The function that a text names."""
+    module, _, path = text.partition(":")
+    try:
+        found = attrgetter(path)(import_module(module))
+    except Exception as error:  # whatever a module of somebody else's does when it is imported
+        raise UsageError(f"transform {text} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(found):
+        raise UsageError(f"transform {text} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+def _pickle(function: Function) -> bytes:
+    try:
+        return pickle.dumps(function)
+    except Exception as error:
+        raise UsageError(
+            f"transform must be a function that another process can import, and {_name_of(function)} is not: "
+            "define it at the top of a module"
+        ) from error
+
+
+def _preparation(*, needs_main: bool) -> dict[str, Any]:
+    """What makes a process like this one; the main module only where the function needs it."""
+    try:
+        preparation: dict[str, Any] = spawn.get_preparation_data("fetchmill-transform")
+    except RuntimeError as error:
+        raise UsageError(
+            "a transform process imports the main module, which starts a job: start it below "
+            "`if __name__ == '__main__':`"
+        ) from error
+    # A secret of multiprocessing's own connections, that does not leave the process.
+    preparation.pop("authkey", None)
+    if not needs_main:
+        preparation = {key: value for key, value in preparation.items() if not key.startswith("init_main")}
+    return preparation
+
+
+def _name_of(function: object) -> str:
+    return getattr(function, "__qualname__", type(function).__name__)

@@ -1,0 +1,249 @@
+"""Tasks that work through calls: started on demand, over an input of any length, in bounded memory."""
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+from fetchmill.bounded.calls import AHEAD, Call, ResultBuffer
+from fetchmill.bounded.failures import OnError
+from fetchmill.bounded.rate_limit import RateLimiter
+from fetchmill.bounded.scaling import Scaler
+
+
+def inputs(iterables: tuple[Iterable[Any] | AsyncIterable[Any], ...]) -> AsyncGenerator[tuple[Any, ...], None]:
+    """The arguments of call after call; an async iterable must be the only one."""
+    plain = [iterable for iterable in iterables if not isinstance(iterable, AsyncIterable)]
+    if len(plain) == len(iterables):
+        return _zip(zip(*plain, strict=False))
+    if len(iterables) > 1:
+        raise TypeError("an async iterable goes alone: it cannot be read beside another one")
+    return _read(*(iterable for iterable in iterables if isinstance(iterable, AsyncIterable)))
+
+
+async def _zip(items: Iterable[tuple[Any, ...]]) -> AsyncGenerator[tuple[Any, ...], None]:
+    for arguments in items:
+        yield arguments
+
+
+async def _read(items: AsyncIterable[Any]) -> AsyncGenerator[tuple[Any, ...], None]:
+    iterator = aiter(items)
+    try:
+        async for item in iterator:
+            yield (item,)
+    finally:
+        if isinstance(iterator, AsyncGenerator):
+            await iterator.aclose()
+
+
+class AsyncWorkerPool:
+    """The tasks: one reads, the others work. It must not hold the iterator, or nobody would ever let it go."""
+
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        items: AsyncGenerator[tuple[Any, ...], None],
+        on_start: Callable[[], Any] | None,
+        on_done: Callable[[Any], object] | None,
+        scaler: Scaler,
+        buffer: ResultBuffer,
+        rate_limiter: RateLimiter | None,
+        on_error: OnError,
+    ) -> None:
+        self._function = function
+        self._items = items
+        self._on_start = on_start
+        self._on_done = on_done
+        self._scaler = scaler
+        self._buffer = buffer
+        self._rate_limiter = rate_limiter
+        self._returns_errors = on_error == "return"
+        self._window = AHEAD * scaler.limit
+        self._out = 0
+        self._work: asyncio.Queue[Call | None] = asyncio.Queue()
+        self._take_lock = asyncio.Lock()
+        self._is_ended = False
+        # An error will be raised: what was begun is ended, nothing else begins.
+        self._is_failing = False
+        self._is_closed = False
+        self._errors: list[Exception] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        # Those of them that have begun to put things away.
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def start(self) -> None:
+        """Begins to read, the first time."""
+        if self._loop is None and not self._is_closed:
+            self._loop = asyncio.get_running_loop()
+            self._add_task(self._feed())
+
+    async def next_call(self) -> Call | None:
+        """Waits for the next call that is done; None when there are no more."""
+        while True:
+            call = self._buffer.take()
+            if call is not None:
+                self._out -= 1
+                self._wake()
+                return call
+            if not self._tasks:
+                return None
+            await self._change()
+
+    def finish(self) -> None:
+        """Raises what the input, `on_start` and `on_done` raised, once."""
+        errors, self._errors = self._errors, []
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise ExceptionGroup("workers could not start or put things away", errors)
+
+    async def aclose(self) -> None:
+        """Cancels everything and waits for it; what is raised meanwhile goes to the loop's exception handler."""
+        self.close()
+        waited_for = self._tasks - {asyncio.current_task()}
+        if waited_for:
+            await asyncio.wait(waited_for)
+        while self._buffer.take() is not None:
+            pass
+        for error in self._errors:
+            context = {"message": "raised while results were given up", "exception": error}
+            asyncio.get_running_loop().call_exception_handler(context)
+        self._errors.clear()
+
+    def close(self) -> None:
+        """Cancels everything but what is being put away."""
+        if not self._is_closed:
+            self._is_closed = True
+            for task in self._tasks - self._leaving:
+                task.cancel()
+
+    def close_soon(self) -> None:
+        """The same from whatever thread lets the results go."""
+        if self._tasks and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.close)
+
+    def _add_task(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._leaving.discard(task)
+        self._wake()
+
+    async def _feed(self) -> None:
+        """Reads while there are places; what the input raises is raised behind the results."""
+        number = 0
+        try:
+            async with contextlib.aclosing(self._items) as items:
+                async for arguments in items:
+                    self._out += 1
+                    self._work.put_nowait(Call(number, arguments))
+                    number += 1
+                    self._scale_up()
+                    while self._out >= self._window and not self._is_failing:
+                        await self._change()
+                    if self._is_failing:
+                        break
+        except Exception as error:  # noqa: BLE001 - raised behind the results
+            self._errors.append(error)
+        finally:
+            self._is_ended = True
+            self._work.put_nowait(None)
+
+    def _scale_up(self) -> None:
+        waiting = self._work.qsize() - self._is_ended
+        number = 0 if self._is_closed or self._is_failing else self._scaler.scale_up(waiting, is_ended=self._is_ended)
+        for _ in range(number):
+            self._add_task(self._run_worker())
+
+    async def _run_worker(self) -> None:
+        try:
+            started = () if self._on_start is None else (await _await(self._on_start()),)
+        except BaseException as error:
+            self._scaler.on_start_failed()
+            if not isinstance(error, Exception):
+                raise
+            self._errors.append(error)
+            self.close()
+            return
+        self._scaler.on_started(0)
+        try:
+            while (call := await self._take()) is not None:
+                await self._do(call, started)
+                del call
+        except asyncio.CancelledError:
+            if not self._is_closed:
+                # Somebody else cancelled this task: its item would be missing without a word.
+                self._errors.append(RuntimeError("a worker's task was cancelled by what it called"))
+                self.close()
+            raise
+        finally:
+            self._scaler.on_left()
+            await self._close_worker(started)
+
+    async def _take(self) -> Call | None:
+        """Waits for a call, and for its moment if there is a rate. None when there are no more."""
+        async with self._take_lock if self._rate_limiter is not None else contextlib.nullcontext():
+            call = await self._work.get()
+            if call is None or self._is_failing:
+                self._work.put_nowait(None)
+                return None
+            self._scaler.on_taken()
+            self._scale_up()
+            if self._rate_limiter is not None:
+                await asyncio.sleep(self._rate_limiter.reserve(asyncio.get_running_loop().time()))
+            return call
+
+    async def _do(self, call: Call, started: tuple[Any, ...]) -> None:
+        try:
+            call.value = await self._function(*call.arguments, *started)
+        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+            call.error = error
+        except asyncio.CancelledError as error:
+            if _is_being_cancelled():
+                raise
+            # The function's own: it has awaited something that was cancelled.
+            call.error = error
+        if call.error is not None and not self._returns_errors:
+            self._is_failing = True
+        self._scaler.on_call_done(0)
+        self._buffer.add(call)
+        # An error holds this frame by its traceback: it must not hold the error.
+        del call
+        self._wake()
+
+    async def _close_worker(self, started: tuple[Any, ...]) -> None:
+        if self._on_done is None:
+            return
+        if (task := asyncio.current_task()) is not None:
+            self._leaving.add(task)
+        try:
+            await _await(self._on_done(*started or (None,)))
+        except Exception as error:  # noqa: BLE001 - raised behind the results
+            self._errors.append(error)
+
+    async def _change(self) -> None:
+        """Waits until something is done or taken."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _await(value: Any) -> Any:  # noqa: ANN401 - whatever on_start or on_done gives
+    return await value if inspect.isawaitable(value) else value

@@ -1,0 +1,355 @@
+"""`as_completed` with a limit: results of awaitables as they come, from an input of any length."""
+
+import asyncio
+import inspect
+import math
+from collections import deque
+from collections.abc import AsyncIterable, Awaitable, Coroutine, Iterable, Iterator
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from fetchmill.bounded.calls import AHEAD
+
+T = TypeVar("T")
+
+
+def as_completed(
+    aws: Iterable[Awaitable[T]] | AsyncIterable[Awaitable[T]],
+    limit: int | None = None,
+    *,
+    timeout: float | None = None,
+) -> "AsCompleted[T]":
+    """Gives the results of awaitables as they come, at most `limit` of them at work.
+
+    A plain `for` yields awaitables, each of which gives the next result or raises the next error:
+
+    >>> async def main() -> None:
+    ...     for awaitable in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
+    ...         print(await awaitable)
+    >>> asyncio.run(main())
+    a
+    b
+
+    `async for` yields the finished tasks, or the futures that were given; it takes an async iterable, too:
+
+    >>> async def main() -> None:
+    ...     async for task in as_completed((asyncio.sleep(0.001, word) for word in ("a", "b")), limit=1):
+    ...         print(task.result())
+    >>> asyncio.run(main())
+    a
+    b
+
+    `limit=None` means what `asyncio.as_completed` means in Python 3.13: everything is read and started at the first
+    step, an awaitable that is given twice counts once, and what has been started goes on whatever becomes of the loop.
+
+    With a limit, the input is read on when a result comes or is taken: at most `limit` awaitables are at work, at most
+    `2 * limit` are started and not yet taken. What the input raises is raised by the loop, after the results of all
+    that was read before. Asking for the next awaitable before the last is awaited reads one more, which starts when
+    there is a place. An awaitable that is cancelled while it waits loses no result. When nobody holds the iterator nor
+    an awaitable of it any more (`break`, an error, a cancellation), and at `aclose()`, tasks that it started are
+    cancelled and nothing is read on; futures that were given are left alone.
+
+    Args:
+        aws: Coroutines, futures or other awaitables.
+        limit: How many are at work at most; None for all.
+        timeout: Seconds from the first step on. After them, awaitables (in `async for`, the loop) raise TimeoutError.
+
+    Raises:
+        ValueError: `limit` is below 1.
+        TypeError: At the first step: `aws` is no such iterable, or it is async and the loop is not.
+        TimeoutError: Not all were done in `timeout` seconds.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit is {limit!r}: give 1 or more, or None for all at once")
+    return AsCompleted(_Completion(aws, limit, timeout))
+
+
+class AsCompleted(Generic[T]):
+    """What `as_completed` gives: an iterator, an async iterator, and an async context manager that closes it."""
+
+    def __init__(self, completion: "_Completion[T]") -> None:
+        self._completion = completion
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Coroutine[Any, Any, T]:
+        self._completion.start(is_async=False)
+        if not self._completion.ask():
+            self._completion.raise_failure()
+            raise StopIteration
+        return self._result()
+
+    async def _result(self) -> T:
+        # It holds this iterator: the tasks live as long as one of the two does.
+        try:
+            return (await self._completion.take()).result()
+        finally:
+            # But an error holds this frame by its traceback, maybe for long.
+            del self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> "asyncio.Future[T]":
+        completion = self._completion
+        completion.start(is_async=True)
+        try:
+            return await completion.next()
+        finally:
+            # An error holds this frame by its traceback, maybe for long.
+            del self
+
+    async def aclose(self) -> None:
+        """Cancels the tasks that it started and waits for them. With `limit=None` it does nothing, as asyncio does."""
+        await self._completion.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        self._completion.close_soon()
+
+
+class _Completion(Generic[T]):
+    """The state that tasks call back to: it must not hold the iterator, or nobody would ever let it go."""
+
+    def __init__(
+        self,
+        aws: Iterable[Awaitable[T]] | AsyncIterable[Awaitable[T]],
+        limit: int | None,
+        timeout: float | None,
+    ) -> None:
+        self._aws: Iterable[Awaitable[T]] | AsyncIterable[Awaitable[T]] | None = aws
+        self._is_bounded = limit is not None
+        self._limit = math.inf if limit is None else limit
+        self._timeout = timeout
+        self._iterator: Iterator[Awaitable[T]] | None = None
+        self._done: asyncio.Queue[asyncio.Future[T] | None] = asyncio.Queue()
+        # Read beyond the limit, because somebody asked for more than he awaited.
+        self._held: deque[Awaitable[T]] = deque()
+        self._own: set[asyncio.Future[T]] = set()
+        self._running = 0
+        self._read = 0
+        self._claimed = 0
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._feeder: asyncio.Task[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
+        self._is_timed_out = False
+        self._is_ended = False
+
+    def start(self, *, is_async: bool) -> None:
+        """Begins with the first step."""
+        if self._aws is None:
+            return
+        aws = self._aws
+        if inspect.isawaitable(aws):
+            raise TypeError(f"expect an iterable of awaitables, not {type(aws).__name__}")
+        if isinstance(aws, Iterable):
+            self._aws = None
+            self._iterator = iter(aws) if self._is_bounded else iter(set(aws))
+            self._fill()
+        elif not is_async:
+            raise TypeError(f"an async iterable needs `async for`: {type(aws).__name__}")
+        else:
+            self._aws = None
+            self._loop = asyncio.get_running_loop()
+            self._feeder = self._loop.create_task(self._feed(aws))
+        if self._timeout is not None and self._loop is not None:
+            self._timer = self._loop.call_later(self._timeout, self._time_out)
+
+    def ask(self) -> bool:
+        """Sets a result aside for somebody who asks. False when no more has been read."""
+        self._fill()
+        if self._claimed == self._read:
+            self._hold_one()
+        if self._claimed == self._read:
+            return False
+        self._claimed += 1
+        return True
+
+    async def next(self) -> "asyncio.Future[T]":
+        """Waits for a result, if there is to be one."""
+        while not self.ask():
+            if self._is_ended:
+                self.raise_failure()
+                raise StopAsyncIteration
+            await self._change()
+        return await self.take()
+
+    async def take(self) -> "asyncio.Future[T]":
+        """Waits for a result that was set aside."""
+        try:
+            future = await self._done.get()
+        except BaseException:
+            if self._is_bounded:
+                self._claimed -= 1
+            raise
+        self._fill()
+        self._wake()
+        if future is None:
+            raise TimeoutError
+        return future
+
+    def raise_failure(self) -> None:
+        """What the input raised, once."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _fill(self) -> None:
+        """Starts as many as there are places for."""
+        while self._running < self._limit and self._running + self._done.qsize() < AHEAD * self._limit:
+            if not self._held:
+                self._hold_one()
+            if not self._held:
+                break
+            self._start_one(self._held.popleft())
+
+    def _hold_one(self) -> None:
+        """Reads one more, if there is one."""
+        if self._iterator is None:
+            return
+        try:
+            self._held.append(next(self._iterator))
+            self._read += 1
+        except StopIteration:
+            self._end(None)
+        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+            self._end(error)
+        except BaseException:
+            self._end(None)
+            raise
+
+    def _start_one(self, awaitable: Awaitable[T]) -> None:
+        try:
+            future: asyncio.Future[T] = asyncio.ensure_future(awaitable)
+        except Exception as error:  # noqa: BLE001 - no awaitable, or no loop: an error of the input
+            self._read -= 1
+            self._end(error)
+            return
+        self._loop = future.get_loop()
+        self._running += 1
+        if self._is_bounded and future is not awaitable:
+            self._own.add(future)
+        future.add_done_callback(self._on_done)
+
+    def _on_done(self, future: "asyncio.Future[T]") -> None:
+        is_own = future in self._own
+        self._own.discard(future)
+        if self._is_timed_out:
+            return
+        self._running -= 1
+        self._done.put_nowait(future)
+        # Nobody but a loop that ends cancels these: then nothing else may begin, unless somebody asks.
+        if not (is_own and _is_cancelling(future)):
+            self._fill()
+        self._wake()
+        if self._timer is not None and self._is_ended and not self._running and not self._held:
+            self._timer.cancel()
+
+    def _end(self, failure: BaseException | None) -> None:
+        """Reads no more."""
+        self._is_ended = True
+        self._iterator = None
+        if failure is not None:
+            self._failure = failure
+        self._wake()
+
+    def _time_out(self) -> None:
+        """Lets all that were read and are not done raise TimeoutError; what was not read counts as one."""
+        if self._iterator is not None:
+            self._hold_one()
+        missing = self._running + len(self._held)
+        if self._feeder is not None and not self._is_ended:
+            missing += 1
+            self._read += 1
+        self._is_timed_out = True
+        self.close()
+        for _ in range(missing):
+            self._done.put_nowait(None)
+
+    def close(self) -> None:
+        """Reads no more and cancels the tasks that were started here."""
+        self._end(None)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._feeder is not None:
+            self._feeder.cancel()
+        for task in self._own:
+            task.cancel()
+        while self._held:
+            _close_unused(self._held.popleft())
+            if self._loop is not None and not self._is_timed_out:
+                dropped: asyncio.Future[T] = self._loop.create_future()
+                dropped.cancel()
+                self._done.put_nowait(dropped)
+
+    def close_soon(self) -> None:
+        """The same from whatever thread lets the iterator go, when there is something to close."""
+        has_feeder = self._feeder is not None and not self._feeder.done()
+        if not (self._own or self._held or has_feeder):
+            return
+        if self._loop is None or self._loop.is_closed():
+            self.close()
+        else:
+            self._loop.call_soon_threadsafe(self.close)
+
+    async def aclose(self) -> None:
+        """Closes it and waits for what it started."""
+        waited_for: set[asyncio.Future[Any]] = set(self._own)
+        if self._feeder is not None:
+            waited_for.add(self._feeder)
+        self.close()
+        if waited_for:
+            await asyncio.wait(waited_for)
+
+    async def _feed(self, aws: AsyncIterable[Awaitable[T]]) -> None:
+        """Reads an async iterable while there are places."""
+        iterator = aiter(aws)
+        try:
+            async for awaitable in iterator:
+                self._read += 1
+                self._start_one(awaitable)
+                self._wake()
+                while self._running >= self._limit or self._running + self._done.qsize() >= AHEAD * self._limit:
+                    await self._change()
+        except Exception as error:  # noqa: BLE001 - raised where the results are taken
+            self._failure = error
+        finally:
+            self._end(None)
+            if hasattr(iterator, "aclose"):
+                await iterator.aclose()
+
+    async def _change(self) -> None:
+        """Waits until something has been read, or done, or the end has come."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _is_cancelling(future: "asyncio.Future[Any]") -> bool:
+    return isinstance(future, asyncio.Task) and future.cancelling() > 0
+
+
+def _close_unused(awaitable: Awaitable[Any]) -> None:
+    """Lets go of a coroutine that never ran, without the warning that it was forgotten."""
+    if isinstance(awaitable, Coroutine):
+        awaitable.close()

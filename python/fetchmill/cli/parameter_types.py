@@ -1,0 +1,77 @@
+"""Values on the command line: numbers with units, as click types."""
+
+import csv
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fetchmill._options.dates import parse_date
+from fetchmill._options.units import parse_bytes, parse_count, parse_range, parse_seconds
+
+
+class Quantity(click.ParamType[Any]):
+    """Text that a reader understands, such as one of `fetchmill._options.units`: it raises ValueError otherwise."""
+
+    def __init__(self, name: str, parse: Callable[[str], object]) -> None:
+        self.name = name
+        self._parse = parse
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        """The value; a default is one already."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return self._parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _parse_columns(text: str) -> list[str]:
+    """Names or numbers with commas between them; in double quotes a name may have a comma."""
+    return next(csv.reader([text], skipinitialspace=True))
+
+
+def _parse_number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def _parse_header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        raise ValueError("a header is written 'Name: value'")
+    return name.strip(), value.strip()
+
+
+class Word(click.types.StringParamType):
+    """Text that help calls by a name of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+BYTES = Quantity("bytes", parse_bytes)
+SECONDS = Quantity("seconds", parse_seconds)
+COUNT = Quantity("n", parse_count)
+COLUMNS = Quantity("columns", _parse_columns)
+HEADER = Quantity("header", _parse_header)
+NUMBER = Quantity("x", _parse_number)
+RANGE = Quantity("seconds", parse_range)
+DATE = Quantity("date", parse_date)
+URL = Word("url")
+NAME = Word("name")
+
+
+class Share(click.FloatRange):
+    """A share of requests, 0 to 1."""
+
+    name = "share"
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+
+SHARE = Share()

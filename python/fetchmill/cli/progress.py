@@ -1,0 +1,220 @@
+"""What a person or a machine sees while a job runs.
+
+The command takes a snapshot a few times a second and shows it to a display: a live block on a terminal, plain lines
+otherwise, JSON lines for machines, nothing when quiet. Rates are over the last seconds, measured on the job's own
+clock, which the snapshot carries: nothing here reads a clock.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+from fetchmill._options.units import format_bytes, format_count, format_seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from rich.live import Live
+
+    from fetchmill._job.report import Snapshot, Wait
+
+# Rates are over this: long enough to be steady, short enough to show a change.
+RATE_SECONDS = 10.0
+PLAIN_SECONDS = 10.0
+JSON_SECONDS = 1.0
+# Kinds named in a line; the rest is one number.
+KINDS_SHOWN_MAX = 4
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Settled objects and fetched bytes a second, over the last seconds."""
+
+    objects: float
+    bytes: float
+
+
+class Meter:
+    """Turns snapshots into rates; holds only those of the last seconds."""
+
+    def __init__(self, seconds: float = RATE_SECONDS) -> None:
+        self._seconds = seconds
+        self._points: deque[tuple[float, int, int]] = deque()
+
+    def add(self, snapshot: "Snapshot") -> Rates:
+        """Takes a snapshot, gives the rates up to it."""
+        settled = snapshot.settled
+        if not self._points and snapshot.seconds > 0:
+            # A run begins with what was settled before it. Bytes have no such count: their rate begins here.
+            self._points.append((0.0, snapshot.start_settled, 0 if not snapshot.resumed else snapshot.bytes))
+        self._points.append((snapshot.seconds, settled, snapshot.bytes))
+        while len(self._points) > 2 and self._points[1][0] <= snapshot.seconds - self._seconds:  # noqa: PLR2004 - both ends
+            self._points.popleft()
+        first, last = self._points[0], self._points[-1]
+        seconds = last[0] - first[0]
+        if seconds <= 0:
+            return Rates(0.0, 0.0)
+        return Rates((last[1] - first[1]) / seconds, (last[2] - first[2]) / seconds)
+
+
+def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:
+    """Seconds to the end; None while the total is unknown or nothing moves."""
+    if not snapshot.listing_done or rates.objects <= 0:
+        return None
+    return (snapshot.listed - snapshot.settled) / rates.objects
+
+
+def describe_done(snapshot: "Snapshot") -> str:
+    """`412 of 1,000 (41 %)` when the total is known, else `412 of at least 1,000`."""
+    settled, listed = format_count(snapshot.settled), format_count(snapshot.listed)
+    if not snapshot.listing_done:
+        return f"{settled} of at least {listed}"
+    share = 100 * snapshot.settled // snapshot.listed if snapshot.listed else 100
+    return f"{settled} of {listed} ({share} %)"
+
+
+def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KINDS_SHOWN_MAX) -> str:
+    """`truncated 12, dns 3`, the most frequent first; empty when there is none."""
+    ordered = sorted(failures.items(), key=lambda pair: (-pair[1], pair[0]))
+    parts = [f"{kind} {format_count(count)}" for kind, count in ordered[:shown_max]]
+    rest = sum(count for _, count in ordered[len(parts) :])
+    return ", ".join(parts + ([f"others {format_count(rest)}"] if rest else []))
+
+
+def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
+    """A snapshot as one line, a second one when something went wrong, and one for each thing that it waits for."""
+    line = [
+        describe_done(snapshot),
+        f"{format_count(rates.objects)} objects/s",
+        f"{format_bytes(rates.bytes)}/s",
+        f"{format_count(snapshot.in_flight)} in flight",
+    ]
+    remaining = remaining_seconds(snapshot, rates)
+    if snapshot.phase == "draining":
+        line.append("draining")
+    elif remaining is not None:
+        line.append(f"ETA {format_seconds(remaining)}")
+    second = []
+    if snapshot.absent:
+        second.append(f"absent {format_count(snapshot.absent)}")
+    if snapshot.failed:
+        second.append(f"failed {format_count(snapshot.failed)} ({describe_failures(snapshot.failures)})")
+    if snapshot.waiting:
+        second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
+    waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
+    return [", ".join(line), *([", ".join(second)] if second else []), *waits]
+
+
+def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
+    """`waiting: the server gives no good reply (reset) since 12:00:01 UTC, gives up at 12:15:01 UTC`."""
+    form = "%Y-%m-%d %H:%M:%S" if with_dates else "%H:%M:%S"
+    return f"waiting: {wait.what} since {wait.since:{form}} UTC, gives up at {wait.until:{form}} UTC"
+
+
+def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
+    """A snapshot as a JSON event."""
+    remaining = remaining_seconds(snapshot, rates)
+    event = {**vars(snapshot), "failures": dict(snapshot.failures)}
+    event["waits"] = [wait.to_dict() for wait in snapshot.waits]
+    return event | {
+        "objects_per_second": round(rates.objects, 1),
+        "bytes_per_second": round(rates.bytes, 1),
+        "remaining_seconds": None if remaining is None else round(remaining, 1),
+    }
+
+
+class Display:
+    """Where snapshots are shown; this one shows nothing. One thread calls it; a closed stream raises nothing."""
+
+    def update(self, snapshot: "Snapshot") -> None:
+        """Shows a snapshot, or leaves it out when it is too early for the next."""
+
+    def notice(self, text: str) -> None:
+        """Shows a line that stays."""
+
+    def close(self) -> None:
+        """Takes away what does not stay."""
+
+
+class QuietDisplay(Display):
+    """Shows nothing."""
+
+
+class PlainDisplay(Display):
+    """A line every ten seconds, for logs."""
+
+    def __init__(self, write_line: "Callable[[str], object]") -> None:
+        self._write_line = write_line
+        self._meter = Meter()
+        self._next = PLAIN_SECONDS
+
+    def update(self, snapshot: "Snapshot") -> None:
+        """A line when it is time."""
+        rates = self._meter.add(snapshot)
+        if snapshot.seconds >= self._next:
+            self._next = snapshot.seconds + PLAIN_SECONDS
+            self._write_line("; ".join(describe(snapshot, rates)))
+
+    def notice(self, text: str) -> None:
+        """A line."""
+        self._write_line(text)
+
+
+class JsonDisplay(Display):
+    """An object a line, for machines: an event `progress` each second, and an event `notice`."""
+
+    def __init__(self, write_event: "Callable[[str, dict[str, Any]], object]") -> None:
+        self._write_event = write_event
+        self._meter = Meter()
+        self._next = 0.0
+
+    def update(self, snapshot: "Snapshot") -> None:
+        """An event when it is time."""
+        rates = self._meter.add(snapshot)
+        if snapshot.seconds >= self._next:
+            self._next = snapshot.seconds + JSON_SECONDS
+            self._write_event("progress", progress_event(snapshot, rates))
+
+    def notice(self, text: str) -> None:
+        """An event."""
+        self._write_event("notice", {"message": text})
+
+
+class LiveDisplay(Display):
+    """One block on a terminal that is written over and over."""
+
+    def __init__(self, stream: TextIO) -> None:
+        # Imported late: rich takes as long as everything else at start.
+        from rich.console import Console
+        from rich.live import Live
+
+        self._meter = Meter()
+        self._console = Console(file=stream, highlight=False)
+        # No thread of its own, and nothing left behind.
+        self._live: Live | None = Live(console=self._console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def update(self, snapshot: "Snapshot") -> None:
+        """Writes the block again."""
+        from rich.text import Text
+
+        lines = describe(snapshot, self._meter.add(snapshot))
+        self._update_live(lambda live: live.update(Text("\n".join(lines), overflow="ellipsis"), refresh=True))
+
+    def notice(self, text: str) -> None:
+        """A line above the block."""
+        self._update_live(lambda live: live.console.print(text, markup=False, soft_wrap=True))
+
+    def close(self) -> None:
+        """Takes the block away."""
+        self._update_live(lambda live: live.stop())
+        self._live = None
+
+    def _update_live(self, act: "Callable[[Live], None]") -> None:
+        """A terminal that has gone must not end the job; rich answers a closed pipe with SystemExit."""
+        if self._live is None:
+            return
+        try:
+            act(self._live)
+        except (OSError, SystemExit):
+            self._live = None

@@ -1,0 +1,249 @@
+"""Attempts of one event loop, made with aiohttp. Imported by the transport when it starts, for it needs the library.
+
+Processor time counts here: the library takes most of it, and what stands around a request is kept small.
+"""
+
+import re
+import ssl
+
+import aiohttp
+from aiohttp import http_exceptions
+
+from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer, checksum_fields
+from fetchmill.engines.body_memory import BodyRoom
+from fetchmill.engines.http import address_policy, failure_kinds, request_url
+from fetchmill.engines.http.aiohttp_connections import HeldConnections, HoldingConnection
+from fetchmill.engines.http.aiohttp_connector import CURRENT_ATTEMPT, AsyncAttempt, HandshakeContext, session
+from fetchmill.engines.http.failure_kinds import AttemptError
+from fetchmill.engines.http.framing import BodyEnd, body_end
+from fetchmill.engines.http.held_answers import OriginReplies
+from fetchmill.engines.http.proxies import Proxy, proxy_error
+from fetchmill.engines.http.request_url import RequestUrl
+from fetchmill.engines.http.tls_contexts import TlsContexts
+from fetchmill.engines.transports import AnswerReceiver, Target, TransportOptions
+
+
+class _UncertainError(AttemptError):
+    """It may be the fault of what came before on the connection: only a fresh one shows it."""
+
+
+class AiohttpClient:
+    """What one event loop has for itself. Connections are made when they are needed.
+
+    Args:
+        options: of the job.
+        proxy: the job's, if it has one.
+        origin: what the replies of this process were like.
+        receiver: told of answers that are held until it is certain whose they are.
+    """
+
+    def __init__(
+        self, options: TransportOptions, proxy: Proxy | None, origin: OriginReplies, receiver: AnswerReceiver
+    ) -> None:
+        self._options = options
+        self._proxy = proxy
+        self._receiver = receiver
+        self._memory = receiver.body_memory
+        self._connections = HeldConnections(options.connections, origin, receiver)
+        self._direct = session(self._connections, public_only=options.public_only)
+        # For the proxy, whose own address may be private.
+        self._proxied = session(self._connections, public_only=False) if proxy else None
+        self._tls = TlsContexts(options, HandshakeContext)
+
+    async def fetch(self, target: Target) -> Answer | None:
+        """One attempt at a target; None when the answer is held."""
+        try:
+            address = request_url.parse(target.url)
+            if self._options.public_only:
+                address_policy.check_host(address.host)
+            try:
+                return await self._ask(target, address)
+            except _UncertainError:
+                return await self._ask(target, address, is_fresh=True)
+        except AttemptError as failure:
+            return FailureAnswer(target.sequence, failure.kind, failure.detail)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._connections.close()
+        await self._direct.close()
+        if self._proxied is not None:
+            await self._proxied.close()
+
+    async def _ask(self, target: Target, address: RequestUrl, *, is_fresh: bool = False) -> ReplyAnswer | None:
+        """One request.
+
+        Raises:
+            Failure: there is no complete reply.
+        """
+        proxy = self._proxy if self._proxy and self._proxy.is_for(address.host) else None
+        # Made before time counts: the first one reads all authorities of the system.
+        context = self._tls.context_for(address.host) if address.scheme == "https" else None
+        attempt = AsyncAttempt(address, context, self._options, is_fresh=is_fresh)
+        try:
+            with attempt:
+                CURRENT_ATTEMPT.set(attempt)
+                connection, answer = await self._exchange(target, attempt, proxy)
+        except BaseException as error:
+            # Also one that aiohttp has released already.
+            if attempt.connection is not None:
+                self._connections.give_up(attempt.connection)
+            if isinstance(error, (aiohttp.ClientError, OSError, AttemptError)):
+                raise _failure(error, attempt) from None
+            raise
+        certain = self._connections.take(connection, target, answer, attempt.sent_at)
+        seconds = self._connections.step(connection)
+        if seconds is not None:
+            if certain is not None:
+                # It need not rest with its connection.
+                self._receiver.hold(certain)
+                self._receiver.give([certain])
+                certain = None
+            await self._connections.rest(connection, seconds)
+        return certain
+
+    async def _exchange(
+        self, target: Target, attempt: AsyncAttempt, proxy: Proxy | None
+    ) -> tuple[HoldingConnection, ReplyAnswer]:
+        session = self._proxied if proxy and self._proxied else self._direct
+        # What is inside of a tunnel the proxy does not see.
+        to_proxy = list(proxy.fields.items()) if proxy and not attempt.context else []
+        reply = await session.get(
+            attempt.origin,
+            headers=target.headers() + to_proxy,
+            allow_redirects=False,
+            ssl=attempt.context or True,
+            proxy=proxy.url if proxy else None,
+            proxy_headers=proxy.fields if proxy else None,
+        )
+        try:
+            fields = reply.headers
+            end = body_end(reply.status, reply.version or (1, 0), fields.items())
+            self._check_size(end.length or 0)
+            content = reply.content
+            # Most small bodies come with their head: nothing is waited for.
+            is_whole = content.is_eof() and content.exception() is None
+            body = content.read_nowait() if is_whole else await self._read(reply, attempt, end.length)
+            self._check_size(len(body))
+            _check_length(body, end)
+            connection = _used_connection(attempt, end)
+        except BaseException:
+            reply.close()
+            raise
+        answer = ReplyAnswer.of(
+            target.sequence, reply.status, body, fields, is_verified=end.is_delimited, checksums=checksum_fields(fields)
+        )
+        return connection, answer
+
+    async def _read(self, reply: aiohttp.ClientResponse, attempt: AsyncAttempt, length: int | None) -> bytes:
+        """The body as it was sent. What has no room yet waits with the server: the library reads no further.
+
+        Raises:
+            Failure: it is too large, or broken.
+        """
+        attempt.on_head()
+        pieces: list[bytes] = []
+        size = 0
+        with self._memory.begin_body(attempt.held_bytes) as room:
+            if length is not None:
+                await self._admit(attempt, room, length)
+            try:
+                async for piece in reply.content.iter_any():
+                    pieces.append(piece)
+                    size += len(piece)
+                    attempt.on_bytes(len(piece))
+                    self._check_size(size)
+                    if length is None:
+                        await self._admit(attempt, room, len(piece))
+            except (aiohttp.ClientError, ConnectionError) as error:
+                is_framing = isinstance(error, aiohttp.ClientResponseError)
+                raise AttemptError("framing" if is_framing else "truncated") from None
+        return b"".join(pieces)
+
+    async def _admit(self, attempt: AsyncAttempt, room: BodyRoom, count: int) -> None:
+        """Returns when there is room for so many bytes more."""
+        if not self._memory.take(room, count):
+            with attempt.paused():
+                await self._memory.wait(room, count)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._options.max_size:
+            raise AttemptError("body-too-large")
+
+
+def _check_length(body: bytes, end: BodyEnd) -> None:
+    if end.length not in (None, len(body)):
+        raise AttemptError("truncated")
+
+
+def _used_connection(attempt: AsyncAttempt, end: BodyEnd) -> HoldingConnection:
+    """What has brought a complete reply.
+
+    Raises:
+        Failure: the end of the connection is no proof of whose reply it is: it is that of the body, or the server was
+            asked for it and does not say so.
+    """
+    connection = attempt.connection
+    if connection is None:
+        raise AttemptError("framing")
+    is_end_proof = end.is_delimited and not (connection.is_last and connection.is_open)
+    if not is_end_proof and not attempt.is_certain:
+        raise _UncertainError("framing")
+    return connection
+
+
+def _failure(error: Exception, attempt: AsyncAttempt) -> AttemptError:
+    """What it means that there is no complete reply."""
+    if isinstance(error, AttemptError):
+        failure = error
+    else:
+        failure = AttemptError(attempt.kind) if attempt.is_late else _head_error(error, attempt)
+    if attempt.is_reused and failure.kind in failure_kinds.STALE_KINDS:
+        return _UncertainError(failure.kind, failure.detail)
+    if not attempt.is_certain and failure.kind == "body-too-large":
+        return _UncertainError(failure.kind, failure.detail)
+    return failure
+
+
+def _head_error(error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noqa: PLR0911 - a table
+    """What it means that there is no head."""
+    text = failure_kinds.error_text(error)
+    match error:
+        case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
+            return AttemptError(failure_kinds.handshake_kind(reason), failure_kinds.error_text(reason))
+        case aiohttp.ClientConnectorError():
+            return AttemptError(_connect_kind(error.os_error), text)
+        case aiohttp.ClientHttpProxyError():
+            return proxy_error(error.status)
+        case aiohttp.ClientResponseError() if not attempt.is_request_sent:
+            return AttemptError("proxy-refused", "the proxy's answer is no HTTP")
+        case aiohttp.ClientResponseError():
+            return AttemptError(_parse_kind(error))
+        case aiohttp.InvalidURL():
+            return AttemptError("url", text)
+        case OSError():
+            return AttemptError(failure_kinds.connection_kind(error), text)
+        case aiohttp.ClientConnectionError():
+            return AttemptError("reset", text)
+    return AttemptError("framing", text)
+
+
+def _connect_kind(error: OSError) -> str:
+    """Of one address, or of several: then the numbers of their errors are in the text."""
+    if isinstance(error, ssl.SSLError):
+        return failure_kinds.handshake_kind(error)
+    numbers = re.findall(r"\[Errno (\d+)\]", str(error)) if type(error) is OSError and error.errno is None else []
+    return failure_kinds.most_specific(
+        failure_kinds.connect_kind(each) for each in [OSError(int(n), "") for n in numbers] or [error]
+    )
+
+
+def _parse_kind(error: BaseException | None) -> str:
+    """What it means that a head could not be parsed: one of the causes says why."""
+    while error is not None:
+        if isinstance(error, http_exceptions.BadStatusLine):
+            return "not-http"
+        if isinstance(error, http_exceptions.LineTooLong):
+            return "head-too-large"
+        error = error.__cause__
+    return "framing"

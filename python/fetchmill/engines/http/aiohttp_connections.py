@@ -1,0 +1,373 @@
+"""Connections of aiohttp that hold what they have brought until it is certain whose it is.
+
+aiohttp keeps a connection for the next request as soon as a reply is complete, and takes whatever comes then for the
+next reply. Here a connection goes back to its connector when its reply was judged, and what comes while no request is
+out is surplus. Imported by the transport when it starts, for it needs the library.
+"""
+
+import asyncio
+import contextlib
+import select
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+
+from fetchmill.engines.answers import ReplyAnswer
+from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies
+from fetchmill.engines.transports import AnswerReceiver, Target, resting_connections
+
+if TYPE_CHECKING:
+    from fetchmill.engines.answers import Answer
+
+# Bodies that all connections of a loop may hold, shared among those that make requests, and bounds of the share.
+_HELD_BYTES_MAX = 12 << 20
+_SHARE_BYTES_MIN = 16 << 10
+_SHARE_BYTES_MAX = 4 << 20
+# Answers that they may hold; an answer takes about a kilobyte beside its body.
+_HELD_ANSWERS_MAX = 6144
+# Bytes that all connections of a loop may receive before their bodies are admitted, shared among them: the library
+# reads no further when twice a share has come.
+_UNREAD_BYTES_MAX = 32 << 20
+_UNREAD_SHARE_MIN = 64 << 10
+_UNREAD_SHARE_MAX = 256 << 10
+# A server that closes does so within this, or it is not known whether it has sent all that it will.
+_CLOSE_SECONDS = 1.0
+# Connections that nobody uses are looked at so often, and none of them before it was silent for so long.
+_SWEEP_SECONDS = 0.025
+_SILENCE_MIN_SECONDS = 0.05
+# What has come is read by the loop in its next rounds: it is looked again after this, and given up after that.
+_LOOK_SECONDS = 0.001
+_UNREAD_SECONDS_MAX = 1.0
+# The connector's.
+ConnectionKey: TypeAlias = Any
+
+
+class ConnectionOwner(Protocol):
+    """What keeps connections for the next request."""
+
+    def set_aside(self, connection: "HoldingConnection") -> None:
+        """It rests, and is no longer counted."""
+
+    def put_back(self, connection: "HoldingConnection") -> None:
+        """The next request may have it."""
+
+    def drop(self, connection: "HoldingConnection") -> None:
+        """Closes it."""
+
+
+class HoldingConnection(ResponseHandler):
+    """One connection, as aiohttp's protocol: it knows whether a request is out, and what it has brought.
+
+    Args:
+        loop: the loop.
+        connections: those of the loop; told of what comes when no request is out.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: "HeldConnections") -> None:
+        super().__init__(loop)
+        self._connections = connections
+        self.held = connections.new_held()
+        # Set when it is released for the first time.
+        self.connector: ConnectionOwner | None = None
+        self.key: ConnectionKey = None
+        self.is_used = False
+        # A request is out; before the first one, what a proxy is asked for.
+        self._is_awaited = True
+        # No request is out, and its last reply was judged: it is unused, rests, or waits for its end.
+        self.is_kept = False
+        # The request that is out asks the server to close.
+        self.is_last = False
+        self.has_surplus = False
+        # It has ended otherwise than by the server's closing it.
+        self.is_broken = False
+        # What it held was asked for again.
+        self.is_lost = False
+        # While it rests.
+        self.is_aside = False
+        self.is_ending = False
+        self.rest_until = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+        self.rested: asyncio.Future[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used again, now that its reply is complete."""
+        transport = self.transport
+        return transport is not None and not self._should_close and not transport.is_closing()
+
+    def begin_request(self) -> None:
+        """A request is about to be sent."""
+        self._connections.unused.pop(self, None)
+        self.is_used = True
+        self.is_kept = False
+        self._is_awaited = True
+        self.is_last = self.held.is_ending
+
+    def end_reply(self, connector: ConnectionOwner, key: ConnectionKey) -> None:
+        """The reply is complete: nothing more may come."""
+        self.connector, self.key = connector, key
+        self._is_awaited = False
+        if self._buffer or self._tail:
+            self.has_surplus = True
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come: of the reply to the request that is out, or surplus."""
+        if data and not self._is_awaited:
+            self._note_surplus()
+            return
+        super().data_received(data)
+        # A body's last bytes end the request while they are parsed; what came behind them was parsed, too.
+        if not self._is_awaited and (self._buffer or isinstance(self.exception(), HttpProcessingError)):
+            self._note_surplus()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """It has ended, with an error or without."""
+        is_whole = self._payload is not None and self._payload.is_eof()
+        if is_whole and self.has_partial_reply():
+            self.has_surplus = True
+        super().connection_lost(exc)
+        self.is_broken = exc is not None
+        self._connections.on_lost(self)
+
+    def is_readable(self) -> bool:
+        """Whether something has come, or its end, that the loop has not read yet.
+
+        Timers may run before it reads what came while it was busy.
+        """
+        socket = None if self.transport is None else self.transport.get_extra_info("socket")
+        if socket is None or (number := socket.fileno()) < 0:
+            return False
+        poll = select.poll()
+        poll.register(number, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def has_partial_reply(self) -> bool:
+        """Whether the beginning of a reply came behind the last one, in one piece with it: only the parser knows."""
+        if self._parser is None:
+            return False
+        try:
+            return self._parser.feed_eof() is not None
+        except Exception:  # noqa: BLE001 - whatever it says of half a reply
+            return True
+
+    def _note_surplus(self) -> None:
+        if not self.has_surplus:
+            self.has_surplus = True
+            if self.is_kept:
+                self._connections.on_surplus(self)
+
+
+class HeldConnections:
+    """The connections of one event loop: what they hold, and when they rest.
+
+    Args:
+        requests_max: requests in flight at most; half as many connections more may rest, and at least one.
+        origin: what the replies of this process were like.
+        receiver: where answers go that were held.
+    """
+
+    def __init__(self, requests_max: int, origin: OriginReplies, receiver: AnswerReceiver) -> None:
+        self.requests_max = requests_max
+        self._loop = asyncio.get_running_loop()
+        self._origin = origin
+        self._receiver = receiver
+        self._bytes_max = min(max(_HELD_BYTES_MAX // requests_max, _SHARE_BYTES_MIN), _SHARE_BYTES_MAX)
+        self._answers_max = max(1, _HELD_ANSWERS_MAX // requests_max)
+        self.unread_bytes = min(max(_UNREAD_BYTES_MAX // requests_max, _UNREAD_SHARE_MIN), _UNREAD_SHARE_MAX)
+        # Connections that rest beside the requests in flight.
+        self._aside_max = resting_connections(requests_max)
+        self._aside = 0
+        # Connections that nobody uses, and since when; in the order of these times.
+        self.unused: dict[HoldingConnection, float] = {}
+        self._resting: set[HoldingConnection] = set()
+        # Given up, and not gone yet: TLS says good-bye.
+        self._ending: dict[HoldingConnection, asyncio.Transport] = {}
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._last_key: ConnectionKey = None
+        self._is_closed = False
+
+    def new_connection(self) -> HoldingConnection:
+        """The protocol of a connection that is made."""
+        return HoldingConnection(self._loop, self)
+
+    def new_held(self) -> HeldAnswers:
+        """For a connection."""
+        return HeldAnswers(self._origin, bytes_max=self._bytes_max, answers_max=self._answers_max)
+
+    async def close(self) -> None:
+        """The job has ended: what is held is lost, and connections that rest, or were given up, are gone."""
+        self._is_closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self._resting):
+            self._end_rest(connection)
+            self.give_up(connection)
+        waiting = [connection.closed for connection in self._ending]
+        for transport in self._ending.values():
+            transport.abort()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await asyncio.gather(*(closed for closed in waiting if closed is not None), return_exceptions=True)
+
+    def take(
+        self, connection: HoldingConnection, target: Target, answer: ReplyAnswer, sent_at: float
+    ) -> ReplyAnswer | None:
+        """Takes a reply, to a request that was sent then: gives it back if it is certain at once."""
+        if connection.held.add(target, answer, sent_at):
+            return answer
+        self._receiver.hold(answer)
+        return None
+
+    def step(self, connection: HoldingConnection) -> float | None:
+        """Behind a reply: how many seconds the connection must rest, or None when nothing more is to be done."""
+        if connection.has_surplus:
+            self.give_up(connection)
+        elif connection.is_last or not connection.is_open:
+            return self._end(connection)
+        elif (seconds := connection.held.rest_seconds()) is not None:
+            return seconds
+        else:
+            self._put_back(connection)
+        return None
+
+    async def rest(self, connection: HoldingConnection, seconds: float) -> None:
+        """Has it rest beside the requests in flight, if that may be; else returns when it has rested."""
+        connection.is_kept = True
+        is_elsewhere, self._last_key = connection.key != self._last_key, connection.key
+        if self._aside < self._aside_max:
+            connection.is_aside = True
+            self._aside += 1
+        elif is_elsewhere and not connection.held:
+            # What it brought is certain already, and the next target has another host, probably.
+            self._put_back(connection)
+            return
+        else:
+            connection.rested = self._loop.create_future()
+        self._begin_rest(connection, seconds)
+        if connection.rested is not None:
+            await connection.rested
+
+    def look_again(self, connection: HoldingConnection) -> None:
+        """Something has come on an unused connection: the loop will read it and say what it is."""
+        self.unused.pop(connection, None)
+        self._begin_rest(connection, _LOOK_SECONDS)
+
+    def give_up(self, connection: HoldingConnection) -> None:
+        """It can't be used any more: what it holds is asked for again."""
+        self._lose(connection)
+        self._drop(connection)
+
+    def _lose(self, connection: HoldingConnection) -> None:
+        """What it holds will never be certain."""
+        if connection.is_lost:
+            return
+        connection.is_lost = True
+        held = connection.held
+        held_bytes = held.bytes
+        targets = held.lose(is_surplus=connection.has_surplus)
+        if targets and not self._is_closed:
+            self._receiver.ask_again(targets, held_bytes)
+
+    def on_surplus(self, connection: HoldingConnection) -> None:
+        """Bytes came that nobody asked for."""
+        self._end_rest(connection)
+        self.give_up(connection)
+
+    def on_lost(self, connection: HoldingConnection) -> None:
+        """It has ended. What follows when a request was out is that request's business."""
+        self._ending.pop(connection, None)
+        if connection.is_kept:
+            self._end_rest(connection)
+            self._settle_ended(connection)
+
+    def _settle_ended(self, connection: HoldingConnection) -> None:
+        """The server has closed it behind as many replies as requests, or it broke."""
+        if connection.is_broken or connection.has_surplus:
+            self._lose(connection)
+        else:
+            self._give(connection.held.commit())
+
+    def _end(self, connection: HoldingConnection) -> float | None:
+        """The server ends it: it is read to its end if something is held."""
+        if not connection.held or connection.has_partial_reply():
+            connection.has_surplus = bool(connection.held)
+            self.give_up(connection)
+            return None
+        if connection.transport is None:
+            self._settle_ended(connection)
+            self._drop(connection)
+            return None
+        connection.is_ending = True
+        return _CLOSE_SECONDS
+
+    def _drop(self, connection: HoldingConnection) -> None:
+        if connection.transport is not None:
+            self._ending[connection] = connection.transport
+        if connection.connector is not None:
+            connection.connector.drop(connection)
+
+    def _put_back(self, connection: HoldingConnection) -> None:
+        connection.is_kept = True
+        self.unused[connection] = self._loop.time()
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
+        if connection.connector is not None:
+            connection.connector.put_back(connection)
+
+    def _sweep(self) -> None:
+        """What nobody has used for long enough is as certain as what has rested."""
+        now = self._loop.time()
+        for connection, since in list(self.unused.items()):
+            if now - since < _SILENCE_MIN_SECONDS:
+                break
+            if now - since >= connection.held.silence() and not connection.is_readable():
+                del self.unused[connection]
+                self._settle_silent(connection)
+        self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
+
+    def _on_rested(self, connection: HoldingConnection) -> None:
+        is_readable = connection.is_readable()
+        if is_readable and self._loop.time() < connection.rest_until:
+            connection.timer = self._loop.call_later(_LOOK_SECONDS, self._on_rested, connection)
+            return
+        self._end_rest(connection)
+        if is_readable or connection.is_ending:
+            self.give_up(connection)
+        elif self._settle_silent(connection):
+            self._put_back(connection)
+
+    def _settle_silent(self, connection: HoldingConnection) -> bool:
+        """It was silent for long enough; whether it can be used again."""
+        if connection.has_partial_reply():
+            connection.has_surplus = True
+            self.give_up(connection)
+            return False
+        self._give(connection.held.commit())
+        return True
+
+    def _begin_rest(self, connection: HoldingConnection, seconds: float) -> None:
+        self._resting.add(connection)
+        connection.rest_until = self._loop.time() + seconds + _UNREAD_SECONDS_MAX
+        connection.timer = self._loop.call_later(seconds, self._on_rested, connection)
+        if connection.connector is not None:
+            connection.connector.set_aside(connection)
+
+    def _end_rest(self, connection: HoldingConnection) -> None:
+        """It is no longer unused, and does not rest."""
+        self.unused.pop(connection, None)
+        self._resting.discard(connection)
+        if connection.timer is not None:
+            connection.timer.cancel()
+            connection.timer = None
+        if connection.is_aside:
+            connection.is_aside = False
+            self._aside -= 1
+        if connection.rested is not None:
+            if not connection.rested.done():
+                connection.rested.set_result(None)
+            connection.rested = None
+
+    def _give(self, answers: "list[Answer]") -> None:
+        if answers and not self._is_closed:
+            self._receiver.give(answers)

@@ -1,0 +1,211 @@
+"""Requests one at a time, with the library requests: for threads and processes."""
+
+import socket
+import time
+from collections import deque
+from functools import cached_property
+from http.client import HTTPException
+from typing import TYPE_CHECKING
+
+from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer, checksum_fields
+from fetchmill.engines.http import request_url
+from fetchmill.engines.http.blocking_attempt import BlockingAttempt
+from fetchmill.engines.http.failure_kinds import AttemptError
+from fetchmill.engines.http.framing import BodyEnd
+from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies, Unused, look, rest
+from fetchmill.engines.http.libraries import import_library
+from fetchmill.engines.transports import Target, TransportOptions
+
+if TYPE_CHECKING:
+    import requests
+
+    from fetchmill.engines.http.urllib3_pools import Session
+
+_PIECE_BYTES = 1 << 16
+# What bytes look like that belong to another reply.
+_MISREAD_KINDS = ("framing", "not-http")
+
+
+class _RequestsState:
+    """What one thread has for itself.
+
+    Args:
+        session: with the connection.
+        attempt: what the layers of the library share.
+        held: what the connection has brought and is not certain yet.
+    """
+
+    def __init__(self, session: "Session", attempt: BlockingAttempt, held: HeldAnswers) -> None:
+        self.session = session
+        self.attempt = attempt
+        self.held = held
+        self.again: deque[Target] = deque()
+
+    @property
+    def socket(self) -> socket.socket | None:
+        """That of the connection, while it is open."""
+        return None if self.attempt.connection is None else self.attempt.connection.sock
+
+    def close(self) -> None:
+        """Closes the connection; the next request opens another one."""
+        if self.attempt.connection is not None:
+            self.attempt.connection.close()
+
+
+class RequestsTransport:
+    """Implements `BlockingTransport`; may be sent to another process.
+
+    Args:
+        options: of the job.
+
+    Raises:
+        UsageError: the library is not installed.
+    """
+
+    def __init__(self, options: TransportOptions) -> None:
+        import_library("requests")
+        self._options = options
+        # Of all threads.
+        self._held: list[HeldAnswers] = []
+
+    @cached_property
+    def origin_replies(self) -> OriginReplies:
+        """What all threads of a process have learned."""
+        return OriginReplies()
+
+    def held(self) -> int:
+        """Replies that have come and are not certain yet."""
+        return sum(map(len, self._held))
+
+    def start(self) -> _RequestsState:
+        """A session with one connection."""
+        from fetchmill.engines.http.urllib3_pools import Session
+
+        attempt = BlockingAttempt(self._options)
+        held = HeldAnswers(self.origin_replies)
+        self._held.append(held)
+        return _RequestsState(Session(attempt), attempt, held)
+
+    def fetch(self, target: Target, state: _RequestsState) -> list[Answer]:
+        """One attempt at a target, and at those whose connection has been given up meanwhile."""
+        certain = self._look(state)
+        state.again.append(target)
+        while state.again:
+            certain += self._fetch_next(state)
+        return certain
+
+    def rest(self, state: _RequestsState, *, is_idle: bool) -> list[Answer]:
+        """Waits for the silence that makes certain whose the answers are."""
+        certain: list[Answer] = []
+        seconds = self._rest_seconds(state, is_idle=is_idle)
+        while seconds is not None:
+            connection = state.socket
+            unused = Unused.BROKEN if connection is None else rest(connection, seconds)
+            certain += self._settle(state, unused)
+            # Only what is asked for again can make another rest necessary.
+            seconds = None
+            while state.again:
+                certain += self._fetch_next(state)
+                seconds = self._rest_seconds(state, is_idle=is_idle)
+        return certain
+
+    def done(self, state: _RequestsState) -> None:
+        """Closes the connection."""
+        state.session.close()
+
+    def _rest_seconds(self, state: _RequestsState, *, is_idle: bool) -> float | None:
+        if is_idle:
+            return state.held.silence() if state.held else None
+        return state.held.rest_seconds() if state.socket is not None else None
+
+    def _look(self, state: _RequestsState) -> list[Answer]:
+        """Before a request: what came since the last one."""
+        connection = state.socket
+        unused = Unused.QUIET if connection is None else look(connection)
+        return [] if unused is Unused.QUIET else self._settle(state, unused)
+
+    def _settle(self, state: _RequestsState, unused: Unused) -> list[Answer]:
+        """What follows from what a connection without a request has shown."""
+        if unused in (Unused.QUIET, Unused.CLOSED):
+            certain = state.held.commit()
+        else:
+            certain = []
+            state.again += state.held.lose(is_surplus=unused is Unused.SURPLUS)
+        if unused is not Unused.QUIET:
+            state.close()
+        return certain
+
+    def _fetch_next(self, state: _RequestsState) -> list[Answer]:
+        target = state.again.popleft()
+        was_ending, is_certain = state.held.is_ending, state.held.is_next_certain
+        started = time.monotonic()
+        answer = self._ask(target, state)
+        attempt = state.attempt
+        certain: list[Answer] = []
+        if not attempt.is_reused:
+            # What the connection before had brought can't be known any more.
+            state.again += state.held.lose(is_surplus=False)
+        if isinstance(answer, FailureAnswer):
+            state.again += state.held.lose(is_surplus=False)
+            is_misread = answer.kind in _MISREAD_KINDS or (answer.kind == "body-too-large" and not is_certain)
+            if attempt.is_reused and is_misread:
+                # What was read may have belonged to the reply before; on a fresh connection it is certain.
+                state.close()
+                state.again.append(target)
+                return []
+            return [answer]
+        certain += state.held.add(target, answer, started)
+        if attempt.reply.has_surplus:
+            return certain + self._settle(state, Unused.SURPLUS)
+        if attempt.reply.is_ended:
+            return certain + self._settle(state, Unused.CLOSED)
+        if state.socket is None or was_ending:
+            # One that was to be the last, and does not say so, may be the reply to an earlier request.
+            return certain + self._settle(state, Unused.BROKEN)
+        return certain
+
+    def _ask(self, target: Target, state: _RequestsState) -> ReplyAnswer | FailureAnswer:
+        try:
+            state.attempt.begin(request_url.parse(target.url))
+            fields = target.headers()
+            if state.held.is_ending:
+                fields = [*fields, ("Connection", "close")]
+            reply, end = state.session.ask(fields)
+            try:
+                body = self._read(reply, end, state.attempt)
+            except BaseException:
+                reply.close()
+                raise
+            reply.raw.release_conn()
+        except AttemptError as failure:
+            return FailureAnswer(target.sequence, failure.kind, failure.detail)
+        return ReplyAnswer.of(
+            target.sequence,
+            reply.status_code,
+            body,
+            reply.headers,
+            is_verified=end.is_delimited,
+            checksums=checksum_fields(reply.headers),
+        )
+
+    def _read(self, reply: "requests.Response", end: BodyEnd, attempt: BlockingAttempt) -> bytes:
+        """The body as it was sent.
+
+        Raises:
+            Failure: it is too large, or broken.
+        """
+        from urllib3.exceptions import HTTPError
+
+        if end.length is not None and end.length > self._options.max_size:
+            raise AttemptError("body-too-large")
+        body = bytearray()
+        try:
+            for piece in reply.raw.stream(_PIECE_BYTES, decode_content=False):
+                body += piece
+                if len(body) > self._options.max_size:
+                    raise AttemptError("body-too-large")
+        except (HTTPError, HTTPException, OSError, ValueError):
+            raise AttemptError("truncated" if attempt.reply.is_cut else "framing") from None
+        if end.is_delimited and attempt.reply.is_cut:
+            raise AttemptError("truncated")
+        return bytes(body)

@@ -1,0 +1,71 @@
+"""Whose certificates are believed."""
+
+import functools
+import ssl
+
+from fetchmill.engines.transports import TransportOptions
+from fetchmill.errors import UsageError
+
+
+class TlsContexts:
+    """The contexts of one worker: made when the first target needs them, then used for all connections.
+
+    Args:
+        options: of the job.
+        context: the class of the contexts.
+    """
+
+    def __init__(self, options: TransportOptions, context: type[ssl.SSLContext] = ssl.SSLContext) -> None:
+        self._options = options
+        self._context = context
+
+    def context_for(self, host: str) -> ssl.SSLContext:
+        """The one for a host, which is written as in the URL's normal form.
+
+        Raises:
+            UsageError: the file of certificates cannot be used.
+        """
+        return self._unverified if host in self._options.insecure_hosts else self._verified
+
+    @functools.cached_property
+    def _verified(self) -> ssl.SSLContext:
+        context = self._new()
+        # A name in CN alone does not count.
+        context.hostname_checks_common_name = False
+        try:
+            _load(context, self._options.ca_file)
+        except OSError as error:
+            raise UsageError(f"{self._options.ca_file}: no certificates can be read from it ({error})") from None
+        return context
+
+    @functools.cached_property
+    def _unverified(self) -> ssl.SSLContext:
+        context = self._new()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def _new(self) -> ssl.SSLContext:
+        context = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        return context
+
+
+def _load(context: ssl.SSLContext, ca_file: str | None) -> None:
+    """That file and nothing else; else the system's authorities, else those that came with requests."""
+    if ca_file is not None:
+        context.load_verify_locations(ca_file)
+        return
+    context.load_default_certs()
+    paths: tuple[str | None, ...] = ssl.get_default_verify_paths()[:2]
+    if not any(paths):
+        _load_bundled(context)
+
+
+def _load_bundled(context: ssl.SSLContext) -> None:
+    try:
+        import certifi
+    except ModuleNotFoundError:
+        return
+    context.load_verify_locations(certifi.where())

@@ -1,0 +1,165 @@
+"""The processes of an engine, as the parent has them: started, attached to the job, started again when one dies."""
+
+import contextlib
+import multiprocessing
+import pickle
+import socket
+import threading
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
+from typing import TYPE_CHECKING
+
+from fetchmill.bounded.interrupts import start_without_interrupts
+from fetchmill.engines.worker_entry import READY, JoinParameters, WorkerMain, run_worker
+from fetchmill.errors import FetchmillError, UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._native import Job
+
+# A process that dies before it has joined is started again, so many times in a row.
+STARTS_MAX = 3
+POLL_SECONDS = 0.1
+# A process that was told to end, or that waits for a server, is ended after this.
+JOIN_SECONDS = 2.0
+
+
+@dataclass
+class _Slot:
+    """A worker: what it does, its process, and how often one after the other has not come up."""
+
+    worker: int
+    worker_main: bytes
+    process: SpawnProcess | None = None
+    messages: Connection | None = None
+    failed_starts: int = 0
+
+
+class ProcessPool:
+    """Processes that fetch. Targets, answers and receipts do not pass through here: the native job has them.
+
+    Args:
+        job: the job, with as many workers.
+        options: its options, for the native module.
+        worker_mains: what each process does, pickled.
+    """
+
+    def __init__(self, job: "Job", options: str, worker_mains: list[bytes]) -> None:
+        self._job = job
+        self._options = options
+        self._slots = [_Slot(worker, worker_main) for worker, worker_main in enumerate(worker_mains)]
+        # Processes are started by one thread and killed by another.
+        self._lock = threading.Lock()
+        self._is_killed = False
+
+    def run(self) -> None:
+        """Until the job has ended. Raises what a process has raised."""
+        context = multiprocessing.get_context("spawn")
+        try:
+            for slot in self._slots:
+                self._start(context, slot)
+            while not self._job.wait(0):
+                sentinels = [slot.process.sentinel for slot in self._slots if slot.process]
+                if not sentinels:
+                    self._job.wait(POLL_SECONDS)
+                elif ended := wait(sentinels, POLL_SECONDS):
+                    for slot in self._slots:
+                        if slot.process and slot.process.sentinel in ended:
+                            self._on_exit(context, slot)
+        finally:
+            self.end()
+
+    def end(self) -> None:
+        """Waits for the processes, a moment; what has not ended then is killed."""
+        for slot in self._slots:
+            process = slot.process
+            if process is None:
+                continue
+            process.join(JOIN_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+            slot.process = None
+
+    def kill(self) -> None:
+        """At once; none is started any more."""
+        with self._lock:
+            self._is_killed = True
+            processes = [slot.process for slot in self._slots if slot.process is not None]
+        for process in processes:
+            _kill(process)
+
+    def _start(self, context: multiprocessing.context.SpawnContext, slot: _Slot) -> None:
+        own_turns, turns = socket.socketpair()
+        own_receipts, receipts = socket.socketpair()
+        slot.messages, messages = context.Pipe(duplex=False)
+        parameters = JoinParameters(self._options, slot.worker, self._job.kept(), turns, receipts)
+        process = context.Process(
+            target=run_worker, args=(slot.worker_main, parameters, messages), name="fetchmill-worker"
+        )
+        with turns, receipts, messages:
+            start_without_interrupts(process)
+        with self._lock:
+            # From here on it can be waited for, and killed.
+            slot.process = process
+            is_killed = self._is_killed
+        if is_killed:
+            _kill(process)
+        pid = process.pid or 0
+        self._job.attach(slot.worker, pid, own_turns.detach(), own_receipts.detach())
+
+    def _on_exit(self, context: multiprocessing.context.SpawnContext, slot: _Slot) -> None:
+        """Of a process that has ended: as it was told to, with an error, or it has died."""
+        process, messages = slot.process, slot.messages
+        if process is None or messages is None:
+            return
+        with messages:
+            has_joined = _read_messages(messages)
+        process.join()
+        code = process.exitcode
+        slot.process = slot.messages = None
+        if code == 0 or self._is_over():
+            return
+        slot.failed_starts = 0 if has_joined else slot.failed_starts + 1
+        if slot.failed_starts >= STARTS_MAX:
+            raise UsageError(
+                f"the processes of this engine end before they are ready (exit code {code}): does the program start "
+                "below `if __name__ == '__main__':`?"
+            )
+        self._start(context, slot)
+
+    def _is_over(self) -> bool:
+        return self._job.snapshot()["phase"] in ("draining", "done")
+
+
+def pickle_worker_main(worker_main: WorkerMain) -> bytes:
+    """For the processes.
+
+    Raises:
+        UsageError: it cannot be.
+    """
+    try:
+        return bytes(ForkingPickler.dumps(worker_main))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise UsageError(
+            f"with this engine fetch, on_start and on_done go to other processes: give functions of a module ({error})"
+        ) from error
+
+
+def _kill(process: SpawnProcess) -> None:
+    with contextlib.suppress(ValueError):  # it may have ended meanwhile
+        process.kill()
+
+
+def _read_messages(messages: Connection) -> bool:
+    """Whether the process had joined; raises what it has raised."""
+    received = []
+    with contextlib.suppress(EOFError, OSError):
+        while messages.poll():
+            received.append(messages.recv_bytes())
+    for pickled in received:
+        if pickled != READY:
+            error = pickle.loads(pickled)  # noqa: S301 - our own process
+            raise error if isinstance(error, BaseException) else FetchmillError(str(error))
+    return bool(received)

@@ -1,0 +1,179 @@
+"""Which engine a job has, and with which transport: what is asked for against what can be."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from fetchmill._options.get import GetOptions
+from fetchmill._options.keywords import LIMIT_DEFAULT
+from fetchmill.engines.engine_job import EngineJob, start_in_process, start_processes
+from fetchmill.engines.function_transport import CoroutineTransport, FunctionTransport, UserFunction
+from fetchmill.engines.process_pool import pickle_worker_main
+from fetchmill.engines.transports import AsyncTransport, BlockingTransport, TransportOptions, resting_connections
+from fetchmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from fetchmill._native import Job
+
+# Engines whose requests are coroutines, and those that are processes.
+ASYNC_ENGINES = ("asyncio", "combo")
+PROCESS_ENGINES = ("processes", "combo")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that can start.
+
+    Args:
+        options: the job's, for the native module.
+        start: starts it beside its job.
+    """
+
+    options: str
+    start: "Callable[[Job], EngineJob]"
+
+
+def select_engine(options: GetOptions, native: str, own: UserFunction | None) -> Engine:
+    """The engine that the options name.
+
+    Args:
+        options: the job's; `engine` is not `native`.
+        native: the same for the native module.
+        own: what fetches instead of a transport of ours.
+
+    Raises:
+        UsageError: the engine cannot do what is asked, its libraries are missing, or the function is none for it.
+    """
+    _refuse_native_only(options)
+    name, values = options.engine, json.loads(native)
+    processes = _processes(options)
+    limit = _limit(options, processes)
+    values["limit"] = limit
+    values |= {"processes": processes} if name in PROCESS_ENGINES else {"dispatcher": True}
+    if own is not None:
+        # What a function fetches, and from where, is its own business.
+        values["any_text"] = values["source_kind"] != "server"
+        values = {"limit_per_host": 0, "rate_per_host": 0.0, **values}
+    text = json.dumps(values)
+    if own is not None and not callable(own.function):
+        raise UsageError(f"fetch must be a function, not {type(own.function).__name__}")
+    if name in ASYNC_ENGINES:
+        limits = _shares(limit, processes if name == "combo" else 1)
+        return _async_engine(options, text, _async_transport(options, values, own, limits[0]), limits)
+    return _blocking_engine(options, text, _blocking_transport(options, values, own), limit, processes)
+
+
+def _shares(limit: int, processes: int) -> list[int]:
+    """Requests in flight of each process, the most first."""
+    return [limit // processes + (worker < limit % processes) for worker in range(processes)]
+
+
+def _async_engine(options: GetOptions, text: str, transport: AsyncTransport, limits: list[int]) -> Engine:
+    from fetchmill.engines import combo, event_loop
+
+    if options.engine == "asyncio":
+        run = partial(event_loop.run, transport=transport, limit=limits[0])
+        return Engine(text, lambda job: start_in_process(job, run))
+    # What cannot be given to a process is told before the job begins.
+    worker_mains = [pickle_worker_main(combo.worker_main(transport, limit, len(limits))) for limit in limits]
+    return Engine(text, lambda job: start_processes(job, text, worker_mains))
+
+
+def _blocking_engine(
+    options: GetOptions, text: str, transport: BlockingTransport, limit: int, processes: int
+) -> Engine:
+    from fetchmill.engines import processes as process_engine
+    from fetchmill.engines import sync, threads
+
+    if options.engine == "sync":
+        return Engine(text, lambda job: start_in_process(job, partial(sync.run, transport=transport)))
+    if options.engine == "threads":
+        resting = 0 if isinstance(transport, FunctionTransport) else resting_connections(limit)
+        run = partial(threads.run, transport=transport, limit=limit, resting=resting)
+        return Engine(text, lambda job: start_in_process(job, run))
+    worker_mains = [pickle_worker_main(process_engine.worker_main(transport))] * processes
+    return Engine(text, lambda job: start_processes(job, text, worker_mains))
+
+
+def _async_transport(
+    options: GetOptions, values: dict[str, Any], own: UserFunction | None, connections: int
+) -> AsyncTransport:
+    if own is None:
+        from fetchmill.engines.http.aiohttp_transport import AiohttpTransport
+
+        return AiohttpTransport(_transport_options(options, values, connections))
+    if not _is_coroutine_function(own.function):
+        raise UsageError(f"fetch must be a coroutine function (async def) for engine {options.engine}")
+    return CoroutineTransport(own.function, own.on_start, own.on_done)
+
+
+def _blocking_transport(options: GetOptions, values: dict[str, Any], own: UserFunction | None) -> BlockingTransport:
+    if own is None:
+        from fetchmill.engines.http.requests_transport import RequestsTransport
+
+        return RequestsTransport(_transport_options(options, values, 1))
+    if _is_coroutine_function(own.function):
+        raise UsageError(
+            f"fetch is a coroutine function, which engine {options.engine} cannot run: use asyncio or combo"
+        )
+    return FunctionTransport(own.function, own.on_start, own.on_done)
+
+
+def _is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Also of an object that is called, and of a partial one."""
+    while isinstance(function, partial):
+        function = function.func
+    return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _transport_options(options: GetOptions, values: dict[str, Any], connections: int) -> TransportOptions:
+    is_list = values["source_kind"] == "list"
+    return TransportOptions(
+        connections=connections,
+        connect_timeout=options.connect_timeout,
+        head_timeout=options.head_timeout,
+        idle_timeout=options.idle_timeout,
+        total_timeout=options.total_timeout,
+        max_size=options.max_size,
+        ca_file=None if options.ca_file is None else str(options.ca_file),
+        insecure_hosts=tuple(options.insecure_host or ()),
+        proxy=values.get("proxy"),
+        no_proxy=tuple(values.get("no_proxy", ())),
+        # As for the native engine: a list that somebody else has made leads to public addresses.
+        public_only=not options.allow_private if is_list else options.public_only,
+    )
+
+
+def _refuse_native_only(options: GetOptions) -> None:
+    """What only the native engine does."""
+    asked = {
+        "--format warc": options.format == "warc",
+        "--redirects": bool(options.redirects),
+        "--resolver": bool(options.resolver),
+    }
+    for option, is_asked in asked.items():
+        if is_asked:
+            raise UsageError(f"{option} needs --engine native: engine {options.engine} cannot do it")
+
+
+def _processes(options: GetOptions) -> int:
+    """As many as there are processors, or as `limit` says for `processes` and `threads` for `combo`."""
+    cores = len(os.sched_getaffinity(0))
+    if options.engine == "processes":
+        return options.limit or options.threads or cores
+    return max(1, min(options.threads or cores, options.limit or LIMIT_DEFAULT))
+
+
+def _limit(options: GetOptions, processes: int) -> int:
+    """Requests in flight."""
+    if options.engine == "sync":
+        if options.limit not in (None, 1):
+            raise UsageError("limit must be 1 for engine sync: it makes one request after the other")
+        return 1
+    if options.engine == "processes":
+        return processes
+    return options.limit or LIMIT_DEFAULT

@@ -1,0 +1,82 @@
+"""A process of an engine: it joins the job, fetches until there is no more, and leaves when the parent has gone."""
+
+import multiprocessing
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.reduction import ForkingPickler
+from socket import socket
+from typing import Any
+
+from fetchmill.bounded.interrupts import ignore_interrupts
+from fetchmill.engines.garbage import collect_rarely
+
+# What is said when it has joined.
+READY = b""
+
+
+@dataclass(frozen=True)
+class WorkerMain:
+    """What a process does once it has a dispatcher: `run(dispatcher, *arguments)`."""
+
+    run: Callable[..., None]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class JoinParameters:
+    """What a process needs to join: the native job's options, its number, the kept columns, its ends of the sockets."""
+
+    options: str
+    worker: int
+    kept: list[str] | None
+    turns: socket
+    receipts: socket
+
+
+def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection) -> None:
+    """The whole of the process."""
+    ignore_interrupts()
+    from fetchmill._native import Dispatcher
+
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    try:
+        worker_main: WorkerMain = pickle.loads(pickled)  # noqa: S301 - the parent's
+        collect_rarely()
+        dispatcher = Dispatcher.join(
+            parameters.options,
+            parameters.worker,
+            parameters.kept,
+            parameters.turns.detach(),
+            parameters.receipts.detach(),
+        )
+        messages.send_bytes(READY)
+        if dispatcher is None:
+            return
+        try:
+            worker_main.run(dispatcher, *worker_main.arguments)
+        finally:
+            dispatcher.close()
+    except BaseException as error:  # noqa: BLE001 - raised in the parent
+        messages.send_bytes(_pickle_error(error))
+
+
+def _exit_with_parent() -> None:
+    """Without a parent there is no journal: what would be fetched is lost."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+def _pickle_error(error: BaseException) -> bytes:
+    """An error as bytes; one that does not survive that as a RuntimeError with its text."""
+    try:
+        pickled = bytes(ForkingPickler.dumps(error))
+        pickle.loads(pickled)  # noqa: S301 - what was pickled here
+    except Exception:  # noqa: BLE001 - any class of a user
+        return bytes(ForkingPickler.dumps(RuntimeError(f"{type(error).__name__}: {error}")))
+    return pickled

@@ -1,0 +1,102 @@
+"""What the configuration files and variables of AWS's tools say of stores is heeded."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from certificates import Certificates
+from conftest import Ended
+from fetchmill.testing import s3
+
+Run = Callable[..., Any]
+
+KEYS = 5
+
+
+def configuration(folder: Path, text: str) -> dict[str, str]:
+    """Variables for a profile `test` that says this."""
+    config = folder / "config"
+    config.write_text(f"[profile test]\n{text}")
+    return {"AWS_CONFIG_FILE": str(config), "AWS_PROFILE": "test"}
+
+
+def test_a_profile_names_its_store_in_a_section_of_services(
+    run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """It goes before the profile's own endpoint, which is that of all services."""
+    with s3(synthetic=KEYS) as store:
+        settings = configuration(
+            tmp_path,
+            "endpoint_url = http://127.0.0.1:1\nservices = local\n"
+            f"[services local]\nsts =\n  endpoint_url = http://127.0.0.1:1\ns3 =\n  endpoint_url = {store.url}\n",
+        )
+        keys = {name: value for name, value in store.environment().items() if "KEY" in name or "REGION" in name}
+        ended: Ended = run("get", "s3://bucket", dest, "--format", "null", env=environment | keys | settings)
+    assert ended.code == 0, ended.err
+    assert f"{KEYS} fetched" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("said", "hosts"), [("virtual", "bucket.localhost"), ("path", "localhost"), (None, "localhost")]
+)
+def test_a_profile_says_where_the_bucket_stands(
+    run: Run, environment: dict[str, str], dest: Path, tmp_path: Path, said: str | None, hosts: str
+) -> None:
+    """`addressing_style` below `s3 =`; an option goes before it."""
+    style = "" if said is None else f"s3 =\n  max_concurrent_requests = 20\n  addressing_style = {said}\n"
+    # With a suffix a path that begins with the bucket finds it, too; a name that nobody can look up tells them apart.
+    with s3(synthetic=KEYS) as store:
+        settings = environment | store.environment() | configuration(tmp_path, style)
+        url = store.url.replace("127.0.0.1", "no-such-host.invalid")
+        ended: Ended = run("get", "s3://bucket", dest, "--endpoint-url", url, "--format", "null", env=settings)
+        there = run(
+            *("get", "s3://bucket", dest, "--endpoint-url", store.url, "--format", "null"),
+            *("--addressing-style", "path"),
+            env=settings,
+        )
+    assert ended.code == 4
+    assert ("bucket.no-such-host.invalid" in ended.err) == hosts.startswith("bucket"), ended.err
+    assert there.code == 0, there.err
+
+
+def test_an_addressing_style_that_is_none_is_told(
+    run: Run, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """Before anything is asked for."""
+    settings = environment | configuration(tmp_path, "s3 =\n  addressing_style = sideways\n")
+    ended: Ended = run("get", "s3://bucket", dest, env=settings)
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended.err
+    assert "sideways" in ended.err
+
+
+@pytest.mark.parametrize("place", ["environment", "profile"])
+def test_authorities_are_added_as_the_configuration_says(
+    run: Run,
+    environment: dict[str, str],
+    certificates: Certificates,
+    nginx: Callable[..., Any],
+    dest: Path,
+    tmp_path: Path,
+    place: str,
+) -> None:
+    """What answers is no store: that it is spoken with at all shows that its certificate is believed."""
+    from nginx import Site
+
+    server = nginx(tls=Site(leaf=certificates.good))
+    bundle = str(certificates.ca_file)
+    settings = {
+        "environment": {"AWS_CA_BUNDLE": bundle},
+        "profile": configuration(tmp_path, f"ca_bundle = {bundle}\n"),
+    }[place]
+    keys = {"AWS_ACCESS_KEY_ID": "A", "AWS_SECRET_ACCESS_KEY": "B"}
+    command = ("get", "s3://bucket", dest, "--endpoint-url", server.url("tls"), "--format", "null")
+
+    refused: Ended = run(*command, env=environment | keys)
+    ended: Ended = run(*command, env=environment | keys | settings)
+
+    assert (refused.code, "tls-" in refused.err) == (6, True), refused.err
+    assert (ended.code, "tls-" in ended.err) == (4, False), ended.err
+    missing: Ended = run(*command, env=environment | keys | {"AWS_CA_BUNDLE": "/nowhere.pem"})
+    assert (missing.code, "/nowhere.pem" in missing.err) == (2, True), missing.err

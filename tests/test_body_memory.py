@@ -1,0 +1,181 @@
+"""How many requests an event loop of an engine has in flight, for what their bodies may take, and which it may read."""
+
+import asyncio
+import random
+
+import pytest
+
+from fetchmill.engines.answers import FailureAnswer, ReplyAnswer
+from fetchmill.engines.body_memory import BODIES_BYTES_MAX, BodyMemory, bytes_of
+
+LARGE = 5_000_000
+
+
+def in_flight(memory: BodyMemory) -> int:
+    """The most that may be in flight."""
+    return next(count for count in range(100_000) if not memory.has_room(count))
+
+
+def reply(length: int) -> ReplyAnswer:
+    """An answer with so many bytes."""
+    return ReplyAnswer(0, 200, bytes(length))
+
+
+def test_few_requests_go_out_before_anything_is_known_of_bodies() -> None:
+    """They may be of 5 MB: a thousand of them would take 5 GB before the first one was here."""
+    assert in_flight(BodyMemory()) * LARGE < 3 * BODIES_BYTES_MAX
+
+
+def test_small_bodies_let_all_go_out_after_the_first_ones() -> None:
+    """Failures say as much: nothing is known of bodies that do not come."""
+    for answer in (reply(100), FailureAnswer(0, "reset")):
+        memory = BodyMemory()
+        for _ in range(4):
+            memory.note(answer)
+            memory.release(bytes_of([answer]))
+        assert memory.has_room(16_000)
+
+
+def test_one_large_body_is_a_reason_to_expect_others() -> None:
+    """And what is held already counts."""
+    memory = BodyMemory()
+    for length in (100, 100, 100, LARGE):
+        memory.note(reply(length))
+
+    assert in_flight(memory) == (BODIES_BYTES_MAX - LARGE - 300) // LARGE
+
+
+@pytest.mark.parametrize("loops", [1, 2, 1000])
+def test_the_loops_of_a_job_share_its_memory(loops: int) -> None:
+    """Each has some, however many they are."""
+    assert BodyMemory(loops).bytes_max == max(BODIES_BYTES_MAX // loops, 8 << 20)
+
+
+async def settled() -> None:
+    """Returns when everything that can go on has done so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def read(memory: BodyMemory, done: list[str], name: str, *counts: int, connection_bytes: int = 0) -> None:
+    """Reads a body that comes in such pieces, each when it is admitted, and notes it."""
+    with memory.begin_body(connection_bytes) as room:
+        for count in counts:
+            if not memory.take(room, count):
+                await memory.wait(room, count)
+    memory.note(reply(sum(counts)))
+    done.append(name)
+
+
+def test_bodies_wait_for_room_in_the_order_of_their_heads() -> None:
+    """A small one behind a large one does not pass it, and one whose task is cancelled is passed over."""
+
+    async def check() -> None:
+        memory, done = BodyMemory(), list[str]()
+        memory.note(reply(BODIES_BYTES_MAX - LARGE))
+        tasks = [
+            asyncio.create_task(read(memory, done, name, length))
+            for name, length in [("first", LARGE), ("second", LARGE), ("gone", LARGE), ("third", 1), ("fourth", 1)]
+        ]
+        await settled()
+        assert (done, memory.used) == (["first"], BODIES_BYTES_MAX)
+        assert not memory.has_room(4), "others wait: nothing more is asked for"
+        tasks[2].cancel()
+        await settled()
+        assert done == ["first"]
+        memory.release(LARGE)
+        await settled()
+        assert done == ["first", "second"]
+        memory.release(1)
+        await settled()
+        assert done == ["first", "second", "third"]
+        memory.release(BODIES_BYTES_MAX)
+        await settled()
+        assert (done, memory.used) == (["first", "second", "third", "fourth"], 1)
+
+    asyncio.run(check())
+
+
+def test_what_only_a_body_that_waits_can_set_free_does_not_stop_it() -> None:
+    """All is held by connections whose next bodies wait: the one that came first goes on, and then the others."""
+
+    async def check() -> None:
+        memory, done = BodyMemory(), list[str]()
+        for _ in range(2):
+            memory.note(reply(BODIES_BYTES_MAX // 2))
+        bodies = [
+            asyncio.create_task(read(memory, done, name, LARGE, LARGE, connection_bytes=BODIES_BYTES_MAX // 2))
+            for name in ("first", "second")
+        ]
+        await settled()
+        assert (done, memory.used) == (["first"], BODIES_BYTES_MAX + 2 * LARGE)
+        # What the connection held, and its new reply, are certain and taken.
+        memory.release(BODIES_BYTES_MAX // 2 + 2 * LARGE)
+        await asyncio.gather(*bodies)
+        assert done == ["first", "second"]
+
+    asyncio.run(check())
+
+
+HUGE = BODIES_BYTES_MAX + 1
+
+
+class Connections:
+    """Requests for bodies of all sizes, on connections that hold some of what they bring, and a slow dispatcher."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.memory = BodyMemory()
+        self.bytes_peak = 0
+        self.complete = 0
+        self._given: list[int] = []
+
+    async def ask(self, requests: int) -> None:
+        """On one connection, one after the other. What it holds is given after some, or behind a large one."""
+        held = 0
+        for _ in range(requests):
+            length = self._random.choice([1, 1000, 200_000, LARGE, HUGE])
+            held += await self._read(length, held)
+            if held > 1 << 18 or self._random.random() < 1 / 4:
+                self._given.append(held)
+                held = 0
+        self._given.append(held)
+
+    async def take(self) -> None:
+        """As the dispatcher does, now and then, without an end."""
+        while True:
+            await asyncio.sleep(0)
+            if self._random.random() < 1 / 4:
+                given, self._given = self._given, []
+                self.memory.release(sum(given))
+
+    async def _read(self, length: int, held: int) -> int:
+        pieces = self._random.choice([1, 3])
+        with self.memory.begin_body(held) as room:
+            for number in range(pieces):
+                count = length * (number + 1) // pieces - length * number // pieces
+                if not self.memory.take(room, count):
+                    await self.memory.wait(room, count)
+                self.bytes_peak = max(self.bytes_peak, self.memory.used)
+                await asyncio.sleep(0)
+            answer = FailureAnswer(0, "reset") if self._random.random() < 1 / 8 else reply(length)
+        self.memory.note(answer)
+        self.complete += 1
+        return bytes_of([answer])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_more_than_the_budget_is_admitted_but_for_one_body_and_none_waits_for_ever(seed: int) -> None:
+    """Whatever their sizes, what their connections hold, and whether their length was known."""
+
+    async def check() -> None:
+        connections = Connections(seed)
+        taking = asyncio.create_task(connections.take())
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(connections.ask(20) for _ in range(20)))
+        await settled()
+        taking.cancel()
+        assert connections.complete == 400
+        assert connections.bytes_peak <= BODIES_BYTES_MAX + HUGE
+
+    asyncio.run(check())

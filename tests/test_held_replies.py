@@ -1,0 +1,208 @@
+"""How connections that hold replies end or go on: what they hold is stored or asked for again, never another's bytes.
+
+The server knows the requests of a connection by their turn: at limit 1 they come one after the other.
+"""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from engines import engine_keywords
+from fetchmill.testing import Server
+from raw_server import Behaviour, Exchange, RawServer, get_target, mirror, page, reply
+from stored import read_objects
+
+Raw = Callable[..., RawServer]
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+Ending = Callable[[Exchange, bytes], None]
+
+NAMES = [f"name-{number}" for number in range(12)]
+# The reply to the third request of a connection ends it.
+LAST_TURN = 3
+STRAY = reply(b"stray")
+# Larger than what a library reads at once: then its last bytes come alone.
+LARGE = 100_000
+
+engines = pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
+
+
+def fetched(server: RawServer, dest: Path, engine: str) -> dict[str, bytes]:
+    """What one connection at a time brings."""
+    report = fetchmill.get(server.url, dest, format="jsonl", limit=1, **engine_keywords(engine))
+    assert (report.listed, report.fetched, report.doubtful) == (len(NAMES), len(NAMES), ())
+    return dict(read_objects(dest, "jsonl"))
+
+
+def ending_with(end: Ending, size: int = 0) -> dict[str, Behaviour]:
+    """Routes whose objects are their names, filled up to a size: on each connection the third one is sent by `end`."""
+
+    def behaviour(name: str) -> Behaviour:
+        body = name.encode().ljust(size, b".")
+
+        def behave(exchange: Exchange) -> None:
+            if exchange.turn == LAST_TURN:
+                end(exchange, body)
+            else:
+                exchange.send(reply(body))
+
+        return behave
+
+    return mirror(NAMES, {name: behaviour(name) for name in NAMES})
+
+
+def close(exchange: Exchange, body: bytes) -> None:
+    """As servers do that end a connection after so many requests."""
+    exchange.send(reply(body, "Connection: close"))
+    exchange.close()
+
+
+def close_unsaid(exchange: Exchange, body: bytes) -> None:
+    """The next request may be on its way already."""
+    exchange.send(reply(body))
+    exchange.close()
+
+
+def close_late(exchange: Exchange, body: bytes) -> None:
+    """The end comes a while after the reply."""
+    exchange.send(reply(body, "Connection: close"), b"", pause=0.03)
+    exchange.close()
+
+
+@engines
+@pytest.mark.parametrize("end", [close, close_late])
+def test_what_came_on_a_connection_that_the_server_ends_is_certain(
+    raw: Raw, tmp_path: Path, engine: str, end: Ending
+) -> None:
+    """As many replies as requests: nothing is asked for twice."""
+    server = raw(ending_with(end))
+
+    assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
+    assert sorted(server.asked()) == sorted(get_target(name) for name in NAMES)
+
+
+@engines
+def test_an_end_that_is_not_announced_loses_nothing(raw: Raw, tmp_path: Path, engine: str) -> None:
+    """Whether the next request met it or not."""
+    server = raw(ending_with(close_unsaid))
+
+    assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
+
+
+@engines
+def test_what_came_on_a_connection_that_breaks_is_asked_for_again(raw: Raw, tmp_path: Path, engine: str) -> None:
+    """The second reply of each connection can't be known to be its own request's when the third one never comes."""
+    broken: list[int] = []
+
+    def reset(exchange: Exchange, body: bytes) -> None:
+        if len(broken) < 2:
+            broken.append(exchange.turn)
+            exchange.reset()
+        else:
+            exchange.send(reply(body))
+
+    server = raw(ending_with(reset))
+
+    assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
+    # The broken request and the one before it, twice.
+    assert len(server.asked()) >= len(NAMES) + 2
+
+
+@engines
+@pytest.mark.parametrize("size", [0, LARGE])
+@pytest.mark.parametrize("pieces", ["whole", "in halves", "before the end"])
+def test_a_reply_behind_another_drops_what_the_connection_holds(
+    raw: Raw, tmp_path: Path, engine: str, size: int, pieces: str
+) -> None:
+    """In one piece with the last one, a part of it, or behind the last one that a connection was to have."""
+    strays: list[int] = []
+
+    def end(exchange: Exchange, body: bytes) -> None:
+        if strays:
+            exchange.send(reply(body))
+            return
+        strays.append(exchange.turn)
+        if pieces == "before the end":
+            exchange.send(reply(body, "Connection: close") + STRAY)
+            exchange.close()
+        elif pieces == "whole":
+            exchange.send(reply(body) + STRAY)
+        else:
+            exchange.send(reply(body) + STRAY[:20], STRAY[20:], pause=0.02)
+
+    server = raw(ending_with(end, size))
+
+    assert fetched(server, tmp_path / "out", engine) == {name: name.encode().ljust(size, b".") for name in NAMES}
+    assert len(server.asked()) > len(NAMES)
+
+
+def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, dest: Path) -> None:
+    """A thousand replies come at a time, and half of their connections rest beside the others: they are the next."""
+    limit = 1000
+    source = server(synthetic=10_000, delay=(0.2, 0.2))
+
+    ended = run("get", source.url, dest, "--format", "null", "--limit", limit, "--threads", 1)
+
+    assert ended.code == 0, ended.err
+    # Pages come on connections of their own, up to 17.
+    assert source.stats()["connections"] <= limit + limit // 2 + 17
+
+
+@engines
+def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
+    raw: Raw, tmp_path: Path, engine: str
+) -> None:
+    """The third reply announces the end, and is the second request's: its own comes later than fast replies would."""
+    own: list[bytes] = []
+    strays: list[int] = []
+
+    def behaviour(name: str) -> Behaviour:
+        def behave(exchange: Exchange) -> None:
+            if exchange.turn == LAST_TURN - 1 and not own:
+                own.append(reply(name.encode(), "Connection: close"))
+                exchange.send(STRAY)
+            elif exchange.turn == LAST_TURN and not strays:
+                strays.append(exchange.turn)
+                exchange.send(own[0], reply(name.encode()), pause=0.15)
+                exchange.close()
+            else:
+                exchange.send(reply(name.encode()))
+
+        return behave
+
+    server = raw(mirror(NAMES, {name: behaviour(name) for name in NAMES}))
+
+    assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
+    assert strays
+
+
+def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, tmp_path: Path) -> None:
+    """One slow reply makes each rest long; a task that waits for the listing parts from its connection."""
+    limit, pages, at_first = 2, 50, 100
+    names = [["slow", *(f"first-{number}" for number in range(at_first))]]
+    names += [[f"name-{number}-{part}" for part in range(4)] for number in range(1, pages)]
+
+    def list_page(exchange: Exchange) -> bytes:
+        marker = re.search(r"marker=(\d+)", exchange.target)
+        number = int(marker[1]) if marker else 0
+        time.sleep(0.04)
+        return page(names[number], str(number + 1) if number + 1 < pages else None)
+
+    def slow(_exchange: Exchange) -> bytes:
+        time.sleep(0.8)
+        return reply(b"slow")
+
+    every = [name for one in names for name in one]
+    server = raw(mirror(every, {"slow": slow}) | {"/list": list_page})
+
+    report = fetchmill.get(server.url, tmp_path / "out", format="jsonl", limit=limit, threads=1)
+
+    assert (report.listed, report.fetched, report.doubtful) == (len(every), len(every), ())
+    assert dict(read_objects(tmp_path / "out", "jsonl")) == {name: name.encode() for name in every}
+    # Those of the tasks, half as many that rest, and those of the listing, whose pages come on rested ones as well.
+    assert server.most_open <= limit + limit // 2 + 6

@@ -1,0 +1,76 @@
+"""The licences of dependencies: all are allowed, and one that is not would be told."""
+
+import importlib.machinery
+import importlib.util
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ALLOWED = {"MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"}
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    """`scripts/check-licences` as a module."""
+    path = Path(__file__).resolve().parents[1] / "scripts/check-licences"
+    loader = importlib.machinery.SourceFileLoader("check_licences", str(path))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("MIT", True),
+        ("MIT OR GPL-3.0-only", True),
+        ("GPL-3.0-only/MIT", True),
+        ("MIT AND GPL-3.0-only", False),
+        ("(MIT OR GPL-3.0-only) AND Apache-2.0", True),
+        ("MIT AND (GPL-3.0-only OR AGPL-3.0-only)", False),
+        ("Apache-2.0 WITH LLVM-exception", True),
+        ("Apache-2.0 WITH Other-exception", False),
+        ("GPL-3.0-only", False),
+        ("(MIT", False),
+        ("", False),
+    ],
+)
+def test_an_expression_is_met_or_not(script: ModuleType, expression: str, expected: bool) -> None:
+    """As SPDX defines it."""
+    assert script.is_allowed(expression, ALLOWED) is expected
+
+
+def test_all_dependencies_are_allowed(root: Path) -> None:
+    """Of the lock file, and of the distributions as they are installed."""
+    ended = subprocess.run(
+        [sys.executable, root / "scripts/check-licences"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (0, "")
+
+
+def test_a_licence_that_is_not_allowed_is_named(script: ModuleType) -> None:
+    """With what it is the licence of: without MIT there would be many."""
+    found = script.crates({"Apache-2.0"}) + script.packages({"Apache-2.0"})
+
+    assert any(line.startswith("crate tokio ") and line.endswith(": MIT") for line in found)
+    assert any(line.startswith("package rich ") for line in found)
+
+
+def test_cargo_deny_s_rules_can_be_read(root: Path) -> None:
+    """It is not here to read them: they name what is demanded, and crates that are there come from one registry."""
+    rules = tomllib.loads((root / "deny.toml").read_text())
+    assert set(rules) == {"graph", "advisories", "licenses", "bans", "sources"}
+    command = ["cargo", "metadata", "--offline", "--locked", "--format-version", "1"]
+    metadata = json.loads(subprocess.run(command, cwd=root, check=True, capture_output=True).stdout)
+    names = {package["name"] for package in metadata["packages"]}
+    sources = {package["source"] for package in metadata["packages"]} - {None}
+
+    assert not names & {rule["name"] for rule in rules["bans"]["deny"]}
+    assert sources == {f"registry+{url}" for url in rules["sources"]["allow-registry"]}

@@ -1,0 +1,137 @@
+"""What becomes of standard output that cannot be written: a full disk is told, a reader that has gone is not."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import COMMAND
+from fetchmill.testing import Server
+
+COUNT = 3000
+# More than any buffer on the way, less than what is written.
+ROOM = 64 << 10
+FULL = "fetchmill: error: standard output: No space left on device: it is cut short; make room or write it elsewhere"
+
+
+@pytest.fixture
+def stored(tmp_path: Path, server: Callable[..., Server]) -> Path:
+    """A folder with a job, `out`, and the results of two checks, one of them of another server."""
+    served = server(synthetic=COUNT, size=100)
+    fetchmill.get(served.url, tmp_path / "out", format="jsonl")
+    for name, status in (("old", "200"), ("new", "404")):
+        path = "get/file-000000000000" if status == "200" else "nothing"
+        (tmp_path / f"{name}.txt").write_text(f"{served.url}/{path}\n")
+        fetchmill.check(tmp_path / f"{name}.txt", tmp_path / f"{name}.csv", allow_private=True)
+    return tmp_path
+
+
+# What is written to standard output: commands, their arguments.
+WRITING = (
+    ("cat", "out", "file-000000000000"),
+    ("ls", "out"),
+    ("ls", "out", "--json"),
+    ("ls", "out", "-0"),
+    ("status", "out"),
+    ("status", "out", "--json"),
+    ("verify", "out", "--json"),
+    ("diff", "old.csv", "new.csv"),
+    ("diff", "old.csv", "new.csv", "--json"),
+    ("--version",),
+    ("--help",),
+    ("ls", "--help"),
+)
+
+
+@pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
+def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path, arguments: tuple[str, ...]) -> None:
+    """Each command that writes there: `command > file` must not pass for a success when the file is cut short."""
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            [*COMMAND, *arguments], cwd=stored, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert ended.returncode == 7
+    assert ended.stderr.splitlines()[-1].startswith(FULL)
+    assert "Traceback" not in ended.stderr
+
+
+def test_events_of_jobs_that_cannot_be_written_do_not_end_them(stored: Path, server: Callable[..., Server]) -> None:
+    """The job is done, and the exit code tells that its events are not."""
+    source = server(synthetic=COUNT).url
+    for arguments in (
+        ("get", source, "other", "--json"),
+        ("check", "old.txt", "again.csv", "--json", "--allow-private"),
+        ("list", source, "--quiet"),
+    ):
+        with open("/dev/full", "wb") as full:
+            command = [*COMMAND, *arguments]
+            ended = subprocess.run(
+                command, cwd=stored, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+            )
+        assert ended.returncode == 7, (arguments, ended.stderr)
+        assert ended.stderr.splitlines()[-1].startswith(FULL)
+    assert fetchmill.status(stored / "other").finished
+    assert (stored / "again.csv").exists()
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str) -> None:
+    """A limit of the file's size stands in for a disk that becomes full in the middle."""
+    limit = (ROOM, ROOM)
+    with open(stored / "names", "wb") as names:
+        ended = subprocess.run(
+            [*COMMAND, "ls", "out", "--long"],
+            cwd=stored,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=names,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+        )
+    assert ended.returncode == 7
+    assert "standard output: File too large" in ended.stderr
+    assert (stored / "names").stat().st_size <= ROOM
+
+
+@pytest.mark.parametrize("arguments", WRITING[:9], ids=" ".join)
+def test_a_reader_that_has_gone_is_no_error(stored: Path, arguments: tuple[str, ...]) -> None:
+    """As in `fetchmill ls out | head -0`: nothing is said, and the exit code is the command's own."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        ended = subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=stored,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    finally:
+        os.close(writer)
+    assert ended.returncode == (3 if arguments[0] == "diff" else 0)
+    assert "error" not in ended.stderr
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_pipe_that_does_not_block_gets_all_of_it(stored: Path, unbuffered: str) -> None:
+    """Some programs leave their end so; what is full now is waited for."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+    command = subprocess.Popen(
+        [*COMMAND, "ls", "out", "--json"], cwd=stored, env=environment, stdout=writer, stderr=subprocess.PIPE
+    )
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        lines = pipe.read().splitlines()
+    _, said = command.communicate(timeout=120)
+    assert (command.returncode, said) == (0, b"")
+    assert len(lines) == COUNT

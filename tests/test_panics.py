@@ -1,0 +1,105 @@
+"""A panic of any thread or task ends the process with one line and exit code 1, and the same command resumes the job.
+
+There is no way to ask for a panic: the event queues of the threads are made to fail instead, which their library
+answers with one. `strace` counts for each thread, so every thread that waits for events meets it at its N-th wait.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, Ended
+from fetchmill.testing import Server
+from independent import read_ledger
+
+Serve = Callable[..., Server]
+Run = Callable[..., Ended]
+
+COUNT = 2_000
+# Slow enough that a job waits for events many times, in each of its threads.
+SLOW = {"synthetic": COUNT, "size": 100, "delay": (0.001, 0.005), "page_size": 200}
+# strace is slow, and a thread that waits for one that is gone is left behind after some seconds.
+SECONDS_MAX = 60
+
+
+def fail_waiting(arguments: Sequence[object], environment: Mapping[str, str], at: int) -> Ended:
+    """Runs a command whose threads fail at their wait for events number `at`."""
+    trace = [
+        "strace",
+        "-f",
+        "-o",
+        "/dev/null",
+        "-e",
+        "trace=epoll_wait",
+        "-e",
+        f"inject=epoll_wait:error=EIO:when={at}",
+    ]
+    ended = subprocess.run(
+        [*trace, *map(str, arguments)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS_MAX,
+        check=False,
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def must_be_one_line(ended: Ended) -> None:
+    """What a user sees of a bug."""
+    assert ended.code == 1, ended
+    assert ended.err.count("\n") == 1, ended.err
+    assert "has panicked at" in ended.err
+    assert "the job can be resumed" in ended.err
+
+
+@pytest.mark.parametrize("at", [1, 7, 40])
+@pytest.mark.parametrize("format", ["null", "parquet"])
+def test_a_job_whose_thread_panics_ends_and_resumes(
+    server: Serve, run: Run, environment: dict[str, str], dest: Path, format: str, at: int
+) -> None:
+    """The journal's, the listing's and the workers' threads meet it at different moments."""
+    url = server(**SLOW).url
+    command = ("get", url, dest, "--format", format, "--limit", "8", "--quiet")
+    must_be_one_line(fail_waiting([*COMMAND, *command], environment, at))
+    ended = run(*command)
+    assert ended.code == 0, ended.err
+    assert read_ledger(dest).fetched == COUNT
+
+
+def test_a_job_of_an_engine_in_python_ends_with_a_panic(
+    server: Serve, run: Run, environment: dict[str, str], dest: Path
+) -> None:
+    """The threads beside those of Python."""
+    command = ("get", server(**SLOW).url, dest, "--format", "null", "--engine", "threads", "--limit", "8", "--quiet")
+    must_be_one_line(fail_waiting([*COMMAND, *command], environment, 2))
+    assert run(*command).code == 0
+
+
+def test_a_list_whose_thread_panics_ends(server: Serve, run: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    """A manifest that is written."""
+    command = ("list", server(**SLOW).url, tmp_path / "manifest.csv", "--quiet")
+    must_be_one_line(fail_waiting([*COMMAND, *command], environment, 2))
+    assert run(*command).code == 0
+
+
+def test_a_stream_whose_thread_panics_raises(server: Serve, environment: dict[str, str]) -> None:
+    """A stream must not wait for replies that never come."""
+    program = f"""
+import fetchmill
+urls = (f"{server(**SLOW).url}/get/file-{{number:012}}" for number in range({COUNT}))
+try:
+    for reply in fetchmill.stream(urls, limit=8):
+        pass
+except fetchmill.errors.InternalError as error:
+    print("raised")
+"""
+    started = time.monotonic()
+    ended = fail_waiting([sys.executable, "-c", program], environment | {"PYTHONPATH": os.pathsep.join(sys.path)}, 20)
+    assert (ended.code, ended.out) == (0, "raised\n"), ended
+    assert time.monotonic() - started < SECONDS_MAX / 2

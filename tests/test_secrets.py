@@ -1,0 +1,89 @@
+"""Presigned URLs and tokens: kept for a retry, read by nobody else, and not shown."""
+
+import json
+import stat
+import urllib.parse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from raw_server import RawServer
+
+Run = Callable[..., Any]
+Raw = Callable[..., RawServer]
+
+SIGNATURE = "0123456789abcdef0123456789abcdef"
+QUERY = f"X-Amz-Credential=AKIDEXAMPLE%2F2026&X-Amz-Date=1&X-Amz-Signature={SIGNATURE}&X-Amz-Security-Token=tok3n"
+REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx"
+
+
+def readers_of(folder: Path) -> dict[str, str]:
+    """Files and folders of a job's state that others than their owner may open, with their modes."""
+    found = [folder, *folder.rglob("*")]
+    modes = {path.relative_to(folder).as_posix(): stat.filemode(path.stat().st_mode) for path in found}
+    return {name: mode for name, mode in modes.items() if mode[4:] != "------"}
+
+
+@pytest.mark.parametrize("place", ["inside", "beside"])
+def test_signatures_are_kept_and_not_shown(run: Run, raw: Raw, dest: Path, tmp_path: Path, place: str) -> None:
+    """Of what failed, so that a retry asks with them again; `--state` may be a folder that others can enter."""
+    server = raw({"/a": REFUSED, "/b": GOOD})
+    (tmp_path / "urls.txt").write_text(f"{server.url}/a?{QUERY}\n{server.url}/b?token=tok3n\n")
+    state = dest / ".fetchmill"
+    options = []
+    if place == "beside":
+        state = tmp_path / "state"
+        state.mkdir(mode=0o755)
+        options = ["--state", state]
+
+    ended = run("get", "urls.txt", dest, "--allow-private", *options)
+
+    assert ended.code == 3, ended.err
+    modes = readers_of(state)
+    assert {name for name in modes if Path(state / name).is_file()} <= {"lock", "state"}, modes
+    shown = run("status", dest, "--failures", *options)
+    as_json = run("status", dest, "--failures", "--json", *options)
+    for text in (shown.out, as_json.out, ended.err):
+        assert SIGNATURE not in text
+        assert "AKIDEXAMPLE" not in text
+        assert "tok3n" not in text
+    assert "X-Amz-Signature=***" in shown.out
+    assert "X-Amz-Date=1" in json.loads(as_json.out)["name"]
+    [failure] = fetchmill.failures(dest, state=state if options else None)
+    assert urllib.parse.urlsplit(failure.name).query == QUERY
+
+    server.routes["/a"] = GOOD
+    again = run("get", "urls.txt", dest, "--allow-private", "--retry-failed", *options)
+
+    assert again.code == 0, again.err
+    assert server.requests.count(f"/a?{QUERY}") == 2
+
+
+def test_messages_have_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
+    """What is wrong with a URL is told without what it opens."""
+    urls = ["http://user:pa55word@a.test/", "no-url/?access_token=tok3n", f"s3:/b?sig={SIGNATURE}"]
+    (tmp_path / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
+
+    ended = run("get", "urls.txt", dest, "--allow-private")
+    shown = run("status", dest, "--failures")
+
+    assert ended.code == 3, ended.err
+    for text in (ended.err, shown.out):
+        assert not any(secret in text for secret in ("pa55word", "tok3n", SIGNATURE)), text
+
+
+def test_a_state_that_others_could_read_is_closed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """One that an earlier release has left."""
+    server = raw({"/a": REFUSED})
+    (tmp_path / "urls.txt").write_text(f"{server.url}/a?{QUERY}\n")
+    assert run("get", "urls.txt", dest, "--allow-private").code == 3
+    journal = dest / ".fetchmill" / "job.sqlite"
+    journal.chmod(0o644)
+
+    assert run("get", "urls.txt", dest, "--allow-private", "--retry-failed").code == 3
+
+    assert stat.S_IMODE(journal.stat().st_mode) == 0o600
