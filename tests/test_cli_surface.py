@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,19 @@ def test_every_option_has_help(name: str) -> None:
     assert [option.name for option in options if not option.help] == []
 
 
+def written_long(option: click.Option) -> str:
+    """The first way to write it that is no letter."""
+    return next(text for text in option.opts if text.startswith("--"))
+
+
+def is_option(field: Field[Any]) -> bool:
+    """Whether a field is an option of a command by itself, and no other name of one."""
+    return bool(field.metadata) and not field.metadata["alias_of"]
+
+
 def test_options_have_the_same_names_as_in_python() -> None:
     """With dashes, and with the same defaults."""
-    table = {field.name: field.default for field in fields(GetOptions) if field.metadata}
+    table = {field.name: field.default for field in fields(GetOptions) if is_option(field)}
     options = [
         parameter
         for parameter in command_of("get").params
@@ -61,14 +71,14 @@ def test_options_have_the_same_names_as_in_python() -> None:
     ]
 
     assert {option.name: option.default for option in options} == table
-    written = {option.name: option.opts[0].removeprefix("--").replace("-", "_") for option in options}
+    written = {option.name: written_long(option).removeprefix("--").replace("-", "_") for option in options}
     # One at a time on the command line, all at once in Python.
     assert {name: text for name, text in written.items() if name != text} == {"headers": "header"}
 
 
 def test_options_of_check_have_the_same_names_as_in_python() -> None:
     """With the same defaults; what is about the command line comes on top."""
-    table = {field.name: field.default for field in fields(CheckOptions) if field.metadata}
+    table = {field.name: field.default for field in fields(CheckOptions) if is_option(field)}
     options = [parameter for parameter in command_of("check").params if isinstance(parameter, click.Option)]
 
     found = {option.name: option.default for option in options}
@@ -101,7 +111,7 @@ def test_version(run: Callable[..., Any]) -> None:
         (["get", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
         (["get", "http://127.0.0.1:1", "out", "--limt", "3"], "No such option '--limt'"),
         (["get", "http://127.0.0.1:1", "out", "--limit", "many"], "'many' is not understood"),
-        (["get", "http://127.0.0.1:1", "out", "--limit", "0"], "limit must be a whole number of at least 1, not 0"),
+        (["get", "http://127.0.0.1:1", "out", "-j", "0"], "concurrency must be a whole number of at least 1, not 0"),
         (["get", "http://127.0.0.1:1", "out", "--format", "zip"], "'zip' is not one of 'files', 'tar'"),
         (["get", "http://127.0.0.1:1", "out", "--commit-window", "soon"], "'soon' is not understood"),
         (["get", "http://127.0.0.1:1", ""], "dest must be a path that is not empty"),

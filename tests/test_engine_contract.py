@@ -630,7 +630,7 @@ def test_what_cannot_be_used_is_told_before_anything_is_made(run: Run, dest: Pat
     ended = run("get", "http://127.0.0.1:1", dest, "--limit", 0, *engine_options(engine))
 
     assert ended.code == 2
-    assert "limit" in error_of(ended)
+    assert "concurrency" in error_of(ended)
     assert not dest.exists()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -48,7 +49,7 @@ def options(**given: Any) -> GetOptions:  # noqa: ANN401
 def test_every_option_is_one_of_the_core(table: type[Options], typed: type, core: str) -> None:
     """With its name, a type and a unit for its kind, the bound that Python checks, and its default."""
     for field in fields(table):
-        if not field.metadata or field.name in OF_PYTHON:
+        if not field.metadata or field.metadata["alias_of"] or field.name in OF_PYTHON:
             continue
         row, kind = CORE[core][field.name], field.metadata["kind"]
         if kind in KINDS:
@@ -56,8 +57,8 @@ def test_every_option_is_one_of_the_core(table: type[Options], typed: type, core
             assert row["type"].removeprefix("Option <").removeprefix("Option<").strip(" >") in types, field.name
             assert row["unit"] in units, field.name
             assert row["minimum"] == (least if least is not None else 1e-9) or field.name == "commit_window"
-        if (table, field.name) == (GetOptions, "limit"):
-            assert (field.default, row["default"]) == (None, keywords.LIMIT_DEFAULT)
+        if (table, field.name) == (GetOptions, "concurrency"):
+            assert (field.default, row["default"]) == (None, keywords.CONCURRENCY_DEFAULT)
         else:
             assert field.default == row["default"], field.name
             assert type(field.default) is type(row["default"])
@@ -169,22 +170,22 @@ def test_defaults_are_what_they_were() -> None:
         "durability": "power",
     }
     of_check = {field.name: field.default for field in fields(CheckOptions)}
-    assert {name: of_check[name] for name in ("limit", "attempts", "timeout", "format")} == {
-        "limit": 4000,
+    assert {name: of_check[name] for name in ("concurrency", "attempts", "timeout", "format")} == {
+        "concurrency": 4000,
         "attempts": 1,
         "timeout": 10.0,
         "format": None,
     }
     of_stream = {field.name: field.default for field in fields(StreamOptions)}
-    assert (of_stream["limit"], of_stream["redirects"]) == (64, 5)
+    assert (of_stream["concurrency"], of_stream["redirects"]) == (64, 5)
 
 
 def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
     """None means the core's default and is left out; paths become text."""
-    values = json.loads(options(dest=tmp_path, limit=8, threads=None).to_json())
+    values = json.loads(options(dest=tmp_path, concurrency=8, threads=None).to_json())
 
     assert values["dest"] == str(tmp_path)
-    assert values["limit"] == 8
+    assert values["concurrency"] == 8
     assert not {"threads", "state"} & set(values)
 
 
@@ -198,9 +199,10 @@ def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
         ({"dest": b"\xff"}, "dest must be a path"),
         ({"dest": "\udcff"}, "dest must be UTF-8"),
         ({"format": "zip"}, "format must be one of files, tar, parquet, warc, jsonl, null, not 'zip'"),
-        ({"limit": 0}, "limit must be a whole number of at least 1, not 0"),
-        ({"limit": True}, "limit must be a whole number"),
+        ({"concurrency": 0}, "concurrency must be a whole number of at least 1, not 0"),
+        ({"concurrency": True}, "concurrency must be a whole number"),
         ({"limit": 1.5}, "limit must be a whole number"),
+        ({"limit": 8, "concurrency": 9}, "concurrency and limit are two names of one option: give one of them"),
         ({"max_size": 2**63}, "max_size must be a whole number"),
         ({"commit_window": 0}, "commit_window must be a number of seconds above 0, not 0"),
         ({"commit_window": float("nan")}, "commit_window must be a number"),
@@ -218,6 +220,28 @@ def test_what_cannot_be_used_is_refused_by_name(given: dict[str, Any], message: 
 
     assert isinstance(refused.value, ValueError)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        options,
+        lambda **given: CheckOptions(source="urls.txt", results="rows.csv", **given),
+        StreamOptions,
+    ],
+    ids=["get", "check", "stream"],
+)
+def test_limit_is_another_name_of_concurrency(made: Callable[..., Options]) -> None:
+    """Both give the same options; given twice, they may agree."""
+    assert made(limit=7) == made(concurrency=7) == made(concurrency=7, limit=7)
+    assert json.loads(made(limit=7).to_json())["concurrency"] == 7
+
+
+def test_a_command_takes_concurrency_by_all_its_names() -> None:
+    """In one letter, too."""
+    for table in (GetOptions, CheckOptions):
+        (option,) = (option for option in options_of(table) if option.name == "concurrency")
+        assert option.opts == ["-j", "--concurrency", "--limit"]
 
 
 def test_options_describe_themselves() -> None:

@@ -79,7 +79,7 @@ fn storage_hint(source: &std::io::Error) -> &'static str {
             "; free some space or inodes (df -h, df -i), then run the same command again to resume"
         }
         Some(libc::EMFILE | libc::ENFILE) => {
-            "; raise the limit of open files (ulimit -n) or lower --limit, then run the same command again to resume"
+            "; raise the limit of open files (ulimit -n) or lower --concurrency, then run the same command again to resume"
         }
         Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
             "; make it writable, then run the same command again to resume"

@@ -444,13 +444,13 @@ pub const DESCRIPTORS_A_WORKER: u64 = 28;
 pub const DESCRIPTORS_OF_NAMES: u64 = 16;
 /// With few descriptors there are rather fewer workers than fewer connections for each.
 pub const WORKER_CONNECTIONS_MIN: u64 = 8;
-/// Requests in flight unless `--limit` says otherwise.
-pub const LIMIT_DEFAULT: u32 = 64;
+/// Requests in flight unless `--concurrency` says otherwise.
+pub const CONCURRENCY_DEFAULT: u32 = 64;
 
 // --- checks and their results --------------------------------------------------------------------------------
 
-/// Requests in flight of a check unless `--limit` says otherwise.
-pub const CHECK_LIMIT: u32 = 4000;
+/// Requests in flight of a check unless `--concurrency` says otherwise.
+pub const CHECK_CONCURRENCY: u32 = 4000;
 /// An attempt of a check, from the start of its connection to its end, unless `--timeout` says otherwise.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(10);
 /// What is read of a body in a check: enough for a page's head, and little enough for a million of them.
@@ -517,7 +517,7 @@ pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
 /// Tries to get a descriptor or port, 200 ms apart, before a reply is called unreachable: 10 s.
 pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
 /// Requests in flight of one stream: a task and a connection each, about 4 KiB.
-pub const STREAM_LIMIT_MAX: u32 = 65_536;
+pub const STREAM_CONCURRENCY_MAX: u32 = 65_536;
 
 const _: () = {
     assert!(WINDOW_NAME_BYTES_MAX + PAGE_BYTES_MAX <= 32 * MIB);

@@ -60,7 +60,7 @@ def get(
         JournalError: the journal or the output contradict each other.
 
     Example:
-        >>> report = fetchmill.get("http://127.0.0.1:8080", "out/", limit=128)  # doctest: +SKIP
+        >>> report = fetchmill.get("http://127.0.0.1:8080", "out/", concurrency=128)  # doctest: +SKIP
         >>> report.listed == report.fetched + report.absent + report.failed + report.skipped  # doctest: +SKIP
         True
     """

@@ -4,22 +4,22 @@ import json
 import os
 from typing import TYPE_CHECKING, Unpack
 
-from fetchmill._options.keywords import LIMIT_DEFAULT, GetKeywords
+from fetchmill._options.keywords import CONCURRENCY_DEFAULT, GetKeywords
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
 from fetchmill.errors import UsageError
 
 _HELP = {
-    "limit": f"Requests in flight at most; {LIMIT_DEFAULT} if not given, and with engine processes one for each "
-    "processor.",
+    "concurrency": f"Requests in flight at most; {CONCURRENCY_DEFAULT} if not given, and with engine processes one for "
+    "each processor.",
     "http2": "Use HTTP/2 where a server of https offers it; engine native only.",
     "threads": "Threads that fetch, with engine combo processes; one for each processor if not given.",
     "keep_columns": "Columns of a list that go into the rows of parquet and jsonl, with commas between them.",
 }
 
 
-# Each engine takes a limit of its own.
-@option_class(GetKeywords, "job", help=_HELP, default={"limit": None})
+# Each engine takes a number of its own.
+@option_class(GetKeywords, "job", help=_HELP, default={"concurrency": None})
 class GetOptions(Options):
     """What a job is asked to do: validated, immutable.
 

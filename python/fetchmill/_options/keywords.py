@@ -24,7 +24,7 @@ AddressingStyle = Literal["auto", "path", "virtual"]
 PathText = str | os.PathLike[str]
 
 # Requests in flight unless somebody says so.
-LIMIT_DEFAULT: int = CORE["job"]["limit"]["default"]
+CONCURRENCY_DEFAULT: int = CORE["job"]["concurrency"]["default"]
 
 
 class Storing(TypedDict, total=False):
@@ -196,7 +196,8 @@ class OfRequests(TypedDict, total=False):
 class OfFetching(TypedDict, total=False):
     """What `get`, `check` and streams have: how many requests there are, and where they may lead."""
 
-    limit: Annotated[int | None, Option("count", "Requests in flight at most.")]
+    concurrency: Annotated[int | None, Option("count", "Requests in flight at most.", short="-j")]
+    limit: Annotated[int | None, Option("count", "Another name of concurrency.", alias_of="concurrency")]
     rate: Annotated[float | None, Option("number", "Requests a second at most, all together.")]
     rate_per_host: Annotated[
         float | None,

@@ -41,6 +41,8 @@ class Option:
         default: of an option that the core does not know by this name.
         heading: what it stands under in the help of a command.
         envvar: where the command takes it from if it is not given: for what others must not see in a list of processes.
+        short: how a command writes it in one letter.
+        alias_of: the option that it is another name of.
     """
 
     kind: Kind
@@ -48,6 +50,8 @@ class Option:
     default: Any = _CORE
     heading: str = "Options"
     envvar: str | None = None
+    short: str | None = None
+    alias_of: str | None = None
 
 
 class Options:
@@ -69,6 +73,19 @@ class Options:
                 object.__setattr__(self, option.name, None if value is None else check_path(option.name, value))
             elif option.metadata:
                 check_value(option.name, value, option.metadata)
+        self._take_aliases()
+
+    def _take_aliases(self) -> None:
+        """What is given by another name of an option is that option's value."""
+        for alias in fields(self):
+            name, value = alias.metadata.get("alias_of"), getattr(self, alias.name)
+            if name is None or value is None:
+                continue
+            (option,) = (option for option in fields(self) if option.name == name)
+            if getattr(self, name) not in (option.default, value):
+                raise UsageError(f"{name} and {alias.name} are two names of one option: give one of them")
+            object.__setattr__(self, name, value)
+            object.__setattr__(self, alias.name, None)
 
     def core_values(self, asked: str) -> dict[str, Any]:
         """The options that the core knows, as it takes them; what is left out has its default.
@@ -109,14 +126,16 @@ def option_class(
         annotations = dict(made.__annotations__)
         for name, hint in get_type_hints(keywords, include_extras=True).items():
             option: Option = hint.__metadata__[0]
-            is_core = option.default is _CORE
-            known = CORE[core][name]["default"] if is_core else option.default
+            is_core = option.default is _CORE and option.alias_of is None
+            known = CORE[core][name]["default"] if is_core else None if option.alias_of else option.default
             metadata = {
                 "kind": option.kind,
                 "help": (help or {}).get(name, option.help),
                 "choices": _choices(hint.__origin__),
                 "heading": option.heading,
                 "envvar": option.envvar,
+                "short": option.short,
+                "alias_of": option.alias_of,
                 "is_core": is_core,
             }
             annotations[name] = hint.__origin__

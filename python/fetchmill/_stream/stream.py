@@ -43,7 +43,7 @@ class Client:
         UsageError: an option cannot be used.
 
     Example:
-        >>> with fetchmill.Client(limit=16) as client:  # doctest: +SKIP
+        >>> with fetchmill.Client(concurrency=16) as client:  # doctest: +SKIP
         ...     first = client.get("http://127.0.0.1:8080/list").json()
         ...     for reply in client.stream(urls_of(first)):
         ...         print(reply.status)
@@ -109,10 +109,10 @@ def stream(
 ) -> Stream:
     """Fetches what an iterable gives, and gives the replies.
 
-    The iterable may be endless. At most `limit` requests are in flight, and at most `limit + 256` items are taken from
-    it whose reply the loop has not had: while the loop is busy with one, nothing is taken. The iterable runs in the
-    loop's own thread, between two replies, so one that is slow delays replies that are there; an async iterable runs
-    in an event loop of its own, and up to 64 items more are taken from it. What the iterable raises ends the loop.
+    The iterable may be endless. At most `concurrency` requests are in flight, and at most `concurrency + 256` items are
+    taken from it whose reply the loop has not had: while the loop is busy with one, nothing is taken. The iterable runs
+    in the loop's own thread, between two replies, so one that is slow delays replies that are there; an async iterable
+    runs in an event loop of its own, and up to 64 items more are taken from it. What the iterable raises ends the loop.
     Leaving the loop gives up what is in flight.
 
     A reply of whatever status is a `Reply`: 408, 425, 429 and 5xx are tried `attempts` times before. A request without
@@ -125,9 +125,9 @@ def stream(
         state: a folder that remembers how far the loop is. A reply counts as done once the loop asks for the next one;
             with the same folder and the same items in the same order, what is done is left out. A kill costs at most
             what was taken from the input and not done, and what was done in the last second.
-        certain: whether a reply is held until it is certain whose it is: for up to a second, and up to `limit + 4096`
-            items are taken from the input. False gives replies at once, and raises `StrayReplyError` when it turns out
-            that some may be those of other requests. The default is True with `state`, and False without.
+        certain: whether a reply is held until it is certain whose it is: for up to a second, and up to `concurrency +
+            4096` items are taken from the input. False gives replies at once, and raises `StrayReplyError` when it
+            turns out that some may be those of other requests. The default is True with `state`, and False without.
         **options: the fields of `StreamOptions`.
 
     Returns:
@@ -140,7 +140,7 @@ def stream(
 
     Example:
         >>> urls = (f"http://127.0.0.1:8080/get/{number}" for number in range(1_000_000))  # doctest: +SKIP
-        >>> sum(reply.ok for reply in fetchmill.stream(urls, limit=128))  # doctest: +SKIP
+        >>> sum(reply.ok for reply in fetchmill.stream(urls, concurrency=128))  # doctest: +SKIP
         1000000
     """
     return _open(_fetcher(options), items, _Manner(ordered, on_error, state, certain), owns=True)
@@ -175,7 +175,7 @@ def astream(
         BusyError: another stream has the state folder.
 
     Example:
-        >>> async for reply in fetchmill.astream(urls, limit=128):  # doctest: +SKIP
+        >>> async for reply in fetchmill.astream(urls, concurrency=128):  # doctest: +SKIP
         ...     print(reply.status)
     """
     return _open_async(_fetcher(options), items, _Manner(ordered, on_error, state, certain), owns=True)

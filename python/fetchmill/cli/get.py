@@ -43,7 +43,7 @@ Examples:
   fetchmill get s3://bucket out/ --no-sign-request            a public bucket, without credentials
   fetchmill get s3://bucket out/ --endpoint-url http://127.0.0.1:7070   a store of your own
   fetchmill get s3://bucket out/ --include '*.json' --size-to 1MiB --modified-from 2026-11-01
-  fetchmill get http://127.0.0.1:8080 out/ --engine threads --limit 50
+  fetchmill get http://127.0.0.1:8080 out/ --engine threads -j 50
   fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com

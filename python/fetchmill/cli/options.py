@@ -1,6 +1,6 @@
 """Tables of options as options of a command: what `get` and `check` have in common."""
 
-from dataclasses import fields
+from dataclasses import Field, fields
 from typing import Any
 
 import click
@@ -57,8 +57,9 @@ class TableCommand(click.Command):
 def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a dataclass
     """The fields of a table that are options, in their order."""
     options: list[click.Parameter] = []
+    aliases = {field.metadata["alias_of"]: field.name for field in fields(table) if field.metadata.get("alias_of")}
     for field in fields(table):
-        if not field.metadata:
+        if not field.metadata or field.metadata["alias_of"]:
             continue
         kind, shown = field.metadata["kind"], default_text(field.metadata["kind"], field.default)
         value: dict[str, Any] = {"is_flag": True} if kind == "flag" else {"type": _TYPES.get(kind)}
@@ -71,7 +72,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         hint = f"  [{envvar}]" if envvar else ""
         options.append(
             TableOption(
-                [*_declarations(field.name, is_on=field.default is True)],
+                _declarations(field, aliases.get(field.name)),
                 default=None if is_repeated else field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
                 envvar=envvar,
@@ -82,10 +83,13 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
     return options
 
 
-def _declarations(name: str, *, is_on: bool) -> list[str]:
+def _declarations(field: Field[Any], alias: str | None) -> list[str]:
     """How an option is written, and the field that it sets; a flag that is on can only be taken back."""
-    written = "header" if name == "headers" else name.replace("_", "-")
-    return [name, f"--{written}/--no-{written}" if is_on else f"--{written}"]
+    written = "header" if field.name == "headers" else field.name.replace("_", "-")
+    names = [f"--{written}/--no-{written}" if field.default is True else f"--{written}"]
+    names += [f"--{alias.replace('_', '-')}"] if alias else []
+    short = field.metadata["short"]
+    return [field.name, *([short] if short else []), *names]
 
 
 def gathered(options: dict[str, Any]) -> dict[str, Any]:

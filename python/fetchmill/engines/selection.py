@@ -9,7 +9,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from fetchmill._options.get import GetOptions
-from fetchmill._options.keywords import LIMIT_DEFAULT
+from fetchmill._options.keywords import CONCURRENCY_DEFAULT
 from fetchmill.engines.engine_job import EngineJob, start_in_process, start_processes
 from fetchmill.engines.function_transport import CoroutineTransport, FunctionTransport, UserFunction
 from fetchmill.engines.process_pool import pickle_worker_main
@@ -52,7 +52,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     name, values = options.engine, json.loads(native)
     processes = _processes(options)
     limit = _limit(options, processes)
-    values["limit"] = limit
+    values["concurrency"] = limit
     values |= {"processes": processes} if name in PROCESS_ENGINES else {"dispatcher": True}
     if own is not None:
         # What a function fetches, and from where, is its own business.
@@ -161,19 +161,19 @@ def _refuse_native_only(options: GetOptions) -> None:
 
 
 def _processes(options: GetOptions) -> int:
-    """As many as there are processors, or as `limit` says for `processes` and `threads` for `combo`."""
+    """As many as there are processors, or as `concurrency` says for `processes` and `threads` for `combo`."""
     cores = len(os.sched_getaffinity(0))
     if options.engine == "processes":
-        return options.limit or options.threads or cores
-    return max(1, min(options.threads or cores, options.limit or LIMIT_DEFAULT))
+        return options.concurrency or options.threads or cores
+    return max(1, min(options.threads or cores, options.concurrency or CONCURRENCY_DEFAULT))
 
 
 def _limit(options: GetOptions, processes: int) -> int:
     """Requests in flight."""
     if options.engine == "sync":
-        if options.limit not in (None, 1):
-            raise UsageError("limit must be 1 for engine sync: it makes one request after the other")
+        if options.concurrency not in (None, 1):
+            raise UsageError("concurrency must be 1 for engine sync: it makes one request after the other")
         return 1
     if options.engine == "processes":
         return processes
-    return options.limit or LIMIT_DEFAULT
+    return options.concurrency or CONCURRENCY_DEFAULT

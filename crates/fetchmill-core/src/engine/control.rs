@@ -61,7 +61,7 @@ impl Control {
         let clock = Clock::start();
         let planner = PlannerOptions {
             workers,
-            limit: options.http.limit as usize,
+            limit: options.http.concurrency as usize,
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,
             seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),

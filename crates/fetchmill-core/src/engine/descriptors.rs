@@ -23,10 +23,10 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let workers = options.threads.unwrap_or_else(processors).min(options.http.limit as usize);
+    let workers = options.threads.unwrap_or_else(processors).min(options.http.concurrency as usize);
     options.threads = Some(workers);
     let Some(allowed) = allowed else {
-        return Ok(limits::resting_connections(options.http.limit as usize));
+        return Ok(limits::resting_connections(options.http.concurrency as usize));
     };
     // A body that does not fit into memory is in a file of its own while it is received.
     let each = if options.properties().keeps < StoredParts::Bodies { 1 } else { 2 };
@@ -47,14 +47,14 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     // Beside those that make requests some rest; with fewer of these, more requests wait for a rest.
     let share = limits::RESTING_SHARE_MIN as u64;
     let connections = (left * share / (each * share + 1)).max(1);
-    if u64::from(options.http.limit) > connections {
+    if u64::from(options.http.concurrency) > connections {
         notices.push(format!(
-            "--limit {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",
-            options.http.limit
+            "--concurrency {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",
+            options.http.concurrency
         ));
-        options.http.limit = connections as u32;
+        options.http.concurrency = connections as u32;
     }
     options.threads = Some(workers as usize);
-    let beside = left.saturating_sub(u64::from(options.http.limit) * each);
-    Ok(limits::resting_connections(options.http.limit as usize).min(beside.max(1) as usize))
+    let beside = left.saturating_sub(u64::from(options.http.concurrency) * each);
+    Ok(limits::resting_connections(options.http.concurrency as usize).min(beside.max(1) as usize))
 }

@@ -25,7 +25,7 @@ options! {
     /// See the module.
     pub struct HttpOptions {
         /// Requests in flight.
-        limit: u32 = limits::LIMIT_DEFAULT, Bounds::at_least(1.0, "");
+        concurrency: u32 = limits::CONCURRENCY_DEFAULT, Bounds::at_least(1.0, "");
         /// Requests a second, all together.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
         /// Requests a second, to each host; 0: as many as it takes, none: what the engine takes.

@@ -101,7 +101,7 @@ impl JobRequest {
 fn check_defaults() -> OptionValues {
     [
         ("format", "null".into()),
-        ("limit", limits::CHECK_LIMIT.into()),
+        ("concurrency", limits::CHECK_CONCURRENCY.into()),
         ("attempts", 1.into()),
         ("timeout", limits::CHECK_TIMEOUT.as_secs_f64().into()),
         ("max_size", limits::CHECK_BODY_BYTES.into()),
@@ -174,7 +174,7 @@ pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
     }
     for row in &mut stream {
         match row.name {
-            "limit" => row.bound(StreamOptions::LIMIT),
+            "concurrency" => row.bound(StreamOptions::CONCURRENCY),
             "redirects" => row.default = StreamOptions::REDIRECTS.into(),
             _ => {}
         }
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_no_option_is_called_is_refused() {
-        assert!(job(r#""limit": 5"#).is_ok());
+        assert!(job(r#""concurrency": 5"#).is_ok());
         let refused = job(r#""limits": 5"#).unwrap_err().to_string();
         assert!(refused.starts_with("unknown field `limits`"), "{refused}");
         assert!(StreamOptions::from_json(r#"{"limits": 5}"#).is_err());
@@ -210,16 +210,19 @@ mod tests {
             assert_eq!(names.len(), rows.len(), "{name}: an option stands in two groups");
         }
         let check = job(r#""rows": {}"#).unwrap();
-        assert_eq!((check.http.limit, check.http.attempts), (limits::CHECK_LIMIT, 1));
+        assert_eq!((check.http.concurrency, check.http.attempts), (limits::CHECK_CONCURRENCY, 1));
         assert_eq!(check.http.timeouts().attempt, Some(limits::CHECK_TIMEOUT));
-        assert_eq!(job(r#""rows": {}, "limit": 7"#).unwrap().http.limit, 7);
-        assert_eq!(job(r#""rows": {"kind": "targets"}"#).unwrap().http.limit, limits::LIMIT_DEFAULT);
+        assert_eq!(job(r#""rows": {}, "concurrency": 7"#).unwrap().http.concurrency, 7);
+        assert_eq!(
+            job(r#""rows": {"kind": "targets"}"#).unwrap().http.concurrency,
+            limits::CONCURRENCY_DEFAULT
+        );
     }
 
     #[test]
     fn a_number_out_of_bounds_is_refused_by_name_bound_and_unit() {
         for (given, message) in [
-            (r#""limit": 0"#, "--limit must be at least 1, not 0"),
+            (r#""concurrency": 0"#, "--concurrency must be at least 1, not 0"),
             (r#""connect_timeout": 0"#, "--connect-timeout must be above 0 seconds, not 0"),
             (r#""commit_window": 4000"#, "--commit-window must be between 0.001 and 3600 seconds, not 4000"),
             (r#""redirects": 21"#, "--redirects must be between 0 and 20, not 21"),

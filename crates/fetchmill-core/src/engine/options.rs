@@ -372,7 +372,7 @@ impl JobOptions {
     pub(super) fn worker_count(&self) -> usize {
         match self.workers {
             _ if self.lists_only() => 1,
-            Workers::Native => self.threads.unwrap_or(1).min(self.http.limit as usize),
+            Workers::Native => self.threads.unwrap_or(1).min(self.http.concurrency as usize),
             Workers::Dispatcher => 1,
             Workers::Processes(count) => count.max(1),
         }
@@ -387,7 +387,7 @@ impl JobOptions {
             probes: self.http.attempts - 1,
             dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
             held_max: limits::HOSTS_HELD_MAX / workers,
-            places: self.http.limit as usize / workers,
+            places: self.http.concurrency as usize / workers,
         }
     }
 

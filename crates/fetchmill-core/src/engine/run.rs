@@ -311,7 +311,7 @@ impl Run {
         pool: &PoolSettings,
     ) -> Result<Vec<JoinHandle<Option<()>>>> {
         let count = control.plan.workers();
-        let limit = self.options.http.limit as usize;
+        let limit = self.options.http.concurrency as usize;
         let setup = self.sink_setup(count)?;
         let resting_max = self.resting_max.div_ceil(count);
         // With one origin, the connections that have rested are those that rest next.

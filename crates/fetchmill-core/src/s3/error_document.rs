@@ -152,7 +152,7 @@ impl ErrorDocument {
             StoreError::Expired => "the credentials have expired: get new ones".into(),
             StoreError::Skewed => "set the clock of this machine".into(),
             StoreError::Throttled => {
-                "the store asks for fewer requests: try again later, or with a lower --limit".into()
+                "the store asks for fewer requests: try again later, or with a lower --concurrency".into()
             }
             StoreError::Transient => "try again later".into(),
             StoreError::NoKey | StoreError::Other => return None,

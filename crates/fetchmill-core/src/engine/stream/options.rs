@@ -20,14 +20,15 @@ pub struct StreamOptions {
 }
 
 impl StreamOptions {
-    /// What [`HttpOptions::limit`] must be within here.
-    pub(in crate::engine) const LIMIT: Bounds = Bounds::between(1.0, limits::STREAM_LIMIT_MAX as f64, "");
+    /// What [`HttpOptions::concurrency`] must be within here.
+    pub(in crate::engine) const CONCURRENCY: Bounds =
+        Bounds::between(1.0, limits::STREAM_CONCURRENCY_MAX as f64, "");
     /// Redirects that are followed unless the options say otherwise.
     pub(in crate::engine) const REDIRECTS: u32 = 5;
 
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
-        Self::LIMIT.check("limit", self.http.limit.number())?;
+        Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
         self.fields().map(drop)
     }
@@ -35,7 +36,7 @@ impl StreamOptions {
     /// Requests of one stream that are on their way: in flight, waiting, or answered and not taken.
     pub fn outstanding_max(&self, is_certain: bool) -> usize {
         let window = if is_certain { limits::STREAM_CERTAIN_WINDOW } else { limits::STREAM_WINDOW };
-        self.http.limit as usize + window
+        self.http.concurrency as usize + window
     }
 
     /// Redirects that are followed one after the other.
@@ -54,7 +55,7 @@ impl StreamOptions {
             // What is wrong with it is told before anything is asked for.
             settings.tls.roots()?;
         }
-        Ok(PoolSettings { connections: self.http.limit as usize, idle_max: usize::MAX, ..settings })
+        Ok(PoolSettings { connections: self.http.concurrency as usize, idle_max: usize::MAX, ..settings })
     }
 }
 
@@ -66,8 +67,8 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         assert!(StreamOptions::default().check().is_ok());
         for http in [
-            HttpOptions { limit: 0, ..HttpOptions::default() },
-            HttpOptions { limit: 65_537, ..HttpOptions::default() },
+            HttpOptions { concurrency: 0, ..HttpOptions::default() },
+            HttpOptions { concurrency: 65_537, ..HttpOptions::default() },
             HttpOptions { attempts: 0, ..HttpOptions::default() },
             HttpOptions { rate: Some(f64::NAN), ..HttpOptions::default() },
             HttpOptions { redirects: Some(21), ..HttpOptions::default() },
