@@ -1,5 +1,6 @@
 """What a job has left behind, looked at without fetchmill: with foreign readers and Python's own sqlite3."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -205,12 +206,34 @@ def find_broken(dest: Path, expected: Expected) -> list[str]:
 
 def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
     """A copy in memory, so that looking changes nothing: opening a journal after a kill would tidy it up."""
-    folder = state or dest / STATE
     memory = sqlite3.connect(":memory:")
     with tempfile.TemporaryDirectory() as copies:
-        for name in ("job.sqlite", "job.sqlite-wal"):
-            if (folder / name).exists():
-                shutil.copy(folder / name, copies)
+        _copy_journal(state or dest / STATE, Path(copies))
         with closing(sqlite3.connect(Path(copies, "job.sqlite"))) as copy:
             copy.backup(memory)
     return memory
+
+
+def _copy_journal(folder: Path, copies: Path) -> None:
+    """Again when the job wrote its log back into the database meanwhile, or ended: the two would not fit together."""
+    for _ in range(100):
+        before = _generation(folder)
+        for path in copies.iterdir():
+            path.unlink()
+        for name in ("job.sqlite", "job.sqlite-wal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copy(folder / name, copies)
+        if _generation(folder) == before:
+            return
+    raise AssertionError(f"{folder} changed while each of 100 copies was made")
+
+
+def _generation(folder: Path) -> tuple[int, int, bytes]:
+    """Of the database and of its log, whose header changes whenever it starts again; rows are only appended to it."""
+    database = (folder / "job.sqlite").stat()
+    try:
+        with (folder / "job.sqlite-wal").open("rb") as log:
+            header = log.read(32)
+    except FileNotFoundError:
+        header = b""
+    return database.st_mtime_ns, database.st_size, header
