@@ -269,7 +269,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 pub const RETRY_TOKENS_MAX: u32 = 500;
 /// What the first transient failure of a target takes out of them.
 pub const RETRY_COST_TRANSIENT: u32 = 14;
-/// What a throttling status takes out of them.
+/// What a throttling status takes out of them while nothing succeeds.
 pub const RETRY_COST_THROTTLE: u32 = 5;
 /// What a success puts back: with the costs above, an origin of which up to half the replies fail keeps its tokens
 /// (docs/decisions/0002, 0025).
@@ -278,6 +278,8 @@ pub const RETRY_REFUND: u32 = 14;
 pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
 /// Refusals and nothing else for this long are an outage, if they are as many as take all tokens.
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
+/// For this long if they name a time (`Retry-After`).
+pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
 /// Requests a second that an origin gets at least, however much it refuses.
 pub const PACE_MIN: f64 = 1.0;
 /// What comes at once after a quiet time when an origin has a pace: a few turns of a timer, so that it is not refused.

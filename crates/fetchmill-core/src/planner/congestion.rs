@@ -39,8 +39,12 @@ const GUESS_GROWTH: f64 = 1.5;
 const FAR_ABOVE: f64 = 4.0;
 /// So many cuts in a row that changed nothing: refusals do not come from the pace.
 const USELESS_CUTS: u32 = 3;
-/// A cut that leaves this part of the refused share has changed nothing.
+/// Behind them so many are to have been refused: fewer may be chance.
+const USELESS_REFUSED: f64 = 10.0;
+/// Cuts that leave this part of the refused share, and no more than its inverse, have changed nothing, ...
 const UNCHANGED: f64 = 0.6;
+/// ... if they left this part of what was asked for, or less: otherwise it was hardly cut.
+const LOWERED: f64 = 0.9;
 /// For how long refusals are then put up with; twice as long each time, up to the second.
 const PUT_UP_FIRST: Millis = 10_000;
 const PUT_UP_MAX: Millis = 300_000;
@@ -66,8 +70,18 @@ struct ReplyCounts {
 }
 
 impl ReplyCounts {
+    fn replies(&self) -> f64 {
+        self.successes + self.refused
+    }
+
     fn share(&self) -> f64 {
-        self.refused / (self.successes + self.refused).max(1.0)
+        self.refused / self.replies().max(1.0)
+    }
+
+    fn add(&mut self, other: ReplyCounts) {
+        self.millis += other.millis;
+        self.successes += other.successes;
+        self.refused += other.refused;
     }
 
     fn per_second(&self, replies: f64) -> f64 {
@@ -113,10 +127,13 @@ impl ActivePace {
 /// Cuts that follow each other.
 #[derive(Debug, Clone, Copy, Default)]
 struct CutSeries {
-    /// The pace before the first.
+    /// What was asked for before the first.
     before: f64,
-    /// What was refused before the last.
+    /// What was refused before the first.
     share: f64,
+    /// What came between the first and the last, ...
+    since: ReplyCounts,
+    /// ... and how many cuts have changed nothing. Of all replies together: those of one cut are few at a slow pace.
     useless: u32,
 }
 
@@ -127,6 +144,17 @@ struct UnrelatedRefusals {
     until: Millis,
     /// For how long the next time.
     next: Millis,
+}
+
+impl UnrelatedRefusals {
+    /// The share of these replies that may be refused: twice the standard deviation more than what was put up with.
+    fn allowed(&self, replies: &ReplyCounts, now: Millis) -> f64 {
+        if now >= self.until {
+            return 0.0;
+        }
+        let variance = self.share * (1.0 - self.share) / replies.replies().max(1.0);
+        self.share + 2.0 * variance.sqrt()
+    }
 }
 
 /// See the module.
@@ -169,7 +197,7 @@ impl Congestion {
         let step = now.saturating_sub(self.seen_at).min(STEP_MAX);
         self.seen_at = now;
         let lately = self.measured(now.saturating_sub(self.window(SHARE_REPLIES)), now);
-        let allowed = if now < self.put_up.until { self.put_up.share } else { 0.0 };
+        let allowed = self.put_up.allowed(&lately, now);
         if lately.refused >= 2.0 && lately.share() > allowed + HELD_SHARE {
             if self.has_measured(now) {
                 self.cut(now);
@@ -177,7 +205,7 @@ impl Congestion {
         } else if lately.refused > 0.0 && lately.share() > allowed {
             self.hold();
         } else {
-            self.grow(step);
+            self.grow(step, lately);
         }
     }
 
@@ -254,11 +282,10 @@ impl Congestion {
     fn cut(&mut self, now: Millis) {
         let measured = self.measured(self.counted_from(now), now);
         let given = measured.per_second(measured.successes);
-        let asked = measured.per_second(measured.successes + measured.refused);
+        let asked = measured.per_second(measured.replies());
         let before = self.rate().unwrap_or(asked);
-        let share = measured.share();
-        if self.is_useless(share, before) {
-            return self.accept_refusals(share, now);
+        if self.is_useless(measured, before) {
+            return self.accept_refusals(now);
         }
         let is_guess = self.held.is_none();
         self.held = Some(if measured.successes > 0.0 {
@@ -272,26 +299,32 @@ impl Congestion {
     }
 
     /// Whether this would be one more cut that changes nothing.
-    fn is_useless(&mut self, share: f64, before: f64) -> bool {
-        if self.series.share > 0.0 && share >= self.series.share * UNCHANGED {
-            self.series.useless += 1;
-        } else {
-            self.series = CutSeries { before, ..CutSeries::default() };
+    fn is_useless(&mut self, measured: ReplyCounts, before: f64) -> bool {
+        let series = &mut self.series;
+        series.since.add(measured);
+        // Of one cut if they are many, otherwise of all: those of one may be few.
+        let expected = measured.replies() * series.share;
+        let seen = if expected >= USELESS_REFUSED { measured } else { series.since };
+        if !(UNCHANGED..=1.0 / UNCHANGED).contains(&(seen.share() / series.share)) {
+            *series = CutSeries { before, share: measured.share(), ..CutSeries::default() };
+        } else if measured.share() >= series.share * UNCHANGED {
+            series.useless += 1;
         }
-        self.series.share = share;
-        self.series.useless >= USELESS_CUTS
+        series.useless >= USELESS_CUTS
+            && series.since.refused >= USELESS_REFUSED
+            && before <= series.before * LOWERED
     }
 
-    fn accept_refusals(&mut self, share: f64, now: Millis) {
+    fn accept_refusals(&mut self, now: Millis) {
         let UnrelatedRefusals { next, .. } = self.put_up;
+        let CutSeries { before, since, .. } = std::mem::take(&mut self.series);
         self.put_up = UnrelatedRefusals {
-            // Its share varies by chance.
-            share: (share * 1.25 + HELD_SHARE).min(PUT_UP_SHARE),
+            share: (since.share() * 1.25 + HELD_SHARE).min(PUT_UP_SHARE),
             until: now + next,
             next: (next * 2).min(PUT_UP_MAX),
         };
-        self.held = Some(ActivePace::below(self.series.before, self.series.before));
-        self.series = CutSeries::default();
+        // What gives most is not known: as little was asked for as refusals, or a busy machine, had left.
+        self.held = Some(ActivePace { is_guess: true, ..ActivePace::below(before, before) });
         self.since = Some(now + STALE);
     }
 
@@ -302,10 +335,11 @@ impl Congestion {
         }
     }
 
-    fn grow(&mut self, step: Millis) {
+    fn grow(&mut self, step: Millis, lately: ReplyCounts) {
         let Some(held) = &mut self.held else { return };
         held.grow(step as f64 / 1000.0);
-        if held.grown >= 0.0 {
+        // Of a few replies none is refused by chance.
+        if held.grown >= 0.0 && lately.replies() >= MEASURED_REPLIES {
             self.series = CutSeries::default();
         }
         if held.is_far_above() {

@@ -113,11 +113,13 @@ pub struct OriginState {
     refusals: Refusals,
 }
 
-/// Throttling replies that asked for no rest, since the last success.
+/// Throttling replies since the last success.
 #[derive(Debug, Clone, Copy, Default)]
 struct Refusals {
     count: u32,
     since: Millis,
+    /// The longest `Retry-After` among them.
+    asked: Millis,
 }
 
 impl Refusals {
@@ -129,6 +131,7 @@ impl Refusals {
                 self.since = now;
             }
             self.count = self.count.saturating_add(seen.throttled);
+            self.asked = self.asked.max(seen.retry_after);
         }
     }
 
@@ -137,7 +140,8 @@ impl Refusals {
         let millis = now.saturating_sub(self.since);
         let takes_all = self.count.saturating_mul(limits::RETRY_COST_THROTTLE) >= limits::RETRY_TOKENS_MAX;
         let is_long = millis >= limits::REST_BASE.as_millis() as Millis;
-        let is_a_while = millis >= limits::REFUSED_ONLY.as_millis() as Millis;
+        let a_while = if self.asked > 0 { limits::ASKED_TO_WAIT_ONLY } else { limits::REFUSED_ONLY };
+        let is_a_while = millis >= a_while.as_millis() as Millis;
         self.count > 0 && (is_long || is_a_while && takes_all)
     }
 }
@@ -187,13 +191,8 @@ impl OriginState {
         if seen.last_failure.is_some() {
             (self.failed_at, self.last_failure) = (now, seen.last_failure);
         }
-        // Who asks for a rest of so many seconds gets it, however much was given before.
-        let asked = if seen.retry_after > 0 { seen.throttled } else { 0 };
         let refund = seen.successes.saturating_mul(limits::RETRY_REFUND);
-        let cost = seen
-            .transient
-            .saturating_mul(limits::RETRY_COST_TRANSIENT)
-            .saturating_add(asked.saturating_mul(limits::RETRY_COST_THROTTLE));
+        let cost = seen.transient.saturating_mul(limits::RETRY_COST_TRANSIENT);
         self.tokens = self.tokens.saturating_add(refund).saturating_sub(cost).min(limits::RETRY_TOKENS_MAX);
         self.refusals.note(seen, now);
         if self.is_closed || now < self.not_before {
@@ -201,9 +200,8 @@ impl OriginState {
             return;
         }
         let is_drained = self.tokens == 0 && cost > 0;
-        let is_refused = seen.throttled > 0 && self.refusals.are_outage(now);
-        if is_refused || is_drained && asked > 0 {
-            self.rest(seen.retry_after, now);
+        if seen.throttled > 0 && self.refusals.are_outage(now) {
+            self.rest(self.refusals.asked, now);
         } else if is_drained || seen.repeated > 0 && can_be_asked && !self.was_healthy_lately(now) {
             self.close(now);
         } else {
@@ -435,16 +433,17 @@ mod tests {
     }
 
     #[test]
-    fn a_throttled_origin_rests_as_long_as_it_asks() {
+    fn an_origin_that_only_refuses_rests_as_long_as_it_asks() {
         let mut origin = OriginState::new(64, 900_000);
+        let refusals = Observations { throttled: 60, retry_after: 30_000, ..Observations::default() };
 
-        origin.observe(
-            Observations { throttled: 100, retry_after: 30_000, ..Observations::default() },
-            true,
-            0,
-        );
+        for now in [0, 299] {
+            origin.observe(refusals, true, now);
+            assert_eq!(origin.gate(now), Gate::Open(64));
+        }
+        origin.observe(Observations { retry_after: 1_000, ..refusals }, true, 300);
 
-        assert_eq!(origin.gate(0), Gate::Resting(30_000));
+        assert_eq!(origin.gate(300), Gate::Resting(30_300));
     }
 
     #[test]
@@ -453,7 +452,7 @@ mod tests {
 
         for now in (0..2000).step_by(50) {
             origin.observe(
-                Observations { successes: 1, throttled: 200, ..Observations::default() },
+                Observations { successes: 1, throttled: 200, retry_after: 30_000, ..Observations::default() },
                 true,
                 now,
             );

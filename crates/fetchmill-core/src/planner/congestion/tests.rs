@@ -10,8 +10,10 @@ use super::super::retry::Jitter;
 use super::Congestion;
 use crate::limits;
 
-/// A client's processor time for a request, in microseconds: it makes no more than 40,000 a second.
+/// A client's processor time for a request, in microseconds: it makes no more than 40,000 a second, ...
 const REQUEST_MICROS: u64 = 25;
+/// ... or 80 while other programs have the machine.
+const BUSY_REQUEST_MICROS: u64 = 12_500;
 const TICK_MICROS: u64 = 50_000;
 const REPORTED_AT: u32 = 16;
 
@@ -23,6 +25,8 @@ struct Server {
     burst: f64,
     /// Share of all others that it refuses, whatever their rate.
     stray: f64,
+    /// How long it asks refused requests to wait.
+    retry_after: Millis,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +49,8 @@ struct World {
     /// Successes and refusals, by second.
     seconds: Vec<(u32, u32)>,
     rests: u32,
+    /// For so long the client's machine is busy, in microseconds.
+    busy_until: u64,
 }
 
 impl World {
@@ -59,6 +65,7 @@ impl World {
             report: Observations::default(),
             seconds: Vec::new(),
             rests: 0,
+            busy_until: 0,
         }
     }
 
@@ -88,6 +95,7 @@ impl World {
         if is_refused {
             counts.1 += 1;
             self.report.throttled += 1;
+            self.report.retry_after = self.server.retry_after;
         } else {
             counts.0 += 1;
             self.report.successes += 1;
@@ -134,7 +142,8 @@ impl World {
                 idle -= 1;
                 // A timer is exact to a millisecond, and late.
                 let wait = self.pace.reserve(now).div_ceil(1000) * 1000;
-                free_at = now + wait + REQUEST_MICROS;
+                let cost = if now < self.busy_until { BUSY_REQUEST_MICROS } else { REQUEST_MICROS };
+                free_at = now + wait + cost;
                 events.push(Reverse((free_at + latency_micros / 2, Event::Arrival)));
                 events.push(Reverse((free_at, Event::Free)));
             }
@@ -154,7 +163,7 @@ impl World {
 impl Server {
     /// Its bucket holds what it gives in so many seconds: less than three requests would be refused for a timer's sake.
     fn steady(rate: fn(u64) -> f64, bucket_seconds: f64) -> Self {
-        Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0 }
+        Server { rate, burst: (rate(0) * bucket_seconds).max(3.0), stray: 0.0, retry_after: 0 }
     }
 }
 
@@ -187,6 +196,27 @@ fn goodput_is_near_what_the_origin_gives_and_little_is_refused() {
 }
 
 #[test]
+fn an_origin_that_asks_for_patience_gives_as_much() {
+    for (rate, retry_after) in RATES.iter().flat_map(|rate| [1000, 30_000].map(|asked| (rate, asked))) {
+        for (clients, latency) in [(4, 1000), (64, 1000), (256, 10_000)] {
+            let mut world = World::new(Server { retry_after, ..Server::steady(*rate, 0.1) }, 7919);
+            world.run(clients, latency, 25);
+
+            let (goodput, refused) = world.in_seconds(10..25);
+            let most = (clients as f64 * 1e6 / (latency as f64 * 1.125 + 50.0)).min(rate(0));
+            let case = format!(
+                "{} a second, asks for {retry_after} ms, {clients} in flight, {latency} us: goodput {:.3}, \
+                 refused {refused:.4}",
+                rate(0),
+                goodput / most
+            );
+            assert!(goodput >= 0.9 * most && refused <= 0.05, "{case}");
+            assert_eq!(world.rests, 0, "{case}");
+        }
+    }
+}
+
+#[test]
 fn a_rate_that_drops_to_a_third_and_comes_back_is_followed() {
     for seed in 1..=10 {
         let rate = |second| if (20..40).contains(&second) { 1000.0 } else { 3000.0 };
@@ -213,6 +243,20 @@ fn refusals_that_come_whatever_the_pace_is_do_not_slow_it_for_long() {
         let (goodput, _) = world.in_seconds(5..60);
         assert!(goodput >= 0.8 * most, "seed {seed}, {stray} refused: goodput {:.3}", goodput / most);
         assert_eq!(world.rests, 0);
+    }
+}
+
+#[test]
+fn what_was_measured_while_the_machine_was_busy_does_not_slow_it_for_long() {
+    for (seed, busy_seconds) in (1..=20).zip([1, 2, 4].into_iter().cycle()) {
+        let mut world = World::new(Server { stray: 0.3, ..Server::steady(|_| 1e9, 1.0) }, seed);
+        world.busy_until = busy_seconds * 1_000_000;
+        world.run(64, 5000, 60);
+
+        let most = 64.0 * 1e6 / 5675.0 * 0.7;
+        let (goodput, _) = world.in_seconds(15..60);
+        let seconds: Vec<u32> = world.seconds.iter().map(|counts| counts.0).collect();
+        assert!(goodput >= 0.7 * most, "seed {seed}, busy for {busy_seconds} s: {goodput:.0} {seconds:?}");
     }
 }
 
