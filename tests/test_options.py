@@ -32,6 +32,7 @@ KINDS = {
     "size": ({"u64"}, {"bytes"}, 0),
     "seconds": ({"Duration"}, {"seconds"}, None),
     "number": ({"f64"}, {"requests a second"}, None),
+    "bandwidth": ({"f64"}, {"bytes a second"}, None),
     "rate": ({"f64"}, {"requests a second"}, 0),
 }
 # What is made into other options before the core sees it, and what it is told in another way.
@@ -207,7 +208,7 @@ def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
         ({"commit_window": 0}, "commit_window must be a number of seconds above 0, not 0"),
         ({"commit_window": float("nan")}, "commit_window must be a number"),
         ({"idle_timeout": float("inf")}, "idle_timeout must be a number"),
-        ({"retry_failed": "yes"}, "retry_failed must be True or False"),
+        ({"retry_failed": "yes"}, "retry_failed must be True, False, or a sequence of answers"),
         ({"list_path": "list"}, "list_path must be a path that starts with /"),
         ({"get_path": "/get/"}, "get_path must be a path with one {name}"),
         ({"listing": "autoindex", "get_path": "/x/{name}"}, "get_path is for listing api, not for listing autoindex"),

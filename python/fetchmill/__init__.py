@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fetchmill._options.stream import StreamOptions
     from fetchmill._stream.stream import Client, Headers, Reply, Request, Timings, astream, stream, stream_batches
     from fetchmill._transform.reply import FetchedReply
+    from fetchmill.cli.config import load_config
     from fetchmill.errors import (
         BusyError,
         FetchmillError,
@@ -90,6 +91,7 @@ __all__ = [
     "failures",
     "get",
     "list",
+    "load_config",
     "open",
     "status",
     "stream",
@@ -106,6 +108,7 @@ _MODULES = {
     "failures": "fetchmill._destination.status",
     "get": "fetchmill._job.get",
     "list": "fetchmill._job.list",
+    "load_config": "fetchmill.cli.config",
     "open": "fetchmill._destination.objects",
     "status": "fetchmill._destination.status",
     "stream": "fetchmill._stream.stream",

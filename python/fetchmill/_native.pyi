@@ -726,6 +726,9 @@ class Reply:
     def raise_for_status(self) -> None:
         """Raises a `StatusError` unless the status is 2xx, and the error when there is no complete reply."""
 
+def answer_matches(pattern: str, kind: str | None, status: int | None) -> bool:
+    """Whether a pattern of `--fail-on` or `--retry-failed` means an answer: a failure kind, a status, or both."""
+
 def options() -> dict[str, list[dict[str, Any]]]:
     """All options of the core: those of jobs (`job`), of checks and of streams.
 

@@ -18,6 +18,7 @@
 //! - `http1`, `planner` and `source` do no I/O and read no clock.
 //! - A sink knows no transport and a transport no sink.
 
+pub mod answer_pattern;
 pub mod background;
 pub mod certainty;
 pub mod durable;

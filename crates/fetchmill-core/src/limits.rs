@@ -430,6 +430,9 @@ pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
 pub const TICK: Duration = Duration::from_millis(50);
 /// Requests in flight when the job is asked to stop may take this long.
 pub const DRAIN: Duration = Duration::from_secs(3);
+/// A percentage of failures is judged before a job's end once so many targets have an outcome: of fewer, a few say
+/// nothing of the rest.
+pub const FAILED_SHARE_TARGETS_MIN: u64 = 1000;
 /// After a panic the other threads have this to end; those that wait for one that is gone are left behind.
 pub const PANIC_END: Duration = Duration::from_secs(3);
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{self, JobReport, Snapshot};
+use fetchmill_core::engine::{self, Interruption, JobReport, Snapshot, StopReason};
 use fetchmill_core::error::Error;
 use fetchmill_core::journal::Wait;
 use fetchmill_core::outcome::{KindCounts, Tally};
@@ -129,6 +129,7 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("seconds", snapshot.elapsed.as_secs_f64())?;
     dict.set_item("resumed", snapshot.is_resumed)?;
     dict.set_item("start_settled", snapshot.settled_before)?;
+    dict.set_item("stopped_by", snapshot.stopped_by.map(StopReason::name))?;
     dict.set_item("waits", wait_dicts(py, &snapshot.waits)?)?;
     Ok(dict)
 }
@@ -165,7 +166,10 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &JobReport) -> PyResult<
     dict.set_item("attempts", report.attempts)?;
     dict.set_item("listed_at", report.listed_at.as_deref())?;
     dict.set_item("already_finished", report.was_finished)?;
-    dict.set_item("interrupted", report.is_interrupted)?;
+    dict.set_item("interrupted", report.interruption.is_some())?;
+    let rule = report.interruption.and_then(Interruption::rule);
+    dict.set_item("stopped_by", rule.map(StopReason::name))?;
+    dict.set_item("tolerated", report.is_tolerated)?;
     dict.set_item("resumed", report.is_resumed)?;
     set_doubtful(&dict, &report.doubtful)?;
     dict.set_item("notices", &report.notices)?;

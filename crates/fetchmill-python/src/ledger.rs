@@ -42,6 +42,8 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     dict.set_item("running", status.is_running)?;
     dict.set_item("waits", wait_dicts(py, &status.waits)?)?;
     dict.set_item("interrupted", false)?;
+    dict.set_item("stopped_by", py.None())?;
+    dict.set_item("tolerated", false)?;
     dict.set_item("resumed", false)?;
     dict.set_item("seconds", 0.0)?;
     dict.set_item("attempts", 0)?;

@@ -1,5 +1,6 @@
 //! The options of a job, as the core reads them.
 
+use fetchmill_core::answer_pattern::AnswerPattern;
 use fetchmill_core::engine::{JobOptions, option_tables};
 use pyo3::prelude::*;
 
@@ -7,6 +8,13 @@ use crate::errors;
 
 pub(crate) fn parse(json: &str) -> PyResult<JobOptions> {
     JobOptions::from_json(json).map_err(|error| errors::of(&error))
+}
+
+/// Whether a pattern of `--fail-on` or `--retry-failed` means an answer.
+#[pyfunction]
+pub(crate) fn answer_matches(pattern: &str, kind: Option<&str>, status: Option<u16>) -> PyResult<bool> {
+    let pattern = AnswerPattern::parse(pattern).map_err(|error| errors::of(&error))?;
+    Ok(pattern.matches(kind, status))
 }
 
 /// All options with their defaults and bounds: those of jobs, of checks and of streams.

@@ -1,9 +1,7 @@
 """A check as one blocking call: what each of a list's sites answers."""
 
 import contextlib
-import fnmatch
 import json
-import re
 import tempfile
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,13 +10,9 @@ from typing import Any, Self, Unpack
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
 from fetchmill._job.run import run_to_end
-from fetchmill._native import FAILURE_KINDS, Job
+from fetchmill._native import Job, answer_matches
 from fetchmill._options.check import CheckOptions
 from fetchmill._options.keywords import CheckKeywords
-from fetchmill.errors import UsageError
-
-_STATUS_OR_CLASS = re.compile(r"[1-5](?:\d\d|xx)")
-_FIRST_FAILURE = 400
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +31,7 @@ class CheckReport:
         attempts: requests of this run, redirects included.
         already_finished: whether the check was finished before this run, which then asked nobody.
         interrupted: whether the run was stopped before the end; the same call resumes.
+        stopped_by: the rule that stopped it: `max_duration` or `max_bytes`; None for none.
         resumed: whether an earlier run began the check.
         doubtful: names of targets whose rows may tell another target's answer: a reply that nobody asked for came too
             late (docs/http-support.md). The first 10,000 of them.
@@ -55,6 +50,7 @@ class CheckReport:
     attempts: int
     already_finished: bool
     interrupted: bool
+    stopped_by: str | None
     resumed: bool
     doubtful: tuple[str, ...]
     doubtful_count: int
@@ -95,6 +91,7 @@ class CheckReport:
             attempts=values["attempts"],
             already_finished=values["already_finished"],
             interrupted=values["interrupted"],
+            stopped_by=values["stopped_by"],
             resumed=values["resumed"],
             doubtful=tuple(values["doubtful"]),
             doubtful_count=values["doubtful_count"],
@@ -169,11 +166,7 @@ def check_pattern(pattern: str) -> None:
     Raises:
         UsageError: it does not.
     """
-    is_answer = pattern == "any" or _STATUS_OR_CLASS.fullmatch(pattern)
-    if not is_answer and not any(fnmatch.fnmatchcase(kind, pattern) for kind in FAILURE_KINDS):
-        raise UsageError(
-            f"{pattern!r} is no answer: give a failure kind (docs/exit-codes.md), a status as 404, 5xx, dns*, or any"
-        )
+    answer_matches(pattern, None, None)
 
 
 def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, int]:
@@ -186,11 +179,9 @@ def matching_counts(report: CheckReport, patterns: Sequence[str]) -> dict[str, i
 
 
 def _matches(pattern: str, answer: str) -> bool:
-    if not answer.isdecimal():
-        return pattern == "any" or fnmatch.fnmatchcase(answer, pattern)
-    if pattern == "any":
-        return int(answer) >= _FIRST_FAILURE
-    return answer == pattern or (pattern.endswith("xx") and answer[0] == pattern[0])
+    """A status is told as one, all else is a failure kind."""
+    status = int(answer) if answer.isdecimal() else None
+    return answer_matches(pattern, None if answer.isdecimal() else answer, status)
 
 
 def _text(path: str | PathLike[str] | None) -> str | None:

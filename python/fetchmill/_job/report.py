@@ -55,6 +55,7 @@ class Snapshot:
         resumed: whether an earlier run began the job.
         start_settled: targets that had an outcome before this run.
         waits: what the job waits for: a server that is down, a page of the listing that fails.
+        stopped_by: the rule that ends the run, once one does.
     """
 
     listed: int
@@ -72,6 +73,7 @@ class Snapshot:
     resumed: bool
     start_settled: int
     waits: tuple[Wait, ...] = ()
+    stopped_by: str | None = None
 
     @property
     def settled(self) -> int:
@@ -105,6 +107,8 @@ class Report:
         listed_at: when the listing was completed, UTC; None while it is not.
         already_finished: whether the job was finished before this run, which then fetched nothing.
         interrupted: whether the run was stopped before the end; the same call resumes.
+        stopped_by: the rule that stopped it: `max_failed`, `max_duration` or `max_bytes`; None for none.
+        tolerated: whether the job is finished and no more targets failed or were absent than `max_failed` allows.
         resumed: whether an earlier run began the job.
         doubtful: names of objects that were stored before it turned out that their bytes may be another object's: a
             reply that nobody asked for came too late (docs/http-support.md). The first 10,000 of them.
@@ -128,6 +132,8 @@ class Report:
     listed_at: datetime | None
     already_finished: bool
     interrupted: bool
+    stopped_by: str | None = None
+    tolerated: bool = False
     resumed: bool
     doubtful: tuple[str, ...]
     doubtful_count: int

@@ -83,8 +83,25 @@ class Storing(TypedDict, total=False):
         Option("texts", "Columns of parquet and jsonl that the function fills, with commas between them."),
     ]
     transform_batch: Annotated[int, Option("count", "Replies that the function is given at once, at most.")]
+    max_failed: Annotated[
+        int | str | None,
+        Option(
+            "share",
+            "Targets of the whole job that may fail or be absent: a number, or a percentage as 1%. At or below it the "
+            "exit code is 0; above it the run is stopped early (exit code 8).",
+        ),
+    ]
+    allow_absent: Annotated[
+        bool,
+        Option("flag", "Exit with 0 when targets were absent but none failed; --max-failed does not count them."),
+    ]
     retry_failed: Annotated[
-        bool, Option("flag", "Fetch again what failed or was absent in this job, and nothing else.")
+        bool | Sequence[str],
+        Option(
+            "answers",
+            "Fetch again what failed or was absent in this job, or only what gave one of these answers: failure kinds, "
+            "statuses as 404, 5xx, dns*, with commas between them.",
+        ),
     ]
 
 
@@ -229,6 +246,21 @@ class OfHosts(TypedDict, total=False):
     threads: Annotated[int | None, Option("count", "Threads that fetch; one for each processor if not given.")]
 
 
+class OfRuns(TypedDict, total=False):
+    """What `get` and `check` have: what a run may take, of the network too. Once ended, the same command goes on."""
+
+    max_duration: Annotated[
+        float | None, Option("seconds", "Time of this run: it is stopped then, after a checkpoint (exit code 8).")
+    ]
+    max_bytes: Annotated[
+        int | None,
+        Option(
+            "bytes", "Bytes of bodies that this run receives: it is stopped then, after a checkpoint (exit code 8)."
+        ),
+    ]
+    bwlimit: Annotated[float | None, Option("bandwidth", "Bytes of bodies a second at most, all together.")]
+
+
 class OfJobs(TypedDict, total=False):
     """What `get`, `check` and `list` have: what is made durable, when and where."""
 
@@ -338,12 +370,23 @@ class Checking(TypedDict, total=False):
 
 
 class GetKeywords(
-    Storing, OfServer, OfList, OfFetching, OfHosts, OfRequests, OfOrigins, OfBodies, OfJobs, OfKeys, total=False
+    Storing,
+    OfServer,
+    OfList,
+    OfFetching,
+    OfHosts,
+    OfRequests,
+    OfOrigins,
+    OfBodies,
+    OfRuns,
+    OfJobs,
+    OfKeys,
+    total=False,
 ):
     """The keyword arguments of `fetchmill.get`: the options of GetOptions."""
 
 
-class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfJobs, total=False):
+class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfRuns, OfJobs, total=False):
     """The keyword arguments of `fetchmill.check`: the options of CheckOptions."""
 
 

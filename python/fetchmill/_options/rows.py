@@ -150,7 +150,13 @@ def option_class(
 
 def _core_value(kind: Kind, value: Any) -> Any:  # noqa: ANN401 - of any option
     """A value as the core takes it."""
-    return seconds_of(value) if kind == "date" and value is not None else value
+    if value is None:
+        return None
+    if kind == "share":
+        return str(value)
+    if kind == "answers" and not isinstance(value, bool):
+        return list(value)
+    return seconds_of(value) if kind == "date" else value
 
 
 def _choices(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - a type
@@ -162,7 +168,7 @@ def _choices(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - a type
 
 def default_text(kind: Kind, default: object) -> str | None:
     """A default with its unit, for help; None when there is none to show."""
-    if default is None or kind == "flag":
+    if default is None or kind in ("flag", "answers"):
         return None
     if kind == "seconds":
         return f"{default:g} s"

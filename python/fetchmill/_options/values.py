@@ -26,6 +26,9 @@ Kind = Literal[
     "size",
     "date",
     "flag",
+    "answers",
+    "share",
+    "bandwidth",
     "headers",
     "auth",
     "function",
@@ -131,6 +134,20 @@ def _is_whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
 
 
+def _check_answers(name: str, value: object) -> None:
+    """All of them or none, or patterns, which the core reads."""
+    if not isinstance(value, bool):
+        is_list = isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
+        require(is_list, name, "True, False, or a sequence of answers as ['dns*', '5xx']", value)
+        _check_texts(name, value)
+
+
+def _check_share(name: str, value: object) -> None:
+    """A number, or a percentage: the core reads it."""
+    is_text = isinstance(value, str) and bool(value)
+    require(is_text or _is_whole(value, 0), name, "a number of targets, or a percentage as '1%'", value)
+
+
 def _check_date(name: str, value: object) -> None:
     if not isinstance(value, (str, date)):
         raise UsageError(f"{name} must be a date or its text, not {value!r}")
@@ -171,8 +188,11 @@ _CHECKS = {
     "patterns": _check_texts,
     "path": check_path,
     "flag": _check_flag,
+    "answers": _check_answers,
+    "share": _check_share,
     "seconds": _check_seconds,
     "number": _check_number,
+    "bandwidth": _check_number,
     "rate": _check_rate,
     "count": _check_count,
     "bytes": _check_count,

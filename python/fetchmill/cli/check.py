@@ -11,8 +11,8 @@ from fetchmill._options.units import format_count, format_seconds
 from fetchmill.cli.options import gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, QuietDisplay
 from fetchmill.cli.streams import escape, write_event, write_line
-from fetchmill.cli.summary import doubtful_line, private_address_lines
-from fetchmill.cli.watch import Signals, choose_display, watch
+from fetchmill.cli.summary import doubtful_line, private_address_lines, stop_lines
+from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, choose_display, watch
 
 FOUND_WHAT_FAILS = 3
 
@@ -33,8 +33,9 @@ Examples:
 """
 
 _EPILOG = """\b
-Exit codes: 0 every target has its row, whatever the sites answered; 3 an answer that --fail-on names; 130 and 143
-stopped by SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
+Exit codes: 0 every target has its row, whatever the sites answered; 3 an answer that --fail-on names; 8 stopped by
+--max-duration or --max-bytes, 130 and 143 by SIGINT and SIGTERM, all after a checkpoint; the others are errors
+(fetchmill --help).
 docs/check.md has the columns of a row and what the failure kinds mean.
 """
 
@@ -77,6 +78,8 @@ def _run(
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
+    if report.stopped_by:
+        return STOPPED_BY_A_RULE
     return FOUND_WHAT_FAILS if found or report.doubtful_count else 0
 
 
@@ -117,8 +120,7 @@ def _conclude(report: dict[str, Any], found: dict[str, int], display: Display, *
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
     if report["interrupted"]:
-        again = "run the same command again to resume"
-        lines.append(f"stopped after a checkpoint: {again}" if is_resumable else "stopped: nothing of it is kept")
+        lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped: nothing of it is kept"]
     elif report["results"]:
         lines.append(f"results: {report['results']}")
     for line in lines:

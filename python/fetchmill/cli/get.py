@@ -12,8 +12,8 @@ from fetchmill._options.get import GetOptions
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import escape, say, write_event, write_line
-from fetchmill.cli.summary import doubtful_lines, failure_lines, finished_lines, ledger_line, run_line
-from fetchmill.cli.watch import Signals, choose_display, watch
+from fetchmill.cli.summary import doubtful_lines, failure_lines, finished_lines, ledger_line, run_line, stop_lines
+from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, choose_display, watch
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
@@ -50,8 +50,9 @@ Examples:
 """
 
 _EPILOG = """\b
-Exit codes: 0 all fetched, 3 finished with failed or absent targets, 130 and 143 stopped by
-SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
+Exit codes: 0 all fetched, 3 finished with failed or absent targets, 8 stopped by --max-failed,
+--max-duration or --max-bytes, 130 and 143 stopped by SIGINT and SIGTERM, all after a checkpoint;
+the others are errors (fetchmill --help).
 Bytes may be written as 64KiB or 10MB, times as 1.5s, 50ms or 2m, numbers as 1e6.
 """
 
@@ -69,7 +70,6 @@ class _Destination(click.Path):
 def _run(
     source: str,
     dest: str,
-    allow_absent: bool,
     as_json: bool,
     quiet: bool,
     dry_run: bool,
@@ -95,8 +95,10 @@ def _run(
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    is_incomplete = report.failed or report.doubtful_count or (report.absent and not allow_absent)
-    return FINISHED_WITH_FAILURES if is_incomplete else 0
+    if report.stopped_by:
+        return STOPPED_BY_A_RULE
+    has_failures = report.failed or (report.absent and not checked.allow_absent)
+    return FINISHED_WITH_FAILURES if report.doubtful_count or (has_failures and not report.tolerated) else 0
 
 
 command = TableCommand(
@@ -110,7 +112,6 @@ command = TableCommand(
         click.Argument(["dest"], metavar="DEST", type=_Destination()),
         *options_of(GetOptions),
         click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
-        click.Option(["--allow-absent"], is_flag=True, help="Exit with 0 when targets were absent but none failed."),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
     ],
@@ -174,6 +175,4 @@ def _summary(report: Report, settled_before: int, state: str | None) -> list[str
     """What happened, the ledger, and how to go on."""
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
     lines = [*done, ledger_line(report), *failure_lines(report, state), *doubtful_lines(report, state)]
-    if report.interrupted:
-        lines.append("stopped after a checkpoint: run the same command again to resume")
-    return lines
+    return [*lines, *stop_lines(report.stopped_by, report.interrupted)]

@@ -9,11 +9,12 @@ from typing import NoReturn
 
 import click
 
+from fetchmill.cli.config import ConfigOption
 from fetchmill.cli.streams import give_up, open_missing, output_error, say, write_event, write_line
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
-_COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
+COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
 # The exit code of a command that did all it could, with something to tell.
 _FINISHED_WITH_DIFFERENCES = 3
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -24,13 +25,15 @@ class _LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
         found: click.Command = import_module(f"fetchmill.cli.{cmd_name}").command
+        if not any(isinstance(parameter, ConfigOption) for parameter in found.params):
+            found.params.append(ConfigOption(COMMANDS))
         return found
 
     def resolve_command(
@@ -57,7 +60,7 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     context_settings=_HELP,
     epilog="Exit codes: 0 all fetched, 1 internal error, 2 usage, 3 finished with failed or absent targets (check: "
     "what --fail-on names; diff: something differs; list: a folder is missing), 4 listing, 5 temporary, 6 security, "
-    "7 local storage, "
+    "7 local storage, 8 stopped by --max-failed, --max-duration or --max-bytes, "
     "9 job in use, 10 journal damaged, 130 and 143 stopped by SIGINT and SIGTERM after a checkpoint.",
 )
 @click.option(

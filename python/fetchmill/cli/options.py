@@ -6,7 +6,19 @@ from typing import Any
 import click
 
 from fetchmill._options.rows import default_text
-from fetchmill.cli.parameter_types import BYTES, COLUMNS, COUNT, DATE, HEADER, NAME, NUMBER, SECONDS, URL
+from fetchmill.cli.parameter_types import (
+    ANSWERS,
+    BYTES,
+    COLUMNS,
+    COUNT,
+    DATE,
+    HEADER,
+    MAX_FAILED,
+    NAME,
+    NUMBER,
+    SECONDS,
+    URL,
+)
 
 _TYPES: dict[str, click.ParamType[Any]] = {
     "text": click.STRING,
@@ -26,7 +38,12 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "headers": HEADER,
     "auth": click.STRING,
     "function": click.STRING,
+    "share": MAX_FAILED,
+    "answers": ANSWERS,
+    "bandwidth": BYTES,
 }
+# Options whose value may be left out: `any` is meant then.
+_MAY_STAND_ALONE = ("retry-failed",)
 # Options that may be repeated; they are named after one of what Python takes all at once.
 _REPEATED = ("headers", "patterns")
 
@@ -34,13 +51,28 @@ _REPEATED = ("headers", "patterns")
 class TableOption(click.Option):
     """An option of a table; help shows it under the heading that the table says."""
 
-    def __init__(self, *arguments: Any, heading: str, **settings: Any) -> None:  # noqa: ANN401 - those of click
+    def __init__(self, *arguments: Any, metadata: Any, **settings: Any) -> None:  # noqa: ANN401 - those of click
         super().__init__(*arguments, **settings)
-        self.heading = heading
+        self.metadata = metadata
+        self.heading = metadata["heading"]
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """A value that may be left out stands in brackets."""
+        record = super().get_help_record(ctx)
+        if record is None or self.metadata["kind"] != "answers":
+            return record
+        return f"{self.opts[0]}[=KINDS]", record[1]
 
 
 class TableCommand(click.Command):
     """A command whose help has a section for each heading of its options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An option that may stand alone takes a value only behind `=`: what follows it is an argument."""
+        alone = {f"--{name}" for name in _MAY_STAND_ALONE}
+        behind = args.index("--") if "--" in args else len(args)
+        args = [f"{arg}=any" if arg in alone and at < behind else arg for at, arg in enumerate(args)]
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Options without a heading of their own come first."""
@@ -76,7 +108,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
                 default=None if is_repeated else field.default,
                 help=field.metadata["help"] + (f"  [default: {shown}]" if shown else hint),
                 envvar=envvar,
-                heading=field.metadata["heading"],
+                metadata=field.metadata,
                 **value,
             )
         )

@@ -46,6 +46,12 @@ def _parse_header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _parse_answers(text: str) -> bool | list[str]:
+    """Answers with commas between them; `any` is all that failed."""
+    answers = [answer.strip() for answer in text.split(",")]
+    return answers == ["any"] or answers
+
+
 class Word(click.types.StringParamType):
     """Text that help calls by a name of its own."""
 
@@ -58,11 +64,13 @@ SECONDS = Quantity("seconds", parse_seconds)
 COUNT = Quantity("n", parse_count)
 COLUMNS = Quantity("columns", _parse_columns)
 HEADER = Quantity("header", _parse_header)
+ANSWERS = Quantity("kinds", _parse_answers)
 NUMBER = Quantity("x", _parse_number)
 RANGE = Quantity("seconds", parse_range)
 DATE = Quantity("date", parse_date)
 URL = Word("url")
 NAME = Word("name")
+MAX_FAILED = Word("n|p%")
 
 
 class Share(click.FloatRange):

@@ -70,6 +70,17 @@ def run_line(report: Report, settled_before: int) -> str:
     return f"{line}; {format_bytes(report.bytes)} in all"
 
 
+def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
+    """Of a run that was stopped before the end: by what, and how it goes on."""
+    if not is_interrupted:
+        return []
+    if rule is None:
+        return ["stopped after a checkpoint: run the same command again to resume"]
+    option = f"--{rule.replace('_', '-')}"
+    how = f"with a larger {option}, or with --retry-failed," if rule == "max_failed" else "again"
+    return [f"stopped by {option} after a checkpoint: run the same command {how} to resume"]
+
+
 def finished_lines(report: Report) -> list[str]:
     """For a job that was finished before this run."""
     return [

@@ -23,6 +23,8 @@ STEP_SECONDS = 0.1
 DRAIN_SECONDS_MAX = 5.0
 # What hangs in the operating system by then, a dead disk for one, is left behind.
 ABORT_SECONDS_MAX = 5.0
+# The exit code of a run that --max-failed, --max-duration or --max-bytes has ended.
+STOPPED_BY_A_RULE = 8
 
 
 class Signals:
@@ -39,6 +41,11 @@ class Signals:
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._handle)
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of a command that a signal has ended; None while none has come."""
+        return None if self.number is None else 128 + self.number
 
     def _count_arrived(self) -> int:
         with contextlib.suppress(BlockingIOError):
@@ -93,15 +100,18 @@ def watch(job: "Job | EngineJob | Export | RowJob", signals: Signals, display: D
         if says_resuming:  # not at once: a finished job has ended by now
             says_resuming = False
             display.notice(f"resuming: {first.start_settled:,} targets are done already")
-        if signals.number is not None and deadline is None:
+        snapshot = Snapshot.from_native(job.snapshot())
+        code = signals.exit_code or (snapshot.stopped_by and STOPPED_BY_A_RULE)
+        if code and deadline is None:
             deadline = time.monotonic() + DRAIN_SECONDS_MAX
-            display.notice("stopping: what is in flight is finished; run the same command again to resume")
-        if signals.number is not None and deadline is not None and time.monotonic() > deadline:
+            why = "" if signals.exit_code else f" by --{snapshot.stopped_by}".replace("_", "-")
+            display.notice(f"stopping{why}: what is in flight is finished; run the same command again to resume")
+        if code and deadline is not None and time.monotonic() > deadline:
             job.abort()
             display.notice("stopped without a last checkpoint: run the same command again to resume")
             if not job.wait(ABORT_SECONDS_MAX):
                 flush_or_silence()
-                os._exit(128 + signals.number)
-            sys.exit(128 + signals.number)
-        display.update(Snapshot.from_native(job.snapshot()))
+                os._exit(code)
+            sys.exit(code)
+        display.update(snapshot)
     return first

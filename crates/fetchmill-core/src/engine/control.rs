@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::body_meter::BodyMeter;
 use super::clock::Clock;
 use super::counters::{self, Counters, Sum};
 use super::health_check_link::HealthCheckLink;
@@ -40,6 +41,8 @@ pub(super) struct Control {
     pub(super) store: Arc<Access>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
+    /// What has come of bodies, if anybody wants to know.
+    pub(super) body_meter: Option<Arc<BodyMeter>>,
     /// None: nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
@@ -83,6 +86,7 @@ impl Control {
             waits: Waits::default(),
             store: Access::new(options.s3.clone()),
             pace: options.http.rate.map(Pace::new),
+            body_meter: options.meters_bodies().then(|| BodyMeter::new(clock, options.bwlimit)),
             preflight,
             is_listing_done: AtomicBool::new(false),
             // The workers' and the listing's.

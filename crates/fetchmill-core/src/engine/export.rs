@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::job::Snapshot;
-use super::job_state::JobReport;
+use super::job_state::{Interruption, JobReport};
 use super::recovery;
 use super::window_outcomes::WindowOutcomes;
 use crate::background::Background;
@@ -204,6 +204,7 @@ impl Export {
                 _ => "draining",
             },
             elapsed: shared.started.elapsed(),
+            stopped_by: None,
             is_resumed: before.listed > 0,
             waits: Vec::new(),
         }
@@ -354,7 +355,8 @@ impl ExportThread {
             attempts: 0,
             listed_at: self.journal.get("listed_at")?,
             was_finished,
-            is_interrupted: !was_finished && self.shared.stop() != GO,
+            interruption: (!was_finished && self.shared.stop() != GO).then_some(Interruption::Asked),
+            is_tolerated: false,
             is_resumed: self.shared.before.listed > 0,
             summary: None,
             notices: Vec::new(),

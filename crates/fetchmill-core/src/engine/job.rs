@@ -10,12 +10,13 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 use super::control::Control;
 use super::descriptors::fit_descriptors;
 use super::dispatch::Dispatcher;
-use super::job_state::{JobReport, JobState};
+use super::job_state::{JobReport, JobState, plus};
 use super::listing::OpenedList;
 use super::options::{JobOptions, Workers};
 use super::preflight::Preflight;
 use super::run::Run;
 use super::stop::Stop;
+use super::stop_rules::StopReason;
 use super::worker_registry::WorkerRegistry;
 use super::{recovery, second_pass};
 use crate::background::Background;
@@ -59,6 +60,8 @@ pub struct Snapshot {
     pub elapsed: Duration,
     /// Whether an earlier run had begun it.
     pub is_resumed: bool,
+    /// The rule that ends this run.
+    pub stopped_by: Option<StopReason>,
     /// What it waits for now.
     pub waits: Vec<Wait>,
 }
@@ -85,8 +88,9 @@ impl Job {
             place.sync()?;
         }
         let was_finished = journal.get("finished_at")?.is_some();
-        if options.retry_failed {
-            second_pass::start(&place, &mut journal, options.naming(), options.is_durable())?;
+        if options.retry_failed.is_some() {
+            let (naming, meant) = (options.naming(), &options.retry_failed);
+            second_pass::start(&place, &mut journal, naming, options.is_durable(), meant)?;
         }
         let preflight = Preflight::open(&options, &place, &journal)?;
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
@@ -99,6 +103,7 @@ impl Job {
             before: journal.tally(),
             kinds_before: journal.kinds()?,
             is_resumed,
+            rules: options.stop_rules(),
         });
         let processes = if let Workers::Processes(count) = options.workers { count } else { 0 };
         let worker_registry = Arc::new(WorkerRegistry::new(processes));
@@ -183,7 +188,7 @@ impl Job {
         sum.kinds.add_all(&self.shared.kinds_before);
         let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
         Snapshot {
-            tally: add(self.shared.before, sum.tally),
+            tally: plus(self.shared.before, sum.tally),
             settled_before: self.shared.before.settled(),
             in_flight: sum.in_flight,
             waiting: control.plan.lock().waiting_targets() as u64,
@@ -197,6 +202,7 @@ impl Job {
             },
             elapsed: control.clock.elapsed(),
             is_resumed: self.shared.is_resumed,
+            stopped_by: control.stop.reason(),
             waits: control.waits.all(),
         }
     }
@@ -224,15 +230,4 @@ fn open_source(options: &mut JobOptions, given: Option<Box<dyn Items>>) -> Resul
     options.add_transformed_columns()?;
     options.check()?;
     Ok(list)
-}
-
-fn add(one: Tally, other: Tally) -> Tally {
-    Tally {
-        listed: one.listed + other.listed,
-        fetched: one.fetched + other.fetched,
-        absent: one.absent + other.absent,
-        failed: one.failed + other.failed,
-        skipped: one.skipped + other.skipped,
-        bytes: one.bytes + other.bytes,
-    }
 }

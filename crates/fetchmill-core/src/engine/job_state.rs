@@ -1,9 +1,11 @@
 //! What a job and the thread that runs it both have, and what it has done at its end.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::control::Control;
+use super::stop_rules::{Standing, StopReason, StopRules};
 use crate::journal::Doubtful;
 use crate::outcome::{KindCounts, Tally};
 use crate::results::Summary;
@@ -16,6 +18,45 @@ pub(super) struct JobState {
     pub(super) before: Tally,
     pub(super) kinds_before: KindCounts,
     pub(super) is_resumed: bool,
+    pub(super) rules: StopRules,
+}
+
+impl JobState {
+    /// How it stands now: the tally is that of the whole job, with what is not durable yet.
+    pub(super) fn standing(&self) -> Standing {
+        let sum = self.control.sum();
+        Standing {
+            bytes: self.control.body_meter.as_ref().map_or(0, |meter| meter.received()),
+            tally: plus(self.before, sum.tally),
+            is_listing_done: self.control.is_listing_done.load(Ordering::Relaxed),
+            elapsed: self.control.clock.elapsed(),
+        }
+    }
+}
+
+/// What two runs have done.
+pub(super) fn plus(mut one: Tally, other: Tally) -> Tally {
+    one.add(&other);
+    one
+}
+
+/// What stops a run before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interruption {
+    /// Somebody has asked for it.
+    Asked,
+    /// A rule.
+    Rule(StopReason),
+}
+
+impl Interruption {
+    /// The rule, if it was one.
+    pub fn rule(self) -> Option<StopReason> {
+        match self {
+            Interruption::Asked => None,
+            Interruption::Rule(reason) => Some(reason),
+        }
+    }
 }
 
 /// A job that has ended.
@@ -35,8 +76,10 @@ pub struct JobReport {
     pub listed_at: Option<String>,
     /// There was nothing left to do.
     pub was_finished: bool,
-    /// It was stopped before its end.
-    pub is_interrupted: bool,
+    /// What has stopped it before its end.
+    pub interruption: Option<Interruption>,
+    /// It is finished, and no more targets have failed than may ([`super::JobOptions::max_failed`]).
+    pub is_tolerated: bool,
     /// An earlier run had begun it.
     pub is_resumed: bool,
     /// What a check has found.

@@ -7,6 +7,7 @@
 
 mod block_sender;
 mod body_memory;
+mod body_meter;
 mod clock;
 mod control;
 mod counters;
@@ -37,6 +38,8 @@ mod s3;
 mod second_pass;
 mod shared_plan;
 mod stop;
+mod stop_rules;
+mod stop_watch;
 mod stray_replies;
 mod stream;
 mod target;
@@ -57,13 +60,15 @@ pub use dispatch::{
 pub use export::{Export, ExportOptions};
 pub use http_options::{HttpOptions, Resolvers};
 pub use job::{Job, Snapshot};
-pub use job_state::JobReport;
+pub use job_state::{Interruption, JobReport};
 pub use listing::open_list;
 pub use option_reader::option_tables;
 pub use options::{
     Durability, JobOptions, Listing, NameScheme, RowsOptions, SourceOptions, TransformOptions, Workers,
 };
 pub use s3::S3Options;
+pub use second_pass::RetryFailed;
+pub use stop_rules::{MaxFailed, StopReason};
 pub use stream::{
     Channel, CustomRequest, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
     RequestTimes, StreamOptions, StreamProgress, TakenReplies, reply_schema,

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::host_gate::HostGate;
 use super::http_options::HttpOptions;
 use super::s3::{Access, S3Options};
+use super::second_pass::RetryFailed;
+use super::stop_rules::{MaxFailed, StopRules};
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
@@ -17,7 +19,7 @@ use crate::journal::{
     CHECK, DESTINATION, FOLDERS, Identity, JobLocation, KEYS, LIST, TRANSFORM, transform_text,
 };
 use crate::limits;
-use crate::options::{Bounds, Options, options, seconds, words};
+use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey};
 use crate::pack::WarcOrigin;
 use crate::planner::hosts::HostRules;
@@ -185,7 +187,18 @@ options! {
         /// Replies that the transform is given at once.
         transform_batch: usize = limits::TRANSFORM_BATCH, Bounds::at_least(1.0, "");
         /// A second pass over what failed or was absent.
-        retry_failed: bool = false;
+        retry_failed: RetryFailed = RetryFailed::Nothing;
+        /// How many targets may fail, of the whole job.
+        max_failed: Option<MaxFailed> = None;
+        /// Whether absent targets are as good as fetched ones: they do not count there.
+        allow_absent: bool = false;
+        /// Time of a run; it is ended then.
+        #[serde(deserialize_with = "some_seconds")]
+        max_duration: Option<Duration> = None, Bounds::above_0("seconds");
+        /// Bytes of bodies a second, all together.
+        bwlimit: Option<f64> = None, Bounds::above_0("bytes a second");
+        /// Bytes of bodies that a run receives; it is ended then.
+        max_bytes: Option<u64> = None, Bounds::at_least(1.0, "bytes");
         /// Whether a check looks once more, at its end, at what failed for a reason that may pass.
         second_look: bool = false;
         /// See [`limits::GIVE_UP_AFTER`].
@@ -308,7 +321,7 @@ impl JobOptions {
     /// What a job of rows cannot do.
     fn check_rows(&self) -> Result<()> {
         let Some(rows) = &self.rows else { return Ok(()) };
-        if self.format != Format::Null || self.retry_failed || self.transform.is_some() {
+        if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
             return Err(Error::Usage("a check, or a list, stores nothing and has no second pass".into()));
         }
         if rows.kind == RowKind::Answers && self.lists_itself() {
@@ -355,6 +368,21 @@ impl JobOptions {
             has_second_look: self.second_look && is_check,
             ..Rules::default()
         }
+    }
+
+    /// What ends a run before the end of its job.
+    pub(super) fn stop_rules(&self) -> StopRules {
+        StopRules {
+            max_failed: self.max_failed,
+            counts_absent: !self.allow_absent,
+            max_duration: self.max_duration,
+            max_bytes: self.max_bytes,
+        }
+    }
+
+    /// Whether anybody wants to know how much has come of bodies.
+    pub(super) fn meters_bodies(&self) -> bool {
+        self.bwlimit.is_some() || self.max_bytes.is_some()
     }
 
     /// Where targets may lead: a list that somebody else has made only to public addresses.

@@ -12,12 +12,13 @@ use super::control::Control;
 use super::dispatch::{DispatchRules, Dispatcher, PoisonCandidates, Supervisor};
 use super::health_check::HealthChecker;
 use super::job_origins::ListingServer;
-use super::job_state::{JobReport, JobState};
+use super::job_state::{Interruption, JobReport, JobState};
 use super::journal_link::JournalRequest;
 use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder;
 use super::s3::{Client, contact};
 use super::stop::Stop;
+use super::stop_watch::StopWatch;
 use super::threads::{join, network_runtime, spawn};
 use super::upload::Uploader;
 use super::worker_registry::WorkerRegistry;
@@ -54,22 +55,20 @@ pub(super) struct Run {
 
 impl Run {
     /// Until the job has ended.
-    pub(super) fn run(mut self, shared: &JobState) -> Result<JobReport> {
-        if !self.options.retry_failed && self.was_finished {
+    pub(super) fn run(mut self, shared: &Arc<JobState>) -> Result<JobReport> {
+        if !self.options.retry_failed.is_some() && self.was_finished {
             return self.report(shared, true);
         }
-        let control = Arc::clone(&shared.control);
+        let (control, stop_watch) = (Arc::clone(&shared.control), StopWatch::start(shared)?);
         if self.journal.has_waiting()? {
             control.plan.lock().resume_waiting();
         }
         let is_listed = self.journal.get("listed_at")?.is_some();
         let pool = self.options.pool_settings(&control.store)?;
         control.store.prepare(pool.clone(), 0);
-        if let Err(error) = self.open_store(&control, &pool) {
-            if control.stop.get() != Stop::No {
-                return self.report(shared, false);
-            }
-            return Err(error);
+        match self.open_store(&control, &pool) {
+            Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
+            opened => opened?,
         }
         let server = match self.server(&control, is_listed) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
@@ -113,8 +112,9 @@ impl Run {
         }
         control.journal.end();
         let journal = join(recorder);
-        let run = FinishedJob { place: self.place, journal, options: self.options, notices: self.notices };
-        run.finish(shared)
+        drop(stop_watch);
+        FinishedJob { place: self.place, journal, options: self.options, notices: self.notices }
+            .finish(shared)
     }
 
     /// Who uploads shards, when the destination is a bucket: below its prefix there is nothing but this job's.
@@ -468,6 +468,18 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
     }
 
+    /// Whether nothing has asked it to stop; or only a rule, when all was done already.
+    fn has_come_to_its_end(&self, journal: &Journal, control: &Control) -> Result<bool> {
+        let is_stored = self.options.rows.is_none() && self.options.upload.is_none();
+        Ok(match control.stop.get() {
+            Stop::No => true,
+            Stop::Drain if is_stored && control.stop.reason().is_some() => {
+                journal.tally().pending() == 0 && journal.get("listed_at")?.is_some()
+            }
+            Stop::Drain | Stop::Abort => false,
+        })
+    }
+
     fn finish(mut self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
         control.store.close();
@@ -478,7 +490,7 @@ impl FinishedJob {
         let Some(mut journal) = self.journal.take() else {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
-        let is_complete = failure.is_none() && control.stop.get() == Stop::No;
+        let is_complete = failure.is_none() && self.has_come_to_its_end(&journal, control)?;
         if is_complete {
             let tally = journal.tally();
             if tally.pending() > 0 {
@@ -507,6 +519,13 @@ fn report(
     was_finished: bool,
 ) -> Result<JobReport> {
     let sum = shared.control.sum();
+    let stop = &shared.control.stop;
+    let is_finished = journal.get("finished_at")?.is_some();
+    let interruption = match (stop.get(), stop.reason()) {
+        (Stop::No, _) => None,
+        (_, None) => Some(Interruption::Asked),
+        (_, Some(reason)) => Some(Interruption::Rule(reason)).filter(|_| !is_finished),
+    };
     Ok(JobReport {
         tally: journal.tally(),
         kinds: journal.kinds()?,
@@ -515,7 +534,8 @@ fn report(
         attempts: sum.attempts,
         listed_at: journal.get("listed_at")?,
         was_finished,
-        is_interrupted: shared.control.stop.get() != Stop::No,
+        interruption,
+        is_tolerated: interruption.is_none() && shared.rules.tolerate(journal.tally()),
         is_resumed: shared.is_resumed,
         summary: results::read_summary(journal)?,
         notices,

@@ -1,35 +1,102 @@
 //! A second pass over what failed or was absent: `--retry-failed`.
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use super::recovery;
+use crate::answer_pattern::AnswerPattern;
 use crate::entry::{ListEntry, Naming};
 use crate::error::{Error, Result};
-use crate::journal::{JobLocation, Journal};
+use crate::journal::{JobLocation, Journal, KeptFailures};
+use crate::options::OptionValue;
 use crate::outcome::FailureKind;
 use crate::sink::failures::{FailureRow, FailureRows, FailuresShard, cut_back};
 use crate::source_metadata::{ListedKey, SizedName};
 use crate::target::WaitingTarget;
 
-/// Everything that failed or was absent waits for another attempt. What a transform has dropped stays skipped.
+/// What is tried again: `--retry-failed`.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(try_from = "RetryRequest")]
+pub enum RetryFailed {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// All that failed or was absent.
+    All,
+    /// What gave one of these answers.
+    Only(Vec<AnswerPattern>),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RetryRequest {
+    All(bool),
+    Only(Vec<String>),
+}
+
+impl TryFrom<RetryRequest> for RetryFailed {
+    type Error = Error;
+
+    fn try_from(asked: RetryRequest) -> Result<Self> {
+        match asked {
+            RetryRequest::All(true) => Ok(RetryFailed::All),
+            RetryRequest::All(false) => Ok(RetryFailed::Nothing),
+            RetryRequest::Only(texts) => texts
+                .iter()
+                .map(|text| AnswerPattern::parse(text))
+                .collect::<Result<_>>()
+                .map(RetryFailed::Only),
+        }
+    }
+}
+
+impl OptionValue for RetryFailed {
+    fn json(&self) -> Value {
+        self.is_some().into()
+    }
+}
+
+impl RetryFailed {
+    /// Whether anything is.
+    pub(super) fn is_some(&self) -> bool {
+        !matches!(self, RetryFailed::Nothing)
+    }
+
+    fn means(&self, kind: Option<&str>, status: Option<u16>) -> bool {
+        match self {
+            RetryFailed::Nothing => false,
+            RetryFailed::All => true,
+            RetryFailed::Only(patterns) => patterns.iter().any(|pattern| pattern.matches(kind, status)),
+        }
+    }
+}
+
+/// What is meant of all that failed or was absent waits for another attempt. What a transform has dropped stays skipped.
 pub(super) fn start(
     place: &JobLocation,
     journal: &mut Journal,
     naming: Naming,
     is_durable: bool,
+    meant: &RetryFailed,
 ) -> Result<()> {
     let shards = journal.failures_shards()?;
     let folder = place.failures_path();
-    let mut kept = Vec::new();
-    journal.start_pass(|each| {
-        let mut skipped = FailuresShard::new(&folder, recovery::shard_name("skipped", 0), is_durable);
+    let mut shard_ends = Vec::new();
+    let is_folder_meant = |status| meant.means(Some(FailureKind::Listing.name()), status);
+    journal.start_pass(is_folder_meant, |each| {
+        let mut shard_of_kept = FailuresShard::new(&folder, recovery::shard_name("kept", 0), is_durable);
+        let mut kept = KeptFailures::default();
         for shard in &shards {
             for row in FailureRows::open(&folder, shard)? {
                 let row = row?;
-                if row.is_skipped() {
-                    skipped.add_row(&row)?;
+                let kind_of = |name: &str| FailureKind::from_name(name).unwrap_or(FailureKind::Status);
+                let kind = row.kind.as_deref().map(kind_of);
+                if row.is_skipped() || !meant.means(row.kind.as_deref(), row.status) {
+                    kept.count(row.is_skipped(), kind);
+                    shard_of_kept.add_row(&row)?;
                     continue;
                 }
                 let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
-                let kind = row.kind.as_deref().and_then(FailureKind::from_name);
                 each(WaitingTarget {
                     sequence: row.sequence,
                     name: entry_of(&row, naming).ok_or_else(damaged)?.into_boxed_slice(),
@@ -40,11 +107,11 @@ pub(super) fn start(
                 })?;
             }
         }
-        let end = skipped.checkpoint()?;
-        kept.extend(end.clone());
-        Ok(end)
+        kept.shard = shard_of_kept.checkpoint()?;
+        shard_ends.extend(kept.shard.clone());
+        Ok(kept)
     })?;
-    cut_back(&folder, &kept)
+    cut_back(&folder, &shard_ends)
 }
 
 /// A target as it stood in its page; `None` when the row is damaged.

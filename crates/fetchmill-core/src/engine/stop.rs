@@ -8,6 +8,7 @@ use tokio::sync::Notify;
 
 use super::block_sender::{self, SharedSender};
 use super::clock::Clock;
+use super::stop_rules::StopReason;
 use crate::error::Error;
 use crate::limits;
 use crate::panics::PanicNote;
@@ -51,6 +52,8 @@ pub(super) struct StopSignal {
     stop: AtomicU8,
     /// When it was first asked to stop, in microseconds of the clock.
     stopped_at: AtomicU64,
+    /// The rule that asked for it; 0 for none.
+    reason: AtomicU8,
     failure: Mutex<Option<Error>>,
     /// Of any thread of the job.
     pub(super) panics: Arc<PanicNote>,
@@ -65,6 +68,7 @@ impl StopSignal {
             clock,
             stop: AtomicU8::new(0),
             stopped_at: AtomicU64::new(u64::MAX),
+            reason: AtomicU8::new(0),
             failure: Mutex::new(None),
             panics: Arc::default(),
             sender: Mutex::new(None),
@@ -101,6 +105,17 @@ impl StopSignal {
             block_sender::close(sender);
         }
         self.wakers.wake_all();
+    }
+
+    /// A rule has ended the run: it drains.
+    pub(super) fn ask_because(&self, reason: StopReason) {
+        self.reason.store(reason as u8, Ordering::Relaxed);
+        self.ask(Stop::Drain);
+    }
+
+    /// The rule that has ended the run, if one has.
+    pub(super) fn reason(&self) -> Option<StopReason> {
+        StopReason::of(self.reason.load(Ordering::Relaxed))
     }
 
     /// Keeps the first error and lets the job drain: what is in flight is made durable where that is still possible.

@@ -1,5 +1,7 @@
 //! Where a body goes.
 
+use std::time::Duration;
+
 use super::head::Head;
 
 /// Gets the bytes of a body as they come, chunking removed. Never called with nothing.
@@ -14,6 +16,11 @@ pub trait BodySink {
     /// enough, and the connection is given up for it.
     fn wants_more(&self) -> bool {
         true
+    }
+
+    /// How long to wait before more of the body is read; none: not at all. Asked behind what came at once.
+    fn pause(&self) -> Option<Duration> {
+        None
     }
 }
 

@@ -63,16 +63,33 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts the failed folders back into the walk; returns how many.
-    pub(super) fn retry_folders(&mut self) -> Result<u64> {
-        let statement = "INSERT OR IGNORE INTO folders (path, depth, read, digest)
-                         SELECT path, depth, read, digest FROM failed_folders";
-        self.check(self.db.execute(statement, []))?;
-        let count = self.check(self.db.execute("DELETE FROM failed_folders", []))? as u64;
-        self.tally.listed -= count;
-        self.tally.failed -= count;
-        Ok(count)
+    /// Puts those failed folders back into the walk that are meant, by their last status; returns how many they are, and
+    /// how many stay as they are.
+    pub(super) fn retry_folders(&mut self, is_meant: impl Fn(Option<u16>) -> bool) -> Result<(u64, u64)> {
+        let statuses: Vec<Option<u16>> = self.check(statuses_of_failed(&self.db))?;
+        let (mut again, mut kept) = (0, 0);
+        for status in statuses {
+            if !is_meant(status) {
+                let count = "SELECT count(*) FROM failed_folders WHERE status IS ?";
+                kept += self.check(self.db.query_row(count, [status], |row| row.get::<_, i64>(0)))? as u64;
+                continue;
+            }
+            let statement = "INSERT OR IGNORE INTO folders (path, depth, read, digest)
+                             SELECT path, depth, read, digest FROM failed_folders WHERE status IS ?";
+            self.check(self.db.execute(statement, [status]))?;
+            let statement = "DELETE FROM failed_folders WHERE status IS ?";
+            again += self.check(self.db.execute(statement, [status]))? as u64;
+        }
+        self.tally.listed -= again;
+        self.tally.failed -= again;
+        Ok((again, kept))
     }
+}
+
+/// The last statuses of folders that gave no listing, each once.
+fn statuses_of_failed(db: &Connection) -> rusqlite::Result<Vec<Option<u16>>> {
+    let mut query = db.prepare("SELECT DISTINCT status FROM failed_folders")?;
+    query.query_map([], |row| row.get(0))?.collect()
 }
 
 /// Stores how far a folder was read and the folders found in it.

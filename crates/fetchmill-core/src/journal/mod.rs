@@ -37,6 +37,6 @@ pub use progress::{ProgressStore, SavedProgress};
 pub use receipts::PendingPage;
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use snapshot::{JournalSnapshot, for_each_pending};
-pub use status::{FailedFolder, Status, Wait, read_failed_folders, read_shards, read_status};
+pub use status::{FailedFolder, KeptFailures, Status, Wait, read_failed_folders, read_shards, read_status};
 pub use transactions::Journal;
 pub use uploads::UploadState;

@@ -11,7 +11,7 @@ use super::{schema, shards};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::outcome::{KindCounts, ShardEnd, Tally};
+use crate::outcome::{FailureKind, KindCounts, ShardEnd, Tally};
 use crate::target::WaitingTarget;
 
 /// A job, looked at.
@@ -129,37 +129,66 @@ pub fn read_failed_folders(
     read().map_err(|error| error_of(&path, &error))
 }
 
+/// What failed or was absent and is not tried again in a second pass.
+#[derive(Debug, Default)]
+pub struct KeptFailures {
+    /// Its rows, and those of what was skipped.
+    pub shard: Option<ShardEnd>,
+    failed: u64,
+    absent: u64,
+    kinds: KindCounts,
+}
+
+impl KeptFailures {
+    /// Counts a target; one without a kind was absent.
+    pub fn count(&mut self, is_skipped: bool, kind: Option<FailureKind>) {
+        match kind {
+            _ if is_skipped => {}
+            None => self.absent += 1,
+            Some(kind) => {
+                self.failed += 1;
+                self.kinds.add(kind, 1);
+            }
+        }
+    }
+}
+
 impl Journal {
-    /// Starts a second pass: what failed or was absent waits for another attempt, due at once, and is no longer
-    /// counted. `each_failure` calls its argument with every such target and returns the shard of those that were
-    /// skipped, which stay so. One transaction, so a crash leaves either pass. Returns how many targets and folders
-    /// are tried again.
+    /// Starts a second pass: what is meant of all that failed or was absent waits for another attempt, due at once, and
+    /// is no longer counted. `each_failure` calls its argument with every such target and returns those that stay as
+    /// they are; `is_folder_meant` says it of folders that gave no listing, by their last status. One transaction, so a
+    /// crash leaves either pass. Returns how many targets and folders are tried again.
     pub fn start_pass(
         &mut self,
-        each_failure: impl FnOnce(&mut dyn FnMut(WaitingTarget) -> Result<()>) -> Result<Option<ShardEnd>>,
+        is_folder_meant: impl Fn(Option<u16>) -> bool,
+        each_failure: impl FnOnce(&mut dyn FnMut(WaitingTarget) -> Result<()>) -> Result<KeptFailures>,
     ) -> Result<u64> {
         self.begin()?;
         let mut targets = 0;
-        let skipped = each_failure(&mut |target| {
+        let mut kept = each_failure(&mut |target| {
             targets += 1;
             self.insert_waiting(&target)
         })?;
         self.check(self.db.execute_batch("DELETE FROM failures; DELETE FROM failed_kinds"))?;
-        if let Some(shard) = &skipped {
+        if let Some(shard) = &kept.shard {
             self.keep_failures(shard)?;
         }
-        let folders = self.retry_folders()?;
-        if targets != self.tally.failed + self.tally.absent {
+        let (folders, kept_folders) = self.retry_folders(is_folder_meant)?;
+        let found = targets + kept.failed + kept.absent;
+        let counted = self.tally.failed + self.tally.absent - kept_folders;
+        if found != counted {
             return Err(crate::error::Error::Journal(format!(
-                "the failures shards hold {targets} targets, but {} failed and {} were absent; a file of {} is missing \
+                "the failures shards hold {found} targets, but {counted} failed or were absent; a file of {} is missing \
                  or damaged",
-                self.tally.failed,
-                self.tally.absent,
                 self.path.display()
             )));
         }
-        self.tally.failed = 0;
-        self.tally.absent = 0;
+        self.tally.failed = kept.failed + kept_folders;
+        self.tally.absent = kept.absent;
+        if kept_folders > 0 {
+            kept.kinds.add(FailureKind::Listing, kept_folders);
+        }
+        self.check(schema::add_kinds(&self.db, &kept.kinds))?;
         self.check(self.db.execute("DELETE FROM job WHERE key = 'finished_at'", []))?;
         self.commit()?;
         Ok(targets + folders)

@@ -55,6 +55,49 @@ impl Pace {
     }
 }
 
+/// A rate of bytes, paid for when they have come: whoever wants more waits until what came is within the rate.
+#[derive(Debug)]
+pub struct ByteRate {
+    per_second: f64,
+    /// When what has come is paid for, in nanoseconds.
+    due: AtomicU64,
+}
+
+impl ByteRate {
+    /// After a quiet time so much may come at once.
+    const BURST: u64 = 100_000_000;
+
+    /// Of so many bytes a second; any number above 0.
+    pub fn new(per_second: f64) -> Self {
+        ByteRate { per_second, due: AtomicU64::new(0) }
+    }
+
+    /// In nanoseconds.
+    fn cost(&self, bytes: usize) -> u64 {
+        (bytes as f64 * 1e9 / self.per_second).min(1e18) as u64
+    }
+
+    /// So many bytes have come; the clock is in microseconds.
+    pub fn take(&self, bytes: usize, now: u64) {
+        let cost = self.cost(bytes);
+        let earliest = now.saturating_mul(1000).saturating_sub(Self::BURST);
+        let next = |due: u64| Some(due.max(earliest).saturating_add(cost));
+        let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// So many bytes came where so many were taken before.
+    pub fn correct(&self, taken: usize, came: usize) {
+        let next = |due: u64| Some(due.saturating_add(self.cost(came)).saturating_sub(self.cost(taken)));
+        let _ = self.due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+    }
+
+    /// How long to wait before more is asked for; none: not at all.
+    pub fn wait(&self, now: u64) -> Option<Duration> {
+        let wait = self.due.load(Ordering::Relaxed).saturating_sub(now.saturating_mul(1000));
+        (wait > 0).then(|| Duration::from_nanos(wait))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +137,25 @@ mod tests {
         pace.set(None);
 
         assert_eq!(pace.reserve(1_000_000), 0);
+    }
+
+    #[test]
+    fn bytes_are_paid_for_behind_a_burst() {
+        let rate = ByteRate::new(1e6);
+        let now = 10_000_000;
+        assert_eq!(rate.wait(now), None);
+
+        // A tenth of a second's worth comes at once.
+        rate.take(100_000, now);
+        assert_eq!(rate.wait(now), None);
+        rate.take(1_000_000, now);
+        assert_eq!(rate.wait(now), Some(Duration::from_secs(1)));
+        assert_eq!(rate.wait(now + 400_000), Some(Duration::from_millis(600)));
+        assert_eq!(rate.wait(now + 1_000_000), None);
+
+        // Reckoned with before it comes, and corrected then.
+        rate.take(300_000, now + 1_000_000);
+        rate.correct(300_000, 500_000);
+        assert_eq!(rate.wait(now + 1_000_000), Some(Duration::from_millis(500)));
     }
 }

@@ -133,6 +133,18 @@ impl Deadlines {
         self.phase_kind.set(FailureKind::IdleTimeout);
     }
 
+    /// Waits before more of a body is read: its server is not to blame for that. Ends when the attempt is ended.
+    pub async fn pause(&self, wait: Duration) {
+        for deadline in [&self.total, &self.end] {
+            deadline.set(deadline.get().saturating_add(millis(wait)));
+        }
+        self.phase.set(Millis::MAX);
+        tokio::select! {
+            () = tokio::time::sleep(wait) => self.body_goes_on(),
+            _ = self.expired() => {}
+        }
+    }
+
     /// Called by the tick: wakes the connection when a deadline has passed.
     pub fn check(&self) {
         let now = self.clock.get();

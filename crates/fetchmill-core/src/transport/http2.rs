@@ -266,6 +266,9 @@ impl Http2Connection {
                 Ok(_) => watch.body_goes_on(),
                 Err(malformed) => return Err(BrokenExchange::new(malformed.kind, malformed.reason)),
             }
+            if let Some(wait) = body.pause().filter(|_| !incoming.is_end_stream()) {
+                watch.pause(wait).await;
+            }
         }
         match reader.end_of_stream() {
             Ok(_) => Ok(true),

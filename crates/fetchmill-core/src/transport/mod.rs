@@ -172,6 +172,9 @@ impl Http1Connection {
             if let Some(replied) = self.receive_some(body, scratch, watch).await? {
                 return Ok(replied);
             }
+            if let Some(wait) = body.pause() {
+                watch.pause(wait).await;
+            }
         }
     }
 

@@ -38,9 +38,15 @@ impl Dispatcher {
         let Some(target) = self.held.remove(&sequence) else {
             return Err(Error::Usage(format!("target {sequence} was answered and is not being fetched")));
         };
+        if let Some(rate) = &self.rules.byte_rate {
+            let came = if let WorkerAnswer::Replied { body, .. } = answer { body.len() } else { 0 };
+            rate.correct(target.reserved, came);
+        }
         match answer {
             WorkerAnswer::Broken { kind, detail, .. } => self.broken(target, kind, detail),
             WorkerAnswer::Replied { status, body, is_verified, fields, .. } => {
+                self.done.received += body.len() as u64;
+                self.mean_body.add(body.len());
                 self.replied(target, status, body, is_verified, fields)?;
             }
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
 use super::link::{JobLink, LocalLink, TurnReport};
-use super::rules::{CorrectedTarget, DispatchRules};
+use super::rules::{CorrectedTarget, DispatchRules, MeanBody};
 use super::worker_threads::WorkerThreads;
 use crate::engine::block_sender::BlockSender;
 use crate::engine::control::Control;
@@ -37,6 +37,7 @@ pub struct Dispatcher {
     pub(super) queue: TargetQueue,
     /// Taken and not handed out: its place in the rate has not come.
     pub(super) paced: Option<CurrentTarget>,
+    pub(super) mean_body: MeanBody,
     /// Answered, and to be handed out again with something corrected; at most as many as were handed out.
     pub(super) corrected: VecDeque<CorrectedTarget>,
     /// Handed out and not answered; as many as the engine has asked for.
@@ -103,6 +104,7 @@ impl Dispatcher {
             block_sender,
             queue: TargetQueue::default(),
             paced: None,
+            mean_body: MeanBody::default(),
             corrected: VecDeque::new(),
             held: HashMap::new(),
             hosts,

@@ -64,6 +64,10 @@ impl Dispatcher {
         let by_hosts = self.hosts.is_needed(self.link.has_many_origins());
         self.hosts.look(now);
         while batch.len() < max {
+            if let Some(wait) = self.wait_of_bytes() {
+                self.paced_until = Some(Instant::now() + wait);
+                return;
+            }
             let Some(target) = self.next_target(by_hosts, now) else { return };
             if let Some(wait) = self.wait_of_rate() {
                 self.paced_until = Some(Instant::now() + wait);
@@ -98,6 +102,10 @@ impl Dispatcher {
 
     fn hand(&mut self, mut target: CurrentTarget, batch: &mut Vec<DispatchedTarget>) {
         target.store_generation = self.control.store.generation();
+        if let Some(rate) = &self.rules.byte_rate {
+            target.reserved = self.mean_body.mean().unwrap_or(0);
+            rate.take(target.reserved, self.control.clock.micros());
+        }
         let url = if target.url.is_empty() { self.url_at_server(&target) } else { target.url.clone() };
         batch.push(DispatchedTarget {
             sequence: target.sequence,
@@ -172,6 +180,16 @@ impl Dispatcher {
         let paces = self.rules.pace.iter().chain(std::iter::once(&self.control.plan.origin_pace));
         let waits = paces.map(|pace| pace.reserve(self.control.clock.micros()));
         waits.max().filter(|wait| *wait > 0).map(Duration::from_micros)
+    }
+
+    /// How long the rate of bytes asks to wait before another target is handed out. Each is reckoned as the mean of those
+    /// that were answered; until the first one is, it is alone.
+    fn wait_of_bytes(&self) -> Option<Duration> {
+        let rate = self.rules.byte_rate.as_ref()?;
+        if self.mean_body.mean().is_none() && !self.held.is_empty() {
+            return Some(PACED_LOOK);
+        }
+        rate.wait(self.control.clock.micros())
     }
 
     /// How long what is here waits before it is looked at again: sooner when the next request is due sooner.

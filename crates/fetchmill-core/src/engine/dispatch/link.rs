@@ -26,6 +26,8 @@ pub(super) struct TurnReport {
     pub(super) fetched: Option<Box<[u8]>>,
     /// Requests that were made.
     pub(super) attempts: u64,
+    /// Bytes of bodies that came.
+    pub(super) received: u64,
     /// Targets that are handed out now.
     pub(super) in_flight: u64,
 }
@@ -74,6 +76,9 @@ impl LocalLink {
         }
         let counters = &self.control.counters[self.worker];
         counters.add(&mut delta);
+        if let Some(meter) = &self.control.body_meter {
+            meter.count(done.received);
+        }
         counters.set_in_flight(done.in_flight);
     }
 

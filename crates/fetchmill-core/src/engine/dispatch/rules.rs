@@ -8,7 +8,7 @@ use crate::http1::RequestTemplate;
 use crate::origin::{OriginFields, OriginKey};
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
-use crate::planner::pace::Pace;
+use crate::planner::pace::{ByteRate, Pace};
 use crate::target::Sequence;
 use crate::verdict::Rules;
 
@@ -21,6 +21,8 @@ pub(in crate::engine) struct DispatchRules {
     pub(in crate::engine) rules: Rules,
     /// Of this dispatcher's requests.
     pub(in crate::engine) pace: Option<Pace>,
+    /// Of the bodies that it is answered.
+    pub(in crate::engine) byte_rate: Option<ByteRate>,
 }
 
 impl DispatchRules {
@@ -33,7 +35,27 @@ impl DispatchRules {
             // What a transport gives is the end of the way.
             rules: Rules { redirects_max: 0, ..options.rules() },
             pace: options.http.rate.map(|rate| Pace::new(rate / dispatchers as f64)),
+            byte_rate: options.bwlimit.map(|rate| ByteRate::new(rate / dispatchers as f64)),
         })
+    }
+}
+
+/// How large the bodies were that have come.
+#[derive(Debug, Default)]
+pub(super) struct MeanBody {
+    bytes: u64,
+    count: u64,
+}
+
+impl MeanBody {
+    pub(super) fn add(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.count += 1;
+    }
+
+    /// None before the first one.
+    pub(super) fn mean(&self) -> Option<usize> {
+        self.bytes.checked_div(self.count).map(|mean| mean as usize)
     }
 }
 

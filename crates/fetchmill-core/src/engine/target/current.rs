@@ -37,6 +37,8 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) is_of_store: bool,
     /// What was known of the store when its last request was signed.
     pub(in crate::engine) store_generation: u64,
+    /// Bytes that its body is reckoned as, in a job with a rate of bytes.
+    pub(in crate::engine) reserved: usize,
     /// Its name and URL are known.
     pub(in crate::engine) is_located: bool,
     /// What was spent on it.

@@ -7,6 +7,7 @@ use crate::engine::rate_wait::keep_pace;
 use crate::engine::redirect;
 use crate::engine::target::CurrentTarget;
 use crate::entry::Naming;
+use crate::limits;
 use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
 use crate::transport::{Connection, Deadlines, OriginConnections, RequestTarget};
@@ -80,7 +81,22 @@ impl Worker {
         let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
         let paces = self.control().pace.iter().chain(of_host);
         let micros = || self.control().clock.micros();
-        keep_pace(paces, micros, watch).await && self.keep_origin_pace(watch).await
+        keep_pace(paces, micros, watch).await
+            && self.keep_origin_pace(watch).await
+            && self.keep_bytes(watch).await
+    }
+
+    /// The same until what has come of bodies is within its rate.
+    async fn keep_bytes(&self, watch: &Deadlines) -> bool {
+        let Some(meter) = &self.control().body_meter else { return true };
+        while let Some(wait) = meter.wait().filter(|_| !self.is_done.get()) {
+            watch.rest();
+            tokio::select! {
+                () = tokio::time::sleep(wait.min(limits::TICK)) => {}
+                _ = watch.expired() => return false,
+            }
+        }
+        !self.is_done.get()
     }
 
     /// The same while the only origin throttles. Connections wait in a line, and only the first of them takes a place:

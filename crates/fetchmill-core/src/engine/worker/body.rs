@@ -2,8 +2,10 @@
 
 use std::fs::File;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::body_memory::BodyMemory;
+use crate::engine::body_meter::BodyMeter;
 use crate::engine::clock::unix_micros;
 use crate::engine::target::ObservedReply;
 use crate::error::{Error, Result};
@@ -30,6 +32,7 @@ pub(super) struct BodyReceiver {
     spill: Option<File>,
     failed: Option<Error>,
     budget: Arc<BodyMemory>,
+    meter: Option<Arc<BodyMeter>>,
     /// What is reserved of it.
     reserved: usize,
     /// Where bodies go that are too large for memory: where the sink stages, so that a file is written once. None when
@@ -64,6 +67,7 @@ impl BodyReceiver {
     pub(super) fn new(
         properties: Properties,
         budget: Arc<BodyMemory>,
+        meter: Option<Arc<BodyMeter>>,
         stage: Option<Arc<Stage>>,
         enough: Option<u64>,
     ) -> Self {
@@ -77,6 +81,7 @@ impl BodyReceiver {
             spill: None,
             failed: None,
             budget,
+            meter,
             reserved: 0,
             stage,
             seen: enough.map(|_| ObservedReply::default()),
@@ -284,7 +289,14 @@ impl BodySink for BodyReceiver {
         self.length < self.enough
     }
 
+    fn pause(&self) -> Option<Duration> {
+        self.meter.as_ref()?.wait()
+    }
+
     fn piece(&mut self, bytes: &[u8]) {
+        if let Some(meter) = &self.meter {
+            meter.take(bytes.len());
+        }
         if let Some(seen) = &mut self.seen {
             // What came beyond it in the same read does not count.
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));

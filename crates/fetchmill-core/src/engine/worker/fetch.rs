@@ -31,6 +31,7 @@ impl Worker {
         let mut body = BodyReceiver::new(
             self.setup.properties,
             Arc::clone(&self.setup.body_memory),
+            self.control().body_meter.clone(),
             self.setup.stage.clone(),
             self.setup.enough,
         );

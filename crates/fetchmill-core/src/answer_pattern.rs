@@ -1,0 +1,90 @@
+//! Which answers are meant: failure kinds, statuses, classes of statuses, globs of kinds, `any`. For `--fail-on` and
+//! `--retry-failed`.
+
+use globset::{Glob, GlobMatcher};
+
+use crate::error::{Error, Result};
+use crate::outcome::FailureKind;
+
+/// The first status that is a failure.
+const FIRST_FAILURE: u16 = 400;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct AnswerPattern(Meaning);
+
+#[derive(Debug, Clone)]
+enum Meaning {
+    /// All that failed.
+    Any,
+    Status(u16),
+    /// The hundreds of a status.
+    Class(u16),
+    Kinds(GlobMatcher),
+}
+
+impl AnswerPattern {
+    /// `404`, `5xx`, `reset`, `dns*`, `any`.
+    pub fn parse(text: &str) -> Result<Self> {
+        if text == "any" {
+            return Ok(AnswerPattern(Meaning::Any));
+        }
+        let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        let meaning = match text.strip_suffix("xx").unwrap_or(text) {
+            class if class.len() == 1 && is_number(class) && text.len() == 3 => {
+                class.parse().ok().filter(|class| (1..=5).contains(class)).map(Meaning::Class)
+            }
+            status if text.len() == 3 && is_number(status) => {
+                status.parse().ok().filter(|status| (100..=599).contains(status)).map(Meaning::Status)
+            }
+            _ => Glob::new(text).ok().map(|glob| Meaning::Kinds(glob.compile_matcher())),
+        };
+        let means_some = |meaning: &Meaning| match meaning {
+            Meaning::Kinds(glob) => FailureKind::ALL.iter().any(|kind| glob.is_match(kind.name())),
+            _ => true,
+        };
+        meaning.filter(means_some).map(AnswerPattern).ok_or_else(|| {
+            Error::Usage(format!(
+                "'{}' is no answer: give a failure kind (docs/exit-codes.md), a status as 404, 5xx, dns*, or any",
+                text.escape_debug()
+            ))
+        })
+    }
+
+    /// Whether it means an answer: that of a failure kind, or with a status, or both.
+    pub fn matches(&self, kind: Option<&str>, status: Option<u16>) -> bool {
+        match &self.0 {
+            Meaning::Any => kind.is_some() || status.is_some_and(|status| status >= FIRST_FAILURE),
+            Meaning::Status(meant) => status == Some(*meant),
+            Meaning::Class(class) => status.is_some_and(|status| status / 100 == *class),
+            Meaning::Kinds(glob) => kind.is_some_and(|kind| glob.is_match(kind)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, kind: Option<&str>, status: Option<u16>) -> bool {
+        AnswerPattern::parse(pattern).unwrap().matches(kind, status)
+    }
+
+    #[test]
+    fn a_pattern_means_kinds_statuses_or_all_that_failed() {
+        assert!(matches("dns*", Some("dns-timeout"), None) && !matches("dns*", Some("reset"), None));
+        assert!(matches("reset", Some("reset"), None) && !matches("reset", None, Some(404)));
+        assert!(matches("404", None, Some(404)) && !matches("404", None, Some(410)));
+        assert!(matches("5xx", Some("server-error"), Some(503)) && !matches("5xx", Some("reset"), None));
+        assert!(matches("any", Some("reset"), None) && matches("any", None, Some(404)));
+        assert!(!matches("any", None, Some(200)) && !matches("*", None, Some(404)));
+    }
+
+    #[test]
+    fn what_means_no_answer_is_refused() {
+        for text in ["", "nothing", "6xx", "099", "600", "40", "xx", "404xx", "x*", "[", "404 "] {
+            let refused = AnswerPattern::parse(text).unwrap_err().to_string();
+            assert!(refused.contains("is no answer: give a failure kind"), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+"""Options out of a TOML file: that which `--config` or the variable FETCHMILL_CONFIG names, and no other.
+
+A table for each command, a key for each of its options. What the command line or a variable of the environment says
+counts more, defaults count less. Nothing in a file is ever run: options that name a command or a function are refused.
+"""
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import date
+from importlib import import_module
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+import click
+
+from fetchmill._options.values import check_value
+from fetchmill.errors import UsageError
+
+VARIABLE = "FETCHMILL_CONFIG"
+# Of a file; longer ones are something else.
+_BYTES_MAX = 1 << 20
+# Options that say what is run, by command; and those that are about the command line itself.
+_COMMANDS_IN_FILES = {"transform", "contender"}
+_OF_THE_COMMAND_LINE = {"config", "help", "version"}
+# What the command line alone knows, by the names of the parameters: `load_config` leaves it out.
+_NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on"}
+_TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]")
+
+
+class ConfigOption(click.Option):
+    """`--config FILE`, of every command: it is looked at first, and what the file says takes the place of defaults."""
+
+    def __init__(self, commands: Collection[str]) -> None:
+        self._commands = commands
+        super().__init__(
+            ["--config"],
+            type=click.Path(),
+            is_eager=True,
+            expose_value=False,
+            envvar=VARIABLE,
+            callback=self._take,
+            help=f"Take options from this TOML file, its table of this command (docs/configuration.md).  [{VARIABLE}]",
+        )
+
+    def _take(self, ctx: click.Context, _parameter: click.Parameter, path: str | None) -> None:
+        if path:
+            ctx.default_map = read_config(path, ctx.command, self._commands)
+
+
+def load_config(path: str | PathLike[str], command: Literal["get", "check", "list"]) -> dict[str, Any]:
+    """Reads the options of a command out of a TOML file, as keyword arguments.
+
+    It is what `--config` reads (docs/configuration.md). Nothing else in the Python interface reads a file of options,
+    nor the variable FETCHMILL_CONFIG.
+
+    Args:
+        path: the file.
+        command: the table: that of `fetchmill.get`, `check` or `list`. Keys that only the command line knows, such as
+            `json`, are left out.
+
+    Raises:
+        UsageError: the file cannot be read, has a key that is no option, or a value that is none of it.
+
+    Example:
+        >>> options = fetchmill.load_config("fetchmill.toml", "get")  # doctest: +SKIP
+        >>> fetchmill.get("http://127.0.0.1:8080", "out/", **options | {"limit": 128})  # doctest: +SKIP
+    """
+    from fetchmill.cli.main import COMMANDS
+    from fetchmill.cli.options import gathered
+
+    if command not in ("get", "check", "list"):
+        raise UsageError(f"command must be get, check or list, not {command!r}")
+    found = read_config(fspath(path), import_module(f"fetchmill.cli.{command}").command, COMMANDS)
+    values = gathered({name: _as_given_often(value) for name, value in found.items()})
+    return {name: value for name, value in values.items() if name not in _NOT_IN_PYTHON}
+
+
+def _as_given_often(value: Any) -> Any:  # noqa: ANN401 - of any option
+    return tuple(value) if isinstance(value, list) else value
+
+
+def read_config(path: str, command: click.Command, commands: Collection[str]) -> dict[str, Any]:
+    """The values of a command's options in a file, by the names of its parameters.
+
+    Raises:
+        UsageError: the file cannot be read, has a key that is no option, or a value that is none of it.
+    """
+    import tomllib  # only who has such a file needs it
+
+    text = _read(path)
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None
+    for name, table in tables.items():
+        if name not in commands or not isinstance(table, Mapping):
+            what = f"command{_nearest(name, commands)}" if isinstance(table, Mapping) else "table"
+            raise UsageError(
+                f"{_place(path, text, None, name)}: {name} is no {what}: options stand in a table of their command, "
+                "as [get]"
+            )
+    values: dict[str, Any] = {}
+    for key, given in tables.get(command.name or "", {}).items():
+        option, value = _option(path, text, command, key, given)
+        name = option.name or ""
+        if name in values:
+            raise UsageError(f"{_place(path, text, command.name, key)}: {key} is given twice: under another name, too")
+        values[name] = value
+    return values
+
+
+def _read(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_BYTES_MAX + 1)
+        if len(content) > _BYTES_MAX:
+            raise UsageError(f"{path} is larger than 1 MiB: that is no file of options")
+        return content.decode()
+    except OSError as error:
+        raise UsageError(f"cannot read the options in {path}: {error.strerror}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is no TOML: {error}") from None
+
+
+def _option(path: str, text: str, command: click.Command, key: str, given: object) -> tuple[click.Option, Any]:
+    """The option that a key names, and its value."""
+    place = _place(path, text, command.name, key)
+    all_options = [option for option in command.params if isinstance(option, click.Option)]
+    options = {name: option for option in all_options for name in _keys_of(option) if name not in _OF_THE_COMMAND_LINE}
+    written = key.replace("-", "_")
+    if written in _COMMANDS_IN_FILES:
+        raise UsageError(f"{place}: {key} says what is run, which a file may not: give it on the command line")
+    if any(written == argument.name for argument in command.params if isinstance(argument, click.Argument)):
+        raise UsageError(f"{place}: {key} is no option of {command.name} but an argument: give it on the command line")
+    if written not in options:
+        raise UsageError(f"{place}: {command.name} has no option {key}{_nearest(written, options)}")
+    option = options[written]
+    try:
+        return option, _value(option, key, given)
+    except click.BadParameter as error:
+        raise UsageError(f"{place}: {key}: {error.message}") from None
+    except UsageError as error:
+        raise UsageError(f"{place}: {error}") from None
+
+
+def _keys_of(option: click.Option) -> list[str]:
+    """As it is written, with underscores; what is one `--header` there is the table of all `headers` here."""
+    if option.name == "headers":
+        return ["headers"]
+    long = [name for name in option.opts if name.startswith("--")] or option.opts
+    return [name.lstrip("-").replace("-", "_") for name in long]
+
+
+def _value(option: click.Option, key: str, given: Any) -> Any:  # noqa: ANN401 - of any option
+    """A value of TOML as the option takes it: texts are read as those of the command line."""
+    metadata = getattr(option, "metadata", None) or {}
+    may_be_bool = option.is_flag or metadata.get("kind") == "answers"
+    if option.is_flag or isinstance(given, bool):
+        if not (may_be_bool and isinstance(given, bool)):
+            expected = "true or false" if option.is_flag else "no truth value"
+            raise UsageError(f"{key} must be {expected}, not {_shown(given)}")
+        return given
+    if option.name == "headers":
+        if not isinstance(given, Mapping):
+            raise UsageError("headers must be a table of names and values")
+        given = list(given.items())
+    elif option.multiple and isinstance(given, str):
+        given = [given]
+    takes_many = option.multiple or metadata.get("kind") in ("texts", "answers")
+    if isinstance(given, Mapping) or (isinstance(given, list) and not takes_many):
+        raise UsageError(f"{key} must be one value, not {_shown(given)}")
+    is_read = isinstance(given, (list, date))
+    value = given if is_read else option.type_cast_value(click.Context(click.Command("")), given)
+    if metadata:
+        check_value(key, dict(given) if option.name == "headers" else value, metadata)
+    return value
+
+
+def _shown(given: object) -> str:
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, dict):
+        return "a table"
+    return "an array" if isinstance(given, list) else repr(given)
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _place(path: str, text: str, table: str | None, key: str) -> str:
+    """The file, and the line where that is plain to see."""
+    current: str | None = None
+    written = re.compile(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*[=.]")
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _TABLE.match(line):
+            current = header[1]
+            if table is None and current == key:
+                return f"{path}, line {number}"
+        elif current == table and written.match(line):
+            return f"{path}, line {number}"
+    return path
