@@ -72,7 +72,7 @@ failure_kinds! {
     DnsEmpty = "dns-empty", Final;
     /// The address is not public, and the target may only lead to public ones (`--allow-private`).
     PrivateAddress = "private-address", Final;
-    /// The proxy could not reach the origin or is overloaded: 408, 429, 5xx.
+    /// There is no way to the proxy, or it could not reach the origin or is overloaded: 408, 429, 5xx.
     Proxy = "proxy", Transient;
     /// The proxy refuses the way to the origin, or what it answers is no HTTP.
     ProxyRefused = "proxy-refused", Final;

@@ -65,6 +65,11 @@ def format_count(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def format_objects(count: int) -> str:
+    """`1 object`, `1,234 objects`."""
+    return f"{format_count(count)} object{'' if count == 1 else 's'}"
+
+
 def format_bytes(count: float) -> str:
     """`980 B`, `1.5 MiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):

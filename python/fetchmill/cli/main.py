@@ -97,29 +97,37 @@ def main(
 
 def _run(arguments: list[str] | None, on_command: Callable[[str], object] | None) -> int:
     """The exit code."""
+    found: list[str] = []
+
+    def note(name: str) -> None:
+        found.append(name)
+        if on_command is not None:
+            on_command(name)
+
     try:
-        return int(command.main(arguments, prog_name="fetchmill", standalone_mode=False, obj=on_command) or 0)
+        return int(command.main(arguments, prog_name="fetchmill", standalone_mode=False, obj=note) or 0)
     except (KeyboardInterrupt, click.Abort):
         return 130
     except SystemExit:
         raise
     except OSError as error:
         if not any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__)):
-            return _fail(error)
+            return _fail(error, found)
         # A help text: click writes that itself.
         give_up(sys.stdout, error)
         return 0
     except BaseException as error:  # noqa: BLE001 - a panic of the native module is no Exception
-        return _fail(error)
+        return _fail(error, found)
 
 
-def _fail(error: BaseException) -> int:
+def _fail(error: BaseException, found: list[str]) -> int:
     """One line for people, and one for machines where they asked for it; gives the exit code."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         say(error.format_message())
         return error.exit_code
     if isinstance(error, click.UsageError):
-        where = error.ctx.command_path if error.ctx else "fetchmill"
+        # What cannot be taken apart has no context: the command is known all the same.
+        where = error.ctx.command_path if error.ctx else " ".join(["fetchmill", *found])
         code, message = error.exit_code, f"{error.format_message()} (see {where} --help)"
     elif isinstance(error, click.ClickException):
         code, message = error.exit_code, error.format_message()

@@ -4,11 +4,23 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from fetchmill._job.report import Report, Status
-from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
 from fetchmill.cli.progress import describe_failures, describe_wait
 from fetchmill.cli.streams import escape
 
 _MICRO = 1e6
+_OF_PRIVATE = "a list leads to public addresses only; --allow-private lets it lead to all others too"
+# Why a retry as it is would fail again, and the option with which it would not: by failure kind.
+_REMEDIES: dict[str, tuple[str, str]] = {
+    "private-address": (_OF_PRIVATE, "--allow-private"),
+    "body-too-large": ("above --max-size", "--max-size BYTES"),
+    "unverified-length": ("nothing tells where their bodies end", "--allow-eof-bodies"),
+    "redirect": ("redirects are not followed", "--redirects N"),
+    "redirect-limit": ("more redirects than --redirects", "--redirects N"),
+    "url": ("these lines give no URL; mend them, and take another destination", ""),
+    "name": ("no file can be called so; take --format parquet or tar, and another destination", ""),
+    "name-taken": ("another object has their place; take --format parquet or tar, and another destination", ""),
+}
 # Names that a line has room for.
 DOUBTFUL_SHOWN = 5
 
@@ -27,9 +39,22 @@ def failure_lines(report: Report, state: str | None) -> list[str]:
         return []
     where = destination_arguments(report.dest, state)
     lines = [f"failed: {describe_failures(report.failures, None)}"] if report.failures else []
-    lines += private_address_lines(report.failures)
     lines.append(f"list them: fetchmill status {where} --failures")
-    lines.append("fetch them again: the same command with --retry-failed")
+    for kind in report.failures:
+        if kind in _REMEDIES:
+            why, option = _REMEDIES[kind]
+            how = f"fetch them: the same command with {option} --retry-failed={kind}"
+            lines.append(f"{kind}: {why}; {how}" if option else f"{kind}: {why}")
+    others = [kind for kind in report.failures if kind not in _REMEDIES]
+    if len(others) < len(report.failures):
+        others += ["404", "410"] if report.absent else []
+        retry = f"--retry-failed={','.join(others)}" if others else ""
+    else:
+        retry = "--retry-failed"
+    if retry:
+        lines.append(
+            f"fetch {'them' if retry == '--retry-failed' else 'the others'} again: the same command with {retry}"
+        )
     return lines
 
 
@@ -55,14 +80,14 @@ def private_address_lines(failures: Mapping[str, int]) -> list[str]:
     """How targets at private addresses are allowed, when some were refused."""
     if not failures.get("private-address"):
         return []
-    return ["private-address: a list leads to public addresses only; --allow-private lets it lead to all others too"]
+    return [f"private-address: {_OF_PRIVATE}"]
 
 
 def run_line(report: Report, settled_before: int) -> str:
     """What this run did, and how fast."""
     objects = report.settled - settled_before
-    line = f"{format_count(objects)} objects in {format_seconds(report.seconds)}"
-    if objects and report.seconds > 0:
+    line = f"{format_objects(objects)} in {format_seconds(report.seconds)}"
+    if objects and report.fetched and report.seconds > 0:
         line += (
             f": {format_count(objects / report.seconds)} objects/s, "
             f"{_MICRO * report.seconds / objects:.1f} us an object"
@@ -83,10 +108,13 @@ def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
 
 def finished_lines(report: Report) -> list[str]:
     """For a job that was finished before this run."""
-    return [
+    lines = [
         f"all done already: the listing was taken at {listed_at(report)}",
         "objects that are new since then need a new destination",
     ]
+    if report.failed or report.absent:
+        lines.append("what failed or was absent was not asked for again")
+    return lines
 
 
 def listed_at(report: Report) -> str:

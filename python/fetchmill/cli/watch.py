@@ -99,7 +99,8 @@ def watch(job: "Job | EngineJob | Export | RowJob", signals: Signals, display: D
     while not job.wait(STEP_SECONDS):
         if says_resuming:  # not at once: a finished job has ended by now
             says_resuming = False
-            display.notice(f"resuming: {first.start_settled:,} targets are done already")
+            many = "1 target is" if first.start_settled == 1 else f"{first.start_settled:,} targets are"
+            display.notice(f"resuming: {many} done already")
         snapshot = Snapshot.from_native(job.snapshot())
         code = signals.exit_code or (snapshot.stopped_by and STOPPED_BY_A_RULE)
         if code and deadline is None:

@@ -14,6 +14,7 @@ use super::stop_rules::{MaxFailed, StopRules};
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
+use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
     CHECK, DESTINATION, FOLDERS, Identity, JobLocation, KEYS, LIST, TRANSFORM, transform_text,
@@ -21,6 +22,7 @@ use crate::journal::{
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey};
+use crate::outcome::Tally;
 use crate::pack::WarcOrigin;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
@@ -114,6 +116,24 @@ impl RowsOptions {
 }
 
 impl SourceOptions {
+    /// What is said when there was nothing to do: an empty result may be a slip of the pen.
+    pub(super) fn notice_of_nothing(&self, tally: Tally) -> Option<String> {
+        if tally.listed > tally.skipped {
+            return None;
+        }
+        if tally.listed > 0 {
+            let count = tally.listed;
+            return Some(format!("nothing was fetched: filters left out all that is listed ({count})"));
+        }
+        Some(match self {
+            SourceOptions::S3 { bucket, prefix } if !prefix.is_empty() => {
+                format!("nothing is listed: no key of {} begins with {prefix:?}", bucket.text())
+            }
+            SourceOptions::S3 { bucket, .. } => format!("nothing is listed: {} is empty", bucket.text()),
+            _ => format!("nothing is listed: {} has no target", hide_secrets(&self.text())),
+        })
+    }
+
     /// As it stands in reports and in the journal.
     pub fn text(&self) -> String {
         match self {

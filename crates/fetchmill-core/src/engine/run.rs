@@ -500,6 +500,7 @@ impl FinishedJob {
                 )));
             }
             self.conclude(&mut journal, control)?;
+            self.notices.extend(self.options.source.notice_of_nothing(tally));
         }
         // After an error a journaled window may still be there: the next run puts it in its place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {

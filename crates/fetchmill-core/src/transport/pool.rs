@@ -421,7 +421,7 @@ impl Pool {
             let start = opening.now().filter(|_| host.parse::<IpAddr>().is_err());
             let found = self.names.resolve(host, port).await;
             opening.phases.dns = since(start);
-            found.map_err(ConnectFailure::Failed)?
+            found.map_err(|kind| of_way(kind, proxy))?
         };
         if proxy.is_none() && !addresses.iter().all(|address| opening.reach.allows(address.ip())) {
             return Err(PRIVATE);
@@ -436,9 +436,14 @@ impl Pool {
         addresses: &[SocketAddr],
         opening: &ConnectionSetup<'_>,
     ) -> std::result::Result<(TcpStream, Option<SocketAddr>), ConnectFailure> {
-        let (mut stream, address) = connect(addresses, opening.patience()).await?;
         let key = &origin.key;
-        let Some(proxy) = self.proxy_of(key) else { return Ok((stream, Some(address))) };
+        let proxy = self.proxy_of(key);
+        let connected = connect(addresses, opening.patience()).await;
+        let (mut stream, address) = connected.map_err(|failure| match failure {
+            ConnectFailure::Failed(kind) => of_way(kind, proxy),
+            ConnectFailure::Exhausted(_) => failure,
+        })?;
+        let Some(proxy) = proxy else { return Ok((stream, Some(address))) };
         if key.is_tls() {
             let asked = tunnel(&mut stream, key.host(), key.port(), proxy, opening.patience()).await;
             asked.map_err(ConnectFailure::Failed)?;
@@ -469,4 +474,9 @@ fn leave_out_vain(order: &mut VecDeque<Rc<OriginConnections>>) {
         *left = left.saturating_sub(1);
         is_there
     });
+}
+
+/// What no way to a host means: to that of a proxy it says nothing of the origin behind it.
+fn of_way(kind: FailureKind, proxy: Option<&Proxy>) -> ConnectFailure {
+    ConnectFailure::Failed(if proxy.is_some() { FailureKind::Proxy } else { kind })
 }

@@ -46,6 +46,18 @@ impl Default for Rules {
     }
 }
 
+impl Rules {
+    /// What a person should know of an outcome besides its kind: which bound it is above.
+    pub(crate) fn detail_of(&self, outcome: Outcome) -> Option<String> {
+        match outcome {
+            Outcome::Failed(FailureKind::BodyTooLarge) => {
+                Some(format!("above --max-size, {} bytes", self.body_max))
+            }
+            _ => None,
+        }
+    }
+}
+
 /// A complete reply.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct ReplyFacts<'r> {

@@ -60,7 +60,8 @@ impl Dispatcher {
         detail: Option<&str>,
     ) {
         let mut described = target.described(self.rules.naming, outcome);
-        described.detail = described.detail.or(detail.map(str::as_bytes));
+        let own = self.rules.rules.detail_of(outcome);
+        described.detail = described.detail.or(detail.or(own.as_deref()).map(str::as_bytes));
         let attempts = target.state.attempts + made;
         self.block_sender.block.push_other(target.sequence, outcome, status, attempts, &described);
         self.done.settled.push(Settlement { sequence: target.sequence, outcome, bytes: 0 });

@@ -29,7 +29,7 @@ use crate::source::{ApiNames, ListedPage, OriginUrl, PageCursor, PendingFolder};
 use crate::target::Names;
 use crate::transport::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
-    PoolSettings, Timeouts, UnusedState,
+    PoolSettings, Proxy, Timeouts, UnusedState,
 };
 use crate::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict};
 
@@ -215,19 +215,30 @@ impl ServerLister {
         let PageFailure { status, reason, kind, .. } = no_page;
         let hint = match kind {
             FailureKind::Refused | FailureKind::Unreachable | FailureKind::ConnectTimeout => {
-                "; is the server running, and the port right?"
+                "; is the server running, and the port right?".into()
             }
-            FailureKind::NotHttp => "; is it an http server, and the port right?",
-            FailureKind::Tls => "; is it an https server, and the port right?",
+            FailureKind::Proxy => self.proxy_hint(),
+            FailureKind::NotHttp => "; is it an http server, and the port right?".into(),
+            FailureKind::Tls => format!(
+                "; is it an https server, and the port right? If it speaks http, write http://{}",
+                self.key.authority()
+            ),
             _ if *status == 404 => {
-                "; is the SOURCE right? --list-path and --listing say how the server lists"
+                "; is the SOURCE right? --list-path and --listing say how the server lists".into()
             }
-            _ => "",
+            _ => String::new(),
         };
         Error::Listing(format!(
             "the listing {url} failed ({}): {reason}, attempts: {attempts}{hint}",
             kind.name()
         ))
+    }
+
+    /// The server was not even asked.
+    fn proxy_hint(&self) -> String {
+        let Some(proxy) = self.pool.proxy_of(&self.key) else { return String::new() };
+        let Proxy { host, port, .. } = proxy;
+        format!("; the way leads through the proxy {host}:{port}: is it running, and --proxy right?")
     }
 
     /// Waits as the failure asks for, and while the origin is down; `false` when the job is to end.

@@ -30,7 +30,8 @@ impl Worker {
             self.push_row(target, outcome, attempts);
         } else {
             let mut described = target.described(self.setup.naming, outcome);
-            described.detail = described.detail.or(detail.map(str::as_bytes));
+            let own = self.setup.rules.detail_of(outcome);
+            described.detail = described.detail.or(detail.or(own.as_deref()).map(str::as_bytes));
             self.block.borrow_mut().push_other(target.sequence, outcome, status, attempts, &described);
         }
         let mut report = self.report.borrow_mut();

@@ -1,0 +1,173 @@
+"""What is said when something went wrong names the right cause, and a next step that helps."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from engines import ENGINES, engine_options
+from fetchmill.testing import Fault, Server
+from ports import closed_port
+from s3_stores import Moto
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+
+def write_urls(folder: Path, *urls: str) -> str:
+    """A list, by its name."""
+    (folder / "urls.txt").write_text("".join(f"{url}\n" for url in urls))
+    return "urls.txt"
+
+
+def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, dest: Path) -> None:
+    """Not the server, which is well."""
+    source = server(synthetic=3)
+
+    with closed_port() as port:
+        ended = run("get", source.url, dest, "--proxy", f"http://user:secret@127.0.0.1:{port}")
+
+    assert ended.code == 4
+    assert "failed (proxy)" in ended.err
+    assert f"the way leads through the proxy 127.0.0.1:{port}: is it running, and --proxy right?" in ended.err
+    assert "is the server running" not in ended.err
+    assert "secret" not in ended.err
+    assert source.stats()["get"] == 0
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
+    run: Run, dest: Path, tmp_path: Path, scheme: str
+) -> None:
+    """Their hosts were never asked."""
+    urls = write_urls(tmp_path, f"{scheme}://a.test/1", f"{scheme}://b.test/2")
+
+    with closed_port() as port:
+        ended = run("get", urls, dest, "--proxy", f"http://127.0.0.1:{port}", "--attempts", "1")
+
+    assert ended.code == 3, ended.err
+    assert {failure.kind for failure in fetchmill.failures(dest)} == {"proxy"}
+
+
+def test_https_to_a_port_of_http_suggests_http(run: Run, server: Serve, dest: Path) -> None:
+    """As one would type it."""
+    url = server(synthetic=3).url
+
+    ended = run("get", url.replace("http:", "https:"), dest)
+
+    assert ended.code == 4
+    assert f"is it an https server, and the port right? If it speaks http, write {url}" in ended.err
+
+
+def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """It is no error; and neither is it passed over in silence."""
+    empty, full = server(synthetic=0), server(synthetic=5)
+
+    nothing = run("get", empty.url, dest)
+    left_out = run("get", full.url, tmp_path / "b", "--include", "other*")
+    some = run("get", full.url, tmp_path / "c", "--exclude", "*4")
+
+    assert (nothing.code, left_out.code, some.code) == (0, 0, 0)
+    assert f"nothing is listed: {empty.url} has no target\n" in nothing.err
+    assert "nothing was fetched: filters left out all that is listed (5)\n" in left_out.err
+    assert "nothing" not in some.err
+    assert any("nothing is listed" in notice for notice in fetchmill.get(empty.url, tmp_path / "d").notices)
+
+
+def test_a_prefix_without_keys_is_told(run: Run, moto: Moto, dest: Path, environment: dict[str, str]) -> None:
+    """With the prefix, which is probably misspelt."""
+    moto.put("data/1", b"1")
+    settings = {"env": environment | moto.environment()}
+
+    ended = run("get", f"s3://{moto.bucket}/dtaa/", dest, "--endpoint-url", moto.endpoint, **settings)
+
+    assert ended.code == 0, ended.err
+    assert f'nothing is listed: no key of {moto.bucket} begins with "dtaa/"' in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (("get", "http://127.0.0.1:1", "out", "--bearer"), "get"),
+        (("check", "urls.txt", "--proxy"), "check"),
+        (("status", "out", "--state"), "status"),
+    ],
+)
+def test_an_option_without_its_value_points_to_its_own_help(run: Run, arguments: tuple[str, ...], command: str) -> None:
+    """Not to that of the whole."""
+    ended = run(*arguments)
+
+    assert ended.code == 2
+    assert f"Option '{arguments[-1]}' requires an argument. (see fetchmill {command} --help)" in ended.err
+
+
+def test_private_addresses_of_a_list_can_be_fetched_after_all(
+    run: Run, server: Serve, dest: Path, tmp_path: Path
+) -> None:
+    """With the very command that is named."""
+    source = server(synthetic=3)
+    urls = write_urls(tmp_path, *(f"{source.url}/get/file-{number:012}" for number in range(3)))
+
+    refused = run("get", urls, dest)
+    again = run("get", urls, dest, "--allow-private")
+    fetched = run("get", urls, dest, "--allow-private", "--retry-failed=private-address")
+
+    assert (refused.code, again.code, fetched.code) == (3, 3, 0)
+    hint = "fetch them: the same command with --allow-private --retry-failed=private-address"
+    assert hint in refused.err
+    assert "what failed or was absent was not asked for again\n" in again.err
+    assert hint in again.err
+    assert fetchmill.status(dest).fetched == 3
+
+
+def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """What cannot be mended by it has a line of its own."""
+    source = server(synthetic=3, size=100, faults=(Fault("status", match="file-000000000002", status=403),))
+    names = ("file-000000000000", "file-000000000002", "absent")
+    urls = write_urls(tmp_path, *(f"{source.url}/get/{name}" for name in names), "no url")
+    command = ("get", urls, dest, "--allow-private")
+
+    ended = run(*command, "--max-size", "50")
+    larger = run(*command, "--max-size", "1KB", "--retry-failed=body-too-large")
+
+    assert (ended.code, larger.code) == (3, 3)
+    lines = ended.err.splitlines()
+    assert (
+        "body-too-large: above --max-size; fetch them: the same command with --max-size BYTES "
+        "--retry-failed=body-too-large" in lines
+    )
+    assert "url: these lines give no URL; mend them, and take another destination" in lines
+    assert "fetch the others again: the same command with --retry-failed=status,404,410" in lines
+    assert not [line for line in lines if line.endswith("with --retry-failed")]
+    assert "body-too-large" not in larger.err
+    assert fetchmill.status(dest).fetched == 1
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_body_that_is_too_large_says_what_it_is_compared_with(
+    engine: str, run: Run, server: Serve, dest: Path
+) -> None:
+    """In the list of failures."""
+    source = server(synthetic=2, size=100)
+
+    assert run("get", source.url, dest, "--max-size", "50", *engine_options(engine)).code == 3
+
+    details = {failure.detail for failure in fetchmill.failures(dest) if failure.kind == "body-too-large"}
+    assert details == {"above --max-size, 50 bytes"}
+    assert "fetchmill" not in run("status", dest, "--failures").err
+
+
+def test_a_rate_is_shown_when_there_is_one(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Of what was fetched; and one object is no objects."""
+    source = server(synthetic=1)
+    broken = server(synthetic=3, faults=(Fault("status", status=403),))
+
+    one = run("get", source.url, dest)
+    none = run("get", broken.url, tmp_path / "b")
+
+    assert "\n1 object in " in f"\n{one.err}"
+    assert "objects/s" in one.err
+    assert "3 objects in " in none.err
+    assert "objects/s" not in none.err
