@@ -37,15 +37,17 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
     assert source.stats()["get"] == 0
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
-    run: Run, dest: Path, tmp_path: Path, scheme: str
+    run: Run, dest: Path, tmp_path: Path, scheme: str, engine: str
 ) -> None:
     """Their hosts were never asked."""
     urls = write_urls(tmp_path, f"{scheme}://a.test/1", f"{scheme}://b.test/2")
 
     with closed_port() as port:
-        ended = run("get", urls, dest, "--proxy", f"http://127.0.0.1:{port}", "--attempts", "1")
+        proxy = ("--proxy", f"http://127.0.0.1:{port}", "--attempts", "1")
+        ended = run("get", urls, dest, *proxy, *engine_options(engine))
 
     assert ended.code == 3, ended.err
     assert {failure.kind for failure in fetchmill.failures(dest)} == {"proxy"}

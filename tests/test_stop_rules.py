@@ -1,6 +1,7 @@
 """Rules that end a run: --max-failed, --max-duration, --max-bytes. Nothing is lost, and the same command goes on."""
 
 import json
+import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 import fetchmill
 from engines import ENGINES, engine_options, limit_options
+from fetchmill._job import run as running
+from fetchmill.engines import engine_job
 from fetchmill.testing import Fault, Server
 from independent import find_unbalanced
 from raw_server import Exchange, RawServer, reply
@@ -166,6 +169,32 @@ def test_a_program_is_told_too(server: Serve, dest: Path) -> None:
 
     assert (report.stopped_by, report.interrupted, report.tolerated) == ("max_duration", True, False)
     assert fetchmill.get(source.url, dest, max_failed="1%").tolerated
+
+
+def test_a_function_that_hangs_does_not_hold_up_a_run_that_is_to_end(
+    monkeypatch: pytest.MonkeyPatch, dest: Path
+) -> None:
+    """It has as long as when the run is interrupted, and its target stays pending."""
+    monkeypatch.setattr(running, "DRAIN_SECONDS_MAX", 0.5)
+    monkeypatch.setattr(engine_job, "JOIN_SECONDS", 0.2)
+    goes_on = threading.Event()
+
+    def fetch(target: Any) -> bytes:  # noqa: ANN401 - a target
+        if target.sequence == 5:
+            goes_on.wait(60)
+        return b"1"
+
+    urls = [f"http://a.test/{number}" for number in range(50)]
+    options: dict[str, Any] = {"engine": "threads", "concurrency": 4, "fetch": fetch}
+    try:
+        report = fetchmill.get(urls, dest, max_duration=1, **options)
+    finally:
+        goes_on.set()
+
+    assert (report.stopped_by, report.interrupted) == ("max_duration", True)
+    assert report.pending >= 1
+    assert report.seconds < 50
+    assert fetchmill.get(urls, dest, **options).fetched == 50
 
 
 @pytest.mark.parametrize(

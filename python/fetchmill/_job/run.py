@@ -19,6 +19,9 @@ class RunningJob(Protocol):
     def wait(self, seconds: float) -> bool:
         """Waits for the end; whether it has come."""
 
+    def snapshot(self) -> dict[str, Any]:
+        """How it stands."""
+
     def stop(self) -> None:
         """Asks for an end with a checkpoint."""
 
@@ -35,13 +38,24 @@ def run_to_end(start: Callable[[], RunningJob]) -> dict[str, Any]:
     try:
         # Inside, so that no moment is left in which it runs and a signal would not end it.
         running = start()
-        while not running.wait(STEP_SECONDS):
-            pass
+        _wait(running)
     except BaseException:
         if running is not None:
             _drain(running)
         raise
     return running.report()
+
+
+def _wait(running: RunningJob) -> None:
+    """Until its end. One that a rule has stopped has as long to drain as one that is interrupted."""
+    deadline = None
+    while not running.wait(STEP_SECONDS):
+        if deadline is None and running.snapshot()["stopped_by"]:
+            deadline = time.monotonic() + DRAIN_SECONDS_MAX
+        if deadline is not None and time.monotonic() > deadline:
+            running.abort()
+            if running.wait(DRAIN_SECONDS_MAX):
+                return
 
 
 def _drain(running: RunningJob) -> None:

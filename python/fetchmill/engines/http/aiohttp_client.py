@@ -211,6 +211,8 @@ def _head_error(error: Exception, attempt: AsyncAttempt) -> AttemptError:  # noq
     match error:
         case aiohttp.ClientConnectorCertificateError(certificate_error=ssl.SSLError() as reason):
             return AttemptError(failure_kinds.handshake_kind(reason), failure_kinds.error_text(reason))
+        case aiohttp.ClientProxyConnectionError():
+            return AttemptError("proxy", f"no way to the proxy ({_connect_kind(error.os_error)})")
         case aiohttp.ClientConnectorError():
             return AttemptError(_connect_kind(error.os_error), text)
         case aiohttp.ClientHttpProxyError():

@@ -8,7 +8,7 @@ from fetchmill.engines.http import address_policy, connection, failure_kinds
 from fetchmill.engines.http.deadlines import Deadlines
 from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import BodyEnd
-from fetchmill.engines.http.proxies import Proxy
+from fetchmill.engines.http.proxies import Proxy, no_way_to_proxy
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.transports import TransportOptions
@@ -78,8 +78,11 @@ class BlockingAttempt:
         """
         self.deadlines.on_connect()
         self.reply = ReplyProgress()
+        if is_to_proxy:
+            with no_way_to_proxy():
+                return connection.connect(connection.look_up(host, port), self.deadlines)
         addresses = connection.look_up(host, port)
-        if self._options.public_only and not is_to_proxy:
+        if self._options.public_only:
             address_policy.check_addresses(str(address.sockaddr[0]) for address in addresses)
         return connection.connect(addresses, self.deadlines)
 

@@ -1,6 +1,8 @@
 """The proxy of a job, and what is reached without it."""
 
 import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import unquote, urlsplit
@@ -41,6 +43,15 @@ class Proxy:
     def is_for(self, host: str) -> bool:
         """Whether a host is asked through it."""
         return not any(end in ("*", host) or host.endswith(f".{end.lstrip('.')}") for end in self.without)
+
+
+@contextmanager
+def no_way_to_proxy() -> Iterator[None]:
+    """What fails on the way to a proxy says nothing of the origin behind it."""
+    try:
+        yield
+    except AttemptError as error:
+        raise AttemptError("proxy", f"no way to the proxy ({error.kind})") from None
 
 
 def proxy_error(status: int) -> AttemptError:
