@@ -437,7 +437,7 @@ UNUSABLE: dict[str, tuple[list[str], str]] = {
     "get-path-without-slash": ([SOURCE, "--get-path", "get/{name}"], "starts with /"),
     "list-path": ([SOURCE, "--list-path", "list"], "starts with /"),
     "list-path-for-autoindex": ([SOURCE, "--listing", "autoindex", "--list-path", "/x"], "is for listing api"),
-    "limit": ([SOURCE, "--limit", "0"], "concurrency must be a whole number of at least 1, not 0"),
+    "limit": ([SOURCE, "--limit", "0"], "concurrency must be a whole number of at least 1, or auto, not 0"),
     "limit-below": ([SOURCE, "--limit", "-1"], "--limit"),
     "limit-text": ([SOURCE, "--limit", "many"], "'many' is not understood"),
     "threads": ([SOURCE, "--threads", "0"], "threads must be a whole number of at least 1"),

@@ -111,7 +111,10 @@ def test_version(run: Callable[..., Any]) -> None:
         (["get", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
         (["get", "http://127.0.0.1:1", "out", "--limt", "3"], "No such option '--limt'"),
         (["get", "http://127.0.0.1:1", "out", "--limit", "many"], "'many' is not understood"),
-        (["get", "http://127.0.0.1:1", "out", "-j", "0"], "concurrency must be a whole number of at least 1, not 0"),
+        (
+            ["get", "http://127.0.0.1:1", "out", "-j", "0"],
+            "concurrency must be a whole number of at least 1, or auto, not 0",
+        ),
         (["get", "http://127.0.0.1:1", "out", "--format", "zip"], "'zip' is not one of 'files', 'tar'"),
         (["get", "http://127.0.0.1:1", "out", "--commit-window", "soon"], "'soon' is not understood"),
         (["get", "http://127.0.0.1:1", ""], "dest must be a path that is not empty"),

@@ -26,6 +26,7 @@ CLASSES: list[tuple[type[Options], type, str]] = [
 ]
 # What an option of a kind is in the core: types, units, and the least that it may be.
 KINDS = {
+    "concurrency": ({"Concurrency"}, {""}, 1),
     "count": ({"u32", "u64", "usize"}, {""}, 1),
     "whole": ({"u32"}, {""}, 0),
     "bytes": ({"u64"}, {"bytes"}, 1),
@@ -200,7 +201,8 @@ def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:
         ({"dest": b"\xff"}, "dest must be a path"),
         ({"dest": "\udcff"}, "dest must be UTF-8"),
         ({"format": "zip"}, "format must be one of files, tar, parquet, warc, jsonl, null, not 'zip'"),
-        ({"concurrency": 0}, "concurrency must be a whole number of at least 1, not 0"),
+        ({"concurrency": 0}, "concurrency must be a whole number of at least 1, or auto, not 0"),
+        ({"concurrency": "many"}, "concurrency must be a whole number of at least 1, or auto, not 'many'"),
         ({"concurrency": True}, "concurrency must be a whole number"),
         ({"limit": 1.5}, "limit must be a whole number"),
         ({"limit": 8, "concurrency": 9}, "concurrency and limit are two names of one option: give one of them"),

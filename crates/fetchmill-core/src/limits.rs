@@ -452,6 +452,21 @@ pub const WORKER_CONNECTIONS_MIN: u64 = 8;
 /// Requests in flight unless `--concurrency` says otherwise.
 pub const CONCURRENCY_DEFAULT: u32 = 64;
 
+/// Where `--concurrency auto` begins, ...
+pub const AUTO_CONCURRENCY_FIRST: u32 = 32;
+/// ... and where it ends. A connection keeps up to `BODY_FREE_BYTES` for its next body and holds up to `HELD_BYTES_MIN`
+/// until it is certain; half as many more rest: 4,096 x (1.5 x 16 + 16 KiB) = 160 MiB at the worst, with objects of 16
+/// KiB; 20 with small ones. They need 6,144 local ports of the usual 28,232.
+pub const AUTO_CONCURRENCY_MAX: u32 = 4096;
+
+/// Where it ends for an origin at a public address, unless `--concurrency-max` says otherwise: as many as a fixed number has
+/// that nobody chose.
+pub const COURTESY_PUBLIC: u32 = 64;
+/// The same for AWS's S3, which is made for many.
+pub const COURTESY_AWS: u32 = 256;
+/// Ports that a machine has for connections as a rule.
+pub const LOCAL_PORTS: u64 = 28_232;
+
 // --- checks and their results --------------------------------------------------------------------------------
 
 /// Requests in flight of a check unless `--concurrency` says otherwise.

@@ -10,8 +10,8 @@ from fetchmill._options.sources import SourceKind, check_source, kind_of
 from fetchmill.errors import UsageError
 
 _HELP = {
-    "concurrency": f"Requests in flight at most; {CONCURRENCY_DEFAULT} if not given, and with engine processes one for "
-    "each processor.",
+    "concurrency": "Requests in flight at most; `auto` finds out how many are useful (engine native). "
+    f"{CONCURRENCY_DEFAULT} if not given, and with engine processes one for each processor.",
     "http2": "Use HTTP/2 where a server of https offers it; engine native only.",
     "threads": "Threads that fetch, with engine combo processes; one for each processor if not given.",
     "keep_columns": "Columns of a list that go into the rows of parquet and jsonl, with commas between them.",

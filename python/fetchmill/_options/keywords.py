@@ -21,6 +21,8 @@ CsvHeader = Literal["auto", "yes", "no"]
 Names = Literal["source", "seq"]
 EngineName = Literal["native", "sync", "threads", "processes", "asyncio", "combo"]
 AddressingStyle = Literal["auto", "path", "virtual"]
+# A number, or as many as prove useful.
+Concurrency = int | Literal["auto"]
 PathText = str | os.PathLike[str]
 
 # Requests in flight unless somebody says so.
@@ -57,6 +59,14 @@ class Storing(TypedDict, total=False):
             "What makes the requests: `native` is the fastest; the others are Python's ways, with requests (`sync`, "
             "`threads`, `processes`) and aiohttp (`asyncio`, `combo`: processes x asyncio).",
             default="native",
+        ),
+    ]
+    concurrency_max: Annotated[
+        int | None,
+        Option(
+            "count",
+            "Requests in flight that --concurrency auto goes up to; if not given 64 for a list or a public address, "
+            "256 for AWS's S3, else 4096.",
         ),
     ]
     server_times: Annotated[
@@ -213,8 +223,8 @@ class OfRequests(TypedDict, total=False):
 class OfFetching(TypedDict, total=False):
     """What `get`, `check` and streams have: how many requests there are, and where they may lead."""
 
-    concurrency: Annotated[int | None, Option("count", "Requests in flight at most.", short="-j")]
-    limit: Annotated[int | None, Option("count", "Another name of concurrency.", alias_of="concurrency")]
+    concurrency: Annotated[Concurrency | None, Option("concurrency", "Requests in flight at most.", short="-j")]
+    limit: Annotated[Concurrency | None, Option("concurrency", "Another name of concurrency.", alias_of="concurrency")]
     rate: Annotated[float | None, Option("number", "Requests a second at most, all together.")]
     rate_per_host: Annotated[
         float | None,

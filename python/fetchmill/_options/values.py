@@ -18,6 +18,7 @@ Kind = Literal[
     "path",
     "choice",
     "count",
+    "concurrency",
     "whole",
     "number",
     "rate",
@@ -126,6 +127,10 @@ def _check_count(name: str, value: object) -> None:
     require(_is_whole(value, 1), name, "a whole number of at least 1", value)
 
 
+def _check_concurrency(name: str, value: object) -> None:
+    require(value == "auto" or _is_whole(value, 1), name, "a whole number of at least 1, or auto", value)
+
+
 def _check_whole(name: str, value: object) -> None:
     require(_is_whole(value, 0), name, "a whole number of at least 0", value)
 
@@ -195,6 +200,7 @@ _CHECKS = {
     "bandwidth": _check_number,
     "rate": _check_rate,
     "count": _check_count,
+    "concurrency": _check_concurrency,
     "bytes": _check_count,
     "size": _check_whole,
     "whole": _check_whole,

@@ -39,6 +39,10 @@ def _parse_number(text: str) -> float:
         raise ValueError(f"{text!r} is not a number") from None
 
 
+def _parse_concurrency(text: str) -> int | str:
+    return text if text == "auto" else parse_count(text)
+
+
 def _parse_header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
@@ -62,6 +66,7 @@ class Word(click.types.StringParamType):
 BYTES = Quantity("bytes", parse_bytes)
 SECONDS = Quantity("seconds", parse_seconds)
 COUNT = Quantity("n", parse_count)
+CONCURRENCY = Quantity("n|auto", _parse_concurrency)
 COLUMNS = Quantity("columns", _parse_columns)
 HEADER = Quantity("header", _parse_header)
 ANSWERS = Quantity("kinds", _parse_answers)

@@ -154,6 +154,7 @@ def _refuse_native_only(options: GetOptions) -> None:
         "--format warc": options.format == "warc",
         "--redirects": bool(options.redirects),
         "--resolver": bool(options.resolver),
+        "--concurrency auto": options.concurrency == "auto",
     }
     for option, is_asked in asked.items():
         if is_asked:

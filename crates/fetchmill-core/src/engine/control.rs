@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::body_meter::BodyMeter;
 use super::clock::Clock;
 use super::counters::{self, Counters, Sum};
+use super::courtesy::Courtesy;
 use super::health_check_link::HealthCheckLink;
 use super::job_origins::JobOrigins;
 use super::journal_link::{JournalLink, JournalRequest};
@@ -46,6 +47,9 @@ pub(super) struct Control {
     /// None: nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
+    finds_concurrency: bool,
+    /// Set once, before there are workers.
+    courtesy: OnceLock<Courtesy>,
     pub(super) counters: Vec<Counters>,
     /// What a user should know at the end.
     pub(super) stray: StrayReplies,
@@ -64,7 +68,8 @@ impl Control {
         let clock = Clock::start();
         let planner = PlannerOptions {
             workers,
-            limit: options.http.concurrency as usize,
+            limit: options.concurrency_of_hosts(),
+            auto: options.concurrency_bounds(workers),
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,
             seed: options.seed.unwrap_or_else(|| clock.now() ^ (u64::from(std::process::id()) << 32)),
@@ -89,6 +94,8 @@ impl Control {
             body_meter: options.meters_bodies().then(|| BodyMeter::new(clock, options.bwlimit)),
             preflight,
             is_listing_done: AtomicBool::new(false),
+            finds_concurrency: options.concurrency_bounds(workers).is_some(),
+            courtesy: OnceLock::new(),
             // The workers' and the listing's.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             stray: StrayReplies::default(),
@@ -156,6 +163,11 @@ impl Control {
         }
     }
 
+    /// Whether it is found out how many requests are useful.
+    pub(super) fn finds_concurrency(&self) -> bool {
+        self.finds_concurrency && !self.origins.are_many()
+    }
+
     /// Whether this origin is all that the job has.
     pub(super) fn is_only_origin(&self, key: &OriginKey) -> bool {
         let is_long = || self.listing_counters().listed() >= limits::LIST_OF_ONE_ORIGIN;
@@ -186,7 +198,28 @@ impl Control {
     pub(super) fn take_notices(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *lock(&self.notices));
         notices.extend(self.stray.notice());
+        notices.extend(self.concurrency_notice());
         notices
+    }
+
+    /// That the number in flight would have been higher, but for a bound, and for whose sake.
+    fn concurrency_notice(&self) -> Option<String> {
+        let most = self.plan.lock().concurrency_reached()?;
+        let ended = format!("--concurrency auto ended at {most} in flight, the most that");
+        Some(match self.courtesy.get().filter(|courtesy| courtesy.most as usize == most) {
+            Some(courtesy) => format!(
+                "{ended} {} gets unasked: if its owner agrees to more, say --concurrency-max",
+                courtesy.whom
+            ),
+            None => format!("{ended} it takes here: a higher number may be faster"),
+        })
+    }
+
+    /// What the job's origin is spared.
+    pub(super) fn heed_courtesy(&self, courtesy: Option<Courtesy>) {
+        let Some(courtesy) = courtesy.filter(|_| self.finds_concurrency) else { return };
+        self.plan.lower_concurrency(courtesy.most as usize, self.clock.now());
+        let _ = self.courtesy.set(courtesy);
     }
 
     /// Waits until the planner wants another page; `false` when the job is to end.

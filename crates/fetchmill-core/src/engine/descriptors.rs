@@ -1,6 +1,6 @@
 //! What this machine allows a job: processors and descriptors.
 
-use super::http_options::Resolvers;
+use super::http_options::{Concurrency, Resolvers};
 use super::options::{JobOptions, SourceOptions};
 use crate::error::{Error, Result};
 use crate::limits;
@@ -9,6 +9,16 @@ use crate::sink::StoredParts;
 /// Processors that this process may use.
 pub(super) fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Local ports that this machine gives to connections; as many as usual where it does not say so.
+fn local_ports() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let mut ends = text.split_whitespace().filter_map(|end| end.parse::<u64>().ok());
+    match (ends.next(), ends.next()) {
+        (Some(first), Some(last)) if first <= last => last - first + 1,
+        _ => limits::LOCAL_PORTS,
+    }
 }
 
 /// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows. Returns how
@@ -23,10 +33,16 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let workers = options.threads.unwrap_or_else(processors).min(options.http.concurrency as usize);
+    let workers = options.threads.unwrap_or_else(processors).min(options.concurrency_of_hosts());
     options.threads = Some(workers);
+    if let Concurrency::Auto { most } = &mut options.http.concurrency {
+        *most = options.concurrency_max.unwrap_or(*most);
+        // A part of the connections rests beside those that make requests.
+        let requests = local_ports() * 2 / 3;
+        options.http.concurrency.lower_to(u32::try_from(requests).unwrap_or(u32::MAX).max(1));
+    }
     let Some(allowed) = allowed else {
-        return Ok(limits::resting_connections(options.http.concurrency as usize));
+        return Ok(limits::resting_connections(options.http.concurrency.most()));
     };
     // A body that does not fit into memory is in a file of its own while it is received.
     let each = if options.properties().keeps < StoredParts::Bodies { 1 } else { 2 };
@@ -47,14 +63,15 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     // Beside those that make requests some rest; with fewer of these, more requests wait for a rest.
     let share = limits::RESTING_SHARE_MIN as u64;
     let connections = (left * share / (each * share + 1)).max(1);
-    if u64::from(options.http.concurrency) > connections {
+    if let Concurrency::Number(number) = options.http.concurrency
+        && u64::from(number) > connections
+    {
         notices.push(format!(
-            "--concurrency {} lowered to {connections}: {allowed} open files are allowed (ulimit -n)",
-            options.http.concurrency
+            "--concurrency {number} lowered to {connections}: {allowed} open files are allowed (ulimit -n)"
         ));
-        options.http.concurrency = connections as u32;
     }
+    options.http.concurrency.lower_to(connections.min(u64::from(u32::MAX)) as u32);
     options.threads = Some(workers as usize);
-    let beside = left.saturating_sub(u64::from(options.http.concurrency) * each);
-    Ok(limits::resting_connections(options.http.concurrency as usize).min(beside.max(1) as usize))
+    let beside = left.saturating_sub(options.http.concurrency.most() as u64 * each);
+    Ok(limits::resting_connections(options.http.concurrency.most()).min(beside.max(1) as usize))
 }

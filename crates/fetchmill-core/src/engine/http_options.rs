@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
+use serde_json::Value;
 
 use super::s3::{Access, S3Options, SignedOrigins};
 use crate::error::{Error, Result};
@@ -25,7 +26,7 @@ options! {
     /// See the module.
     pub struct HttpOptions {
         /// Requests in flight.
-        concurrency: u32 = limits::CONCURRENCY_DEFAULT, Bounds::at_least(1.0, "");
+        concurrency: Concurrency = Concurrency::Number(limits::CONCURRENCY_DEFAULT), Bounds::at_least(1.0, "");
         /// Requests a second, all together.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
         /// Requests a second, to each host; 0: as many as it takes, none: what the engine takes.
@@ -72,6 +73,69 @@ options! {
         resolver: Resolvers = Resolvers::Configured;
         /// Whether no request may lead to an address that is not public.
         public_only: bool = false;
+    }
+}
+
+/// How many requests are in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(from = "ConcurrencyValue")]
+pub enum Concurrency {
+    /// So many at most.
+    Number(u32),
+    /// As many as prove useful, so many at most.
+    Auto {
+        /// What this machine allows.
+        most: u32,
+    },
+}
+
+/// As it is given in JSON.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "concurrency must be a whole number or auto")]
+enum ConcurrencyValue {
+    Number(u32),
+    Word(ConcurrencyWord),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ConcurrencyWord {
+    Auto,
+}
+
+impl From<ConcurrencyValue> for Concurrency {
+    fn from(value: ConcurrencyValue) -> Self {
+        match value {
+            ConcurrencyValue::Number(number) => Concurrency::Number(number),
+            ConcurrencyValue::Word(ConcurrencyWord::Auto) => {
+                Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }
+            }
+        }
+    }
+}
+
+impl Concurrency {
+    /// Requests that may be in flight at any time.
+    pub fn most(self) -> usize {
+        match self {
+            Concurrency::Number(most) | Concurrency::Auto { most } => most as usize,
+        }
+    }
+
+    /// This machine allows no more.
+    pub(super) fn lower_to(&mut self, allowed: u32) {
+        match self {
+            Concurrency::Number(most) | Concurrency::Auto { most } => *most = allowed.min(*most),
+        }
+    }
+}
+
+impl OptionValue for Concurrency {
+    fn json(&self) -> Value {
+        match self {
+            Concurrency::Number(number) => (*number).into(),
+            Concurrency::Auto { .. } => "auto".into(),
+        }
     }
 }
 

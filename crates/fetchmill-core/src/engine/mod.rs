@@ -11,6 +11,7 @@ mod body_meter;
 mod clock;
 mod control;
 mod counters;
+mod courtesy;
 mod descriptors;
 mod dispatch;
 mod export;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::host_gate::HostGate;
-use super::http_options::HttpOptions;
+use super::http_options::{Concurrency, HttpOptions};
 use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
@@ -24,6 +24,7 @@ use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey};
 use crate::outcome::Tally;
 use crate::pack::WarcOrigin;
+use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
 use crate::results::{self, ResultsFormat, refuse_foreign};
@@ -185,6 +186,8 @@ options! {
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.
         names: NameScheme = NameScheme::Source;
+        /// Requests in flight that `--concurrency auto` goes up to; none: what this machine allows, and what courtesy does.
+        concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
         /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may lead to addresses that are not public.
@@ -420,10 +423,29 @@ impl JobOptions {
     pub(super) fn worker_count(&self) -> usize {
         match self.workers {
             _ if self.lists_only() => 1,
-            Workers::Native => self.threads.unwrap_or(1).min(self.http.concurrency as usize),
+            Workers::Native => self.threads.unwrap_or(1).min(self.concurrency_of_hosts()),
             Workers::Dispatcher => 1,
             Workers::Processes(count) => count.max(1),
         }
+    }
+
+    /// Requests in flight of a job over many hosts, where each has a bound of its own: nothing has to be found out.
+    pub(super) fn concurrency_of_hosts(&self) -> usize {
+        let usual = if self.rows.is_some() { limits::CHECK_CONCURRENCY } else { limits::CONCURRENCY_DEFAULT };
+        match self.http.concurrency {
+            Concurrency::Number(number) => number as usize,
+            Concurrency::Auto { most } => usual.min(most) as usize,
+        }
+    }
+
+    /// Within what the number is looked for that a job with one origin needs; none: it was given.
+    pub(super) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
+        let Concurrency::Auto { most } = self.http.concurrency else { return None };
+        Some(ConcurrencyBounds {
+            first: limits::AUTO_CONCURRENCY_FIRST as usize,
+            least: workers,
+            most: most as usize,
+        })
     }
 
     /// What holds for each host of a job over many.
@@ -435,7 +457,7 @@ impl JobOptions {
             probes: self.http.attempts - 1,
             dead_for: limits::HOST_DEAD_FOR.as_millis() as Millis,
             held_max: limits::HOSTS_HELD_MAX / workers,
-            places: self.http.concurrency as usize / workers,
+            places: self.concurrency_of_hosts() / workers,
         }
     }
 

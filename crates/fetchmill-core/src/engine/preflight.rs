@@ -89,7 +89,7 @@ impl Preflight {
             others: tally.absent.saturating_add(tally.failed),
             space: tally.bytes.max(tally.fetched.saturating_mul(room.block)),
         };
-        let workers = options.threads.unwrap_or(1).min(options.http.concurrency as usize) as u64;
+        let workers = options.threads.unwrap_or(1).min(options.concurrency_of_hosts()) as u64;
         let is_complete = journal.get("listed_at")?.is_some();
         let preflight = Preflight {
             room,

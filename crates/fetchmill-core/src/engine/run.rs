@@ -9,6 +9,7 @@ use std::time::Instant;
 use crossbeam_channel::Sender;
 
 use super::control::Control;
+use super::courtesy::courtesy;
 use super::dispatch::{DispatchRules, Dispatcher, PoisonCandidates, Supervisor};
 use super::health_check::HealthChecker;
 use super::job_origins::ListingServer;
@@ -74,6 +75,7 @@ impl Run {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             server => server?,
         };
+        control.heed_courtesy(courtesy(&self.options, server.as_ref()));
         let upload = match self.prepare_upload(&control, &pool) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             upload => upload?,
@@ -311,7 +313,7 @@ impl Run {
         pool: &PoolSettings,
     ) -> Result<Vec<JoinHandle<Option<()>>>> {
         let count = control.plan.workers();
-        let limit = self.options.http.concurrency as usize;
+        let limit = self.options.http.concurrency.most();
         let setup = self.sink_setup(count)?;
         let resting_max = self.resting_max.div_ceil(count);
         // With one origin, the connections that have rested are those that rest next.

@@ -30,6 +30,8 @@ pub(super) struct SharedPlan {
     held_until: AtomicU64,
     /// But this one: it asks whether the origin is well.
     probe: AtomicU64,
+    /// Requests in flight at most: set at each turn, looked at at each tick.
+    concurrency: AtomicUsize,
     /// The rate of the only origin, while it throttles: set at each turn, looked at before each request.
     pub(super) origin_pace: Pace,
 }
@@ -49,6 +51,7 @@ pub(super) struct Turn {
 impl SharedPlan {
     pub(super) fn new(planner: Planner, wakers: Arc<Wakers>) -> Self {
         SharedPlan {
+            concurrency: AtomicUsize::new(planner.concurrency()),
             planner: Mutex::new(planner),
             wakers,
             live_bytes: Arc::new(AtomicUsize::new(0)),
@@ -73,13 +76,16 @@ impl SharedPlan {
     pub(super) fn turn(
         &self,
         worker: usize,
-        report: WorkerReport,
+        mut report: WorkerReport,
         max: usize,
         now: Millis,
         journal: &JournalLink,
     ) -> Turn {
         let turn = {
             let mut planner = self.lock();
+            if let Some(load) = report.load.take() {
+                planner.observe_load(worker, load, now);
+            }
             let was_held_back = planner.is_held_back(now);
             let to_journal = planner.report(report, now);
             let next = if max > 0 { planner.next_batch(worker, max, now) } else { planner.outlook() };
@@ -98,6 +104,7 @@ impl SharedPlan {
     fn show(&self, planner: &Planner, now: Millis) {
         self.set_gate(planner.held_until(now).unwrap_or(0), planner.probe());
         self.origin_pace.set(planner.rate());
+        self.concurrency.store(planner.concurrency(), Ordering::Relaxed);
     }
 
     /// The same as it was told to a worker's process: until when targets that were not started are held, and which one
@@ -111,6 +118,19 @@ impl SharedPlan {
     pub(super) fn gate(&self) -> (Millis, Option<Sequence>) {
         let probe = self.probe.load(Ordering::Relaxed);
         (self.held_until.load(Ordering::Relaxed), (probe != NO_PROBE).then_some(probe))
+    }
+
+    /// The number that is found out must never be higher than this.
+    pub(super) fn lower_concurrency(&self, most: usize, now: Millis) {
+        let mut planner = self.lock();
+        planner.lower_concurrency(most);
+        self.show(&planner, now);
+    }
+
+    /// Requests in flight at most, of one of the workers.
+    pub(super) fn share(&self, worker: usize) -> usize {
+        let (all, workers) = (self.concurrency.load(Ordering::Relaxed), self.workers());
+        all / workers + usize::from(worker < all % workers)
     }
 
     /// A health check has come back.
@@ -213,6 +233,7 @@ mod tests {
 
     fn shared_plan() -> SharedPlan {
         let options = PlannerOptions {
+            auto: None,
             workers: WORKERS,
             limit: 1 << 20,
             commit_window: 1,

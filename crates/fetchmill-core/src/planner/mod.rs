@@ -4,6 +4,7 @@
 //! announced (listed, not yet in the journal) -> ready -> outstanding (with a worker) -> settled, or waiting and
 //! then outstanding again.
 
+pub mod concurrency;
 pub mod congestion;
 pub mod hosts;
 mod millis;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use crate::limits;
 use crate::outcome::FailureClass;
 use crate::target::{Batch, Page, Sequence, WaitingTarget};
+use concurrency::{ConcurrencyBounds, ConcurrencyLimit, Load};
 use origin::{Gate, Millis, Observations, OriginState, OriginTrouble};
 use probing::{HealthCheck, HealthStatus, ProbeState, Probing};
 use retry::Jitter;
@@ -36,6 +38,8 @@ pub struct PlannerOptions {
     pub workers: usize,
     /// Requests in flight at most.
     pub limit: usize,
+    /// Within what that number is found out while the job has one origin; none: it holds then, too.
+    pub auto: Option<ConcurrencyBounds>,
     /// A target that waits longer than a commit window goes to the journal.
     pub commit_window: Millis,
     /// See [`limits::GIVE_UP_AFTER`].
@@ -68,6 +72,8 @@ pub struct WorkerReport {
     pub observed: Observations,
     /// One that was fetched, as it stands in its page.
     pub fetched: Option<Box<[u8]>>,
+    /// For who finds out how many requests are useful.
+    pub load: Option<Load>,
 }
 
 /// See the module.
@@ -82,6 +88,8 @@ pub struct Planner {
     listing_done: bool,
     /// Of the only origin of the job.
     origin: OriginState,
+    /// Finds out how many requests it gets at once.
+    concurrency: Option<ConcurrencyLimit>,
     /// Who asks whether it is well.
     probing: Probing,
     /// In a job over many hosts: their state is with the workers that have them.
@@ -94,6 +102,7 @@ impl Planner {
     pub fn new(options: PlannerOptions) -> Self {
         let origin = OriginState::new(options.limit, options.give_up_after);
         let jitter = Jitter::new(options.seed);
+        let concurrency = options.auto.map(|bounds| ConcurrencyLimit::new(bounds, options.workers));
         Planner {
             options,
             ready: VecDeque::new(),
@@ -103,6 +112,7 @@ impl Planner {
             waiting: WaitingTargets::default(),
             listing_done: false,
             origin,
+            concurrency,
             probing: Probing::default(),
             routes: None,
             jitter,
@@ -113,6 +123,7 @@ impl Planner {
     pub fn route_by_host(&mut self) {
         if self.routes.is_none() {
             self.routes = Some(Routes::new(self.options.workers));
+            self.concurrency = None;
             // What was seen of the first host says nothing of the others. A target that waits for a health check gets
             // its answer all the same.
             self.origin = OriginState::new(self.options.limit, self.options.give_up_after);
@@ -323,7 +334,7 @@ impl Planner {
     /// Takes note of what a worker has done. Returned are the targets that must go into the journal's table, before
     /// what [`Planner::wants_waiting`] asks for is loaded.
     pub fn report(&mut self, report: WorkerReport, now: Millis) -> Vec<WaitingTarget> {
-        let WorkerReport { settled, mut retries, observed, fetched } = report;
+        let WorkerReport { settled, mut retries, observed, fetched, load: _ } = report;
         self.outstanding = self.outstanding.saturating_sub(settled + retries.len());
         self.probing.note_fetched(fetched);
         let can_be_asked = self.can_be_asked();
@@ -333,6 +344,32 @@ impl Planner {
             self.put_off(retry, now, &mut to_journal);
         }
         to_journal
+    }
+
+    /// Takes note of what a worker has in flight, and of the replies that came. What an origin gives at its pace, or
+    /// while it is in trouble, says nothing of how much it could.
+    pub fn observe_load(&mut self, worker: usize, load: Load, now: Millis) {
+        let is_held = self.rate().is_some() || self.held_until(now).is_some();
+        if let Some(concurrency) = &mut self.concurrency {
+            concurrency.observe(worker, load, is_held, now);
+        }
+    }
+
+    /// Requests in flight at most.
+    pub fn concurrency(&self) -> usize {
+        self.concurrency.as_ref().map_or(self.options.limit, ConcurrencyLimit::limit)
+    }
+
+    /// The number that is found out must never be higher than this.
+    pub fn lower_concurrency(&mut self, most: usize) {
+        if let Some(concurrency) = &mut self.concurrency {
+            concurrency.lower_most(most);
+        }
+    }
+
+    /// The number of requests in flight that was found, if only its bound kept it from being higher.
+    pub fn concurrency_reached(&self) -> Option<usize> {
+        self.concurrency.as_ref().filter(|concurrency| concurrency.is_at_most()).map(ConcurrencyLimit::limit)
     }
 
     /// Whether there is anything that shows whether the origin is well.

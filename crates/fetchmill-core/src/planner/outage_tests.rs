@@ -49,6 +49,7 @@ impl Play {
         let mut planner = Planner::new(PlannerOptions {
             workers: WORKERS,
             limit: LIMIT,
+            auto: None,
             commit_window: 1000,
             give_up_after: 900_000,
             seed: self.seed,

@@ -5,7 +5,14 @@ use crate::outcome::FailureKind;
 use crate::target::Names;
 
 fn planner(workers: usize) -> Planner {
-    let options = PlannerOptions { workers, limit: 64, commit_window: 1000, give_up_after: 900_000, seed: 1 };
+    let options = PlannerOptions {
+        workers,
+        limit: 64,
+        auto: None,
+        commit_window: 1000,
+        give_up_after: 900_000,
+        seed: 1,
+    };
     Planner::new(options)
 }
 

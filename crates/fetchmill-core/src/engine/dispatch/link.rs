@@ -98,7 +98,7 @@ impl JobLink for LocalLink {
         let until = Instant::now() + patience;
         self.count(&done);
         let TurnReport { settled, retries, observed, fetched, .. } = done;
-        let mut report = WorkerReport { settled: settled.len(), retries, observed, fetched };
+        let mut report = WorkerReport { settled: settled.len(), retries, observed, fetched, load: None };
         loop {
             let next = self.control.turn(self.worker, std::mem::take(&mut report), max);
             let due = match next {

@@ -272,7 +272,7 @@ impl FetchThread {
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
         let missing =
-            ready.saturating_sub(idle).min((self.options.http.concurrency as usize).saturating_sub(made));
+            ready.saturating_sub(idle).min((self.options.http.concurrency.most()).saturating_sub(made));
         for _ in 0..missing {
             let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.options.http.timeouts()));
             let place = Rc::new(TaskState { watch, collector: RefCell::default() });

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::engine::http_options::HttpOptions;
+use crate::engine::http_options::{Concurrency, HttpOptions};
 use crate::engine::s3::{Access, S3Options};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::limits;
 use crate::options::{Bounds, OptionValue, Options};
 use crate::origin::OriginFields;
@@ -28,6 +28,9 @@ impl StreamOptions {
 
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
+        if matches!(self.http.concurrency, Concurrency::Auto { .. }) {
+            return Err(Error::Usage("concurrency must be a number for streams, not auto".into()));
+        }
         Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
         self.fields().map(drop)
@@ -36,7 +39,7 @@ impl StreamOptions {
     /// Requests of one stream that are on their way: in flight, waiting, or answered and not taken.
     pub fn outstanding_max(&self, is_certain: bool) -> usize {
         let window = if is_certain { limits::STREAM_CERTAIN_WINDOW } else { limits::STREAM_WINDOW };
-        self.http.concurrency as usize + window
+        self.http.concurrency.most() + window
     }
 
     /// Redirects that are followed one after the other.
@@ -55,7 +58,7 @@ impl StreamOptions {
             // What is wrong with it is told before anything is asked for.
             settings.tls.roots()?;
         }
-        Ok(PoolSettings { connections: self.http.concurrency as usize, idle_max: usize::MAX, ..settings })
+        Ok(PoolSettings { connections: self.http.concurrency.most(), idle_max: usize::MAX, ..settings })
     }
 }
 
@@ -67,8 +70,8 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         assert!(StreamOptions::default().check().is_ok());
         for http in [
-            HttpOptions { concurrency: 0, ..HttpOptions::default() },
-            HttpOptions { concurrency: 65_537, ..HttpOptions::default() },
+            HttpOptions { concurrency: Concurrency::Number(0), ..HttpOptions::default() },
+            HttpOptions { concurrency: Concurrency::Number(65_537), ..HttpOptions::default() },
             HttpOptions { attempts: 0, ..HttpOptions::default() },
             HttpOptions { rate: Some(f64::NAN), ..HttpOptions::default() },
             HttpOptions { redirects: Some(21), ..HttpOptions::default() },

@@ -55,7 +55,7 @@ impl FetchThread {
 
     /// Behind a reply: the connection goes on, asks to be ended with its next request, or rests.
     pub(super) async fn step_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
-        let share = limits::HELD_BYTES_MAX / self.options.http.concurrency as usize;
+        let share = limits::HELD_BYTES_MAX / self.options.http.concurrency.most();
         let is_full = task.uncertain.bytes
             >= share.clamp(limits::HELD_BYTES_MIN, limits::HELD_BYTES_EACH_MAX)
             || task.uncertain.given.len() >= limits::STREAM_UNCERTAIN_MAX;
@@ -75,7 +75,7 @@ impl FetchThread {
 
     /// Connections that may rest beside those of the tasks.
     fn resting_max(&self) -> usize {
-        limits::resting_connections(self.options.http.concurrency as usize)
+        limits::resting_connections(self.options.http.concurrency.most())
     }
 
     /// Before a task opens a connection. Those that tasks have parted from rest without a bound of their own; where they are
@@ -166,7 +166,7 @@ impl FetchThread {
     /// Keeps a connection that has rested, the oldest no longer when there are as many as may be needed.
     fn keep_rested(&self, task: StreamConnection) {
         let mut rested = self.rested.borrow_mut();
-        let is_full = rested.len() >= self.options.http.concurrency as usize;
+        let is_full = rested.len() >= self.options.http.concurrency.most();
         let oldest = if is_full { rested.pop_front() } else { None };
         rested.push_back((task, self.clock.get()));
         drop(rested);

@@ -81,6 +81,7 @@ impl Worker {
         let of_host = origin.pace.as_deref().filter(|_| !self.control().origins.are_many());
         let paces = self.control().pace.iter().chain(of_host);
         let micros = || self.control().clock.micros();
+        let _waiting = self.load.wait_for_pace();
         keep_pace(paces, micros, watch).await
             && self.keep_origin_pace(watch).await
             && self.keep_bytes(watch).await

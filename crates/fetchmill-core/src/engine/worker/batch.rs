@@ -37,8 +37,13 @@ impl Worker {
         if self.dry_until.get().is_some() || !self.turn(self.batch_size()) {
             return true;
         }
-        self.idle_connections.wake(self.queue.borrow().len());
+        self.wake_for(self.queue.borrow().len());
         false
+    }
+
+    /// Wakes connections for so many targets, as far as these may be in flight.
+    pub(super) fn wake_for(&self, targets: usize) {
+        self.idle_connections.wake(targets.min(self.share.get().saturating_sub(self.in_flight.get())));
     }
 
     /// What this worker finishes in a second, and something for each connection.

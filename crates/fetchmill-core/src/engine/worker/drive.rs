@@ -1,6 +1,6 @@
 //! Runs a worker: starts its connections, ticks, and ends when they have ended.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use super::state::{Worker, WorkerSetup};
@@ -30,6 +30,14 @@ impl Drop for Running {
     }
 }
 
+/// The connections' tasks of a worker, and what looks after their deadlines.
+#[derive(Default)]
+struct Tasks {
+    watches: RefCell<Vec<Rc<Deadlines>>>,
+    running: Rc<Cell<usize>>,
+    ended: Rc<tokio::sync::Notify>,
+}
+
 /// Runs a worker until the job ends. The runtime is the thread's own.
 pub(in crate::engine) fn run(setup: WorkerSetup) -> Result<()> {
     network_runtime()?.block_on(Rc::new(Worker::new(setup)).drive())
@@ -38,35 +46,57 @@ pub(in crate::engine) fn run(setup: WorkerSetup) -> Result<()> {
 impl Worker {
     /// Starts the connections, ticks, and ends when they have ended.
     async fn drive(self: Rc<Self>) -> Result<()> {
-        let watches: Vec<Rc<Deadlines>> = (0..self.setup.pool.connections)
-            .map(|_| Rc::new(Deadlines::new(Rc::clone(&self.clock), self.setup.pool.timeouts)))
-            .collect();
-        let running = Rc::new(Cell::new(watches.len()));
-        let ended = Rc::new(tokio::sync::Notify::new());
-        for watch in &watches {
-            let (worker, watch) = (Rc::clone(&self), Rc::clone(watch));
-            let (running, ended) = (Rc::clone(&running), Rc::clone(&ended));
-            tokio::task::spawn_local(async move {
-                let _running = Running { running, ended };
-                worker.fetch(&watch).await;
-            });
-        }
+        let tasks = Tasks::default();
+        self.start_tasks(&tasks);
         let mut tick = tokio::time::interval(limits::TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut drain_until = None;
         loop {
             tokio::select! {
-                () = ended.notified() => break,
+                () = tasks.ended.notified() => break,
                 () = self.control().plan.wake(self.setup.index).notified() => self.look_again(),
                 () = self.pool.names().answered() => self.take_answers(),
                 () = self.resting.due() => self.finish_rests().await,
-                _ = tick.tick() => self.tick(&watches).await,
+                _ = tick.tick() => self.tick(&tasks).await,
             }
-            self.check_stop(&watches, &mut drain_until);
+            self.check_stop(&tasks, &mut drain_until);
         }
         self.end_rests(drain_until).await;
         self.finish().await;
         Ok(())
+    }
+
+    /// As many as may have a target now; those that there are stay.
+    fn start_tasks(self: &Rc<Self>, tasks: &Tasks) {
+        let mut watches = tasks.watches.borrow_mut();
+        while watches.len() < self.share.get().min(self.setup.pool.connections) {
+            let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.setup.pool.timeouts));
+            watches.push(Rc::clone(&watch));
+            tasks.running.set(tasks.running.get() + 1);
+            let worker = Rc::clone(self);
+            let (running, ended) = (Rc::clone(&tasks.running), Rc::clone(&tasks.ended));
+            tokio::task::spawn_local(async move {
+                let _running = Running { running, ended };
+                worker.fetch(&watch).await;
+            });
+        }
+    }
+
+    /// What the planner is told at a tick.
+    fn tell_load(&self) {
+        if self.control().finds_concurrency() {
+            self.report.borrow_mut().load = Some(self.load.take(self.in_flight.get()));
+        }
+    }
+
+    /// The planner may want more in flight than before, or less: then those that finish take no other target.
+    fn take_share(self: &Rc<Self>, tasks: &Tasks) {
+        let share = self.control().plan.share(self.setup.index);
+        let before = self.share.replace(share);
+        if share > before && !self.is_done.get() {
+            self.start_tasks(tasks);
+            self.wake_for(share - before);
+        }
     }
 
     /// Something has changed: the planner may have targets.
@@ -76,7 +106,7 @@ impl Worker {
         self.idle_connections.wake_one();
     }
 
-    async fn tick(&self, watches: &[Rc<Deadlines>]) {
+    async fn tick(self: &Rc<Self>, tasks: &Tasks) {
         let now = self.control().clock.now();
         let elapsed = now.saturating_sub(self.clock.replace(now)).max(1);
         self.tick_hosts(elapsed, now);
@@ -85,7 +115,7 @@ impl Worker {
         // After a late tick replies may be here that were in time: they are read first.
         if elapsed < LATE || self.was_late.replace(true) {
             self.was_late.set(false);
-            for watch in watches {
+            for watch in tasks.watches.borrow().iter() {
                 watch.check();
             }
         }
@@ -96,16 +126,18 @@ impl Worker {
         if self.dry_until.get().is_some_and(|until| until <= now) {
             self.look_again();
         }
+        self.tell_load();
         if self.has_report() {
             self.turn(0);
         }
+        self.take_share(tasks);
         // The tick must not wait for a sink that is behind.
         if self.setup.blocks.capacity() > 0 {
             self.send_block(false).await;
         }
     }
 
-    fn check_stop(&self, watches: &[Rc<Deadlines>], drain_until: &mut Option<Millis>) {
+    fn check_stop(&self, tasks: &Tasks, drain_until: &mut Option<Millis>) {
         let stop = self.control().stop.get();
         if stop == Stop::No {
             return;
@@ -115,7 +147,7 @@ impl Worker {
         self.is_done.set(true);
         self.idle_connections.wake_all();
         if stop == Stop::Abort || now >= until {
-            for watch in watches {
+            for watch in tasks.watches.borrow().iter() {
                 watch.expire(FailureKind::TotalTimeout);
             }
         }
@@ -135,6 +167,9 @@ impl Worker {
 
     fn has_report(&self) -> bool {
         let report = self.report.borrow();
-        report.settled > 0 || !report.retries.is_empty() || report.observed != Observations::default()
+        report.settled > 0
+            || report.load.is_some()
+            || !report.retries.is_empty()
+            || report.observed != Observations::default()
     }
 }

@@ -81,6 +81,17 @@ impl Worker {
 
     /// Takes the next target; `false` when there is none now.
     fn take(&self, target: &mut CurrentTarget) -> bool {
+        if self.in_flight.get() >= self.share.get() {
+            return false;
+        }
+        let is_taken = self.take_next(target);
+        if !is_taken {
+            self.load.starve();
+        }
+        is_taken
+    }
+
+    fn take_next(&self, target: &mut CurrentTarget) -> bool {
         if self.is_done.get() || self.is_congested.get() || self.control().stop.get() != Stop::No {
             return false;
         }
@@ -196,7 +207,7 @@ impl Worker {
         target.seen.connection(&task.connection);
         match replied {
             Ok(replied) => {
-                self.note_reply(task, sent);
+                self.note_reply(task, sent, &replied, body.length());
                 self.replied(task, target, body, watch, replied, is_first).await
             }
             Err(broken) => {
@@ -304,6 +315,7 @@ impl Worker {
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
         self.delta.borrow_mut().attempts += 1;
+        let _exchange = self.load.exchange();
         connection
             .exchange(
                 asked_for(origin, target, self.setup.naming),

@@ -11,6 +11,7 @@ mod body;
 mod drive;
 mod fetch;
 mod host_turns;
+mod load;
 mod outcomes;
 mod provisional;
 mod resting;

@@ -12,12 +12,23 @@ use crate::engine::target::CurrentTarget;
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
-use crate::transport::{Deadlines, UnusedState};
+use crate::transport::{Deadlines, ReceivedReply, UnusedState};
 
 impl Worker {
     /// A reply has come, to a request that was sent then.
-    pub(super) fn note_reply(&self, task: &mut WorkerConnection, sent: MonotonicMicros) {
-        task.connection.note_reply(sent, self.control().clock.micros());
+    pub(super) fn note_reply(
+        &self,
+        task: &mut WorkerConnection,
+        sent: MonotonicMicros,
+        replied: &ReceivedReply,
+        bytes: u64,
+    ) {
+        let now = self.control().clock.micros();
+        task.connection.note_reply(sent, now);
+        let is_trouble = FailureKind::of_status(replied.head.status).is_err_and(FailureKind::is_retryable);
+        if !is_trouble {
+            self.load.note(now.saturating_sub(sent), bytes);
+        }
     }
 
     /// Behind a reply: the connection goes on, asks to be ended with its next request, or rests.

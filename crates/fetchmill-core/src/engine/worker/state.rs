@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender};
 
+use super::load::LoadCounter;
 use super::resting::WorkerConnection;
 use super::waiters::Waiters;
 use crate::engine::body_memory::BodyMemory;
@@ -32,7 +33,7 @@ pub(in crate::engine) struct WorkerSetup {
     /// The only origin, when a server lists its objects itself.
     pub(in crate::engine) server: Option<ListingServer>,
     pub(in crate::engine) naming: Naming,
-    /// Of this worker's connections; there are as many tasks.
+    /// Of this worker's connections; there are as many tasks at most.
     pub(in crate::engine) pool: PoolSettings,
     /// Connections that may rest beside those of the tasks.
     pub(in crate::engine) resting_max: usize,
@@ -69,6 +70,9 @@ pub(super) struct Worker {
     /// A connection took no target because bodies have used up their memory.
     pub(super) waits_for_memory: Cell<bool>,
     pub(super) in_flight: Cell<usize>,
+    /// Targets in flight at most.
+    pub(super) share: Cell<usize>,
+    pub(super) load: LoadCounter,
     pub(super) waiters: Waiters,
     pub(super) idle_connections: IdleConnections,
     /// With the connections of the tasks at most one for each, and `resting_max`.
@@ -114,6 +118,8 @@ impl Worker {
             is_congested: Cell::new(false),
             waits_for_memory: Cell::new(false),
             in_flight: Cell::new(0),
+            share: Cell::new(setup.control.plan.share(setup.index)),
+            load: LoadCounter::default(),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
             idle_connections: IdleConnections::default(),
             resting: RestingConnections::default(),

@@ -1,0 +1,568 @@
+//! How many requests an origin gets at once, found by trying: as many as its goodput grows with, and no more.
+//!
+//! Clock-free: time is an argument. What is decided on is measured in rounds at one limit: goodput, and the mean latency.
+//! - It climbs: the limit doubles each round while goodput grows with it or latency does not. (As TCP's slow start and
+//!   BBR's startup do.)
+//! - It shrinks from there, by a third at a time, while that costs no goodput: what only waits in a queue is given back.
+//! - It holds. Now and then it tries a little more or a little less, in turns with what it has, and keeps what is better.
+//!   When what it holds no longer gives what it gave, it climbs again from there.
+//!
+//! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing
+//! (docs/decisions/0029).
+
+use super::millis::Millis;
+
+/// A round has at least this long, and one that is compared with few others at least the second, ...
+const ROUND_MIN: Millis = 200;
+const COMPARED_MIN: Millis = 400;
+/// ... so many replies, ...
+const ROUND_REPLIES: f64 = 16.0;
+/// ... of a trial so many, unless that would take too long, ...
+const TRIAL_REPLIES: f64 = 400.0;
+const TRIAL_MAX: Millis = 3_000;
+/// ... and ends without a result after this long, or so many latencies.
+const ROUND_MAX: Millis = 5_000;
+const ROUND_MAX_LATENCIES: f64 = 6.0;
+/// Connections that are still being made, in so many requests, before a round begins.
+const CONNECTING: f64 = 0.125;
+/// Reports of a round in which the job was held back by something else; in flight on average at least this part.
+const STARVED: f64 = 0.25;
+const USED: f64 = 0.6;
+/// A limit twice as high is worth it when it gives so much more, or while latency has not grown so much.
+const GROWTH: f64 = 1.2;
+const QUEUED: f64 = 1.25;
+/// Twice as much in flight that gives so much more waits in no queue.
+const PAID: f64 = 1.7;
+/// A limit that gives so much less than a lower one is too high, whatever latency says.
+const HARM: f64 = 0.8;
+/// Limits one after the other that were not worth it, before it stops to climb.
+const STRIKES: u32 = 2;
+/// Where it begins to shrink: the lowest limit that gave this part of the most.
+const NEARLY: f64 = 0.9;
+/// Shrinking: by what, and what must be left of the goodput.
+const SHRINK: f64 = 1.4;
+const SHRINK_KEEPS: f64 = 0.93;
+/// Where nothing waits in a queue yet, a little more than that is tried: by this, then by its root.
+const RAISE: f64 = 1.4;
+/// What was sent before a limit was lowered is still in the way while goodput grows by this, and so often at most.
+const RECOVERS: f64 = 1.1;
+const RECOVERIES: u32 = 5;
+/// Below this much more than the least latency nothing waits in a queue.
+const FREE: f64 = 1.15;
+/// Above this much more no higher limit is tried.
+const CROWDED: f64 = 1.5;
+/// A round that differs by more than this from what is held is odd; so many in a row are a change.
+const CHANGE: f64 = 1.5;
+const CHANGED_ROUNDS: u32 = 2;
+/// Weight of a round in what is held.
+const HELD_WEIGHT: f64 = 0.3;
+/// A trial's step; twice as large after one that was worth it, up to the second.
+const STEP: f64 = 1.06;
+const STEP_MAX: f64 = 2.0;
+/// Calm rounds before a trial: twice as many after each that was not worth it, up to the second.
+const CALM_FIRST: u32 = 4;
+const CALM_MAX: u32 = 32;
+/// The part of a step that goodput must grow by for it to be kept, and may fall by.
+const STEP_GAIN: f64 = 0.6;
+const STEP_LOSS: f64 = 0.25;
+/// A reply counts as one, and as one more for each so many bytes of its body.
+const UNIT_BYTES: f64 = 16.0 * 1024.0;
+
+/// What a worker saw since it last said so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Complete replies that are no sign of trouble.
+    pub replies: u32,
+    /// Of their bodies.
+    pub bytes: u64,
+    /// From their requests to their ends, together.
+    pub latency_micros: u64,
+    /// Targets in flight now, ...
+    pub in_flight: u32,
+    /// ... and those of them whose request is out.
+    pub exchanging: u32,
+    /// Something else than the limit kept it from more.
+    pub is_starved: bool,
+}
+
+/// Within what the limit is looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct ConcurrencyBounds {
+    /// Where it begins.
+    pub first: usize,
+    /// At least: one for each worker.
+    pub least: usize,
+    /// At most.
+    pub most: usize,
+}
+
+/// What a round showed.
+#[derive(Debug, Clone, Copy, Default)]
+struct Measured {
+    /// Units a second.
+    goodput: f64,
+    /// Microseconds.
+    latency: f64,
+}
+
+/// Reports at one limit.
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    /// When the limit was set, and when everybody had heard of it and its connections were there.
+    since: Millis,
+    begun: Option<Millis>,
+    reports: u32,
+    starved: u32,
+    in_flight: f64,
+    replies: f64,
+    latency_micros: f64,
+}
+
+impl Round {
+    fn since(now: Millis) -> Self {
+        Round { since: now, ..Round::default() }
+    }
+
+    fn add(&mut self, load: Load, in_flight: usize) {
+        self.reports += 1;
+        self.starved += u32::from(load.is_starved);
+        self.in_flight += in_flight as f64;
+        self.replies += f64::from(load.replies);
+        self.latency_micros += load.latency_micros as f64;
+    }
+
+    /// Whether the limit, and nothing else, was what held the job back.
+    fn is_telling(&self, limit: usize) -> bool {
+        let reports = f64::from(self.reports.max(1));
+        f64::from(self.starved) <= STARVED * reports && self.in_flight >= USED * reports * limit as f64
+    }
+}
+
+/// What a worker has, as it last said, and what it has done in this round.
+#[derive(Debug, Clone, Copy, Default)]
+struct WorkerState {
+    in_flight: usize,
+    exchanging: usize,
+    said_at: Millis,
+    counted_from: Millis,
+    units: f64,
+}
+
+impl WorkerState {
+    fn note(&mut self, load: Load, now: Millis) {
+        (self.in_flight, self.exchanging) = (load.in_flight as usize, load.exchanging as usize);
+        self.units += f64::from(load.replies) + load.bytes as f64 / UNIT_BYTES;
+        self.said_at = now;
+    }
+
+    fn count_anew(&mut self) {
+        (self.counted_from, self.units) = (self.said_at, 0.0);
+    }
+
+    /// Units a second.
+    fn goodput(&self) -> f64 {
+        self.units * 1000.0 / self.said_at.saturating_sub(self.counted_from).max(1) as f64
+    }
+}
+
+/// Higher limits, one after the other.
+#[derive(Debug, Clone, Default)]
+struct Climb {
+    /// Each with its goodput.
+    levels: Vec<(usize, f64)>,
+    strikes: u32,
+    /// Whether latency has fallen, so that less may do.
+    is_faster: bool,
+}
+
+impl Climb {
+    fn best(&self) -> f64 {
+        self.levels.iter().map(|(_, goodput)| *goodput).fold(0.0, f64::max)
+    }
+
+    /// What half of a limit gave.
+    fn at_half(&self, limit: usize) -> f64 {
+        let half = self.levels.iter().rev().find(|(level, _)| *level <= limit / 2);
+        half.map_or(f64::INFINITY, |(_, goodput)| *goodput)
+    }
+
+    /// The lowest of them that gave nearly the most.
+    fn lowest_good(&self) -> Option<usize> {
+        let enough = self.best() * NEARLY;
+        self.levels.iter().find(|(_, goodput)| *goodput >= enough).map(|(limit, _)| *limit)
+    }
+}
+
+/// A limit that is good, and lower ones that are tried.
+#[derive(Debug, Clone, Copy)]
+struct Shrink {
+    good: usize,
+    /// The most that was given; none before `good` itself is measured.
+    goodput: Option<f64>,
+    /// What it gave before a higher one was tried; what it gives while it recovers from that, and how often that was seen.
+    before: f64,
+    recovered: f64,
+    recoveries: u32,
+    is_faster: bool,
+}
+
+/// A limit that is good with what it gives, and by how much more is tried.
+#[derive(Debug, Clone, Copy)]
+struct Raise {
+    good: usize,
+    goodput: f64,
+    by: f64,
+}
+
+/// What is held.
+#[derive(Debug, Clone, Copy, Default)]
+struct Hold {
+    /// Of earlier rounds.
+    held: Option<Measured>,
+    odd: u32,
+    calm: u32,
+}
+
+/// Another limit in turns with the one that is held: that one, twice the other, that one.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    other: usize,
+    rounds: [f64; 4],
+    done: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Phase {
+    Climb(Climb),
+    Shrink(Shrink),
+    Raise(Raise),
+    Hold(Hold),
+    Trial(Hold, Trial),
+}
+
+/// What trials have shown so far.
+#[derive(Debug, Clone, Copy)]
+struct TrialPlan {
+    is_up: bool,
+    step: f64,
+    calm: u32,
+}
+
+impl Default for TrialPlan {
+    fn default() -> Self {
+        TrialPlan { is_up: true, step: STEP, calm: CALM_FIRST }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct ConcurrencyLimit {
+    bounds: ConcurrencyBounds,
+    /// What goes out now, and what is held beside a trial.
+    limit: usize,
+    held: usize,
+    phase: Phase,
+    round: Round,
+    workers: Vec<WorkerState>,
+    /// The last round's mean, and the least mean since the last change: microseconds.
+    latency: f64,
+    floor: f64,
+    trials: TrialPlan,
+}
+
+impl ConcurrencyLimit {
+    /// Nothing is known yet.
+    pub fn new(bounds: ConcurrencyBounds, workers: usize) -> Self {
+        let most = bounds.most.max(bounds.least);
+        let bounds = ConcurrencyBounds { most, ..bounds };
+        let first = bounds.first.clamp(bounds.least, most);
+        ConcurrencyLimit {
+            bounds,
+            limit: first,
+            held: first,
+            phase: Phase::Climb(Climb::default()),
+            round: Round::default(),
+            workers: vec![WorkerState::default(); workers],
+            latency: 0.0,
+            floor: f64::INFINITY,
+            trials: TrialPlan::default(),
+        }
+    }
+
+    /// Requests in flight at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// It must never be higher than this.
+    pub fn lower_most(&mut self, most: usize) {
+        self.bounds.most = self.bounds.most.min(most).max(self.bounds.least);
+        self.limit = self.limit.min(self.bounds.most);
+        self.held = self.held.min(self.bounds.most);
+    }
+
+    /// Whether its bound is what keeps it from more.
+    pub fn is_at_most(&self) -> bool {
+        self.held.min(self.limit) >= self.bounds.most
+    }
+
+    /// Takes note of what a worker saw. `is_paced`: the origin has a pace, which is what holds the job back.
+    pub fn observe(&mut self, worker: usize, load: Load, is_paced: bool, now: Millis) {
+        let Some(state) = self.workers.get_mut(worker) else { return };
+        state.note(load, now);
+        if is_paced {
+            self.round = Round::since(now);
+            return;
+        }
+        if self.round.begun.is_none() {
+            return self.begin_round(now);
+        }
+        // One worker's part, as if all had said so now.
+        self.round.add(load, load.in_flight as usize * self.workers.len());
+        self.end_round(now);
+    }
+
+    /// A round begins when everybody has heard of the limit and has made its connections, and but for a climb when the
+    /// replies are those to its requests.
+    fn begin_round(&mut self, now: Millis) {
+        let waited = now.saturating_sub(self.round.since);
+        let have_heard = self.workers.iter().all(|worker| worker.said_at > self.round.since);
+        let in_flight: usize = self.workers.iter().map(|worker| worker.in_flight).sum();
+        let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
+        let connecting = in_flight.saturating_sub(exchanging) as f64;
+        let is_connected = connecting <= CONNECTING * in_flight as f64 + 1.0;
+        let lag = if matches!(self.phase, Phase::Climb(_)) { 0.0 } else { self.latency / 1000.0 };
+        let is_settled = have_heard && is_connected && waited as f64 >= lag;
+        if is_settled || waited >= self.round_max() {
+            self.count_from(now);
+        }
+    }
+
+    fn count_from(&mut self, now: Millis) {
+        self.round.begun = Some(now);
+        self.workers.iter_mut().for_each(WorkerState::count_anew);
+    }
+
+    fn round_max(&self) -> Millis {
+        ROUND_MAX.max((self.latency * ROUND_MAX_LATENCIES / 1000.0) as Millis)
+    }
+
+    fn end_round(&mut self, now: Millis) {
+        let Some(begun) = self.round.begun else { return };
+        let took = now.saturating_sub(begun);
+        // Replies come in waves: a round of several latencies has whole ones.
+        let (latencies, least, enough) = match self.phase {
+            Phase::Climb(_) => (1.0, ROUND_MIN, ROUND_REPLIES),
+            Phase::Hold(_) => (2.0, ROUND_MIN, ROUND_REPLIES),
+            Phase::Shrink(_) | Phase::Raise(_) => (3.0, COMPARED_MIN, ROUND_REPLIES),
+            Phase::Trial(..) => (3.0, COMPARED_MIN, TRIAL_REPLIES),
+        };
+        let least = least.max((latencies * self.latency / 1000.0) as Millis);
+        let enough = if took >= TRIAL_MAX { ROUND_REPLIES } else { enough };
+        let is_over = took >= least && self.round.replies >= enough;
+        let is_stuck = took >= least + self.round_max();
+        if !is_over && !is_stuck {
+            return;
+        }
+        let round = std::mem::replace(&mut self.round, Round::since(now));
+        if !is_over || !round.is_telling(self.limit) {
+            return;
+        }
+        let measured = Measured {
+            goodput: self.workers.iter().map(WorkerState::goodput).sum(),
+            latency: round.latency_micros / round.replies.max(1.0),
+        };
+        self.latency = measured.latency;
+        self.decide(measured);
+        if matches!(self.phase, Phase::Hold(_)) && self.limit == self.held {
+            // Nothing has changed: the next round goes on from here.
+            self.count_from(now);
+        }
+    }
+
+    fn decide(&mut self, measured: Measured) {
+        self.phase = match std::mem::replace(&mut self.phase, Phase::Hold(Hold::default())) {
+            Phase::Climb(climb) => self.climb(climb, measured),
+            Phase::Shrink(shrink) => self.shrink(shrink, measured),
+            Phase::Raise(raise) => self.raise(raise, measured),
+            Phase::Hold(hold) => self.hold(hold, measured),
+            Phase::Trial(hold, trial) => self.try_other(hold, trial, measured),
+        };
+    }
+
+    fn set(&mut self, limit: usize) {
+        self.limit = limit.clamp(self.bounds.least, self.bounds.most);
+    }
+
+    fn climb(&mut self, mut climb: Climb, measured: Measured) -> Phase {
+        let best = climb.best();
+        let has_queue = measured.latency > self.floor * QUEUED;
+        let is_worth_it = measured.goodput >= best * GROWTH || !has_queue && measured.goodput >= best * HARM;
+        self.floor = self.floor.min(measured.latency);
+        climb.strikes = if is_worth_it { 0 } else { climb.strikes + 1 };
+        climb.levels.push((self.limit, measured.goodput));
+        // What it gives at the most is known when a round there brings no more.
+        let is_at_most = self.limit >= self.bounds.most;
+        if climb.strikes >= STRIKES || is_at_most && measured.goodput < best * GROWTH {
+            let good = climb.lowest_good().unwrap_or(self.limit);
+            if good >= self.bounds.most && measured.goodput >= climb.at_half(good) * PAID {
+                return self.settle_at(good);
+            }
+            self.set(good);
+            return Phase::Shrink(Shrink {
+                good,
+                goodput: None,
+                before: best,
+                recovered: 0.0,
+                recoveries: 0,
+                is_faster: climb.is_faster,
+            });
+        }
+        self.set(self.limit * 2);
+        Phase::Climb(climb)
+    }
+
+    fn shrink(&mut self, mut shrink: Shrink, measured: Measured) -> Phase {
+        let is_less = shrink.goodput.is_none() && measured.goodput < shrink.before * HARM;
+        if is_less && measured.goodput > shrink.recovered * RECOVERS && shrink.recoveries < RECOVERIES {
+            (shrink.recovered, shrink.recoveries) = (measured.goodput, shrink.recoveries + 1);
+            return Phase::Shrink(shrink);
+        }
+        let is_free = measured.latency <= self.floor * FREE && !shrink.is_faster;
+        self.floor = self.floor.min(measured.latency);
+        let most = shrink.goodput.unwrap_or(0.0).max(measured.goodput);
+        if shrink.goodput.is_some_and(|goodput| measured.goodput < goodput * SHRINK_KEEPS) {
+            return self.settle_at(shrink.good);
+        }
+        let good = self.limit;
+        let lower = (good as f64 / SHRINK) as usize;
+        if is_free && shrink.goodput.is_none() {
+            return self.try_more(Raise { good, goodput: measured.goodput, by: RAISE });
+        }
+        if is_free || lower < self.bounds.least {
+            return self.settle_at(good);
+        }
+        self.set(lower);
+        Phase::Shrink(Shrink { good, goodput: Some(most), ..shrink })
+    }
+
+    fn try_more(&mut self, raise: Raise) -> Phase {
+        let more = ((raise.good as f64 * raise.by) as usize).min(self.bounds.most);
+        if more == raise.good {
+            return self.settle_at(raise.good);
+        }
+        self.set(more);
+        Phase::Raise(raise)
+    }
+
+    fn raise(&mut self, raise: Raise, measured: Measured) -> Phase {
+        let step = self.limit as f64 / raise.good as f64 - 1.0;
+        let is_better = measured.goodput >= raise.goodput * (1.0 + step * STEP_GAIN);
+        let by = raise.by.sqrt();
+        let raised = if is_better {
+            Raise { good: self.limit, goodput: measured.goodput, by }
+        } else {
+            Raise { by, ..raise }
+        };
+        if raise.by < RAISE {
+            return self.settle_at(raised.good);
+        }
+        self.try_more(raised)
+    }
+
+    fn settle_at(&mut self, limit: usize) -> Phase {
+        self.set(limit);
+        self.held = self.limit;
+        self.trials = TrialPlan::default();
+        Phase::Hold(Hold::default())
+    }
+
+    fn hold(&mut self, mut hold: Hold, measured: Measured) -> Phase {
+        let Some(held) = &mut hold.held else {
+            return Phase::Hold(Hold { held: Some(measured), ..hold });
+        };
+        let differs = |now: f64, then: f64| now > then * CHANGE || now < then / CHANGE;
+        if differs(measured.latency, held.latency) || differs(measured.goodput, held.goodput) {
+            hold.odd += 1;
+            hold.calm = 0;
+            if hold.odd < CHANGED_ROUNDS {
+                return Phase::Hold(hold);
+            }
+            return self.climb_again(measured.latency < held.latency, measured);
+        }
+        held.latency += (measured.latency - held.latency) * HELD_WEIGHT;
+        held.goodput += (measured.goodput - held.goodput) * HELD_WEIGHT;
+        let latency = held.latency;
+        self.floor = self.floor.min(latency);
+        (hold.odd, hold.calm) = (0, hold.calm + 1);
+        match (hold.calm >= self.trials.calm).then(|| self.next_trial(latency)).flatten() {
+            Some(other) => Phase::Trial(Hold { calm: 0, ..hold }, Trial { other, rounds: [0.0; 4], done: 0 }),
+            None => Phase::Hold(hold),
+        }
+    }
+
+    /// The origin, or the way to it, is another than before.
+    fn climb_again(&mut self, is_faster: bool, measured: Measured) -> Phase {
+        self.floor = measured.latency;
+        let climb = Climb { is_faster, ..Climb::default() };
+        self.climb(climb, measured)
+    }
+
+    /// The limit that is tried next, if there is one that may be better.
+    fn next_trial(&mut self, latency: f64) -> Option<usize> {
+        let is_free = latency <= self.floor * FREE;
+        let is_crowded = latency > self.floor * CROWDED;
+        let may_go = |is_up: bool| if is_up { !is_crowded } else { !is_free };
+        if !may_go(self.trials.is_up) {
+            self.trials.is_up = !self.trials.is_up;
+        }
+        let held = self.held as f64;
+        let other = if self.trials.is_up {
+            ((held * self.trials.step).ceil() as usize).max(self.held + 1).min(self.bounds.most)
+        } else {
+            ((held / self.trials.step) as usize).min(self.held.saturating_sub(1)).max(self.bounds.least)
+        };
+        (may_go(self.trials.is_up) && other != self.held).then_some(other)
+    }
+
+    fn try_other(&mut self, mut hold: Hold, mut trial: Trial, measured: Measured) -> Phase {
+        trial.rounds[trial.done] = measured.goodput;
+        trial.done += 1;
+        match trial.done {
+            1 | 2 => self.set(trial.other),
+            3 => self.set(self.held),
+            _ => {
+                self.conclude(&mut hold, trial);
+                return Phase::Hold(hold);
+            }
+        }
+        Phase::Trial(hold, trial)
+    }
+
+    fn conclude(&mut self, hold: &mut Hold, trial: Trial) {
+        let [before, first, second, after] = trial.rounds;
+        let step = (trial.other as f64 / self.held as f64 - 1.0).abs();
+        let least = if trial.other > self.held { 1.0 + step * STEP_GAIN } else { 1.0 - step * STEP_LOSS };
+        // Chance seldom favours it twice.
+        let is_better = first >= before * least && second >= after * least;
+        if is_better {
+            self.set(trial.other);
+            self.held = self.limit;
+            *hold = Hold::default();
+            self.trials.step = (self.trials.step * self.trials.step).min(STEP_MAX);
+            self.trials.calm = 1;
+            return;
+        }
+        if trial.other < self.held
+            && let Some(held) = hold.held
+        {
+            // Less costs as much goodput: what replies take is no queue of ours.
+            self.floor = held.latency;
+        }
+        self.trials =
+            TrialPlan { is_up: !self.trials.is_up, step: STEP, calm: (self.trials.calm * 2).min(CALM_MAX) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,328 @@
+//! Origins of all sorts and a client in simulated time: what the limit does, and what it gives.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use super::super::retry::Jitter;
+use super::{ConcurrencyBounds, ConcurrencyLimit, Load, Millis};
+
+const TICK_MICROS: u64 = 50_000;
+const SLOT_MICROS: u64 = 100_000;
+const WORKERS: usize = 2;
+const BOUNDS: ConcurrencyBounds = ConcurrencyBounds { first: 32, least: WORKERS, most: 4096 };
+
+/// An origin: how long its replies take in a second, in microseconds, and how many it gives a second when so many
+/// requests are there at once.
+#[derive(Clone, Copy)]
+struct Origin {
+    latency: fn(u64) -> (u64, u64),
+    capacity: fn(usize) -> f64,
+    /// What a new connection takes.
+    connect_micros: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Tick,
+    Sent { worker: usize },
+    Reply { worker: usize, sent: u64 },
+}
+
+#[derive(Default)]
+struct Worker {
+    in_flight: usize,
+    exchanging: usize,
+    connections: usize,
+    load: Load,
+}
+
+struct World {
+    origin: Origin,
+    random: Jitter,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    workers: [Worker; WORKERS],
+    free_at: f64,
+    /// None: a fixed number.
+    controller: Option<ConcurrencyLimit>,
+    limit: usize,
+    /// Requests that there are at all, a second.
+    targets: f64,
+    taken: f64,
+    /// By slot: replies, and the limit at its end.
+    slots: Vec<(u32, usize)>,
+}
+
+impl World {
+    fn new(origin: Origin, seed: u64) -> Self {
+        let controller = ConcurrencyLimit::new(BOUNDS, WORKERS);
+        World {
+            origin,
+            random: Jitter::new(seed),
+            events: BinaryHeap::new(),
+            workers: Default::default(),
+            free_at: 0.0,
+            limit: controller.limit(),
+            controller: Some(controller),
+            targets: f64::INFINITY,
+            taken: 0.0,
+            slots: Vec::new(),
+        }
+    }
+
+    fn fixed(origin: Origin, limit: usize) -> Self {
+        World { controller: None, limit, ..World::new(origin, 1) }
+    }
+
+    fn run(&mut self, seconds: u64) {
+        self.events.push(Reverse((0, Event::Tick)));
+        while let Some(Reverse((now, event))) = self.events.pop() {
+            if now >= seconds * 1_000_000 {
+                return;
+            }
+            match event {
+                Event::Tick => self.tick(now),
+                Event::Sent { worker } => {
+                    self.workers[worker].exchanging += 1;
+                    let replied = self.serve(now);
+                    self.events.push(Reverse((replied, Event::Reply { worker, sent: now })));
+                }
+                Event::Reply { worker, sent } => {
+                    let at = &mut self.workers[worker];
+                    at.in_flight -= 1;
+                    at.exchanging -= 1;
+                    at.load.replies += 1;
+                    at.load.latency_micros += now - sent;
+                    self.slot(now).0 += 1;
+                    self.fill(worker, now);
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, now: u64) -> u64 {
+        let there = self.workers.iter().map(|worker| worker.exchanging).sum();
+        self.free_at = self.free_at.max(now as f64) + 1e6 / (self.origin.capacity)(there);
+        let (least, most) = (self.origin.latency)(now / 1_000_000);
+        self.free_at as u64 + least + self.random.draw() % (most - least + 1)
+    }
+
+    fn fill(&mut self, worker: usize, now: u64) {
+        let share = self.limit / WORKERS + usize::from(worker < self.limit % WORKERS);
+        while self.workers[worker].in_flight < share {
+            let at = &mut self.workers[worker];
+            if self.taken >= self.targets * now as f64 / 1e6 {
+                at.load.is_starved = true;
+                return;
+            }
+            self.taken += 1.0;
+            at.in_flight += 1;
+            let is_new = at.in_flight > at.connections;
+            at.connections = at.connections.max(at.in_flight);
+            let sent = now + if is_new { self.origin.connect_micros } else { 0 };
+            self.events.push(Reverse((sent, Event::Sent { worker })));
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        for worker in 0..WORKERS {
+            let at = &mut self.workers[worker];
+            let counts = Load {
+                in_flight: at.in_flight as u32,
+                exchanging: at.exchanging as u32,
+                ..std::mem::take(&mut at.load)
+            };
+            if let Some(controller) = &mut self.controller {
+                controller.observe(worker, counts, false, now / 1000);
+                self.limit = controller.limit();
+            }
+        }
+        for worker in 0..WORKERS {
+            self.fill(worker, now);
+        }
+        self.slot(now).1 = self.limit;
+        self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
+    }
+
+    fn slot(&mut self, now: u64) -> &mut (u32, usize) {
+        let number = (now / SLOT_MICROS) as usize;
+        if self.slots.len() <= number {
+            self.slots.resize(number + 1, (0, 0));
+        }
+        &mut self.slots[number]
+    }
+
+    fn slots_of(&self, seconds: Range<u64>) -> &[(u32, usize)] {
+        let a_second = 1_000_000 / SLOT_MICROS;
+        &self.slots[(seconds.start * a_second) as usize..(seconds.end * a_second) as usize]
+    }
+
+    /// Replies a second.
+    fn goodput(&self, seconds: Range<u64>) -> f64 {
+        let replies: u32 = self.slots_of(seconds.clone()).iter().map(|(replies, _)| replies).sum();
+        f64::from(replies) / (seconds.end - seconds.start) as f64
+    }
+
+    /// The least and the most of the limit.
+    fn limits(&self, seconds: Range<u64>) -> (usize, usize) {
+        let limits = self.slots_of(seconds).iter().map(|(_, limit)| *limit);
+        (limits.clone().min().unwrap_or(0), limits.max().unwrap_or(0))
+    }
+}
+
+/// The most that any fixed number gives.
+fn best_fixed(origin: Origin, seconds: Range<u64>) -> f64 {
+    let limits = (1..=12).map(|power| 1 << power).chain([200]);
+    let goodput = |limit| {
+        let mut world = World::fixed(origin, limit);
+        world.run(seconds.end);
+        world.goodput(seconds.clone())
+    };
+    limits.map(goodput).fold(0.0, f64::max)
+}
+
+/// What is told when a limit was no good.
+fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
+    format!(
+        "{name}: {:.3} of the best fixed number's {best:.0}/s; limit within {:?}",
+        world.goodput(seconds.clone()) / best,
+        world.limits(seconds)
+    )
+}
+
+/// Latency, capacity, new connections, all by name.
+const ORIGINS: [(&str, Origin); 9] = [
+    ("loopback", Origin { latency: |_| (50, 150), capacity: |_| 10_000.0, connect_micros: 100 }),
+    ("0.2 ms", Origin { latency: |_| (200, 250), capacity: |_| 10_000.0, connect_micros: 400 }),
+    ("10 ms", Origin { latency: |_| (10_000, 11_000), capacity: |_| 12_000.0, connect_micros: 20_000 }),
+    ("50 ms", Origin { latency: |_| (50_000, 51_000), capacity: |_| 8000.0, connect_micros: 150_000 }),
+    ("100 ms", Origin { latency: |_| (100_000, 100_000), capacity: |_| 10_000.0, connect_micros: 0 }),
+    ("150 ms", Origin { latency: |_| (150_000, 160_000), capacity: |_| 5000.0, connect_micros: 450_000 }),
+    ("0 to 3 s", Origin { latency: |_| (0, 3_000_000), capacity: |_| 10_000.0, connect_micros: 100 }),
+    ("a slow one", Origin { latency: |_| (40_000, 120_000), capacity: |_| 300.0, connect_micros: 50_000 }),
+    (
+        "one that gets worse beyond 200",
+        Origin {
+            latency: |_| (40_000, 60_000),
+            capacity: |there| if there <= 200 { 20_000.0 } else { 4000.0 * (200.0 / there as f64).powi(2) },
+            connect_micros: 50_000,
+        },
+    ),
+];
+
+#[test]
+fn it_gives_nine_tenths_of_the_best_fixed_number_in_time() {
+    for (name, origin) in ORIGINS {
+        let (least, most) = (origin.latency)(0);
+        let in_time = 10.max((least + most) / 2 * 12 / 1_000_000);
+        let seconds = in_time..in_time + 10;
+        let best = best_fixed(origin, seconds.clone());
+        for seed in 1..=2 {
+            let mut world = World::new(origin, seed);
+            world.run(seconds.end);
+            assert!(
+                world.goodput(seconds.clone()) >= 0.9 * best,
+                "seed {seed}, {}",
+                told(name, &world, best, seconds)
+            );
+        }
+    }
+}
+
+#[test]
+fn once_settled_it_swings_by_less_than_a_quarter() {
+    for (name, origin) in ORIGINS {
+        for seed in 1..=2 {
+            let mut world = World::new(origin, seed);
+            world.run(40);
+            let (least, most) = world.limits(25..40);
+            let middle = (least + most) as f64 / 2.0;
+            assert!((most - least) as f64 / middle < 0.25, "seed {seed}, {name}: {least} to {most}");
+        }
+    }
+}
+
+#[test]
+fn what_only_waits_in_a_queue_is_given_back() {
+    for (name, origin) in ORIGINS {
+        let (least, most) = (origin.latency)(0);
+        let needed = (origin.capacity)(1) * (least + most) as f64 / 2e6;
+        let mut world = World::new(origin, 7);
+        world.run(30);
+        let (_, most) = world.limits(25..30);
+        assert!(most as f64 <= 2.5 * needed + 32.0, "{name}: {most} for {needed:.0}");
+    }
+}
+
+#[test]
+fn a_change_of_latency_is_followed_both_ways() {
+    let latency = |second| if (20..50).contains(&second) { (300_000, 310_000) } else { (10_000, 10_500) };
+    let origin = Origin { latency, capacity: |_| 30_000.0, connect_micros: 10_000 };
+    for seed in 1..=2 {
+        let mut world = World::new(origin, seed);
+        world.run(80);
+
+        for seconds in [10..20, 30..50, 60..80] {
+            let best = best_fixed(origin, seconds.clone());
+            let case = told("changing", &world, best, seconds.clone());
+            assert!(world.goodput(seconds) >= 0.9 * best, "seed {seed}, {case}");
+        }
+        let (_, most) = world.limits(60..80);
+        assert!(most <= 750, "seed {seed}: 10 ms need 300, and it has {most}");
+    }
+}
+
+#[test]
+fn a_job_that_something_else_holds_back_says_nothing() {
+    let origin = Origin { latency: |_| (20_000, 20_000), capacity: |_| 20_000.0, connect_micros: 0 };
+    let mut world = World { targets: 200.0, ..World::new(origin, 1) };
+
+    world.run(20);
+
+    assert_eq!(world.limits(1..20), (BOUNDS.first, BOUNDS.first));
+}
+
+#[test]
+fn a_pace_is_not_read_as_latency() {
+    let mut concurrency = ConcurrencyLimit::new(BOUNDS, 1);
+    let load = Load { replies: 10, latency_micros: 10_000, in_flight: 32, exchanging: 32, ..Load::default() };
+    for now in (0..20_000).step_by(50) {
+        let slow = Load { latency_micros: load.latency_micros * (1 + now / 1000), ..load };
+        concurrency.observe(0, slow, true, now);
+        assert_eq!(concurrency.limit(), BOUNDS.first);
+    }
+}
+
+#[test]
+fn it_stays_within_its_bounds() {
+    let bounds = ConcurrencyBounds { first: 64, least: 2, most: 100 };
+    let origin = Origin { latency: |_| (100_000, 100_000), capacity: |_| 1e9, connect_micros: 0 };
+    let mut world =
+        World { controller: Some(ConcurrencyLimit::new(bounds, WORKERS)), ..World::new(origin, 1) };
+    world.run(20);
+    assert_eq!(world.limits(10..20).1, 100);
+    assert!(world.controller.as_ref().is_some_and(ConcurrencyLimit::is_at_most));
+
+    let mut few = ConcurrencyLimit::new(ConcurrencyBounds { first: 64, least: 2, most: 1 }, 2);
+    few.observe(9, Load::default(), false, 0);
+    assert_eq!(few.limit(), 2);
+}
+
+#[test]
+fn a_lower_bound_holds_at_once() {
+    let mut concurrency = ConcurrencyLimit::new(BOUNDS, 2);
+    concurrency.lower_most(20);
+    assert_eq!((concurrency.limit(), concurrency.is_at_most()), (20, true));
+    concurrency.lower_most(0);
+    assert_eq!(concurrency.limit(), BOUNDS.least);
+}
+
+#[test]
+fn replies_that_never_come_decide_nothing() {
+    let mut concurrency = ConcurrencyLimit::new(BOUNDS, 1);
+    let load = Load { in_flight: 32, exchanging: 32, ..Load::default() };
+    for now in (0..120_000_u64).step_by(50) {
+        concurrency.observe(0, load, false, now as Millis);
+        assert_eq!(concurrency.limit(), BOUNDS.first);
+    }
+}
