@@ -234,8 +234,8 @@ fn once_settled_it_swings_by_less_than_a_quarter() {
     for (name, origin) in ORIGINS {
         for seed in 1..=2 {
             let mut world = World::new(origin, seed);
-            world.run(40);
-            let (least, most) = world.limits(25..40);
+            world.run(60);
+            let (least, most) = world.limits(40..60);
             let middle = (least + most) as f64 / 2.0;
             assert!((most - least) as f64 / middle < 0.25, "seed {seed}, {name}: {least} to {most}");
         }
