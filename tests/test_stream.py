@@ -725,31 +725,28 @@ def test_what_the_input_raises_is_raised_by_batches(server: Serve) -> None:
 
 # Prints how many replies came in three seconds of an endless stream, and how its memory grew over most of them.
 ENDLESS = """
-import itertools, os, sys, time, fetchmill
+import itertools, os, sys, fetchmill
 resident = lambda: int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 urls = itertools.cycle(f"{sys.argv[1]}/get/file-{number:012d}" for number in range(1000))
-until, halfway = time.monotonic() + 3, 0
 for count, _ in enumerate(fetchmill.stream(urls)):
     if count == 20_000:
         halfway = resident()
-    if time.monotonic() > until:
+    if count == 200_000:
         break
-print(count, resident() - halfway)
+print(resident() - halfway)
 """
 
 
 @pytest.mark.timing
 def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
-    """Of a process that does nothing else. Three seconds: what a minute adds would be seen."""
+    """Of a process that does nothing else: ten times as many replies as it takes to fill what is kept."""
     running = server(synthetic=1000)
 
     ended = subprocess.run(
         [sys.executable, "-c", ENDLESS, running.url], capture_output=True, text=True, check=True, timeout=120
     )
 
-    count, growth = map(int, ended.stdout.split())
-    assert count > 20_000
-    assert growth < 4 << 20
+    assert int(ended.stdout) < 4 << 20
 
 
 def test_faults_of_a_server_are_overcome(server: Serve) -> None:

@@ -280,6 +280,13 @@ pub const HEALTHY_FOR: Duration = Duration::from_millis(100);
 pub const REFUSED_ONLY: Duration = Duration::from_secs(1);
 /// For this long if they name a time (`Retry-After`).
 pub const ASKED_TO_WAIT_ONLY: Duration = Duration::from_millis(300);
+/// Origins that refuse requests of a stream whose pace is kept: some 4 KiB each, with four seconds of replies in slots of
+/// 50 ms; others are asked as if they did not.
+pub const STREAM_THROTTLED_MAX: usize = 4096;
+/// One that has given nothing but refusals for so long has no pace: the program gets them.
+pub const STREAM_REFUSED_ONLY: Duration = Duration::from_secs(2);
+/// A pace is kept for so long after the last refusal.
+pub const STREAM_THROTTLED_FOR: Duration = Duration::from_secs(60);
 /// Requests a second that an origin gets at least, however much it refuses.
 pub const PACE_MIN: f64 = 1.0;
 /// What comes at once after a quiet time when an origin has a pace: a few turns of a timer, so that it is not refused.

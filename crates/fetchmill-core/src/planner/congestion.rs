@@ -34,9 +34,13 @@ const HELD_SHARE: f64 = 0.01;
 /// How the pace grows: in t seconds from its plateau to 1 + t³ times as much of this. 5 % are 3 seconds.
 const GROWTH: f64 = 0.05 / 27.0;
 /// How many times as fast the first pace is after a second.
-const GUESS_GROWTH: f64 = 1.5;
-/// So many times the plateau is far above: the pace goes away.
+const GUESS_GROWTH: f64 = 2.0;
+/// So many times the plateau is far above: it grows as a guess does, ...
 const FAR_ABOVE: f64 = 4.0;
+/// ... and goes away once no more than this part of it is asked for.
+const UNUSED: f64 = 0.5;
+/// What is given is as it was if it is at least this part of it; otherwise one of both was measured in a bad moment.
+const CONFIRMED: f64 = 0.7;
 /// So many cuts in a row that changed nothing: refusals do not come from the pace.
 const USELESS_CUTS: u32 = 3;
 /// Behind them so many are to have been refused: fewer may be chance.
@@ -287,7 +291,7 @@ impl Congestion {
         if self.is_useless(measured, before) {
             return self.accept_refusals(now);
         }
-        let is_guess = self.held.is_none();
+        let is_guess = self.held.is_none_or(|held| given < held.plateau * CONFIRMED);
         self.held = Some(if measured.successes > 0.0 {
             let given = given.min(before);
             ActivePace { is_guess, ..ActivePace::below(given, given * CUT) }
@@ -343,7 +347,10 @@ impl Congestion {
             self.series = CutSeries::default();
         }
         if held.is_far_above() {
-            self.held = None;
+            held.is_guess = true;
+            if lately.per_second(lately.replies()) < held.rate * UNUSED {
+                self.held = None;
+            }
         }
     }
 }

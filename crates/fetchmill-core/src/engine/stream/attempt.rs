@@ -71,6 +71,13 @@ impl FetchThread {
             }
             course.started = self.exact.micros();
         }
+        if self.throttling.is_active() {
+            let has_waited = self.throttling.wait(&origin.key, || self.exact.micros(), watch).await;
+            if !has_waited || ticket.is_dropped() {
+                return StreamAttempt::Over;
+            }
+            course.started = self.exact.micros();
+        }
         if !task.connection.is_at(&origin) {
             self.part(task);
             self.pool.switch(&mut task.connection, &origin);
@@ -93,6 +100,7 @@ impl FetchThread {
             Ok(exchanged) => {
                 let is_certain = task.connection.note_reply(sent, self.exact.micros());
                 course.ended = Some(self.exact.micros());
+                self.throttling.note(&origin, exchanged.replied.head.status, self.clock.get());
                 self.replied(task, ticket, incoming, watch, exchanged, course, is_certain).await
             }
             Err(broken) => {

@@ -19,6 +19,7 @@ use super::StreamOptions;
 use super::channel::{Channel, FetcherState};
 use super::queue::{RequestQueue, TaskRequest};
 use super::reply_collector::ReplyCollector;
+use super::throttling::Throttling;
 use super::uncertain::StreamConnection;
 use crate::error::{Error, Result};
 use crate::limits;
@@ -135,6 +136,7 @@ pub(super) struct FetchThread {
     pub(super) store: Arc<Access>,
     pub(super) buckets: BucketResolver,
     pub(super) pace: Option<Pace>,
+    pub(super) throttling: Throttling,
     /// As of the last turn,
     pub(super) clock: Rc<Cell<Millis>>,
     /// and exactly.
@@ -181,6 +183,7 @@ impl FetchThread {
             store: Arc::clone(store),
             buckets: BucketResolver::new(Arc::clone(store)),
             pace: options.http.rate.map(Pace::new),
+            throttling: Throttling::default(),
             options,
             jitter: RefCell::new(Jitter::new(clock.get())),
             last_tick: Cell::new(clock.get()),
@@ -259,6 +262,7 @@ impl FetchThread {
         for place in &*self.places.borrow() {
             place.watch.check();
         }
+        self.throttling.tick(self.clock.get());
         self.pool.names().tick();
         self.pool.sweep();
     }

@@ -19,6 +19,7 @@ mod reply_buffer;
 mod reply_collector;
 mod rests;
 mod rows;
+mod throttling;
 mod uncertain;
 mod verdict;
 

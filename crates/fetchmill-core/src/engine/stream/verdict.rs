@@ -42,6 +42,8 @@ impl FetchThread {
             redirects_max: self.options.redirects(),
             allow_eof_bodies: self.options.http.allow_eof_bodies,
             gives_every_reply: true,
+            // It gives others what they ask for, and this one when its turn comes.
+            is_patient: self.throttling.is_throttled(&ticket.url, self.clock.get()),
             ..Rules::default()
         }
     }
@@ -158,7 +160,11 @@ impl FetchThread {
     }
 
     fn wait_for(&self, ticket: &mut TaskRequest, kind: FailureKind, asked: Option<Millis>) -> StreamAttempt {
-        let wait = delay(kind, ticket.state.attempts, asked, self.jitter.borrow_mut().draw());
+        let is_refused =
+            kind == FailureKind::Throttled && self.throttling.is_throttled(&ticket.url, self.clock.get());
+        // All that a stream has in memory would wait for as long as the origin asks, which gives others what they want.
+        let (attempts, asked) = if is_refused { (0, None) } else { (ticket.state.attempts, asked) };
+        let wait = delay(kind, attempts, asked, self.jitter.borrow_mut().draw());
         self.wait(std::mem::take(ticket), wait);
         StreamAttempt::Over
     }

@@ -1,0 +1,147 @@
+//! The paces of origins that throttle (docs/decisions/0018), each with its own.
+//!
+//! An origin that gives nothing but refusals has none: the program gets them. A thread's own, so nothing is locked. An origin is known from its first refusal on, until it has refused nothing for
+//! [`limits::STREAM_THROTTLED_FOR`]: without any refusal a request and a reply cost one look at an empty table.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::super::rate_wait::keep_pace;
+use crate::limits;
+use crate::origin::OriginKey;
+use crate::outcome::FailureKind;
+use crate::planner::congestion::Congestion;
+use crate::planner::origin::Millis;
+use crate::planner::pace::Pace;
+use crate::transport::{Deadlines, OriginConnections};
+
+/// An origin that has refused something.
+struct ThrottledOrigin {
+    congestion: RefCell<Congestion>,
+    pace: Pace,
+    /// Only the first task of a line takes a place: a new pace would not change places that are taken.
+    line: tokio::sync::Mutex<()>,
+    /// Since the last tick.
+    successes: Cell<u32>,
+    refused: Cell<u32>,
+    refused_at: Cell<Millis>,
+    succeeded_at: Cell<Option<Millis>>,
+}
+
+impl ThrottledOrigin {
+    fn new(succeeded_at: Option<Millis>, now: Millis) -> Self {
+        ThrottledOrigin {
+            congestion: RefCell::default(),
+            pace: Pace::unset(limits::PACE_BURST),
+            line: tokio::sync::Mutex::default(),
+            successes: Cell::default(),
+            refused: Cell::default(),
+            refused_at: Cell::new(now),
+            succeeded_at: Cell::new(succeeded_at),
+        }
+    }
+
+    /// Whether it gives something beside its refusals.
+    fn gives(&self, now: Millis) -> bool {
+        let lately = limits::STREAM_REFUSED_ONLY.as_millis() as Millis;
+        self.succeeded_at.get().is_some_and(|at| now.saturating_sub(at) < lately)
+    }
+
+    fn tick(&self, now: Millis) {
+        let mut congestion = self.congestion.borrow_mut();
+        let (successes, refused) = (self.successes.take(), self.refused.take());
+        if self.gives(now) {
+            congestion.observe(successes, refused, now);
+        } else {
+            *congestion = Congestion::default();
+        }
+        self.pace.set(congestion.rate());
+    }
+
+    fn is_over(&self, now: Millis) -> bool {
+        let quiet = now.saturating_sub(self.refused_at.get());
+        !self.pace.is_set() && quiet > limits::STREAM_THROTTLED_FOR.as_millis() as Millis
+    }
+}
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct Throttling {
+    origins: RefCell<HashMap<OriginKey, Rc<ThrottledOrigin>>>,
+    /// Who gave something last, before it refused anything.
+    last_success: RefCell<Option<(Rc<OriginConnections>, Millis)>>,
+}
+
+impl Throttling {
+    /// A complete reply came.
+    pub(super) fn note(&self, origin: &Rc<OriginConnections>, status: u16, now: Millis) {
+        let is_refusal = FailureKind::of_status(status) == Err(FailureKind::Throttled);
+        let mut origins = self.origins.borrow_mut();
+        if !is_refusal && origins.is_empty() {
+            return self.note_success(origin, now);
+        }
+        if is_refusal && !origins.contains_key(&origin.key) && origins.len() < limits::STREAM_THROTTLED_MAX {
+            let throttled = ThrottledOrigin::new(self.succeeded_at(origin), now);
+            origins.insert(origin.key.clone(), Rc::new(throttled));
+        }
+        let Some(throttled) = origins.get(&origin.key) else { return };
+        if is_refusal {
+            throttled.refused.set(throttled.refused.get() + 1);
+            throttled.refused_at.set(now);
+        } else {
+            throttled.successes.set(throttled.successes.get() + 1);
+            throttled.succeeded_at.set(Some(now));
+        }
+    }
+
+    fn note_success(&self, origin: &Rc<OriginConnections>, now: Millis) {
+        let mut last = self.last_success.borrow_mut();
+        match &mut *last {
+            Some((known, at)) if Rc::ptr_eq(known, origin) => *at = now,
+            _ => *last = Some((Rc::clone(origin), now)),
+        }
+    }
+
+    fn succeeded_at(&self, origin: &Rc<OriginConnections>) -> Option<Millis> {
+        let last = self.last_success.borrow();
+        last.as_ref().filter(|(known, _)| Rc::ptr_eq(known, origin)).map(|(_, at)| *at)
+    }
+
+    /// Some milliseconds have passed.
+    pub(super) fn tick(&self, now: Millis) {
+        let mut origins = self.origins.borrow_mut();
+        origins.retain(|_, throttled| {
+            throttled.tick(now);
+            !throttled.is_over(now)
+        });
+    }
+
+    /// Whether any origin is known to throttle.
+    pub(super) fn is_active(&self) -> bool {
+        !self.origins.borrow().is_empty()
+    }
+
+    fn paced(&self, origin: &OriginKey) -> Option<Rc<ThrottledOrigin>> {
+        self.origins.borrow().get(origin).filter(|throttled| throttled.pace.is_set()).cloned()
+    }
+
+    /// Whether the origin of a normalised URL throttles: it refuses some requests and gives others what they ask for.
+    pub(super) fn is_throttled(&self, url: &str, now: Millis) -> bool {
+        self.is_active()
+            && OriginKey::of_url(url).is_some_and(|(origin, _)| {
+                self.origins.borrow().get(&origin).is_some_and(|throttled| throttled.gives(now))
+            })
+    }
+
+    /// Waits until the origin's pace allows one more request; `false` when the watch has expired before.
+    pub(super) async fn wait(&self, origin: &OriginKey, micros: impl Fn() -> u64, watch: &Deadlines) -> bool {
+        let Some(throttled) = self.paced(origin) else { return true };
+        watch.rest();
+        let _first = tokio::select! {
+            first = throttled.line.lock() => first,
+            _ = watch.expired() => return false,
+        };
+        keep_pace(std::iter::once(&throttled.pace), micros, watch).await
+    }
+}
