@@ -79,8 +79,8 @@ def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
     source = server(synthetic=900, faults=(Fault("status", rate=0.5, status=403),))
     command = ("get", source.url, dest, "--json", *engine_options(engine), *limit_options(engine))
 
-    stopped = run(*command, "--max-failed", "50", "--rate", "300")
-    again = run(*command, "--max-failed", "50", "--rate", "300")
+    stopped = run(*command, "--max-failed", "50", "--rate", "150")
+    again = run(*command, "--max-failed", "50", "--rate", "150")
     finished = run(*command, "--max-failed", "90%")
 
     assert (stopped.code, again.code, finished.code) == (STOPPED, STOPPED, 0)
