@@ -4,6 +4,7 @@ The server knows the requests of a connection by their turn: at limit 1 they com
 """
 
 import re
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import fetchmill
 from engines import engine_keywords
+from fetchmill.engines.http import held_answers
 from fetchmill.testing import Server
 from raw_server import Behaviour, Exchange, RawServer, get_target, mirror, page, reply
 from stored import read_objects
@@ -206,3 +208,22 @@ def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, t
     assert dict(read_objects(tmp_path / "out", "jsonl")) == {name: name.encode() for name in every}
     # Those of the tasks, half as many that rest, and those of the listing, whose pages come on rested ones as well.
     assert server.most_open <= limit + limit // 2 + 6
+
+
+def test_a_rest_during_which_its_thread_is_not_run_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may take a second between one line and the next, and a stray reply comes meanwhile."""
+    ours, theirs = socket.socketpair()
+    now = [0.0]
+
+    def look_and_sleep(connection: socket.socket) -> held_answers.Unused:
+        found = look(connection)
+        if now[0] == 0.0:
+            now[0] = 1.0
+            theirs.sendall(STRAY)
+        return found
+
+    look = held_answers.look
+    monkeypatch.setattr(held_answers, "look", look_and_sleep)
+    monkeypatch.setattr("fetchmill.engines.http.held_answers.time.monotonic", lambda: now[0])
+    with ours, theirs:
+        assert held_answers.rest(ours, 0.05) is held_answers.Unused.SURPLUS

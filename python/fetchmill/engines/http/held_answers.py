@@ -117,6 +117,10 @@ def rest(connection: socket.socket, seconds: float) -> Unused:
     until = time.monotonic() + seconds
     poll = select.poll()
     poll.register(connection, select.POLLIN)
-    while (unused := look(connection)) is Unused.QUIET and (left := until - time.monotonic()) > 0:
+    while True:
+        # Before the look: a thread that is not run in between must look again.
+        left = until - time.monotonic()
+        unused = look(connection)
+        if unused is not Unused.QUIET or left <= 0:
+            return unused
         poll.poll(left * 1000)
-    return unused
