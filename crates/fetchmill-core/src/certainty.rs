@@ -146,9 +146,15 @@ impl OriginReplies {
         (2 * self.slowest()).max(SILENCE_MIN)
     }
 
-    /// How long a connection must stay silent, with no request out, before its replies are certain.
+    /// How long a connection must stay silent, with no request out, before its replies are certain. Where replies may be
+    /// slow, a few of them do not tell how slow: the one that is missing may be the slowest.
     pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
-        if of.replies <= 1 { SILENCE_MIN } else { self.silence_of_many().max(2 * of.slowest) }
+        if of.replies <= 1 {
+            return SILENCE_MIN;
+        }
+        let may_be_slow = self.replies < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN;
+        let least = if may_be_slow { REST_MAX } else { 0 };
+        self.silence_of_many().max(2 * of.slowest).max(least)
     }
 
     /// How long a connection must stay silent that its server was asked to end. That end is the proof, and comes soon; one
@@ -264,12 +270,26 @@ mod tests {
 
     #[test]
     fn a_rest_is_twice_the_slowest_reply() {
-        let origin = origin(100 * MILLI, 10);
+        let origin = origin(100 * MILLI, 64);
 
         assert_eq!(
             origin.next_step(&connection(100 * MILLI, 10), false, 1000 * MILLI),
             NextStep::Rest(200 * MILLI)
         );
+    }
+
+    #[test]
+    fn few_replies_do_not_tell_how_slow_the_missing_one_may_be() {
+        let several = connection(60 * MILLI, 2);
+
+        assert_eq!(origin(60 * MILLI, 3).silence(&several), REST_MAX);
+        assert_eq!(
+            origin(60 * MILLI, 3).silence(&connection(60 * MILLI, 1)),
+            SILENCE_MIN,
+            "it is no other's"
+        );
+        assert_eq!(origin(60 * MILLI, 64).silence(&several), 120 * MILLI);
+        assert_eq!(origin(MILLI, 3).silence(&connection(MILLI, 2)), SILENCE_MIN);
     }
 
     #[test]
