@@ -116,7 +116,7 @@ pub const BODY_MEMORY_BYTES_MAX: usize = MIB;
 /// Bodies on their way from a connection to the sink, of all workers together: being received, and in blocks that are
 /// full or wait for their sink. When it is used up the next body goes to a staging file at once: nothing waits for memory
 /// while it holds some.
-pub const BODIES_BYTES_MAX: usize = 96 * MIB;
+pub const BODIES_BYTES_MAX: usize = 80 * MIB;
 /// A body up to this is never spilled, and not counted before it is in a block: it is the memory that a connection keeps
 /// for its next body.
 pub const BODY_FREE_BYTES: usize = 16 * 1024;
