@@ -161,7 +161,7 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
         ("limit = 3\n", "conf.toml, line 1: limit is no table: options stand in a table of their command, as [get]"),
         ("get = 3\n", "conf.toml, line 1: get is no table"),
         ("[get]\nlimit = 'many'\n", "conf.toml, line 2: limit: 'many' is not understood"),
-        ("[get]\nlimit = 0\n", "conf.toml, line 2: limit must be a whole number of at least 1, not 0"),
+        ("[get]\nlimit = 0\n", "conf.toml, line 2: limit must be a whole number of at least 1, or auto, not 0"),
         ("[get]\nlimit = true\n", "conf.toml, line 2: limit must be no truth value, not true"),
         ("[get]\nhttp2 = 1\n", "conf.toml, line 2: http2 must be true or false, not 1"),
         ("[get]\nformat = 'zip'\n", "conf.toml, line 2: format: 'zip' is not one of 'files', 'tar'"),

@@ -214,7 +214,7 @@ const ORIGINS: [(&str, Origin); 9] = [
 fn it_gives_nine_tenths_of_the_best_fixed_number_in_time() {
     for (name, origin) in ORIGINS {
         let (least, most) = (origin.latency)(0);
-        let in_time = 10.max((least + most) / 2 * 12 / 1_000_000);
+        let in_time = 10.max(u64::midpoint(least, most) * 12 / 1_000_000);
         let seconds = in_time..in_time + 10;
         let best = best_fixed(origin, seconds.clone());
         for seed in 1..=2 {
