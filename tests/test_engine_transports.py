@@ -777,7 +777,9 @@ def test_an_https_origin_gets_a_tunnel(
 
     assert [body_of(ask(f"{site.url('good')}/a")) for _ in range(2)] == [b"a", b"a"]
     assert kind_of(ask(f"{site.url('bad')}/a")) == "tls-expired"
-    assert [asked.method for asked in between.asked] == ["CONNECT", "CONNECT"]
+    # A busy machine may make a reply so slow that its connection rests, and the next request has a tunnel of its own.
+    assert {asked.method for asked in between.asked} == {"CONNECT"}
+    assert 2 <= len(between.asked) <= 3
     assert {seen.proxy_authorization for seen in site.seen("good")} == {""}
 
 
