@@ -134,6 +134,12 @@ def slow(replies: list[FetchedReply]) -> list[bytes | None]:
     return [None if number_of(reply) % 3 == 0 else reply.body.upper() for reply in replies]
 
 
+def takes_its_time(replies: list[FetchedReply]) -> list[bytes]:
+    """Five milliseconds for each."""
+    time.sleep(0.005 * len(replies))
+    return [reply.body for reply in replies]
+
+
 def prints(replies: list[FetchedReply]) -> list[bytes]:
     """What it says, to whoever listens."""
     sys.stdout.write("said by the function\n")

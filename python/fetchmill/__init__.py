@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fetchmill._job.check import CheckReport, check
     from fetchmill._job.get import get
     from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
-    from fetchmill._job.report import Failure, Report, Status, Wait
+    from fetchmill._job.report import Failure, Latency, LimitedBy, Progress, Report, Status, Wait
     from fetchmill._native import __version__
     from fetchmill._options.check import CheckOptions
     from fetchmill._options.get import GetOptions
@@ -61,12 +61,15 @@ __all__ = [
     "Headers",
     "InternalError",
     "JournalError",
+    "Latency",
+    "LimitedBy",
     "ListOptions",
     "ListReport",
     "ListedTarget",
     "ListingError",
     "Object",
     "Objects",
+    "Progress",
     "Reply",
     "ReplyError",
     "Report",
@@ -123,6 +126,8 @@ _MODULES = {
     "Finding": "fetchmill._destination.verify",
     "GetOptions": "fetchmill._options.get",
     "ListOptions": "fetchmill._options.list",
+    "Latency": "fetchmill._job.report",
+    "LimitedBy": "fetchmill._job.report",
     "ListReport": "fetchmill._job.list",
     "ListedTarget": "fetchmill._job.list",
     "Object": "fetchmill._destination.objects",
@@ -130,6 +135,7 @@ _MODULES = {
     "Client": "fetchmill._stream.stream",
     "Headers": "fetchmill._stream.stream",
     "Reply": "fetchmill._stream.stream",
+    "Progress": "fetchmill._job.report",
     "Report": "fetchmill._job.report",
     "Request": "fetchmill._stream.stream",
     "Status": "fetchmill._job.report",

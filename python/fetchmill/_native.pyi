@@ -39,6 +39,12 @@ class Job:
     def snapshot(self) -> dict[str, Any]:
         """The counters now: the fields of `fetchmill._job.report.Snapshot`. Cheap, at any time."""
 
+    def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
+        """What was sampled behind a moment (seconds since 1970 UTC), also in earlier runs, the oldest first.
+
+        One a second at first, at most 720: when there are more, neighbours become one.
+        """
+
     def stop(self) -> None:
         """Asks for the end: no new request, those in flight drained (3 s at most), a checkpoint. Returns at once."""
 

@@ -522,6 +522,20 @@ pub const CREDENTIALS_RETRY_MIN: Duration = Duration::from_secs(1);
 /// ... and the last. Who asks again within it hears what came of the last try.
 pub const CREDENTIALS_RETRY_MAX: Duration = Duration::from_secs(30);
 
+// --- what is measured of a job -------------------------------------------------------------------------------
+
+/// A sample of a running job is made this often; ...
+pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+/// ... what changes faster is looked at this often.
+pub const SAMPLE_LOOK: Duration = Duration::from_millis(100);
+/// Samples of a job that are kept, of a second each or of longer: 200 bytes each in memory, 300 in the journal.
+pub const SAMPLES_MAX: usize = 720;
+/// Connecting to a server that seems to be at its limit is tried this often, and for so long: it tells whether the queue
+/// is in the network.
+pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(2);
+/// See [`CONNECT_PROBE_EVERY`].
+pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
+
 // --- streams -------------------------------------------------------------------------------------------------
 
 /// Requests that a stream has taken from its input beyond those in flight: what is on its way to the thread that

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{self, Interruption, JobReport, Snapshot, StopReason};
+use fetchmill_core::engine::{self, Interruption, JobReport, Latency, LimitedBy, Snapshot, StopReason};
 use fetchmill_core::error::Error;
 use fetchmill_core::journal::Wait;
 use fetchmill_core::outcome::{KindCounts, Tally};
@@ -90,6 +90,14 @@ impl Job {
         snapshot_dict(py, &snapshot)
     }
 
+    /// What was sampled behind a moment, as a list of dicts.
+    #[pyo3(signature = (after=0.0))]
+    fn samples<'py>(&self, py: Python<'py>, after: f64) -> PyResult<Bound<'py, PyAny>> {
+        let samples = py.detach(|| self.running.samples(after));
+        let text = serde_json::to_string(&samples).map_err(|error| errors::usage(&error.to_string()))?;
+        read_json(py, &text)
+    }
+
     fn report<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let report =
             self.running.report().ok_or_else(|| errors::usage("the job has not ended, or was reported"))?;
@@ -131,6 +139,36 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("start_settled", snapshot.settled_before)?;
     dict.set_item("stopped_by", snapshot.stopped_by.map(StopReason::name))?;
     dict.set_item("waits", wait_dicts(py, &snapshot.waits)?)?;
+    dict.set_item("attempts", snapshot.attempts)?;
+    dict.set_item("concurrency", snapshot.concurrency)?;
+    dict.set_item("limited_by", limited_by_dict(py, snapshot.limited_by.as_ref())?)?;
+    dict.set_item("latency", snapshot.latency.map(|latency| latency_dict(py, latency)).transpose()?)?;
+    Ok(dict)
+}
+
+/// JSON as Python has it.
+pub(crate) fn read_json<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
+    py.import("json")?.call_method1("loads", (text,))
+}
+
+fn limited_by_dict<'py>(
+    py: Python<'py>,
+    limited_by: Option<&LimitedBy>,
+) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let Some(LimitedBy { kind, text }) = limited_by else { return Ok(None) };
+    let dict = PyDict::new(py);
+    dict.set_item("kind", kind.name())?;
+    dict.set_item("text", text)?;
+    Ok(Some(dict))
+}
+
+/// Seconds.
+fn latency_dict(py: Python<'_>, latency: Latency) -> PyResult<Bound<'_, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("p50", latency.p50)?;
+    dict.set_item("p90", latency.p90)?;
+    dict.set_item("p99", latency.p99)?;
+    dict.set_item("max", latency.max)?;
     Ok(dict)
 }
 
@@ -171,6 +209,15 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &JobReport) -> PyResult<
     dict.set_item("stopped_by", rule.map(StopReason::name))?;
     dict.set_item("tolerated", report.is_tolerated)?;
     dict.set_item("resumed", report.is_resumed)?;
+    let limited_by = match &report.limited_by {
+        Some((limited_by, share)) => {
+            let dict = limited_by_dict(py, Some(limited_by))?;
+            dict.iter().try_for_each(|dict| dict.set_item("share", share))?;
+            dict
+        }
+        None => None,
+    };
+    dict.set_item("limited_by", limited_by)?;
     set_doubtful(&dict, &report.doubtful)?;
     dict.set_item("notices", &report.notices)?;
     if let Some(summary) = &report.summary {

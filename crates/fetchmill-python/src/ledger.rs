@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::errors;
-use crate::job::{set_tally, wait_dicts};
+use crate::job::{read_json, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
 
@@ -41,6 +41,8 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     dict.set_item("finished_at", status.finished_at)?;
     dict.set_item("running", status.is_running)?;
     dict.set_item("waits", wait_dicts(py, &status.waits)?)?;
+    let progress = status.progress.map(|text| read_json(py, &text)).transpose()?;
+    dict.set_item("progress", progress)?;
     dict.set_item("interrupted", false)?;
     dict.set_item("stopped_by", py.None())?;
     dict.set_item("tolerated", false)?;

@@ -173,6 +173,10 @@ class RowJob:
         """The counters now."""
         return self._job.snapshot()
 
+    def samples(self, after: float = 0.0) -> Sequence[dict[str, Any]]:
+        """What was sampled behind a moment, seconds since 1970 UTC."""
+        return self._job.samples(after)
+
     def stop(self) -> None:
         """Asks for the end; rows that come until then are not taken any more."""
         self._take = _ignore

@@ -6,7 +6,7 @@ It balances: listed = fetched + absent + failed + skipped, plus what is still pe
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Self
 
 
@@ -36,6 +36,50 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LimitedBy:
+    """What holds a job back, measured over the last seconds.
+
+    Args:
+        kind: `listing`, `server`, `network`, `cpu`, `disk`, `transform`, `rate`, `bwlimit`, `throttling`, `courtesy`,
+            `concurrency`, `names`, `outage`, `last-targets`, or `mixed` when no single one of these does
+            (docs/what-limits-a-job.md).
+        text: a line for people with the figure that shows it.
+        share: of a report, the part of the run's time in which it did; 0 to 1. None while a job runs.
+    """
+
+    kind: str
+    text: str
+    share: float | None = None
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any] | None) -> Self | None:
+        """From what the native module returns; None for nothing."""
+        return None if values is None else cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Latency:
+    """What replies took, from their requests to their last bytes, in seconds.
+
+    Args:
+        p50: half of them took at most this.
+        p90: 90 % of them.
+        p99: 99 % of them.
+        max: all of them.
+    """
+
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, float] | None) -> Self | None:
+        """From what the native module returns; None for nothing."""
+        return None if values is None else cls(**values)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """A running job's counters at one moment.
 
@@ -56,6 +100,10 @@ class Snapshot:
         start_settled: targets that had an outcome before this run.
         waits: what the job waits for: a server that is down, a page of the listing that fails.
         stopped_by: the rule that ends the run, once one does.
+        attempts: requests of this run.
+        concurrency: requests that may be in flight now.
+        limited_by: what holds the job back; None in the first second.
+        latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
     """
 
     listed: int
@@ -74,6 +122,10 @@ class Snapshot:
     start_settled: int
     waits: tuple[Wait, ...] = ()
     stopped_by: str | None = None
+    attempts: int = 0
+    concurrency: int = 0
+    limited_by: LimitedBy | None = None
+    latency: Latency | None = None
 
     @property
     def settled(self) -> int:
@@ -83,7 +135,12 @@ class Snapshot:
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
         """From what the native module returns."""
-        return cls(**_fields_of(cls, values) | {"waits": _waits_of(values)})
+        made = {
+            "waits": _waits_of(values),
+            "limited_by": LimitedBy.from_native(values["limited_by"]),
+            "latency": Latency.from_native(values["latency"]),
+        }
+        return cls(**_fields_of(cls, values) | made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +170,7 @@ class Report:
         doubtful: names of objects that were stored before it turned out that their bytes may be another object's: a
             reply that nobody asked for came too late (docs/http-support.md). The first 10,000 of them.
         doubtful_count: how many such objects there are.
+        limited_by: what has held this run back for longest; None when it was over before that was measured.
         notices: what a person should know, a line each.
     """
 
@@ -137,6 +195,7 @@ class Report:
     resumed: bool
     doubtful: tuple[str, ...]
     doubtful_count: int
+    limited_by: LimitedBy | None = None
     notices: tuple[str, ...]
 
     @property
@@ -170,8 +229,48 @@ class Report:
         own["dest"] = os.fspath(own["dest"])
         own["listed_at"] = datetime.fromisoformat(own["listed_at"]) if own["listed_at"] else None
         own["doubtful"] = tuple(own["doubtful"])
+        own["limited_by"] = LimitedBy.from_native(own["limited_by"])
         own["notices"] = tuple(own["notices"])
         return cls(**own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How fast a running job is, as it wrote into its journal a second ago.
+
+    Args:
+        time: when it was measured, UTC.
+        objects_per_second: targets that get an outcome, over the last ten seconds.
+        bytes_per_second: bytes of fetched bodies, the same.
+        in_flight: requests without a reply.
+        concurrency: requests that may be in flight.
+        latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
+        limited_by: what holds the job back; None before that is known.
+    """
+
+    time: datetime
+    objects_per_second: float
+    bytes_per_second: float
+    in_flight: int
+    concurrency: int
+    latency: Latency | None
+    limited_by: LimitedBy | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: times are ISO 8601, UTC."""
+        return asdict(self) | {"time": self.time.isoformat()}
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any] | None) -> Self | None:
+        """From what the native module returns; None for nothing."""
+        if values is None:
+            return None
+        made = {
+            "time": datetime.fromtimestamp(values["time"], UTC),
+            "latency": Latency.from_native(values["latency"]),
+            "limited_by": LimitedBy.from_native(values["limited_by"]),
+        }
+        return cls(**_fields_of(cls, values) | made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,19 +280,46 @@ class Status(Report):
     Args:
         running: whether a process runs the job now.
         waits: what it waits for, if it runs: a server that is down, a page of the listing that fails.
+        started_at: when its first run began, UTC.
+        age: seconds since then, until now or until its end; None when it is not known.
+        progress: how fast it is, if it runs.
     """
 
     running: bool
     waits: tuple[Wait, ...] = ()
+    started_at: datetime | None = None
+    age: float | None = None
+    progress: Progress | None = None
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Seconds to the end at the present rate; None while the total is unknown or nothing moves."""
+        rate = self.progress.objects_per_second if self.progress else 0.0
+        return self.pending / rate if self.listed_at and rate > 0 else None
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON: times are ISO 8601, UTC."""
-        return super().to_dict() | {"waits": [wait.to_dict() for wait in self.waits]}
+        return super().to_dict() | {
+            "waits": [wait.to_dict() for wait in self.waits],
+            "started_at": self.started_at.isoformat() if self.started_at else None,
+            "remaining_seconds": self.remaining_seconds,
+            "progress": self.progress.to_dict() if self.progress else None,
+        }
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:
         """From what the native module returns."""
-        return super().from_native({**values, "waits": _waits_of(values)})
+        started, ended = (_time_of(values[each]) for each in ("started_at", "finished_at"))
+        age = ((ended or datetime.now(UTC)) - started).total_seconds() if started else None
+        progress = Progress.from_native(values["progress"])
+        made = {
+            "waits": _waits_of(values),
+            "started_at": started,
+            "age": age,
+            "progress": progress,
+            "limited_by": None,
+        }
+        return super().from_native({**values, **made})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +353,10 @@ class Failure:
     def from_native(cls, values: Mapping[str, Any]) -> Self:
         """From what the native module returns."""
         return cls(**_fields_of(cls, values))
+
+
+def _time_of(text: str | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
 
 
 def _waits_of(values: Mapping[str, Any]) -> tuple[Wait, ...]:

@@ -12,7 +12,15 @@ from fetchmill._options.get import GetOptions
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import escape, say, write_event, write_line
-from fetchmill.cli.summary import doubtful_lines, failure_lines, finished_lines, ledger_line, run_line, stop_lines
+from fetchmill.cli.summary import (
+    doubtful_lines,
+    failure_lines,
+    finished_lines,
+    ledger_line,
+    limit_lines,
+    run_line,
+    stop_lines,
+)
 from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, choose_display, watch
 
 if TYPE_CHECKING:
@@ -174,5 +182,11 @@ def _conclude(report: Report, settled_before: int, options: GetOptions, display:
 def _summary(report: Report, settled_before: int, state: str | None) -> list[str]:
     """What happened, the ledger, and how to go on."""
     done = finished_lines(report) if report.already_finished else [run_line(report, settled_before)]
-    lines = [*done, ledger_line(report), *failure_lines(report, state), *doubtful_lines(report, state)]
+    lines = [
+        *done,
+        *limit_lines(report),
+        ledger_line(report),
+        *failure_lines(report, state),
+        *doubtful_lines(report, state),
+    ]
     return [*lines, *stop_lines(report.stopped_by, report.interrupted)]

@@ -2,11 +2,12 @@
 
 The command takes a snapshot a few times a second and shows it to a display: a live block on a terminal, plain lines
 otherwise, JSON lines for machines, nothing when quiet. Rates are over the last seconds, measured on the job's own
-clock, which the snapshot carries: nothing here reads a clock.
+clock, which the snapshot carries.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TextIO
 
 from fetchmill._options.units import format_bytes, format_count, format_seconds
@@ -14,9 +15,10 @@ from fetchmill._options.units import format_bytes, format_count, format_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from rich.console import RenderableType
     from rich.live import Live
 
-    from fetchmill._job.report import Snapshot, Wait
+    from fetchmill._job.report import LimitedBy, Snapshot, Wait
 
 # Rates are over this: long enough to be steady, short enough to show a change.
 RATE_SECONDS = 10.0
@@ -24,6 +26,8 @@ PLAIN_SECONDS = 10.0
 JSON_SECONDS = 1.0
 # Kinds named in a line; the rest is one number.
 KINDS_SHOWN_MAX = 4
+# Of the bar, in columns; on a narrower terminal it is as wide as that.
+BAR_WIDTH = 40
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,16 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
     if snapshot.waiting:
         second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
     waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
-    return [", ".join(line), *([", ".join(second)] if second else []), *waits]
+    # A wait says what an outage is, and until when.
+    held = snapshot.limited_by and not waits
+    limits = [describe_limit(snapshot.limited_by)] if held and snapshot.limited_by else []
+    return [", ".join(line), *([", ".join(second)] if second else []), *waits, *limits]
+
+
+def describe_limit(limited_by: "LimitedBy") -> str:
+    """`limited by the listing: ...`, or for a report with the part of its time."""
+    share = "" if limited_by.share is None else f"for {limited_by.share * 100:.0f} % of the time "
+    return f"limited {share}by {limited_by.text}"
 
 
 def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
@@ -116,6 +129,8 @@ def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
     remaining = remaining_seconds(snapshot, rates)
     event = {**vars(snapshot), "failures": dict(snapshot.failures)}
     event["waits"] = [wait.to_dict() for wait in snapshot.waits]
+    event["limited_by"] = asdict(snapshot.limited_by) if snapshot.limited_by else None
+    event["latency"] = asdict(snapshot.latency) if snapshot.latency else None
     return event | {
         "objects_per_second": round(rates.objects, 1),
         "bytes_per_second": round(rates.bytes, 1),
@@ -140,11 +155,16 @@ class QuietDisplay(Display):
     """Shows nothing."""
 
 
-class PlainDisplay(Display):
-    """A line every ten seconds, for logs."""
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
-    def __init__(self, write_line: "Callable[[str], object]") -> None:
+
+class PlainDisplay(Display):
+    """A line every ten seconds, for logs: with the time, UTC."""
+
+    def __init__(self, write_line: "Callable[[str], object]", now: "Callable[[], str]" = _now) -> None:
         self._write_line = write_line
+        self._now = now
         self._meter = Meter()
         self._next = PLAIN_SECONDS
 
@@ -153,7 +173,7 @@ class PlainDisplay(Display):
         rates = self._meter.add(snapshot)
         if snapshot.seconds >= self._next:
             self._next = snapshot.seconds + PLAIN_SECONDS
-            self._write_line("; ".join(describe(snapshot, rates)))
+            self._write_line(f"{self._now()} " + "; ".join(describe(snapshot, rates)))
 
     def notice(self, text: str) -> None:
         """A line."""
@@ -180,6 +200,21 @@ class JsonDisplay(Display):
         self._write_event("notice", {"message": text})
 
 
+def _bar(snapshot: "Snapshot") -> "RenderableType":
+    """How much of what is listed is done; while more may be listed, that is a lower bound, and the bar says nothing."""
+    from rich.progress_bar import ProgressBar
+
+    total = float(snapshot.listed) if snapshot.listing_done else None
+    return ProgressBar(total=total, completed=float(snapshot.settled), width=BAR_WIDTH, animation_time=snapshot.seconds)
+
+
+def _lines(lines: list[str]) -> "RenderableType":
+    """Cut where the terminal ends: a line that wraps would move the block."""
+    from rich.text import Text
+
+    return Text("\n".join(lines), overflow="ellipsis", no_wrap=True)
+
+
 class LiveDisplay(Display):
     """One block on a terminal that is written over and over."""
 
@@ -196,10 +231,10 @@ class LiveDisplay(Display):
 
     def update(self, snapshot: "Snapshot") -> None:
         """Writes the block again."""
-        from rich.text import Text
+        from rich.console import Group
 
-        lines = describe(snapshot, self._meter.add(snapshot))
-        self._update_live(lambda live: live.update(Text("\n".join(lines), overflow="ellipsis"), refresh=True))
+        parts = [_bar(snapshot), _lines(describe(snapshot, self._meter.add(snapshot)))]
+        self._update_live(lambda live: live.update(Group(*parts), refresh=True))
 
     def notice(self, text: str) -> None:
         """A line above the block."""

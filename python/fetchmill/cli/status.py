@@ -1,8 +1,11 @@
 """`fetchmill status`: the ledger of a destination, and its failures."""
 
 import json
+import os
 import sys
+import time
 from dataclasses import asdict, replace
+from typing import TextIO
 
 import click
 
@@ -10,9 +13,13 @@ from fetchmill._job.report import Failure
 from fetchmill.cli.streams import escape, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
 
+# How often a status that is watched is shown: a job writes down as often how it stands.
+WATCH_SECONDS = 1.0
+
 _EPILOG = """\b
 Examples:
   fetchmill status out/
+  fetchmill status out/ --watch                       until its job ends
   fetchmill status out/ --failures | cut -f1          the names
   fetchmill status out/ --failures --json             JSON lines"""
 
@@ -20,10 +27,14 @@ Examples:
 @click.command("status", epilog=_EPILOG, short_help="Show the ledger of a destination, also while its job runs.")
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
+@click.option("--watch", is_flag=True, help="Show it again each second until the job ends.")
 @click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures one a line.")
-def command(dest: str, failures: bool, state: str | None, as_json: bool) -> int:
+def command(dest: str, failures: bool, watch: bool, state: str | None, as_json: bool) -> int:
     """Show the ledger of the job of DEST as its last commit has it, and whether it is running.
+
+    While it runs, also how fast it is, what is left, and what holds it back. With --watch, again each second until the
+    job ends: on a terminal in place, elsewhere one after the other, with --json an object a line.
 
     With --failures, list the absent and failed targets, one a line, with tabs between: name, outcome, kind, HTTP
     status (or -), attempts, detail, and the URL when that is not the name. Control characters and backslashes are
@@ -31,20 +42,36 @@ def command(dest: str, failures: bool, state: str | None, as_json: bool) -> int:
     are.
     """
     if failures:
+        if watch:
+            raise click.UsageError("--watch shows the ledger, not --failures: leave out one of them")
         _write_failures(dest, state, as_json)
+    elif watch:
+        _watch(dest, state, as_json)
     else:
-        _write_status(dest, state, as_json)
+        _show(dest, state, as_json, sys.stdout)
     return 0
 
 
-def _write_status(dest: str, state: str | None, as_json: bool) -> None:
+def _show(dest: str, state: str | None, as_json: bool, stream: TextIO) -> bool:
+    """Whether the job runs, and somebody reads."""
     from fetchmill._destination.status import status
 
     found = status(dest, state=state)
-    if as_json:
-        write_line(sys.stdout, json.dumps(found.to_dict()))
-    else:
-        write_line(sys.stdout, without_secrets("\n".join(status_lines(found, state))))
+    text = json.dumps(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, state)))
+    return write_line(stream, text) and found.running
+
+
+def _watch(dest: str, state: str | None, as_json: bool) -> None:
+    """Again each second. On a terminal the screen is cleared, so that the table stays where it is."""
+    clears = not as_json and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+    while True:
+        if clears:
+            click.clear()
+        if not _show(dest, state, as_json, sys.stdout):
+            return
+        if not as_json and not clears:
+            write_line(sys.stdout, "")
+        time.sleep(WATCH_SECONDS)
 
 
 def _write_failures(dest: str, state: str | None, as_json: bool) -> None:

@@ -3,9 +3,9 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from fetchmill._job.report import Report, Status
+from fetchmill._job.report import Progress, Report, Status
 from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
-from fetchmill.cli.progress import describe_failures, describe_wait
+from fetchmill.cli.progress import describe_failures, describe_limit, describe_wait
 from fetchmill.cli.streams import escape
 
 _MICRO = 1e6
@@ -21,6 +21,8 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "name": ("no file can be called so; take --format parquet or tar, and another destination", ""),
     "name-taken": ("another object has their place; take --format parquet or tar, and another destination", ""),
 }
+# A run that took at least this says at its end what held it back.
+LIMIT_SHOWN_SECONDS = 5.0
 # Names that a line has room for.
 DOUBTFUL_SHOWN = 5
 
@@ -95,6 +97,13 @@ def run_line(report: Report, settled_before: int) -> str:
     return f"{line}; {format_bytes(report.bytes)} in all"
 
 
+def limit_lines(report: Report) -> list[str]:
+    """What held a run back; of one that was over in a few seconds nobody asks."""
+    if report.limited_by is None or report.seconds < LIMIT_SHOWN_SECONDS:
+        return []
+    return [describe_limit(report.limited_by)]
+
+
 def stop_lines(rule: str | None, is_interrupted: bool) -> list[str]:
     """Of a run that was stopped before the end: by what, and how it goes on."""
     if not is_interrupted:
@@ -128,6 +137,8 @@ def status_lines(status: Status, state: str | None) -> list[str]:
     """A job as a small table."""
     if status.running:
         condition = "running"
+        if status.progress and status.age is not None:
+            condition += f", begun {format_seconds(status.age)} ago"
     elif status.finished:
         condition = "finished"
     else:
@@ -146,9 +157,28 @@ def status_lines(status: Status, state: str | None) -> list[str]:
         ("pending", format_count(status.pending)),
         ("bytes", format_bytes(status.bytes)),
     ]
+    if status.progress:
+        rows += _progress_rows(status, status.progress)
     waits = [describe_wait(wait, with_dates=True) for wait in status.waits]
     notes = [*waits, *doubtful_lines(status, state), *status.notices]
     return [f"{name:<12} {value}" for name, value in rows] + notes
+
+
+def _progress_rows(status: Status, progress: Progress) -> list[tuple[str, str]]:
+    """How fast a running job is."""
+    rate = f"{format_count(progress.objects_per_second)} objects/s, {format_bytes(progress.bytes_per_second)}/s"
+    remaining = status.remaining_seconds
+    rows = [
+        ("rate", rate),
+        ("in flight", f"{format_count(progress.in_flight)} of at most {format_count(progress.concurrency)}"),
+        ("ETA", "unknown until the listing is complete" if remaining is None else format_seconds(remaining)),
+    ]
+    if progress.latency:
+        percentiles = [(name, getattr(progress.latency, name)) for name in ("p50", "p90", "p99", "max")]
+        rows.append(("latency", ", ".join(f"{name} {1000 * seconds:.1f} ms" for name, seconds in percentiles)))
+    if progress.limited_by:
+        rows.append(("limited by", progress.limited_by.text))
+    return rows
 
 
 def destination_arguments(dest: str, state: str | None) -> str:

@@ -46,6 +46,10 @@ class EngineJob:
         """How it stands."""
         return self._job.snapshot()
 
+    def samples(self, after: float = 0.0) -> list[dict[str, Any]]:
+        """What was sampled behind a moment, seconds since 1970 UTC."""
+        return self._job.samples(after)
+
     def stop(self) -> None:
         """Asks for an end with a checkpoint."""
         self._job.stop()

@@ -17,6 +17,7 @@ use super::s3::Access;
 use super::shared_plan::SharedPlan;
 use super::stop::{StopSignal, Wakers};
 use super::stray_replies::StrayReplies;
+use super::telemetry::{Search, Telemetry};
 use super::waits::Waits;
 use crate::error::Error;
 use crate::hidden_text::hide_secrets;
@@ -51,6 +52,7 @@ pub(super) struct Control {
     /// Set once, before there are workers.
     courtesy: OnceLock<Courtesy>,
     pub(super) counters: Vec<Counters>,
+    pub(super) telemetry: Telemetry,
     /// What a user should know at the end.
     pub(super) stray: StrayReplies,
     notices: Mutex<Vec<String>>,
@@ -98,6 +100,7 @@ impl Control {
             courtesy: OnceLock::new(),
             // The workers' and the listing's.
             counters: (0..=workers).map(|_| Counters::default()).collect(),
+            telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
             notices: Mutex::default(),
             distrusted: Mutex::default(),
@@ -213,6 +216,20 @@ impl Control {
             ),
             None => format!("{ended} it takes here: a higher number may be faster"),
         })
+    }
+
+    /// How the number of requests in flight came about.
+    pub(super) fn concurrency_search(&self) -> Search {
+        let planner = self.plan.lock();
+        match planner.concurrency_reached() {
+            _ if !planner.finds_concurrency() => Search::Given,
+            None if planner.tries_concurrency() => Search::Trying,
+            None => Search::Found,
+            Some(most) => {
+                let courtesy = self.courtesy.get().filter(|courtesy| courtesy.most as usize == most);
+                Search::AtMost(courtesy.map(|courtesy| courtesy.whom))
+            }
+        }
     }
 
     /// What the job's origin is spared.

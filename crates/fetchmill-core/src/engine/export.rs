@@ -207,6 +207,10 @@ impl Export {
             stopped_by: None,
             is_resumed: before.listed > 0,
             waits: Vec::new(),
+            attempts: 0,
+            concurrency: 0,
+            limited_by: None,
+            latency: None,
         }
     }
 }
@@ -358,6 +362,7 @@ impl ExportThread {
             interruption: (!was_finished && self.shared.stop() != GO).then_some(Interruption::Asked),
             is_tolerated: false,
             is_resumed: self.shared.before.listed > 0,
+            limited_by: None,
             summary: None,
             notices: Vec::new(),
         })

@@ -17,6 +17,7 @@ use super::preflight::Preflight;
 use super::run::Run;
 use super::stop::Stop;
 use super::stop_rules::StopReason;
+use super::telemetry::{Latency, LimitedBy, Sample};
 use super::worker_registry::WorkerRegistry;
 use super::{recovery, second_pass};
 use crate::background::Background;
@@ -64,6 +65,14 @@ pub struct Snapshot {
     pub stopped_by: Option<StopReason>,
     /// What it waits for now.
     pub waits: Vec<Wait>,
+    /// Requests of this run.
+    pub attempts: u64,
+    /// Requests in flight at most.
+    pub concurrency: u64,
+    /// What holds it back; none before that was measured.
+    pub limited_by: Option<LimitedBy>,
+    /// What replies took in the last ten seconds; none when there were none, or the engine does not say.
+    pub latency: Option<Latency>,
 }
 
 impl Job {
@@ -98,6 +107,10 @@ impl Job {
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let workers = options.worker_count();
         let control = Control::new(&options, workers, preflight, to_journal);
+        let samples = journal.samples()?;
+        control
+            .telemetry
+            .resume_series(samples.iter().filter_map(|text| serde_json::from_str(text).ok()).collect());
         let shared = Arc::new(JobState {
             control,
             before: journal.tally(),
@@ -181,17 +194,27 @@ impl Job {
         self.running.take()
     }
 
+    /// What was sampled behind a moment, seconds since 1970 UTC, also in earlier runs: the oldest first.
+    pub fn samples(&self, after: f64) -> Vec<Sample> {
+        self.shared.control.telemetry.samples(after)
+    }
+
     /// How it stands. Cheap.
     pub fn snapshot(&self) -> Snapshot {
         let control = &self.shared.control;
         let mut sum = control.sum();
         sum.kinds.add_all(&self.shared.kinds_before);
         let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
+        let latest = control.telemetry.latest();
+        let (waiting, concurrency) = {
+            let planner = control.plan.lock();
+            (planner.waiting_targets() as u64, planner.concurrency() as u64)
+        };
         Snapshot {
             tally: plus(self.shared.before, sum.tally),
             settled_before: self.shared.before.settled(),
             in_flight: sum.in_flight,
-            waiting: control.plan.lock().waiting_targets() as u64,
+            waiting,
             is_listing_done,
             kinds: sum.kinds,
             phase: match (self.running.has_ended(), control.stop.get(), is_listing_done) {
@@ -204,6 +227,10 @@ impl Job {
             is_resumed: self.shared.is_resumed,
             stopped_by: control.stop.reason(),
             waits: control.waits.all(),
+            attempts: sum.attempts,
+            concurrency,
+            limited_by: latest.limited_by,
+            latency: latest.latency,
         }
     }
 }

@@ -52,6 +52,14 @@ impl JobOrigins {
         is_list_known() && !self.are_many() && lock(&self.first).as_deref() == Some(key.text().as_bytes())
     }
 
+    /// The host of the only origin, for people; `the server` when it is not known.
+    pub(super) fn host_text(&self) -> String {
+        let first = || lock(&self.first).as_deref().map(|first| String::from_utf8_lossy(first).into_owned());
+        let key = self.server.get().map(|key| key.text().to_owned()).or_else(first);
+        let host = key.as_deref().and_then(|key| key.split_once("://")).map(|(_, host)| host.to_owned());
+        host.unwrap_or_else(|| "the server".to_owned())
+    }
+
     /// Takes note of where entries of a list lead; whether that has shown a second origin.
     pub(super) fn note<'e>(&self, entries: impl Iterator<Item = &'e [u8]>) -> bool {
         if self.are_many() || self.server.get().is_some() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::control::Control;
 use super::stop_rules::{Standing, StopReason, StopRules};
+use super::telemetry::LimitedBy;
 use crate::journal::Doubtful;
 use crate::outcome::{KindCounts, Tally};
 use crate::results::Summary;
@@ -82,6 +83,9 @@ pub struct JobReport {
     pub is_tolerated: bool,
     /// An earlier run had begun it.
     pub is_resumed: bool,
+    /// What has held this run back for longest, and for what part of its time; none when it was over before that was
+    /// measured.
+    pub limited_by: Option<(LimitedBy, f64)>,
     /// What a check has found.
     pub summary: Option<Summary>,
     /// What a user should know.

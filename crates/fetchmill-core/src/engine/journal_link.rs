@@ -35,6 +35,8 @@ pub(super) enum JournalRequest {
     Waiting(Vec<WaitingTarget>),
     /// What the job waits for, for who reads the journal: JSON.
     Waits(String),
+    /// Samples of the job, each with the time of its end, as JSON (more than one replace all); and how fast it is.
+    Samples(Vec<(f64, String)>, String),
     /// The planner has room for waiting targets.
     LoadWaiting { from: DueKey, max: usize },
     /// A worker's process has died: what it left is brought into agreement. The answer is what that has settled.

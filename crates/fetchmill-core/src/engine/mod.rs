@@ -2,13 +2,14 @@
 //! dispatcher instead of threads that fetch, or a supervisor for each of their processes.
 //!
 //! Threads of a job: one for the job itself, one for the journal, one for the listing, one that asks whether the origin
-//! is well, and for each processor a worker that fetches with a writer beside it that has the sink. They meet once a batch
+//! is well, one that samples, and for each processor a worker that fetches with a writer beside it that has the sink. They meet once a batch
 //! (the planner's lock) and once a block or window (channels).
 
 mod block_sender;
 mod body_memory;
 mod body_meter;
 mod clock;
+mod connect_probe;
 mod control;
 mod counters;
 mod courtesy;
@@ -36,6 +37,7 @@ mod redirect;
 mod resting;
 mod run;
 mod s3;
+mod sampler;
 mod second_pass;
 mod shared_plan;
 mod stop;
@@ -44,6 +46,7 @@ mod stop_watch;
 mod stray_replies;
 mod stream;
 mod target;
+mod telemetry;
 mod threads;
 mod tls_errors;
 mod transform;
@@ -74,3 +77,4 @@ pub use stream::{
     Channel, CustomRequest, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
     RequestTimes, StreamOptions, StreamProgress, TakenReplies, reply_schema,
 };
+pub use telemetry::{Latency, LimitKind, LimitedBy, Sample};

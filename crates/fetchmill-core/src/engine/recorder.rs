@@ -110,6 +110,7 @@ fn handle(
             journal.begin()?;
             journal.set("waits", &waits)?;
         }
+        JournalRequest::Samples(samples, progress) => journal.add_samples(&samples, &progress)?,
         JournalRequest::LoadWaiting { from, max } => {
             let (rows, complete) = journal.load_waiting(from, max)?;
             control.note_origins(rows.iter().map(|row| &*row.name));

@@ -18,6 +18,7 @@ use super::journal_link::JournalRequest;
 use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder;
 use super::s3::{Client, contact};
+use super::sampler::{SampledJob, Sampler};
 use super::stop::Stop;
 use super::stop_watch::StopWatch;
 use super::threads::{join, network_runtime, spawn};
@@ -86,6 +87,7 @@ impl Run {
         let health_checker = self.start_health_checker(&control, server.clone(), &pool)?;
         let from = self.listing_start(&control, server, pool)?;
         let recovery = self.recovery()?;
+        let sampled = self.sampled_job(&control);
         let journal = self.journal;
         let messages = self.messages;
         let recorder = {
@@ -101,6 +103,7 @@ impl Run {
                 Ok(())
             })?
         };
+        let sampler = Sampler::start(shared, sampled)?;
         let uploading = upload.map(|upload| upload.start(&control)).transpose()?;
         for thread in threads {
             join(thread);
@@ -112,6 +115,7 @@ impl Run {
             self.upload_queue.iter().for_each(|upload_queue| upload_queue.complete());
             join(uploading);
         }
+        drop(sampler);
         control.journal.end();
         let journal = join(recorder);
         drop(stop_watch);
@@ -353,6 +357,17 @@ impl Run {
         Ok(threads)
     }
 
+    /// What whoever samples the job must know of it.
+    fn sampled_job(&self, control: &Control) -> SampledJob {
+        SampledJob {
+            rate: self.options.http.rate,
+            bwlimit: self.options.bwlimit,
+            is_python: self.options.workers == Workers::Dispatcher,
+            counts_capacity: self.options.workers == Workers::Native && !self.options.lists_only(),
+            per_host: self.options.host_rules(control.plan.workers()).connections,
+        }
+    }
+
     /// Who asks whether the origin is well, when it seems not to be.
     fn start_health_checker(
         &self,
@@ -540,6 +555,7 @@ fn report(
         interruption,
         is_tolerated: interruption.is_none() && shared.rules.tolerate(journal.tally()),
         is_resumed: shared.is_resumed,
+        limited_by: shared.control.telemetry.main_cause(),
         summary: results::read_summary(journal)?,
         notices,
     })

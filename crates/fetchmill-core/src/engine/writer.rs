@@ -14,6 +14,7 @@ use super::journal_link::JournalRequest;
 use super::options::JobOptions;
 use super::recovery;
 use super::stop::Stop;
+use super::telemetry::WriterActivity;
 use super::threads::waiting_runtime;
 use super::transform::{self, Transform};
 use super::window_outcomes::WindowOutcomes;
@@ -147,8 +148,10 @@ impl SinkWriter {
     /// outcome, and is fetched again by the next run.
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
+        self.does(WriterActivity::Transforming);
         transform.run(block, &mut |made| {
             self.take(made, window)?;
+            self.does(WriterActivity::Transforming);
             // The function may take longer for a block than a window is.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
             if is_over { self.commit(window, false) } else { Ok(()) }
@@ -157,7 +160,13 @@ impl SinkWriter {
         Ok(())
     }
 
+    /// For who samples the job.
+    fn does(&self, activity: WriterActivity) {
+        self.control.telemetry.workers[self.worker as usize].set_writer(activity);
+    }
+
     fn take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
+        self.does(WriterActivity::Storing);
         window.add(block, 0);
         self.write(block, window)?;
         if let Some(preflight) = &self.control.preflight
@@ -178,6 +187,7 @@ impl SinkWriter {
                 self.commit(window, false)?;
                 continue;
             }
+            self.does(WriterActivity::Idle);
             let received = match left {
                 None => Ok(self.runtime.block_on(self.blocks.recv())),
                 Some(left) => {
@@ -225,6 +235,7 @@ impl SinkWriter {
 
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
+        self.does(WriterActivity::Storing);
         *window = WriterWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
         let durable = self.sink.checkpoint(is_last)?;

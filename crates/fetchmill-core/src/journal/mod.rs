@@ -15,6 +15,7 @@ mod progress;
 mod ranges;
 mod receipts;
 mod repair;
+mod samples;
 mod schema;
 mod shards;
 mod snapshot;
@@ -35,6 +36,7 @@ pub use identity::{
 pub use location::JobLocation;
 pub use progress::{ProgressStore, SavedProgress};
 pub use receipts::PendingPage;
+pub use samples::read_samples;
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use snapshot::{JournalSnapshot, for_each_pending};
 pub use status::{FailedFolder, KeptFailures, Status, Wait, read_failed_folders, read_shards, read_status};

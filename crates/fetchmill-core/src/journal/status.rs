@@ -5,6 +5,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use super::doubtful::{self, Doubtful};
 use super::identity::Identity;
 use super::location::JobLocation;
+use super::samples::PROGRESS;
 use super::sqlite_error::error_of;
 use super::transactions::{Journal, now_text};
 use super::{schema, shards};
@@ -37,6 +38,8 @@ pub struct Status {
     pub is_running: bool,
     /// What it waits for now, if it runs.
     pub waits: Vec<Wait>,
+    /// How fast it is and what holds it back, if it runs: JSON.
+    pub progress: Option<String>,
 }
 
 /// Something that a job waits for.
@@ -85,6 +88,7 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
             doubtful: doubtful::read(&db)?,
             waiting: db.query_row("SELECT count(*) FROM waiting", [], |row| row.get::<_, i64>(0))? as u64,
             is_running,
+            progress: fact(PROGRESS)?.filter(|_| is_running),
             waits: waits.and_then(|waits| serde_json::from_str(&waits).ok()).unwrap_or_default(),
         })
     };

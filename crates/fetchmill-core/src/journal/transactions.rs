@@ -64,7 +64,7 @@ impl Journal {
 
     /// Makes another job of one that was stopped before anything was listed.
     fn found_anew(&self, identity: &Identity) -> Result<()> {
-        let forget = "BEGIN IMMEDIATE; DELETE FROM folders; DELETE FROM job; COMMIT";
+        let forget = "BEGIN IMMEDIATE; DELETE FROM folders; DELETE FROM samples; DELETE FROM job; COMMIT";
         self.check(self.db.execute_batch(forget))?;
         self.found(identity)
     }

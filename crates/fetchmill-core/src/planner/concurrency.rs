@@ -306,6 +306,11 @@ impl ConcurrencyLimit {
         self.held.min(self.limit) >= self.bounds.most
     }
 
+    /// Whether it has not yet settled.
+    pub fn is_trying(&self) -> bool {
+        matches!(self.phase, Phase::Climb(_) | Phase::Shrink(_) | Phase::Raise(_))
+    }
+
     /// Takes note of what a worker saw. `is_paced`: the origin has a pace, which is what holds the job back.
     pub fn observe(&mut self, worker: usize, load: Load, is_paced: bool, now: Millis) {
         let Some(state) = self.workers.get_mut(worker) else { return };

@@ -182,6 +182,11 @@ impl Planner {
         !self.listing_done && self.announced + self.ready_targets() < limits::HUNGRY_TARGETS
     }
 
+    /// Whether the listing goes on and nothing that it gave is left to be handed out.
+    pub fn has_no_targets(&self) -> bool {
+        !self.listing_done && self.announced + self.ready_targets() == 0
+    }
+
     fn ready_targets(&self) -> usize {
         self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
@@ -365,6 +370,16 @@ impl Planner {
         if let Some(concurrency) = &mut self.concurrency {
             concurrency.lower_most(most);
         }
+    }
+
+    /// Whether the number of requests in flight is found out, ...
+    pub fn finds_concurrency(&self) -> bool {
+        self.concurrency.is_some()
+    }
+
+    /// ... and is not found yet.
+    pub fn tries_concurrency(&self) -> bool {
+        self.concurrency.as_ref().is_some_and(ConcurrencyLimit::is_trying)
     }
 
     /// The number of requests in flight that was found, if only its bound kept it from being higher.

@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
@@ -76,6 +77,8 @@ pub struct Pool {
     /// How many unused connections there are.
     idle: Cell<usize>,
     open: Rc<Cell<usize>>,
+    /// See [`Pool::take_connect_time`].
+    connect_time: Cell<Option<Duration>>,
     /// See [`Pool::take_doubtful`].
     doubtful: RefCell<Vec<TargetList>>,
     tls: RefCell<Option<Tls>>,
@@ -94,6 +97,7 @@ impl Pool {
             order: RefCell::default(),
             idle: Cell::default(),
             open: Rc::default(),
+            connect_time: Cell::new(None),
             doubtful: RefCell::default(),
             tls: RefCell::default(),
             tls_http1: RefCell::default(),
@@ -244,6 +248,11 @@ impl Pool {
         while self.close_oldest() {}
     }
 
+    /// How long TCP took to connect, the last time that it did since this was asked; none through a proxy.
+    pub fn take_connect_time(&self) -> Option<Duration> {
+        self.connect_time.take()
+    }
+
     /// Keeps a task's connection for others.
     pub fn put(&self, connection: &mut Connection) {
         let (Some(origin), Some(link)) = (connection.origin.take(), connection.link.take()) else { return };
@@ -371,9 +380,11 @@ impl Pool {
         let addresses = self.addresses(origin, opening).await?;
         opening.begin();
         let start = opening.now();
+        let began = Instant::now();
         let reached = self.reach(origin, &addresses, opening).await;
         opening.phases.connect = since(start);
         let (stream, address) = reached?;
+        self.connect_time.set(address.map(|_| began.elapsed()));
         let http1 = |stream: ByteStream, counted| {
             let connection = Http1Connection::new(stream, self.settings.max_body);
             let connection = connection.timed(self.settings.times_phases);

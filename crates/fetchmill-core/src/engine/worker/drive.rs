@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use super::state::{Worker, WorkerSetup};
 use crate::engine::stop::Stop;
+use crate::engine::telemetry::CapacityUse;
 use crate::engine::threads::network_runtime;
 use crate::error::Result;
 use crate::limits;
@@ -14,6 +15,8 @@ use crate::transport::Deadlines;
 
 /// Milliseconds since the last tick that make one late.
 const LATE: Millis = 100;
+/// How often what replies took is told.
+const TELEMETRY_EVERY: Millis = 500;
 
 /// However a connection's task ends, by a panic too, the worker's end does not wait for it.
 struct Running {
@@ -89,6 +92,41 @@ impl Worker {
         }
     }
 
+    /// What whoever samples the job is told: at a tick what the worker's capacity is used for, once a second the rest.
+    fn tell_telemetry(&self, now: Millis) {
+        let telemetry = &self.control().telemetry.workers[self.setup.index];
+        let share = self.share.get();
+        let in_flight = self.in_flight.get().min(share);
+        let (exchanging, paced) = self.load.places();
+        telemetry.capacity.add(&[
+            (CapacityUse::Exchanging, exchanging),
+            (CapacityUse::Paced, paced),
+            (CapacityUse::Preparing, in_flight.saturating_sub(exchanging + paced)),
+            (self.use_of_idle(now), share - in_flight),
+        ]);
+        if now.saturating_sub(self.telemetry_told.get()) >= TELEMETRY_EVERY {
+            self.telemetry_told.set(now);
+            self.load.tell_latency(telemetry);
+        }
+    }
+
+    /// Why there are not as many requests in flight as there may be.
+    fn use_of_idle(&self, now: Millis) -> CapacityUse {
+        if self.is_congested.get() || self.waits_for_memory.get() {
+            CapacityUse::Sink
+        } else if !self.waiters.blocked.borrow().is_empty() {
+            CapacityUse::Names
+        } else if self.waiters.held.get() > 0 {
+            CapacityUse::Hosts
+        } else if self.control().plan.is_closed(now) {
+            CapacityUse::Held
+        } else if self.queue.borrow().is_empty() && !self.waiters.has_ready() {
+            CapacityUse::NoTargets
+        } else {
+            CapacityUse::Preparing
+        }
+    }
+
     /// The planner may want more in flight than before, or less: then those that finish take no other target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
@@ -126,6 +164,7 @@ impl Worker {
         if self.dry_until.get().is_some_and(|until| until <= now) {
             self.look_again();
         }
+        self.tell_telemetry(now);
         self.tell_load();
         if self.has_report() {
             self.turn(0);
@@ -163,6 +202,7 @@ impl Worker {
         // Attempts that settled nothing are in no block.
         self.control().counters[self.setup.index].add(&mut self.delta.borrow_mut());
         self.control().counters[self.setup.index].set_in_flight(0);
+        self.load.tell_latency(&self.control().telemetry.workers[self.setup.index]);
     }
 
     fn has_report(&self) -> bool {

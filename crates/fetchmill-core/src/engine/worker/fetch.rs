@@ -199,7 +199,7 @@ impl Worker {
             return self.failed(target, kind, None);
         }
         let is_first = task.connection.replies() == 0;
-        let sent = self.control().clock.micros();
+        let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
         let replied = self.exchange(&mut task.connection, &origin, target, body, watch).await;
         if let Some(seen) = body.seen() {
             target.seen.take_reply(seen);
@@ -207,7 +207,7 @@ impl Worker {
         target.seen.connection(&task.connection);
         match replied {
             Ok(replied) => {
-                self.note_reply(task, sent, &replied, body.length());
+                self.note_reply(task, sent, &replied, (body.length(), is_unloaded));
                 self.replied(task, target, body, watch, replied, is_first).await
             }
             Err(broken) => {
@@ -280,6 +280,10 @@ impl Worker {
             match self.pool.open_at(connection, watch, target.reach, target.found.as_ref()).await {
                 Ok(()) => {
                     self.exhausted_since.set(None);
+                    if !self.control().origins.are_many() {
+                        let took = self.pool.take_connect_time();
+                        self.control().telemetry.note_connection(connection.address(), took);
+                    }
                     return Ok(());
                 }
                 Err(ConnectFailure::Failed(kind)) => return Err(kind),

@@ -1,12 +1,15 @@
 //! What a worker has in flight, and the replies that came: for who finds out how many requests are useful.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use crate::certainty::MonotonicMicros;
+use crate::engine::telemetry::{LatencyHistogram, WorkerTelemetry};
 use crate::planner::concurrency::Load;
 
 /// A job is held back by a rate when so large a part of what is in flight waits for it.
 const PACED_SHARE: usize = 4;
+/// Few requests are in flight when they are at most this part of what may be.
+const FEW: usize = 8;
 
 /// Counted once a reply, so without a lock; taken once a tick.
 #[derive(Debug, Default)]
@@ -18,6 +21,9 @@ pub(super) struct LoadCounter {
     exchanging: Cell<usize>,
     pacing: Cell<usize>,
     is_starved: Cell<bool>,
+    /// Replies whose requests went out when few others were in flight, and what they took.
+    unloaded: Cell<(u64, MonotonicMicros)>,
+    histogram: RefCell<LatencyHistogram>,
 }
 
 /// While one of these is there, one more is counted.
@@ -37,11 +43,33 @@ impl Drop for Counted<'_> {
 }
 
 impl LoadCounter {
-    /// A complete reply that is no sign of trouble.
-    pub(super) fn note(&self, took: MonotonicMicros, bytes: u64) {
+    /// A complete reply that is no sign of trouble. `is_unloaded`: see [`LoadCounter::is_low`], when its request went out.
+    pub(super) fn note(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
+        self.histogram.borrow_mut().record(took);
+        if is_unloaded {
+            let (replies, micros) = self.unloaded.get();
+            self.unloaded.set((replies + 1, micros + took));
+        }
         self.replies.set(self.replies.get() + 1);
         self.latency.set(self.latency.get() + took);
         self.bytes.set(self.bytes.get() + bytes);
+    }
+
+    /// Whether few requests are out, of so many that may be.
+    pub(super) fn is_low(&self, share: usize) -> bool {
+        self.exchanging.get() < (share / FEW).max(1)
+    }
+
+    /// Requests that are out, and targets that wait for a rate.
+    pub(super) fn places(&self) -> (usize, usize) {
+        (self.exchanging.get(), self.pacing.get())
+    }
+
+    /// What replies took, for who samples the job.
+    pub(super) fn tell_latency(&self, telemetry: &WorkerTelemetry) {
+        telemetry.add_latency(&mut self.histogram.borrow_mut());
+        let (replies, micros) = self.unloaded.take();
+        telemetry.add_unloaded(replies, micros);
     }
 
     /// A request is out.

@@ -21,13 +21,13 @@ impl Worker {
         task: &mut WorkerConnection,
         sent: MonotonicMicros,
         replied: &ReceivedReply,
-        bytes: u64,
+        (bytes, is_unloaded): (u64, bool),
     ) {
         let now = self.control().clock.micros();
         task.connection.note_reply(sent, now);
         let is_trouble = FailureKind::of_status(replied.head.status).is_err_and(FailureKind::is_retryable);
         if !is_trouble {
-            self.load.note(now.saturating_sub(sent), bytes);
+            self.load.note(now.saturating_sub(sent), bytes, is_unloaded);
         }
     }
 

@@ -73,6 +73,8 @@ pub(super) struct Worker {
     /// Targets in flight at most.
     pub(super) share: Cell<usize>,
     pub(super) load: LoadCounter,
+    /// When what replies took was told last.
+    pub(super) telemetry_told: Cell<Millis>,
     pub(super) waiters: Waiters,
     pub(super) idle_connections: IdleConnections,
     /// With the connections of the tasks at most one for each, and `resting_max`.
@@ -120,6 +122,7 @@ impl Worker {
             in_flight: Cell::new(0),
             share: Cell::new(setup.control.plan.share(setup.index)),
             load: LoadCounter::default(),
+            telemetry_told: Cell::new(0),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
             idle_connections: IdleConnections::default(),
             resting: RestingConnections::default(),

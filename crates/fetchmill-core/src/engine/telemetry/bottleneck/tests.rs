@@ -1,0 +1,139 @@
+use super::*;
+
+/// All requests are out, on an idle machine; replies take as long as with few.
+fn facts() -> LimitFacts {
+    LimitFacts {
+        shares: Shares::only(CapacityUse::Exchanging),
+        listed: 5_000.0,
+        settled: 1_000.0,
+        requests: 1_000.0,
+        bytes: 100_000.0,
+        processors: Processors { allowed: 2.0, busy: 0.4, own: 0.3 },
+        in_flight: 64,
+        concurrency: 64,
+        latency: Some(0.1),
+        unloaded: Some(0.1),
+        path: Some(PathTimes { now: 0.001, least: 0.001 }),
+        per_host: 8,
+        ..LimitFacts::default()
+    }
+}
+
+fn with(of: CapacityUse) -> LimitFacts {
+    LimitFacts { shares: Shares::only(of), ..facts() }
+}
+
+fn queued() -> LimitFacts {
+    LimitFacts { latency: Some(0.4), ..facts() }
+}
+
+#[test]
+fn each_cause_is_named_with_its_figure() {
+    let throttled = Pacing { throttled: Some((1_050.0, "files.test".into())), ..Pacing::default() };
+    let rate = Pacing { rate: Some(1_100.0), ..Pacing::default() };
+    let bwlimit = Pacing { bwlimit: Some(102_400.0), ..Pacing::default() };
+    let storing = WriterShares { storing: 0.97, transforming: 0.0 };
+    let transforming = WriterShares { storing: 0.1, transforming: 0.9 };
+    let full = Processors { allowed: 2.0, busy: 1.95, own: 1.2 };
+    for (facts, kind, text) in [
+        (LimitFacts { listed: 980.0, ..with(CapacityUse::NoTargets) }, LimitKind::Listing, "980 names/s"),
+        (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, 100 ms with few"),
+        (
+            LimitFacts { path: Some(PathTimes { now: 0.25, least: 0.001 }), ..queued() },
+            LimitKind::Network,
+            "97.7 KiB/s of bodies come in, and connecting takes 250 ms instead of 1.0 ms",
+        ),
+        (LimitFacts { processors: full, ..queued() }, LimitKind::Cpu, "1.9 of 2.0 are busy, 1.2 of them"),
+        (LimitFacts { writers: storing, ..with(CapacityUse::Sink) }, LimitKind::Disk, "97 % of the time"),
+        (
+            LimitFacts { writers: storing, processors: full, ..with(CapacityUse::Sink) },
+            LimitKind::Cpu,
+            "1.9 of 2.0",
+        ),
+        (LimitFacts { writers: transforming, ..with(CapacityUse::Sink) }, LimitKind::Transform, "90 %"),
+        (LimitFacts { pacing: rate, ..facts() }, LimitKind::Rate, "1,100 requests/s"),
+        (LimitFacts { pacing: bwlimit, ..facts() }, LimitKind::Bwlimit, "100.0 KiB/s"),
+        (LimitFacts { pacing: throttled, ..facts() }, LimitKind::Throttling, "files.test to 1,050/s"),
+        (
+            LimitFacts { search: Search::AtMost(Some("a public address")), ..facts() },
+            LimitKind::Courtesy,
+            "a public address gets at most 64",
+        ),
+        (with(CapacityUse::Hosts), LimitKind::Courtesy, "at most 8 requests at once"),
+        (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, as with few"),
+        (LimitFacts { search: Search::Trying, ..facts() }, LimitKind::Concurrency, "still looks"),
+        (LimitFacts { search: Search::Found, ..queued() }, LimitKind::Server, "400 ms"),
+        (with(CapacityUse::Names), LimitKind::Names, "looked up"),
+        (
+            LimitFacts {
+                is_listing_done: true,
+                waiting: 1_234,
+                in_flight: 3,
+                ..with(CapacityUse::NoTargets)
+            },
+            LimitKind::LastTargets,
+            "3 in flight, 1,234 wait to be tried again",
+        ),
+        (
+            LimitFacts { outage: Some("no good reply since 12:00:01 UTC".into()), ..facts() },
+            LimitKind::Outage,
+            "since 12:00:01",
+        ),
+    ] {
+        let found = bottleneck(&facts).unwrap();
+
+        assert_eq!(found.kind, kind, "{found:?}");
+        assert!(found.text.contains(text), "{found:?}");
+    }
+}
+
+#[test]
+fn no_single_cause_is_mixed_and_has_the_two_largest() {
+    let shares = Shares::default()
+        .with(CapacityUse::NoTargets, 0.35)
+        .with(CapacityUse::Sink, 0.5)
+        .with(CapacityUse::Exchanging, 0.15);
+    let writers = WriterShares { storing: 0.6, transforming: 0.0 };
+
+    let found = bottleneck(&LimitFacts { shares, writers, ..facts() }).unwrap();
+
+    assert_eq!(found.kind, LimitKind::Mixed);
+    assert!(
+        found.text.starts_with("50 % storing takes 60 % of the time; 35 % the listing gives"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn a_rate_that_is_not_used_up_is_no_answer() {
+    let pacing = Pacing { rate: Some(2_000.0), bwlimit: Some(1e9), ..Pacing::default() };
+
+    assert_eq!(bottleneck(&LimitFacts { pacing, ..facts() }).unwrap().kind, LimitKind::Concurrency);
+}
+
+#[test]
+fn pythons_lock_is_named() {
+    let processors = Processors { allowed: 2.0, busy: 1.1, own: 0.98 };
+
+    let found = bottleneck(&LimitFacts { is_python: true, processors, latency: None, ..facts() }).unwrap();
+
+    assert_eq!(found.kind, LimitKind::Cpu);
+    assert!(found.text.contains("one processor"), "{found:?}");
+    let idle = LimitFacts { is_python: true, latency: None, ..facts() };
+    assert_eq!(bottleneck(&idle).unwrap().kind, LimitKind::Concurrency);
+}
+
+#[test]
+fn before_anything_is_measured_there_is_no_answer() {
+    assert_eq!(bottleneck(&LimitFacts::default()), None);
+}
+
+#[test]
+fn numbers_are_written_for_people() {
+    assert_eq!(
+        [count(9_800.4), count(0.5), count(1_234_567.0), count(0.0)],
+        ["9,800", "0.5", "1,234,567", "0"]
+    );
+    assert_eq!([bytes(512.0), bytes(1536.0), bytes(3e9)], ["512 B", "1.5 KiB", "2.8 GiB"]);
+    assert_eq!([duration(0.0004), duration(0.1), duration(2.25)], ["0.4 ms", "100 ms", "2.2 s"]);
+}

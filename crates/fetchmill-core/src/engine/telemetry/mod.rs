@@ -1,0 +1,187 @@
+//! What is measured of a running job beside its ledger: what its capacity is used for, how long replies take, what its
+//! writers do, and a sample of all that a second. Threads that fetch add to it once a tick, and to a histogram of their
+//! own once a reply; one thread reads it ([`super::sampler`]).
+
+mod bottleneck;
+mod capacity;
+mod latency;
+mod machine;
+mod sample;
+mod series;
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+pub(super) use bottleneck::{LimitFacts, Pacing, PathTimes, Search, WriterShares, bottleneck};
+pub use bottleneck::{LimitKind, LimitedBy};
+pub(super) use capacity::{CapacityCounters, CapacityUse, CountedCapacity, Shares};
+pub use latency::Latency;
+pub(super) use latency::{LatencyHistogram, RecentLatency};
+pub(super) use machine::{Machine, Processors};
+pub(super) use sample::Progress;
+pub use sample::Sample;
+pub(super) use series::Series;
+
+use crate::sync::lock;
+
+/// What a writer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum WriterActivity {
+    /// It waits for a block.
+    Idle = 0,
+    /// A transform has what was fetched.
+    Transforming = 1,
+    /// It stores, syncs, or waits for the journal.
+    Storing = 2,
+}
+
+/// Of one worker and its writer.
+#[derive(Debug, Default)]
+pub(super) struct WorkerTelemetry {
+    pub(super) capacity: CapacityCounters,
+    latency: Mutex<LatencyHistogram>,
+    /// Replies whose requests went out when few others were in flight, and what they took, microseconds.
+    unloaded_replies: AtomicU64,
+    unloaded_micros: AtomicU64,
+    writer: AtomicU8,
+}
+
+impl WorkerTelemetry {
+    /// What the worker has recorded since it last said so; its own is empty afterwards.
+    pub(super) fn add_latency(&self, own: &mut LatencyHistogram) {
+        lock(&self.latency).append(own);
+    }
+
+    fn take_latency(&self) -> LatencyHistogram {
+        std::mem::take(&mut *lock(&self.latency))
+    }
+
+    pub(super) fn add_unloaded(&self, replies: u64, micros: u64) {
+        self.unloaded_replies.fetch_add(replies, Ordering::Relaxed);
+        self.unloaded_micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_writer(&self, activity: WriterActivity) {
+        self.writer.store(activity as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn writer(&self) -> WriterActivity {
+        match self.writer.load(Ordering::Relaxed) {
+            1 => WriterActivity::Transforming,
+            2 => WriterActivity::Storing,
+            _ => WriterActivity::Idle,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Telemetry {
+    pub(super) workers: Vec<WorkerTelemetry>,
+    /// The other end of a connection that a worker has opened.
+    peer: Mutex<Option<SocketAddr>>,
+    /// The shortest and the last time that TCP took to connect there, microseconds; 0: not known.
+    connect_least: AtomicU64,
+    connect_last: AtomicU64,
+    latest: Mutex<Progress>,
+    /// What has held this run back, for so many seconds, and how that was said last.
+    causes: Mutex<Vec<(LimitedBy, f64)>>,
+    series: Mutex<Series>,
+}
+
+impl Telemetry {
+    pub(super) fn new(workers: usize) -> Self {
+        Telemetry {
+            workers: (0..workers).map(|_| WorkerTelemetry::default()).collect(),
+            ..Telemetry::default()
+        }
+    }
+
+    /// A connection was opened, and that took so long.
+    pub(super) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) {
+        if peer.is_some() {
+            *lock(&self.peer) = peer;
+        }
+        if let Some(took) = took {
+            let micros = (took.as_micros() as u64).max(1);
+            self.connect_last.store(micros, Ordering::Relaxed);
+            let least = |known: u64| (known == 0 || micros < known).then_some(micros);
+            let _ = self.connect_least.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
+        }
+    }
+
+    pub(super) fn peer(&self) -> Option<SocketAddr> {
+        *lock(&self.peer)
+    }
+
+    pub(super) fn path(&self) -> Option<PathTimes> {
+        let seconds = |micros: u64| micros as f64 / 1e6;
+        let least = self.connect_least.load(Ordering::Relaxed);
+        let last = self.connect_last.load(Ordering::Relaxed);
+        (least > 0).then(|| PathTimes { now: seconds(last), least: seconds(least) })
+    }
+
+    /// Seconds that replies take when few requests are in flight.
+    pub(super) fn unloaded_latency(&self) -> Option<f64> {
+        let sum = |part: fn(&WorkerTelemetry) -> &AtomicU64| -> u64 {
+            self.workers.iter().map(|worker| part(worker).load(Ordering::Relaxed)).sum()
+        };
+        let replies = sum(|worker| &worker.unloaded_replies);
+        (replies > 0).then(|| sum(|worker| &worker.unloaded_micros) as f64 / replies as f64 / 1e6)
+    }
+
+    /// What all workers have recorded since this was asked the last time.
+    pub(super) fn take_latency(&self) -> LatencyHistogram {
+        let mut all = LatencyHistogram::default();
+        for worker in &self.workers {
+            all.append(&mut worker.take_latency());
+        }
+        all
+    }
+
+    pub(super) fn set_latest(&self, latest: Progress) {
+        *lock(&self.latest) = latest;
+    }
+
+    /// So many seconds more the run was held back by this.
+    pub(super) fn count_cause(&self, limited_by: &LimitedBy, seconds: f64) {
+        let mut causes = lock(&self.causes);
+        match causes.iter_mut().find(|(known, _)| known.kind == limited_by.kind) {
+            Some((known, all)) => {
+                known.text.clone_from(&limited_by.text);
+                *all += seconds;
+            }
+            None => causes.push((limited_by.clone(), seconds)),
+        }
+    }
+
+    /// What has held the run back for longest, and for what part of its time.
+    pub(super) fn main_cause(&self) -> Option<(LimitedBy, f64)> {
+        let causes = lock(&self.causes);
+        let all: f64 = causes.iter().map(|(_, seconds)| seconds).sum();
+        let longest = causes.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
+        Some((longest.0.clone(), longest.1 / all))
+    }
+
+    pub(super) fn latest(&self) -> Progress {
+        lock(&self.latest).clone()
+    }
+
+    /// Keeps a sample; see [`Series::push`].
+    pub(super) fn push_sample(&self, sample: Sample) -> Vec<Sample> {
+        lock(&self.series).push(sample)
+    }
+
+    /// Those of earlier runs.
+    pub(super) fn resume_series(&self, samples: Vec<Sample>) {
+        *lock(&self.series) = Series::of(samples);
+    }
+
+    /// Those behind a moment, seconds since 1970 UTC.
+    pub(super) fn samples(&self, after: f64) -> Vec<Sample> {
+        lock(&self.series).after(after)
+    }
+}

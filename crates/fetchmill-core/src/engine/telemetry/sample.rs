@@ -1,0 +1,104 @@
+//! What a job did in a second, or in some.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::bottleneck::{LimitKind, LimitedBy};
+use super::latency::Latency;
+
+/// See the module. All but the counts of the end are counts within it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Its end, seconds since 1970 UTC.
+    pub time: f64,
+    /// Seconds that it covers.
+    pub interval: f64,
+    /// Targets that were listed.
+    pub listed: u64,
+    /// Targets that got an outcome.
+    pub settled: u64,
+    /// Of these: fetched.
+    pub fetched: u64,
+    /// Of these: absent.
+    pub absent: u64,
+    /// Of these: failed.
+    pub failed: u64,
+    /// Bytes of fetched bodies.
+    pub bytes: u64,
+    /// Requests.
+    pub attempts: u64,
+    /// Requests in flight at its end.
+    pub in_flight: u64,
+    /// The most that may be in flight then.
+    pub concurrency: u64,
+    /// Targets that wait to be tried again then.
+    pub waiting: u64,
+    /// Failed targets by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failures: BTreeMap<String, u64>,
+    /// What replies took; none when there were none, or the engine does not say.
+    pub latency: Option<Latency>,
+    /// What held the job back.
+    pub limited_by: Option<LimitKind>,
+}
+
+/// How fast a job is now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(in crate::engine) struct Progress {
+    /// When this was measured, seconds since 1970 UTC.
+    pub(in crate::engine) time: f64,
+    /// Targets that get an outcome, over the last ten seconds.
+    pub(in crate::engine) objects_per_second: f64,
+    /// Of fetched bodies, the same.
+    pub(in crate::engine) bytes_per_second: f64,
+    pub(in crate::engine) in_flight: u64,
+    pub(in crate::engine) concurrency: u64,
+    /// Of the replies of the last ten seconds.
+    pub(in crate::engine) latency: Option<Latency>,
+    pub(in crate::engine) limited_by: Option<LimitedBy>,
+}
+
+impl Sample {
+    /// This sample and the next one as one. Of their percentiles it has the mean, weighted by their replies: the
+    /// histograms are not kept. What held the job back is that of the longer one.
+    #[must_use]
+    pub(super) fn merged(mut self, next: Sample) -> Sample {
+        self.latency = merged_latency(&self, &next);
+        if next.interval >= self.interval {
+            self.limited_by = next.limited_by;
+        }
+        self.time = next.time;
+        self.interval += next.interval;
+        for (own, more) in [
+            (&mut self.listed, next.listed),
+            (&mut self.settled, next.settled),
+            (&mut self.fetched, next.fetched),
+            (&mut self.absent, next.absent),
+            (&mut self.failed, next.failed),
+            (&mut self.bytes, next.bytes),
+            (&mut self.attempts, next.attempts),
+        ] {
+            *own += more;
+        }
+        (self.in_flight, self.concurrency, self.waiting) = (next.in_flight, next.concurrency, next.waiting);
+        for (kind, count) in next.failures {
+            *self.failures.entry(kind).or_default() += count;
+        }
+        self
+    }
+}
+
+fn merged_latency(one: &Sample, other: &Sample) -> Option<Latency> {
+    let (Some(first), Some(second)) = (one.latency, other.latency) else {
+        return one.latency.or(other.latency);
+    };
+    let (before, after) = (one.settled.max(1) as f64, other.settled.max(1) as f64);
+    let mean = |first: f64, second: f64| (first * before + second * after) / (before + after);
+    Some(Latency {
+        p50: mean(first.p50, second.p50),
+        p90: mean(first.p90, second.p90),
+        p99: mean(first.p99, second.p99),
+        max: first.max.max(second.max),
+    })
+}
