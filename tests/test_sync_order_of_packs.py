@@ -20,8 +20,8 @@ from system_calls import JOURNAL, SYNCS, Call, JournalCopy, Traced
 Serve = Callable[..., Server]
 
 WINDOW = ("--commit-window", "20ms")
-# Of a job with one writer that takes seven seconds at least: it makes the sixteen shards that are merged also where each
-# sync takes long.
+# Of a job with one writer that takes seven seconds at least: it makes the sixteen shards that are merged also where
+# each sync takes long.
 MERGING = ("--seal-after", "50ms", "--limit", "24", "--threads", "1")
 # `warc` and `jsonl` have the sink of `tar`.
 FORMATS = ("tar", "parquet")

@@ -97,3 +97,29 @@ def test_an_origin_that_asks_for_patience_is_used_as_much(
         if goodput >= 0.9 * rate and refused <= 0.05 * asked:
             return
     pytest.fail(figures)
+
+
+@pytest.mark.timing
+def test_a_job_that_is_resumed_begins_with_the_pace_that_was_found(
+    server: Callable[..., Server], start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Killed and resumed, it is refused no more than it was at the end."""
+    served = server(synthetic=100_000, faults=[Fault("status", status=429, above=300, retry_after=(1, 1))])
+    arguments = ("get", served.url, tmp_path / "out", "--format", "null")
+    command = start(*arguments)
+    time.sleep(6)
+    command.kill()
+    command.communicate()
+
+    before = replies(served)
+    command = start(*arguments)
+    while replies(served)[1] == before[1]:
+        assert command.poll() is None, command.communicate()
+        time.sleep(0.01)
+    time.sleep(2)
+    asked, refused = (then - now for now, then in zip(before[1:], replies(served)[1:], strict=True))
+
+    LOG.info("%d of %d refused in the first two seconds", refused, asked)
+    assert asked > 200
+    # A first pace that must be found costs hundreds.
+    assert refused <= 0.1 * asked

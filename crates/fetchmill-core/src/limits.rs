@@ -298,6 +298,9 @@ pub const REST_CAP: Duration = Duration::from_secs(120);
 /// and the job is given up (exit 5) after this long without any success.
 pub const GIVE_UP_AFTER: Duration = Duration::from_secs(900);
 
+/// The pace of an origin that throttled is kept for a run that resumes the job so soon.
+pub const PACE_KEPT: Duration = Duration::from_secs(900);
+
 // --- ways to an origin ---------------------------------------------------------------------------------------
 
 /// The file of `--ca-file`: a bundle of all public authorities has 220 KiB.

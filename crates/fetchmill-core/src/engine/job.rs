@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 
+use super::clock::unix_micros;
 use super::control::Control;
 use super::descriptors::fit_descriptors;
 use super::dispatch::Dispatcher;
@@ -17,7 +18,7 @@ use super::preflight::Preflight;
 use super::run::Run;
 use super::stop::Stop;
 use super::stop_rules::StopReason;
-use super::telemetry::{Latency, LimitedBy, Sample};
+use super::telemetry::{Latency, LimitedBy, Progress, Sample};
 use super::worker_registry::WorkerRegistry;
 use super::{recovery, second_pass};
 use crate::background::Background;
@@ -107,10 +108,7 @@ impl Job {
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let workers = options.worker_count();
         let control = Control::new(&options, workers, preflight, to_journal);
-        let samples = journal.samples()?;
-        control
-            .telemetry
-            .resume_series(samples.iter().filter_map(|text| serde_json::from_str(text).ok()).collect());
+        resume_telemetry(&control, &journal)?;
         let shared = Arc::new(JobState {
             control,
             before: journal.tally(),
@@ -241,6 +239,18 @@ impl Drop for Job {
         self.abort();
         self.running.join();
     }
+}
+
+/// Samples of earlier runs, and the pace of an origin that has throttled the last one.
+fn resume_telemetry(control: &Control, journal: &Journal) -> Result<()> {
+    let samples = journal.samples()?;
+    let samples = samples.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
+    control.telemetry.resume_series(samples);
+    let progress = journal.progress()?.and_then(|text| serde_json::from_str::<Progress>(&text).ok());
+    if let Some(pace) = progress.and_then(|progress| progress.pace_to_resume(unix_micros() as f64 / 1e6)) {
+        control.plan.lock().resume_rate(pace);
+    }
+    Ok(())
 }
 
 /// Opens the list, if the source is one, and completes the options: with what it, the environment and the profile say.

@@ -196,6 +196,7 @@ impl<'j> Sampling<'j> {
             concurrency: sample.concurrency,
             latency: self.latency.latency(),
             limited_by,
+            pace: control.plan.lock().rate(),
         };
         let samples = control.telemetry.push_sample(sample);
         let rows =
@@ -264,7 +265,9 @@ impl<'j> Sampling<'j> {
                 allowed: self.last.back().map_or(0.0, |counted| counted.processors.allowed),
                 busy: mean(|counted| counted.processors.busy),
                 own: mean(|counted| counted.processors.own),
+                wanted: mean(|counted| counted.processors.wanted),
             },
+            threads: control.plan.workers(),
             is_python: self.job.is_python,
             writers: WriterShares {
                 transforming: mean(|counted| counted.writers.transforming),

@@ -27,6 +27,11 @@ impl Journal {
         self.set(PROGRESS, progress)
     }
 
+    /// How fast the job was last, as JSON.
+    pub fn progress(&self) -> Result<Option<String>> {
+        self.get(PROGRESS)
+    }
+
     /// All of them, as JSON, the oldest first.
     pub fn samples(&self) -> Result<Vec<String>> {
         self.check(read(&self.db, f64::NEG_INFINITY))

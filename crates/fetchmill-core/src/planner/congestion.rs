@@ -192,6 +192,11 @@ impl Congestion {
         self.held.map(|held| held.rate)
     }
 
+    /// Begins with the pace that an earlier run had found: it grows from there, and goes away where it is not needed.
+    pub fn resume(&mut self, rate: f64) {
+        self.held = Some(ActivePace::below(rate, rate * CUT));
+    }
+
     /// Takes note of complete replies, and of those of them that were refusals.
     pub fn observe(&mut self, successes: u32, refused: u32, now: Millis) {
         if successes == 0 && refused == 0 {

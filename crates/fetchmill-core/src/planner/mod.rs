@@ -165,6 +165,11 @@ impl Planner {
         self.listing_done = true;
     }
 
+    /// The only origin throttled an earlier run to so many requests a second.
+    pub fn resume_rate(&mut self, rate: f64) {
+        self.origin.resume_rate(rate);
+    }
+
     /// The journal holds targets that wait, from an earlier run.
     pub fn resume_waiting(&mut self) {
         self.waiting.all_in_journal();

@@ -170,6 +170,11 @@ impl OriginState {
         self.congestion.rate()
     }
 
+    /// Begins with the rate of an earlier run.
+    pub fn resume_rate(&mut self, rate: f64) {
+        self.congestion.resume(rate);
+    }
+
     /// Whether requests may go out.
     pub fn gate(&self, now: Millis) -> Gate {
         if now < self.not_before {

@@ -21,6 +21,8 @@ const RATE_USED: f64 = 0.9;
 const PACE_USED: f64 = 0.75;
 /// Processors are used up when no more than this part of them is idle.
 const BUSY: f64 = 0.92;
+/// A job is held back by them when its threads that fetch run, or wait to be run, for this part of the time.
+const WANTED: f64 = 0.75;
 /// Replies that take so many times what they take with few requests in flight wait in a queue.
 const QUEUED: f64 = 1.5;
 /// The queue is in the network when connecting takes longer than at best by this part of what replies wait, at least
@@ -146,6 +148,8 @@ pub(in crate::engine) struct LimitFacts {
     pub(in crate::engine) bytes: f64,
     pub(in crate::engine) pacing: Pacing,
     pub(in crate::engine) processors: Processors,
+    /// Threads that fetch.
+    pub(in crate::engine) threads: usize,
     /// Whether the engine runs in this process's Python: on one processor at a time.
     pub(in crate::engine) is_python: bool,
     pub(in crate::engine) writers: WriterShares,
@@ -233,7 +237,10 @@ impl LimitFacts {
         add(share(CapacityUse::Exchanging) + share(CapacityUse::Preparing), self.of_exchanges());
         add(share(CapacityUse::Paced), self.of_pace());
         add(share(CapacityUse::Sink), self.of_sink());
-        add(share(CapacityUse::NoTargets), self.of_targets());
+        // A worker whose own hosts have nothing left waits for those of others.
+        let waits_for_hosts = share(CapacityUse::Hosts) > 0.0;
+        let of_targets = if waits_for_hosts { self.of_hosts() } else { self.of_targets() };
+        add(share(CapacityUse::NoTargets), of_targets);
         add(
             share(CapacityUse::Held),
             (LimitKind::Outage, "the server is asked whether it is well".to_owned()),
@@ -295,12 +302,14 @@ impl LimitFacts {
     }
 
     fn used_up_processors(&self) -> Option<(LimitKind, String)> {
-        let Processors { allowed, busy, own } = self.processors;
-        if self.is_python && own >= BUSY && own < 1.5 {
+        let Processors { allowed, busy, own, wanted } = self.processors;
+        if self.is_python && wanted >= WANTED && own < 1.5 {
             return Some((LimitKind::Cpu, "Python runs on one processor at a time, all of it".to_owned()));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
-        is_used_up.then(|| {
+        // What else keeps them busy holds back only a job that waits for them.
+        let is_wanted = wanted >= WANTED * allowed.min(self.threads as f64);
+        (is_used_up && is_wanted).then(|| {
             let text = format!(
                 "this machine's processors: {busy:.1} of {allowed:.1} are busy, {own:.1} of them with this job"
             );

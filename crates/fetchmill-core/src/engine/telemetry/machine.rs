@@ -5,6 +5,8 @@ use std::time::Instant;
 
 /// The kernel tells times of processors in this part of a second to every program (`USER_HZ`).
 const TICKS_A_SECOND: f64 = 100.0;
+/// Threads that are looked at, once a second.
+const THREADS_MAX: usize = 256;
 /// The quota of the group of processes that this one is in, as containers see their own.
 const QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 
@@ -15,14 +17,18 @@ pub(in crate::engine) struct Processors {
     pub(in crate::engine) allowed: f64,
     /// Of the machine's that it may use, how many were busy, with whatever.
     pub(in crate::engine) busy: f64,
-    /// How many this process used itself.
+    /// How many this process used itself, ...
     pub(in crate::engine) own: f64,
+    /// ... and how many it would have used at once: its threads that ran, and those that were ready to.
+    pub(in crate::engine) wanted: f64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Ticks {
     idle: u64,
     own: u64,
+    /// Nanoseconds that threads ran, and waited to be run.
+    wanted: u64,
 }
 
 /// Looks at the machine; each time since the last one.
@@ -54,6 +60,7 @@ impl Machine {
             allowed: self.quota.map_or(count, |quota| quota.min(count)),
             busy: (count - used(before.idle, now.idle)).clamp(0.0, count),
             own: used(before.own, now.own),
+            wanted: now.wanted.saturating_sub(before.wanted) as f64 / 1e9 / seconds,
         }
     }
 }
@@ -78,7 +85,21 @@ fn quota(text: &str) -> Option<f64> {
 fn ticks(processors: &[usize]) -> Ticks {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
     let own = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own) }
+    Ticks { idle: idle_ticks(&stat, processors), own: own_ticks(&own), wanted: wanted_nanos() }
+}
+
+/// Of all threads, or of the first of very many. Threads that end take theirs with them.
+fn wanted_nanos() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().take(THREADS_MAX);
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
+        .map(|text| ready_nanos(&text))
+        .sum()
+}
+
+/// Of a thread: nanoseconds that it ran, nanoseconds that it waited for a processor, and how often it ran.
+fn ready_nanos(schedstat: &str) -> u64 {
+    schedstat.split_whitespace().take(2).filter_map(|nanos| nanos.parse::<u64>().ok()).sum()
 }
 
 /// Idle time, and time that waits for a disk.
@@ -111,6 +132,7 @@ mod tests {
         assert_eq!(idle_ticks(stat, &[0, 1]), 101);
         let own = "42 (a ) b) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 3 0 100 0 0\n";
         assert_eq!(own_ticks(own), 200);
+        assert_eq!(ready_nanos("3000 400 7\n"), 3400);
     }
 
     #[test]
@@ -125,5 +147,6 @@ mod tests {
 
         assert!(processors.allowed > 0.0, "{processors:?}");
         assert!(processors.own > 0.1 && processors.busy > 0.1, "{processors:?}");
+        assert!(processors.wanted > 0.5, "{processors:?}");
     }
 }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bottleneck::{LimitKind, LimitedBy};
 use super::latency::Latency;
+use crate::limits::PACE_KEPT;
 
 /// See the module. All but the counts of the end are counts within it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -44,7 +45,7 @@ pub struct Sample {
 }
 
 /// How fast a job is now.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(in crate::engine) struct Progress {
     /// When this was measured, seconds since 1970 UTC.
     pub(in crate::engine) time: f64,
@@ -57,6 +58,16 @@ pub(in crate::engine) struct Progress {
     /// Of the replies of the last ten seconds.
     pub(in crate::engine) latency: Option<Latency>,
     pub(in crate::engine) limited_by: Option<LimitedBy>,
+    /// Requests a second that the only origin accepts, while it throttles.
+    pub(in crate::engine) pace: Option<f64>,
+}
+
+impl Progress {
+    /// The pace that an earlier run had found, if that is not long ago; now is in seconds since 1970 UTC.
+    pub(in crate::engine) fn pace_to_resume(&self, now: f64) -> Option<f64> {
+        let is_recent = (0.0..=PACE_KEPT.as_secs_f64()).contains(&(now - self.time));
+        self.pace.filter(|pace| is_recent && *pace > 0.0 && pace.is_finite())
+    }
 }
 
 impl Sample {
@@ -101,4 +112,21 @@ fn merged_latency(one: &Sample, other: &Sample) -> Option<Latency> {
         p99: mean(first.p99, second.p99),
         max: first.max.max(second.max),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pace_is_resumed_for_some_minutes() {
+        let found = Progress { time: 1_000.0, pace: Some(200.0), ..Progress::default() };
+
+        assert_eq!(found.pace_to_resume(1_060.0), Some(200.0));
+        assert_eq!(found.pace_to_resume(1_000.0 + 2.0 * PACE_KEPT.as_secs_f64()), None);
+        assert_eq!(found.pace_to_resume(900.0), None, "a clock that was set back tells nothing");
+        assert_eq!(Progress { pace: None, ..found.clone() }.pace_to_resume(1_001.0), None);
+        let read: Progress = serde_json::from_str(&serde_json::to_string(&found).unwrap()).unwrap();
+        assert_eq!(read, found);
+    }
 }

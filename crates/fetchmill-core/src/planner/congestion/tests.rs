@@ -287,6 +287,36 @@ fn a_pace_goes_away_when_the_origin_gives_all_that_is_asked() {
 }
 
 #[test]
+fn a_run_that_is_resumed_begins_with_the_pace_of_the_one_before() {
+    for (found, given) in [(1000.0, 1000.0), (1000.0, 500.0), (200.0, 1000.0)] {
+        let rate: fn(u64) -> f64 = if given == 1000.0 { |_| 1000.0 } else { |_| 500.0 };
+        let mut world = World::new(Server::steady(rate, 0.1), 1);
+        world.origin.resume_rate(found);
+        world.pace.set(world.origin.rate());
+
+        world.run(64, 5000, 30);
+
+        let (_, first) = world.in_seconds(0..1);
+        let (goodput, refused) = world.in_seconds(15..30);
+        let case =
+            format!("found {found}, given {given}: {first:.4}, then {goodput:.0}, {refused:.4} refused");
+        assert!(goodput >= 0.9 * given && refused <= 0.05, "{case}");
+        assert!(given < found || first == 0.0, "{case}");
+    }
+}
+
+#[test]
+fn a_pace_that_is_resumed_goes_away_where_nothing_is_refused_any_more() {
+    let mut world = World::new(Server::steady(|_| 1e9, 1.0), 1);
+    world.origin.resume_rate(500.0);
+    world.pace.set(world.origin.rate());
+
+    world.run(16, 5000, 40);
+
+    assert_eq!(world.origin.rate(), None);
+}
+
+#[test]
 fn one_refusal_among_many_is_no_reason_for_a_pace() {
     let mut congestion = Congestion::default();
     for step in 0..100 {

@@ -8,7 +8,8 @@ fn facts() -> LimitFacts {
         settled: 1_000.0,
         requests: 1_000.0,
         bytes: 100_000.0,
-        processors: Processors { allowed: 2.0, busy: 0.4, own: 0.3 },
+        processors: Processors { allowed: 2.0, busy: 0.4, own: 0.3, wanted: 0.3 },
+        threads: 2,
         in_flight: 64,
         concurrency: 64,
         latency: Some(0.1),
@@ -34,7 +35,7 @@ fn each_cause_is_named_with_its_figure() {
     let bwlimit = Pacing { bwlimit: Some(102_400.0), ..Pacing::default() };
     let storing = WriterShares { storing: 0.97, transforming: 0.0 };
     let transforming = WriterShares { storing: 0.1, transforming: 0.9 };
-    let full = Processors { allowed: 2.0, busy: 1.95, own: 1.2 };
+    let full = Processors { allowed: 2.0, busy: 1.95, own: 1.2, wanted: 1.9 };
     for (facts, kind, text) in [
         (LimitFacts { listed: 980.0, ..with(CapacityUse::NoTargets) }, LimitKind::Listing, "980 names/s"),
         (queued(), LimitKind::Server, "replies take 400 ms with 64 in flight, 100 ms with few"),
@@ -105,6 +106,13 @@ fn no_single_cause_is_mixed_and_has_the_two_largest() {
 }
 
 #[test]
+fn a_worker_without_hosts_waits_for_those_of_others() {
+    let shares = Shares::default().with(CapacityUse::NoTargets, 0.5).with(CapacityUse::Hosts, 0.5);
+
+    assert_eq!(bottleneck(&LimitFacts { shares, ..facts() }).unwrap().kind, LimitKind::Courtesy);
+}
+
+#[test]
 fn a_rate_that_is_not_used_up_is_no_answer() {
     let pacing = Pacing { rate: Some(2_000.0), bwlimit: Some(1e9), ..Pacing::default() };
 
@@ -112,8 +120,20 @@ fn a_rate_that_is_not_used_up_is_no_answer() {
 }
 
 #[test]
+fn processors_that_others_keep_busy_hold_back_only_who_waits_for_them() {
+    let others = Processors { allowed: 2.0, busy: 2.0, own: 0.1, wanted: 0.2 };
+    assert_eq!(
+        bottleneck(&LimitFacts { processors: others, ..facts() }).unwrap().kind,
+        LimitKind::Concurrency
+    );
+
+    let waits = Processors { wanted: 1.8, ..others };
+    assert_eq!(bottleneck(&LimitFacts { processors: waits, ..facts() }).unwrap().kind, LimitKind::Cpu);
+}
+
+#[test]
 fn pythons_lock_is_named() {
-    let processors = Processors { allowed: 2.0, busy: 1.1, own: 0.98 };
+    let processors = Processors { allowed: 2.0, busy: 1.1, own: 0.98, wanted: 1.0 };
 
     let found = bottleneck(&LimitFacts { is_python: true, processors, latency: None, ..facts() }).unwrap();
 
