@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fetchmill._job.check import CheckReport, check
     from fetchmill._job.get import get
     from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
-    from fetchmill._job.report import Failure, Latency, LimitedBy, Progress, Report, Status, Wait
+    from fetchmill._job.report import Failure, JobProgress, Latency, LimitedBy, Report, Status, Wait
     from fetchmill._native import __version__
     from fetchmill._options.check import CheckOptions
     from fetchmill._options.get import GetOptions
@@ -60,6 +60,7 @@ __all__ = [
     "GetOptions",
     "Headers",
     "InternalError",
+    "JobProgress",
     "JournalError",
     "Latency",
     "LimitedBy",
@@ -69,7 +70,6 @@ __all__ = [
     "ListingError",
     "Object",
     "Objects",
-    "Progress",
     "Reply",
     "ReplyError",
     "Report",
@@ -135,7 +135,7 @@ _MODULES = {
     "Client": "fetchmill._stream.stream",
     "Headers": "fetchmill._stream.stream",
     "Reply": "fetchmill._stream.stream",
-    "Progress": "fetchmill._job.report",
+    "JobProgress": "fetchmill._job.report",
     "Report": "fetchmill._job.report",
     "Request": "fetchmill._stream.stream",
     "Status": "fetchmill._job.report",

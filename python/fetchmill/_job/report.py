@@ -235,7 +235,7 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Progress:
+class JobProgress:
     """How fast a running job is, as it wrote into its journal a second ago.
 
     Args:
@@ -289,7 +289,7 @@ class Status(Report):
     waits: tuple[Wait, ...] = ()
     started_at: datetime | None = None
     age: float | None = None
-    progress: Progress | None = None
+    progress: JobProgress | None = None
 
     @property
     def remaining_seconds(self) -> float | None:
@@ -311,7 +311,7 @@ class Status(Report):
         """From what the native module returns."""
         started, ended = (_time_of(values[each]) for each in ("started_at", "finished_at"))
         age = ((ended or datetime.now(UTC)) - started).total_seconds() if started else None
-        progress = Progress.from_native(values["progress"])
+        progress = JobProgress.from_native(values["progress"])
         made = {
             "waits": _waits_of(values),
             "started_at": started,

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
-from fetchmill._job.report import Progress, Report, Status
+from fetchmill._job.report import JobProgress, Report, Status
 from fetchmill._options.units import format_bytes, format_count, format_objects, format_seconds
 from fetchmill.cli.progress import describe_failures, describe_limit, describe_wait
 from fetchmill.cli.streams import escape
@@ -164,7 +164,7 @@ def status_lines(status: Status, state: str | None) -> list[str]:
     return [f"{name:<12} {value}" for name, value in rows] + notes
 
 
-def _progress_rows(status: Status, progress: Progress) -> list[tuple[str, str]]:
+def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str]]:
     """How fast a running job is."""
     rate = f"{format_count(progress.objects_per_second)} objects/s, {format_bytes(progress.bytes_per_second)}/s"
     remaining = status.remaining_seconds

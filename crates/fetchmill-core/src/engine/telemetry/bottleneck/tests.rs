@@ -1,3 +1,5 @@
+//! What was measured, and what is said of it.
+
 use super::*;
 
 /// All requests are out, on an idle machine; replies take as long as with few.
