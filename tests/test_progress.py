@@ -2,12 +2,13 @@
 
 import io
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from fetchmill._job.report import Snapshot, Wait
+from fetchmill._job.report import LimitedBy, Snapshot, Wait
 from fetchmill.cli.progress import (
     JsonDisplay,
     LiveDisplay,
@@ -52,7 +53,7 @@ def test_eta_needs_the_total() -> None:
 
     assert remaining_seconds(running, rates) is None
     assert remaining_seconds(listed, rates) == pytest.approx(9)
-    assert describe(running, rates) == ["100 of at least 1,000, 100 objects/s, 0 B/s, 0 in flight"]
+    assert describe(running, rates) == ["100 of at least 1,000, 100 objects/s, 0 B/s, 0 in flight, ETA at least 9.00 s"]
     assert describe(listed, rates) == ["100 of 1,000 (10 %), 100 objects/s, 0 B/s, 0 in flight, ETA 9.00 s"]
 
 
@@ -81,14 +82,50 @@ def test_each_wait_has_its_own_line() -> None:
     ]
 
 
+def test_what_limits_the_job_is_the_last_line() -> None:
+    """But not beside a wait, which says it already."""
+    limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate allows 50 requests/s"))
+    now = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
+    waits = (Wait(what="the server gives no good reply", since=now, until=now),)
+
+    assert describe(limited, Meter().add(limited))[-1] == "limited by --rate allows 50 requests/s"
+    assert progress_event(limited, Meter().add(limited))["limited_by"]["kind"] == "rate"
+    waiting = snapshot(limited_by=limited.limited_by, waits=waits)
+    assert describe(waiting, Meter().add(waiting))[-1].startswith("waiting: ")
+
+
+@pytest.mark.parametrize(("columns", "no_color"), [(20, False), (80, True)])
+def test_narrow_terminals_and_no_color_work(monkeypatch: pytest.MonkeyPatch, columns: int, no_color: bool) -> None:
+    """Lines are cut where the terminal ends, so that the block stays one; without colours where nobody wants any."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    if no_color:
+        monkeypatch.setenv("NO_COLOR", "1")
+    else:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    terminal = _GoneTerminal()
+    display = LiveDisplay(terminal)
+
+    display.update(snapshot(seconds=1.0, listed=1000, fetched=410, listing_done=True))
+    display.close()
+
+    shown = terminal.getvalue()
+    assert ("\x1b[3" in shown or "\x1b[9" in shown) is not no_color
+    # Each frame begins by going up and clearing the last one.
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]|\x1b\[2K|\x1b\[1A", shown)]
+    assert any(line.startswith("━") and set(line) <= set("━╸╺ ") for line in lines), lines
+    assert max(len(line) for line in lines) <= columns
+
+
 def test_plain_lines_come_every_ten_seconds() -> None:
     """However often snapshots are taken."""
     lines: list[str] = []
-    display = PlainDisplay(lines.append)
+    display = PlainDisplay(lines.append, now=lambda: "2026-11-22T12:00:01Z")
     for tenth in range(250):
         display.update(snapshot(seconds=tenth / 10, fetched=tenth))
 
     assert len(lines) == 2
+    assert lines[0].startswith("2026-11-22T12:00:01Z 100 of at least 0, ")
 
 
 def test_json_events_carry_the_counters_and_the_rates() -> None:

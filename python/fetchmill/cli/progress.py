@@ -68,6 +68,16 @@ def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:
     return (snapshot.listed - snapshot.settled) / rates.objects
 
 
+def describe_eta(snapshot: "Snapshot", rates: Rates) -> str:
+    """`ETA 12 s`, or `ETA at least 12 s` while more may be listed; empty while nothing moves."""
+    remaining = remaining_seconds(snapshot, rates)
+    if remaining is not None:
+        return f"ETA {format_seconds(remaining)}"
+    if rates.objects <= 0:
+        return ""
+    return f"ETA at least {format_seconds((snapshot.listed - snapshot.settled) / rates.objects)}"
+
+
 def describe_done(snapshot: "Snapshot") -> str:
     """`412 of 1,000 (41 %)` when the total is known, else `412 of at least 1,000`."""
     settled, listed = format_count(snapshot.settled), format_count(snapshot.listed)
@@ -93,11 +103,11 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
         f"{format_bytes(rates.bytes)}/s",
         f"{format_count(snapshot.in_flight)} in flight",
     ]
-    remaining = remaining_seconds(snapshot, rates)
+    eta = describe_eta(snapshot, rates)
     if snapshot.phase == "draining":
         line.append("draining")
-    elif remaining is not None:
-        line.append(f"ETA {format_seconds(remaining)}")
+    elif eta:
+        line.append(eta)
     second = []
     if snapshot.absent:
         second.append(f"absent {format_count(snapshot.absent)}")
@@ -200,12 +210,15 @@ class JsonDisplay(Display):
         self._write_event("notice", {"message": text})
 
 
-def _bar(snapshot: "Snapshot") -> "RenderableType":
-    """How much of what is listed is done; while more may be listed, that is a lower bound, and the bar says nothing."""
+def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
+    """How much of what is listed is done; none while more may be listed."""
+    from rich.padding import Padding
     from rich.progress_bar import ProgressBar
 
-    total = float(snapshot.listed) if snapshot.listing_done else None
-    return ProgressBar(total=total, completed=float(snapshot.settled), width=BAR_WIDTH, animation_time=snapshot.seconds)
+    if not snapshot.listing_done:
+        return []
+    # A bar does not end its line itself.
+    return [Padding(ProgressBar(total=snapshot.listed, completed=snapshot.settled, width=BAR_WIDTH))]
 
 
 def _lines(lines: list[str]) -> "RenderableType":
@@ -233,7 +246,7 @@ class LiveDisplay(Display):
         """Writes the block again."""
         from rich.console import Group
 
-        parts = [_bar(snapshot), _lines(describe(snapshot, self._meter.add(snapshot)))]
+        parts = [*_bar(snapshot), _lines(describe(snapshot, self._meter.add(snapshot)))]
         self._update_live(lambda live: live.update(Group(*parts), refresh=True))
 
     def notice(self, text: str) -> None:

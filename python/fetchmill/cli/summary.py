@@ -167,11 +167,10 @@ def status_lines(status: Status, state: str | None) -> list[str]:
 def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str]]:
     """How fast a running job is."""
     rate = f"{format_count(progress.objects_per_second)} objects/s, {format_bytes(progress.bytes_per_second)}/s"
-    remaining = status.remaining_seconds
     rows = [
         ("rate", rate),
         ("in flight", f"{format_count(progress.in_flight)} of at most {format_count(progress.concurrency)}"),
-        ("ETA", "unknown until the listing is complete" if remaining is None else format_seconds(remaining)),
+        ("ETA", _eta(status, progress)),
     ]
     if progress.latency:
         percentiles = [(name, getattr(progress.latency, name)) for name in ("p50", "p90", "p99", "max")]
@@ -179,6 +178,15 @@ def _progress_rows(status: Status, progress: JobProgress) -> list[tuple[str, str
     if progress.limited_by:
         rows.append(("limited by", progress.limited_by.text))
     return rows
+
+
+def _eta(status: Status, progress: JobProgress) -> str:
+    """A lower bound while more may be listed."""
+    if status.remaining_seconds is not None:
+        return format_seconds(status.remaining_seconds)
+    if progress.objects_per_second <= 0:
+        return "unknown: nothing comes"
+    return f"at least {format_seconds(status.pending / progress.objects_per_second)}, the listing is not complete"
 
 
 def destination_arguments(dest: str, state: str | None) -> str:

@@ -96,13 +96,7 @@ impl Run {
                 recorder::run(journal, &messages, &control, &recovery)
             })?
         };
-        let lister = {
-            let control = Arc::clone(&control);
-            spawn("fetchmill-list", &Arc::clone(&control.stop), move || {
-                listing::run(&control, from);
-                Ok(())
-            })?
-        };
+        let lister = start_lister(&control, from)?;
         let sampler = Sampler::start(shared, sampled)?;
         let uploading = upload.map(|upload| upload.start(&control)).transpose()?;
         for thread in threads {
@@ -442,6 +436,14 @@ impl Run {
         }
         Ok(threads)
     }
+}
+
+fn start_lister(control: &Arc<Control>, from: listing::ListingStart) -> Result<JoinHandle<Option<()>>> {
+    let control = Arc::clone(control);
+    spawn("fetchmill-list", &Arc::clone(&control.stop), move || {
+        listing::run(&control, from);
+        Ok(())
+    })
 }
 
 /// Waits for the listing's thread. One that reads a program's items may wait for the next one for ever: it is left

@@ -16,7 +16,7 @@ use super::job_state::JobState;
 use super::journal_link::JournalRequest;
 use super::telemetry::{
     CapacityUse, CountedCapacity, LimitFacts, LimitKind, LimitedBy, Machine, Pacing, Processors, Progress,
-    RecentLatency, Sample, Shares, WriterActivity, WriterShares, bottleneck,
+    RecentLatency, Sample, Shares, WorkerTelemetry, WriterActivity, WriterShares, bottleneck,
 };
 use super::threads::{join, spawn};
 use crate::error::Result;
@@ -147,7 +147,7 @@ impl<'j> Sampling<'j> {
     fn look(&mut self) {
         let control = &self.shared.control;
         self.looks.count += 1;
-        let writers = || control.telemetry.workers.iter().map(|worker| worker.writer());
+        let writers = || control.telemetry.workers.iter().map(WorkerTelemetry::writer);
         self.looks.storing += u32::from(writers().any(|writer| writer == WriterActivity::Storing));
         self.looks.transforming += u32::from(writers().any(|writer| writer == WriterActivity::Transforming));
         if !self.job.counts_capacity {

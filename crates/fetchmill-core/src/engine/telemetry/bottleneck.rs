@@ -343,7 +343,7 @@ impl LimitFacts {
         };
         if self.search != Search::Found && latency < unloaded * QUEUED {
             let text = format!(
-                "--concurrency: {} in flight, and replies take {}, as with few: more is faster",
+                "--concurrency: {} in flight, and replies take {}, as with few: more may be faster",
                 whole(self.concurrency as u64),
                 duration(latency)
             );

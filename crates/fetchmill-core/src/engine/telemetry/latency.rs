@@ -1,4 +1,4 @@
-//! How long replies take: histograms of the crate `hdrhistogram` (Gil Tene's HdrHistogram), two significant digits.
+//! How long replies take: histograms of the crate `hdrhistogram` (Gil Tene's `HdrHistogram`), two significant digits.
 
 use std::collections::VecDeque;
 

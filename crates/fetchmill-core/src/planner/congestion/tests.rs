@@ -288,8 +288,9 @@ fn a_pace_goes_away_when_the_origin_gives_all_that_is_asked() {
 
 #[test]
 fn a_run_that_is_resumed_begins_with_the_pace_of_the_one_before() {
-    for (found, given) in [(1000.0, 1000.0), (1000.0, 500.0), (200.0, 1000.0)] {
-        let rate: fn(u64) -> f64 = if given == 1000.0 { |_| 1000.0 } else { |_| 500.0 };
+    let given: [fn(u64) -> f64; 3] = [|_| 1000.0, |_| 500.0, |_| 1000.0];
+    for (found, rate) in [1000.0, 1000.0, 200.0].into_iter().zip(given) {
+        let given = rate(0);
         let mut world = World::new(Server::steady(rate, 0.1), 1);
         world.origin.resume_rate(found);
         world.pace.set(world.origin.rate());
