@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -61,6 +62,19 @@ def test_a_licence_that_is_not_allowed_is_named(script: ModuleType) -> None:
 
     assert any(line.startswith("crate tokio ") and line.endswith(": MIT") for line in found)
     assert any(line.startswith("package rich ") for line in found)
+
+
+def test_a_copy_must_be_allowed_and_unchanged(script: ModuleType, root: Path, tmp_path: Path) -> None:
+    """Those that are in the package are."""
+    (origin,) = (root / "python").rglob("origin.json")
+    shutil.copytree(origin.parent, tmp_path / "copy")
+    assert script.copies(root / "python", ALLOWED) == script.copies(tmp_path, ALLOWED) == []
+
+    (tmp_path / "copy/uPlot.min.css").write_text("")
+    assert script.copies(tmp_path, {"Apache-2.0"}) == [
+        "copy of uplot 1.6.32: MIT",
+        "copy of uplot 1.6.32: uPlot.min.css is not what its origin.json says",
+    ]
 
 
 def test_cargo_deny_s_rules_can_be_read(root: Path) -> None:
