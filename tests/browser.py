@@ -14,10 +14,10 @@ from typing import Self
 import pytest
 
 # Even so it asks its maker for this and that, so all that it asks for goes to a proxy that answers nobody.
-_OPTIONS = (
+OPTIONS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions"),
-    *("--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--proxy-bypass-list=<-loopback>"),
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--enable-logging=stderr",
 )
 _SECONDS = 60
@@ -91,7 +91,7 @@ def _run(page: Path, folder: Path, proxy: DeafProxy, *options: str) -> subproces
     profile = folder / f"profile-{len(list(folder.glob('profile-*')))}"
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "LC_ALL": "C.UTF-8"}
     own = (f"--user-data-dir={profile}", f"--proxy-server={proxy.url}")
-    command = [program, *_OPTIONS, *own, *options, page.as_uri()]
+    command = [program, *OPTIONS, "--proxy-bypass-list=<-loopback>", *own, *options, page.as_uri()]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False, env=environment)
     assert ended.returncode == 0, ended.stderr
     return ended

@@ -18,7 +18,7 @@ from fetchmill.cli.main import command as group
 COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
-OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config"}
+OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}
 
 
 def command_of(name: str) -> click.Command:
@@ -83,7 +83,7 @@ def test_options_of_check_have_the_same_names_as_in_python() -> None:
 
     found = {option.name: option.default for option in options}
     assert {name: found[name] for name in table} == table
-    assert found.keys() - table.keys() == {"no_redirects", "fail_on", "as_json", "quiet", "config"}
+    assert found.keys() - table.keys() == {"no_redirects", "fail_on"} | OF_THE_COMMAND - {"dry_run"}
 
 
 def test_options_of_list_have_the_same_names_as_in_python() -> None:
@@ -93,7 +93,7 @@ def test_options_of_list_have_the_same_names_as_in_python() -> None:
 
     found = {option.name: option.default for option in options}
     assert {name: found[name] for name in table} == table
-    assert found.keys() - table.keys() == {"as_json", "quiet", "config"}
+    assert found.keys() - table.keys() == OF_THE_COMMAND - {"dry_run"}
 
 
 def test_version(run: Callable[..., Any]) -> None:

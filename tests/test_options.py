@@ -38,6 +38,7 @@ KINDS = {
 }
 # What is made into other options before the core sees it, and what it is told in another way.
 OF_PYTHON = {"auth", "bearer", "netrc", "engine", "transform", "format"}
+OF_PYTHON |= {"dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"}
 # What the core has besides: made of other options, or by the engines.
 OF_CORE = {"any_text", "no_proxy"}
 

@@ -10,6 +10,7 @@ from typing import Any, Self, Unpack
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
 from fetchmill._job.run import run_to_end
+from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job, answer_matches
 from fetchmill._options.check import CheckOptions
 from fetchmill._options.keywords import CheckKeywords
@@ -137,17 +138,21 @@ def check(
     """
     if isinstance(source, (str, PathLike)):
         checked = CheckOptions(source=source, results=results, **options)
-        with state_folder(checked) as temporary:
-            as_json = checked.to_json(temporary)
-            return CheckReport.from_native(run_to_end(lambda: Job(as_json)), _text(checked.results))
+        return _run(checked, None)
     checked = CheckOptions(source="an iterable", results=results, **options)
     iterator: Iterator[InputItem] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
     try:
-        with state_folder(checked) as temporary:
-            as_json = checked.to_json(temporary, is_iterable=True)
-            return CheckReport.from_native(run_to_end(lambda: Job(as_json, iterator)), _text(checked.results))
+        return _run(checked, iterator)
     finally:
         close_iterator(iterator)
+
+
+def _run(options: CheckOptions, iterator: Iterator[InputItem] | None) -> CheckReport:
+    """The check from its start to its end, with its dashboard if it has one."""
+    with JobDashboard("check", options) as dashboard, state_folder(options) as temporary:
+        as_json = options.to_json(temporary, is_iterable=iterator is not None)
+        ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json, iterator)))
+        return CheckReport.from_native(ended, _text(options.results))
 
 
 @contextlib.contextmanager

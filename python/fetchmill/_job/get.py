@@ -2,15 +2,23 @@
 
 from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from os import PathLike
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fetchmill._job.async_input import InputItem, close_iterator, from_async
 from fetchmill._job.report import Report
-from fetchmill._job.run import RunningJob, run_to_end
+from fetchmill._job.run import run_to_end
+from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import GetKeywords
 from fetchmill.errors import UsageError
+
+if TYPE_CHECKING:
+    from fetchmill.engines.engine_job import EngineJob
+
+
+# What fetches in our place, and what each worker begins and ends with.
+OwnFunctions = tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None]
 
 
 def get(
@@ -67,21 +75,25 @@ def get(
     own = (fetch, on_start, on_done)
     if isinstance(source, (str, PathLike)):
         checked = GetOptions(source=source, dest=dest, **options)
-        return Report.from_native(run_to_end(_make_start(checked, checked.to_json(), own, None)))
+        return _run(checked, checked.to_json(), own, None)
     checked = GetOptions(source="an iterable", dest=dest, **options)
     iterator = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
     try:
-        return Report.from_native(run_to_end(_make_start(checked, checked.to_json("iterable"), own, iterator)))
+        return _run(checked, checked.to_json("iterable"), own, iterator)
     finally:
         close_iterator(iterator)
 
 
+def _run(options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[InputItem] | None) -> Report:
+    """The job from its start to its end, with its dashboard if it has one."""
+    with JobDashboard("get", options) as dashboard:
+        start = _make_start(options, native, own, iterator)
+        return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start())))
+
+
 def _make_start(
-    options: GetOptions,
-    native: str,
-    own: tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None],
-    iterator: Iterator[InputItem] | None,
-) -> Callable[[], RunningJob]:
+    options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[InputItem] | None
+) -> "Callable[[], Job | EngineJob]":
     """What starts the job, and the engine beside it if that is one in Python."""
     fetch, on_start, on_done = own
     if fetch is None and (on_start or on_done):

@@ -10,6 +10,7 @@ from os import PathLike
 from typing import Any, NamedTuple, Self, Unpack
 
 from fetchmill._job.run import run_to_end
+from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job
 from fetchmill._options.keywords import ListKeywords
 from fetchmill._options.list import ListOptions
@@ -133,11 +134,14 @@ def list(
         if each is not None:
             raise UsageError("each and manifest exclude each other: the rows go to the one or into the other")
         as_json = listed.to_json()
-        return ListReport.from_native(run_to_end(lambda: Job(as_json)), str(manifest))
+        with JobDashboard("list", listed) as dashboard:
+            ended = run_to_end(lambda: dashboard.show_in_program(Job(as_json)))
+        return ListReport.from_native(ended, str(manifest))
     take = each or _ignore
-    with state_folder(listed) as temporary:
+    with JobDashboard("list", listed) as dashboard, state_folder(listed) as temporary:
         as_json = listed.to_json(temporary)
-        return ListReport.from_native(run_to_end(lambda: RowJob(Job(as_json), take)), None)
+        ended = run_to_end(lambda: RowJob(dashboard.show_in_program(Job(as_json)), take))
+        return ListReport.from_native(ended, None)
 
 
 class RowJob:

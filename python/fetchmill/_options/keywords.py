@@ -294,6 +294,49 @@ class OfJobs(TypedDict, total=False):
     ]
 
 
+class OfDashboards(TypedDict, total=False):
+    """What `get`, `check` and `list` have: a page and metrics while the job runs. It only shows."""
+
+    dashboard: Annotated[
+        bool | str,
+        Option(
+            "dashboard",
+            "Serve a page with charts, and metrics for Prometheus, while the job runs (docs/dashboard.md).",
+            default=False,
+            heading="Dashboard",
+        ),
+    ]
+    dashboard_addr: Annotated[
+        str | None,
+        Option(
+            "address",
+            "Serve them there; 127.0.0.1 and a free port if not given. An address that others can reach needs a token.",
+            default=None,
+            heading="Dashboard",
+        ),
+    ]
+    dashboard_token: Annotated[
+        str | None,
+        Option(
+            "token",
+            "Token that readers must show, 16 characters or more; the command takes a file with it, or the variable "
+            "the token itself.",
+            default=None,
+            envvar="FETCHMILL_DASHBOARD_TOKEN",
+            heading="Dashboard",
+        ),
+    ]
+    dashboard_host: Annotated[
+        Sequence[str] | None,
+        Option(
+            "patterns",
+            "Name that browsers may know it by, beside its address and localhost; may be repeated.",
+            default=None,
+            heading="Dashboard",
+        ),
+    ]
+
+
 class OfOrigins(TypedDict, total=False):
     """What `get`, `list` and streams have: who asks, how long for each step, and how buckets are reached."""
 
@@ -391,16 +434,17 @@ class GetKeywords(
     OfRuns,
     OfJobs,
     OfKeys,
+    OfDashboards,
     total=False,
 ):
     """The keyword arguments of `fetchmill.get`: the options of GetOptions."""
 
 
-class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfRuns, OfJobs, total=False):
+class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfRuns, OfJobs, OfDashboards, total=False):
     """The keyword arguments of `fetchmill.check`: the options of CheckOptions."""
 
 
-class ListKeywords(Rows, OfServer, OfList, OfRequests, OfOrigins, OfJobs, OfKeys, total=False):
+class ListKeywords(Rows, OfServer, OfList, OfRequests, OfOrigins, OfJobs, OfKeys, OfDashboards, total=False):
     """The keyword arguments of `fetchmill.list`: the options of ListOptions."""
 
 

@@ -168,7 +168,7 @@ def _choices(hint: Any) -> tuple[str, ...]:  # noqa: ANN401 - a type
 
 def default_text(kind: Kind, default: object) -> str | None:
     """A default with its unit, for help; None when there is none to show."""
-    if default is None or kind in ("flag", "answers"):
+    if default is None or kind in ("flag", "answers", "dashboard"):
         return None
     if kind == "seconds":
         return f"{default:g} s"

@@ -33,6 +33,9 @@ Kind = Literal[
     "headers",
     "auth",
     "function",
+    "dashboard",
+    "address",
+    "token",
 ]
 
 _SPACE, _DELETE = 0x20, 0x7F
@@ -185,7 +188,21 @@ def _check_function(name: str, value: object) -> None:
     require(is_place or callable(value), name, "a function, or a text MODULE:FUNCTION", value)
 
 
+def _check_dashboard(name: str, value: object) -> None:
+    """Whether there is one, or where."""
+    is_address = isinstance(value, str) and value != ""
+    require(is_address or isinstance(value, bool), name, "True, False, or HOST:PORT", value)
+
+
+def _check_token(name: str, value: object) -> None:
+    """A text, which no message shows."""
+    require(isinstance(value, str) and value != "", name, "a text that is not empty", "that")
+
+
 _CHECKS = {
+    "dashboard": _check_dashboard,
+    "address": check_text,
+    "token": _check_token,
     "text": check_text,
     "name": check_text,
     "url": _check_url,

@@ -8,11 +8,12 @@ import click
 
 from fetchmill._options.check import CheckOptions
 from fetchmill._options.units import format_count, format_seconds
+from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, QuietDisplay
 from fetchmill.cli.streams import escape, write_event, write_line
 from fetchmill.cli.summary import doubtful_line, private_address_lines, stop_lines
-from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, choose_display, watch
+from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, choose_display, watch
 
 FOUND_WHAT_FAILS = 3
 
@@ -47,6 +48,8 @@ def _run(
     fail_on: Sequence[str],
     as_json: bool,
     quiet: bool,
+    log_file: str | None,
+    log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
     """The body of the command; gives the exit code."""
@@ -57,23 +60,31 @@ def _run(
     checked = CheckOptions(source=source, results=results, **gathered(options))
     # Imported late: help needs nothing of it.
     from fetchmill._job.check import CheckReport, check_pattern, matching_counts, state_folder
+    from fetchmill._job.with_dashboard import JobDashboard
     from fetchmill._native import Job
 
     patterns = [pattern.strip() for text in fail_on for pattern in text.split(",")]
     for pattern in patterns:
         check_pattern(pattern)
     signals = Signals()
-    with state_folder(checked) as temporary:
-        job = Job(checked.to_json(temporary))
+    with (
+        LogFile(log_file, log_format) as log,
+        JobDashboard("check", checked) as dashboard,
+        state_folder(checked) as temporary,
+    ):
+        job = dashboard.show(Job(checked.to_json(temporary)))
         signals.attach(job)
+        announce_dashboard(dashboard.url, as_json, quiet, log)
         display = choose_display(as_json, quiet)
         try:
-            watch(job, signals, display)
+            watch(job, signals, BothDisplays(display, log))
         finally:
             display.close()
         report = CheckReport.from_native(job.report(), results)
-    found = matching_counts(report, patterns)
-    _conclude(report.to_dict(), found, display, is_resumable=not checked.is_temporary)
+        found = matching_counts(report, patterns)
+        lines = _summary(report.to_dict(), found, is_resumable=not checked.is_temporary)
+        log.conclude([*report.notices, *lines], report.to_dict())
+    _conclude(report.notices, lines, display)
     if as_json:
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
@@ -101,21 +112,29 @@ command = click.Command(
             help="Exit with 3 when a target gave one of these, with commas between them: failure kinds, statuses as "
             "404, 5xx, dns*, or any (no complete reply, a 4xx or a 5xx); may be repeated.",
         ),
+        *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
     ],
 )
 
 
-def _conclude(report: dict[str, Any], found: dict[str, int], display: Display, *, is_resumable: bool) -> None:
+def _conclude(notices: Sequence[str], lines: Sequence[str], display: Display) -> None:
     """The summary is what was asked for: it goes to standard output. A machine has it in the event `report`."""
     if isinstance(display, QuietDisplay):
         return
     if isinstance(display, JsonDisplay):
-        for notice in report["notices"]:
+        for notice in notices:
             display.notice(notice)
         return
-    lines = [*report["notices"], _run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
+    for line in (*notices, *lines):
+        if not write_line(sys.stdout, line):
+            return
+
+
+def _summary(report: dict[str, Any], found: dict[str, int], *, is_resumable: bool) -> list[str]:
+    """What was found, and how to go on."""
+    lines = [_run_line(report), *_count_lines(report), *_failed_lines(report["failed"])]
     lines += [*private_address_lines(report["counts"]), *_doubt_lines(report)]
     if found:
         lines.append("--fail-on: " + ", ".join(f"{format_count(count)} x {answer}" for answer, count in found.items()))
@@ -123,9 +142,7 @@ def _conclude(report: dict[str, Any], found: dict[str, int], display: Display, *
         lines += stop_lines(report["stopped_by"], True) if is_resumable else ["stopped: nothing of it is kept"]
     elif report["results"]:
         lines.append(f"results: {report['results']}")
-    for line in lines:
-        if not write_line(sys.stdout, line):
-            return
+    return lines
 
 
 def _doubt_lines(report: dict[str, Any]) -> list[str]:

@@ -24,7 +24,7 @@ _BYTES_MAX = 1 << 20
 _COMMANDS_IN_FILES = {"transform", "contender"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version"}
 # What the command line alone knows, by the names of the parameters: `load_config` leaves it out.
-_NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on"}
+_NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}
 _TABLE = re.compile(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]")
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fetchmill._job.report import Report
+from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._options.get import GetOptions
+from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay
 from fetchmill.cli.streams import escape, say, write_event, write_line
@@ -21,7 +23,7 @@ from fetchmill.cli.summary import (
     run_line,
     stop_lines,
 )
-from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, choose_display, watch
+from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, choose_display, watch
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
@@ -81,6 +83,8 @@ def _run(
     as_json: bool,
     quiet: bool,
     dry_run: bool,
+    log_file: str | None,
+    log_format: str | None,
     **options: Any,  # noqa: ANN401
 ) -> int:
     """The body of the command; gives the exit code."""
@@ -91,14 +95,16 @@ def _run(
     if dry_run:
         return _show_targets(checked)
     signals = Signals()
-    job = _start(checked, signals)
-    display = choose_display(as_json, quiet)
-    try:
-        first = watch(job, signals, display)
-    finally:
-        display.close()
-    report = Report.from_native(job.report())
-    _conclude(report, first.start_settled, checked, display)
+    with LogFile(log_file, log_format) as log, JobDashboard("get", checked) as dashboard:
+        job = dashboard.show(_start(checked, signals))
+        announce_dashboard(dashboard.url, as_json, quiet, log)
+        display = choose_display(as_json, quiet)
+        try:
+            first = watch(job, signals, BothDisplays(display, log))
+        finally:
+            display.close()
+        report = Report.from_native(job.report())
+        _conclude(report, first.start_settled, checked, display, log)
     if as_json:
         write_event("report", report.to_dict())
     if report.interrupted and signals.number is not None:
@@ -120,6 +126,7 @@ command = TableCommand(
         click.Argument(["dest"], metavar="DEST", type=_Destination()),
         *options_of(GetOptions),
         click.Option(["--dry-run"], is_flag=True, help="Print the targets of a list, one a line, and make no request."),
+        *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
     ],
@@ -167,12 +174,11 @@ def _target_line(url: str | None, name: str) -> str:
     return url if url == name else f"{url}\t{escape(name)}"
 
 
-def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display) -> None:
+def _conclude(report: Report, settled_before: int, options: GetOptions, display: Display, log: LogFile) -> None:
     """The summary, which stays; a machine has it in the event `report`."""
-    lines = list(report.notices)
-    if not isinstance(display, JsonDisplay):
-        lines += _summary(report, settled_before, None if options.state is None else str(options.state))
-    for line in lines:
+    summary = _summary(report, settled_before, None if options.state is None else str(options.state))
+    log.conclude([*report.notices, *summary], report.to_dict())
+    for line in [*report.notices, *([] if isinstance(display, JsonDisplay) else summary)]:
         if isinstance(display, LiveDisplay):
             say(line)  # the block is gone
         else:

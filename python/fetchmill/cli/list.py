@@ -8,10 +8,11 @@ import click
 
 from fetchmill._options.list import ListOptions
 from fetchmill._options.units import format_count, format_seconds
+from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
 from fetchmill.cli.options import TableCommand, gathered, options_of
 from fetchmill.cli.progress import Display, QuietDisplay
 from fetchmill.cli.streams import escape, say, write_bytes, write_event
-from fetchmill.cli.watch import Signals, choose_display, watch
+from fetchmill.cli.watch import Signals, announce_dashboard, choose_display, watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,27 +46,42 @@ docs/manifests.md has the columns of a row.
 """
 
 
-def _run(source: str, manifest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
+def _run(
+    source: str,
+    manifest: str | None,
+    as_json: bool,
+    quiet: bool,
+    log_file: str | None,
+    log_format: str | None,
+    **options: Any,  # noqa: ANN401
+) -> int:
     """The body of the command; gives the exit code."""
     listed = ListOptions(source=source, manifest=manifest, **gathered(options))
     # Imported late: help needs nothing of it.
     from fetchmill._job.list import ListReport, RowJob, state_folder
+    from fetchmill._job.with_dashboard import JobDashboard
     from fetchmill._native import Job
 
     signals = Signals()
-    with state_folder(listed) as temporary:
-        native = Job(listed.to_json(temporary))
+    with (
+        LogFile(log_file, log_format) as log,
+        JobDashboard("list", listed) as dashboard,
+        state_folder(listed) as temporary,
+    ):
+        native = dashboard.show(Job(listed.to_json(temporary)))
         job = native if manifest is not None else RowJob(native, _printer(as_json))
         signals.attach(job)
+        announce_dashboard(dashboard.url, as_json, quiet, log)
         display = _display(as_json, quiet, is_given=manifest is None)
         try:
-            watch(job, signals, display)
+            watch(job, signals, BothDisplays(display, log))
         except BrokenPipeError:
             job.abort()
             return 0
         finally:
             display.close()
         report = ListReport.from_native(job.report(), manifest)
+        log.conclude([*report.notices, *_lines(report)], report.to_dict())
     _conclude(report, display, as_json=as_json, quiet=quiet)
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
@@ -82,6 +98,7 @@ command = TableCommand(
         click.Argument(["source"], metavar="SOURCE"),
         click.Argument(["manifest"], metavar="[MANIFEST]", required=False, type=click.Path()),
         *options_of(ListOptions),
+        *log_options(),
         click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
         click.Option(["--quiet"], is_flag=True, help="Show nothing but names and errors."),
     ],

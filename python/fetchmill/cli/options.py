@@ -7,6 +7,7 @@ import click
 
 from fetchmill._options.rows import default_text
 from fetchmill.cli.parameter_types import (
+    ADDRESS,
     ANSWERS,
     BYTES,
     COLUMNS,
@@ -18,7 +19,9 @@ from fetchmill.cli.parameter_types import (
     NAME,
     NUMBER,
     SECONDS,
+    TOKEN,
     URL,
+    GivenToken,
 )
 
 _TYPES: dict[str, click.ParamType[Any]] = {
@@ -43,6 +46,8 @@ _TYPES: dict[str, click.ParamType[Any]] = {
     "share": MAX_FAILED,
     "answers": ANSWERS,
     "bandwidth": BYTES,
+    "address": ADDRESS,
+    "token": TOKEN,
 }
 # Options whose value may be left out: `any` is meant then.
 _MAY_STAND_ALONE = ("retry-failed",)
@@ -57,6 +62,11 @@ class TableOption(click.Option):
         super().__init__(*arguments, **settings)
         self.metadata = metadata
         self.heading = metadata["heading"]
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """What a variable holds is the token itself, where an option names a file with it."""
+        value = super().resolve_envvar_value(ctx)
+        return GivenToken(value) if value is not None and self.metadata["kind"] == "token" else value
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """A value that may be left out stands in brackets."""
@@ -96,7 +106,7 @@ def options_of(table: Any) -> list[click.Parameter]:  # noqa: ANN401 - a datacla
         if not field.metadata or field.metadata["alias_of"]:
             continue
         kind, shown = field.metadata["kind"], default_text(field.metadata["kind"], field.default)
-        value: dict[str, Any] = {"is_flag": True} if kind == "flag" else {"type": _TYPES.get(kind)}
+        value: dict[str, Any] = {"is_flag": True} if kind in ("flag", "dashboard") else {"type": _TYPES.get(kind)}
         if kind == "choice":
             value = {"type": click.Choice(field.metadata["choices"])}
         is_repeated = kind in _REPEATED

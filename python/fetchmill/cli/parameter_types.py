@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -63,6 +64,34 @@ class Word(click.types.StringParamType):
         self.name = name
 
 
+class GivenToken(str):
+    """A token itself, not the name of a file with it."""
+
+    __slots__ = ()
+
+
+class TokenFile(click.ParamType[str]):
+    """A file with a token: an argument would stand in the list of processes."""
+
+    name = "file"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        """The token. No message shows the value: somebody may have given the token in place of its file."""
+        if isinstance(value, GivenToken):
+            return str(value)
+        try:
+            with Path(value).open("rb") as file:
+                content = file.read(_TOKEN_FILE_BYTES_MAX + 1)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it has no name of a file"
+            self.fail(f"the token's file cannot be read: {reason}", param, ctx)
+        if len(content) > _TOKEN_FILE_BYTES_MAX:
+            self.fail("the token's file is longer than 4 KiB", param, ctx)
+        return content.decode(errors="replace").strip()
+
+
+_TOKEN_FILE_BYTES_MAX = 4096
+
 BYTES = Quantity("bytes", parse_bytes)
 SECONDS = Quantity("seconds", parse_seconds)
 COUNT = Quantity("n", parse_count)
@@ -75,6 +104,8 @@ RANGE = Quantity("seconds", parse_range)
 DATE = Quantity("date", parse_date)
 URL = Word("url")
 NAME = Word("name")
+ADDRESS = Word("host:port")
+TOKEN = TokenFile()
 MAX_FAILED = Word("n|p%")
 
 

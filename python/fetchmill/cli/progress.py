@@ -191,10 +191,11 @@ class PlainDisplay(Display):
 
 
 class JsonDisplay(Display):
-    """An object a line, for machines: an event `progress` each second, and an event `notice`."""
+    """An object a line, for machines: an event `progress` each second, or less often, and an event `notice`."""
 
-    def __init__(self, write_event: "Callable[[str, dict[str, Any]], object]") -> None:
+    def __init__(self, write_event: "Callable[[str, dict[str, Any]], object]", seconds: float = JSON_SECONDS) -> None:
         self._write_event = write_event
+        self._seconds = seconds
         self._meter = Meter()
         self._next = 0.0
 
@@ -202,7 +203,7 @@ class JsonDisplay(Display):
         """An event when it is time."""
         rates = self._meter.add(snapshot)
         if snapshot.seconds >= self._next:
-            self._next = snapshot.seconds + JSON_SECONDS
+            self._next = snapshot.seconds + self._seconds
             self._write_event("progress", progress_event(snapshot, rates))
 
     def notice(self, text: str) -> None:

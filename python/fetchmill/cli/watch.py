@@ -91,6 +91,17 @@ def choose_display(as_json: bool, quiet: bool) -> Display:
     return PlainDisplay(say)
 
 
+def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display) -> None:
+    """Says where a job's dashboard is, before anything else is shown of the job."""
+    if url is None:
+        return
+    log.notice(f"dashboard: {url}")
+    if as_json:
+        write_event("dashboard", {"url": url})
+    elif not quiet:
+        say(f"dashboard: {url}")
+
+
 def watch(job: "Job | EngineJob | Export | RowJob", signals: Signals, display: Display) -> Snapshot:
     """Shows the job until it ends; gives the first snapshot."""
     first = Snapshot.from_native(job.snapshot())

@@ -1,0 +1,156 @@
+"""Where a dashboard listens, and who may read it: addresses, hosts' names, a token."""
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import os
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fetchmill.errors import UsageError
+
+ADDRESS_DEFAULT = "127.0.0.1:0"
+# Connections that wait to be accepted.
+_BACKLOG = 32
+_TOKEN_LEAST, _TOKEN_MOST = 16, 256
+_TOKEN = re.compile(r"[\x21-\x7e]+")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:\s]+)):([0-9]{1,5})")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
+_PORT_MOST = 65535
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may read a dashboard.
+
+    Args:
+        names: names that a browser may know it by, in lower case.
+        token: what a reader must show; None where no one but this machine's users can reach it.
+    """
+
+    names: frozenset[str]
+    token: str | None = field(default=None, repr=False)
+
+    def allows_host(self, host: str, local: str) -> bool:
+        """Whether a request names this dashboard in its Host field.
+
+        A page of somebody else's whose name suddenly leads here (DNS rebinding) has a name of its own there.
+
+        Args:
+            host: the field's value.
+            local: the address that the connection has come to.
+        """
+        match = _HOST.fullmatch(host)
+        if match is None:
+            return False
+        name = (match[1] or match[2]).lower()
+        return name in self.names or _normal(name) == _normal(local)
+
+    def allows_authorization(self, field_value: str | None) -> bool:
+        """Whether the token was shown: as a bearer's, or as the password of any user, which is what browsers can."""
+        if self.token is None:
+            return True
+        scheme, _, given = (field_value or "").partition(" ")
+        if scheme.lower() == "basic":
+            given = _password(given)
+        elif scheme.lower() != "bearer":
+            return False
+        return hmac.compare_digest(given.strip().encode(), self.token.encode())
+
+
+def listen(address: str | None, names: Sequence[str], token: str | None) -> tuple[socket.socket, Access]:
+    """Takes the port of a dashboard, and tells who may read it.
+
+    Args:
+        address: HOST:PORT; port 0 is a free one.
+        names: further names that browsers know it by.
+        token: what readers must show.
+
+    Raises:
+        UsageError: it is no address or cannot be listened on; or others than this machine's users could read it, and
+            there is no token.
+    """
+    if token is not None:
+        check_token(token)
+    host, port = _host_and_port(address or ADDRESS_DEFAULT)
+    family, place = _resolved(host, port)
+    if token is None and not _is_loopback(place[0]):
+        raise UsageError(
+            f"dashboard_addr {host}:{port} can be reached by others, so it needs a token: "
+            "openssl rand -hex 16 > token.txt, and --dashboard-token token.txt (or FETCHMILL_DASHBOARD_TOKEN)"
+        )
+    try:
+        listener = socket.create_server(place, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise UsageError(
+            f"the dashboard cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; choose another "
+            "--dashboard-addr, with port 0 a free one"
+        ) from None
+    known = {name.lower() for name in names} | {"localhost", host.lower()}
+    return listener, Access(frozenset(known), token)
+
+
+def url_of(listener: socket.socket, address: str | None, names: Sequence[str]) -> str:
+    """Where a browser finds what listens on an address; all of a machine's addresses are best known by a name."""
+    host, _ = _host_and_port(address or ADDRESS_DEFAULT)
+    found = _normal(host)
+    if names and found is not None and found.is_unspecified:
+        host = names[0]
+    port = listener.getsockname()[1]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def check_token(token: str) -> None:
+    """Whether a token can stand in a header field, and is too long to be guessed.
+
+    Raises:
+        UsageError: it is not; the message does not show it.
+    """
+    if not (_TOKEN_LEAST <= len(token) <= _TOKEN_MOST and _TOKEN.fullmatch(token)):
+        raise UsageError(
+            f"dashboard_token must be {_TOKEN_LEAST} to {_TOKEN_MOST} visible ASCII characters: openssl rand -hex 16"
+        )
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or int(match[3]) > _PORT_MOST:
+        raise UsageError(f"dashboard_addr must be HOST:PORT, as 127.0.0.1:9000 or [::1]:0, not {address!r}")
+    return match[1] or match[2], int(match[3])
+
+
+def _resolved(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
+    """The first address of a host."""
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no name"
+        raise UsageError(f"dashboard_addr: {host} is not known: {reason}") from None
+    return family, (str(place[0]), int(place[1]))
+
+
+def _is_loopback(host: str) -> bool:
+    address = _normal(host)
+    return isinstance(address, (ipaddress.IPv4Address, ipaddress.IPv6Address)) and address.is_loopback
+
+
+def _normal(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address, whichever way it is written; None for a name."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def _password(encoded: str) -> str:
+    try:
+        text = base64.b64decode(encoded.strip(), validate=True).decode()
+    except (binascii.Error, ValueError):
+        return ""
+    return text.partition(":")[2]

@@ -1,0 +1,163 @@
+"""Answers requests over HTTP/1.1 on one thread, a request a connection, with a bound on all that a client can take.
+
+Of the standard library; docs/decisions has why it is neither `http.server` nor a server in Rust.
+"""
+
+import asyncio
+import contextlib
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http import HTTPStatus
+
+from fetchmill._dashboard.request_head import HeadError, RequestHead, parse_head
+
+# A browser sends some hundred bytes.
+HEAD_BYTES_MAX = 8192
+# Seconds from a connection to its whole request, and then to the end of the reply.
+HEAD_SECONDS_MAX = 5.0
+REPLY_SECONDS_MAX = 10.0
+# Beyond them the oldest connection is given up: who only holds connections does not keep others out.
+CONNECTIONS_MAX = 32
+# The thread ends at once: nothing that it does waits for long.
+_JOIN_SECONDS = 5.0
+
+# What keeps others' pages from reading this one, and this one from asking anybody else.
+_FIELDS = (
+    ("Content-Security-Policy", "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cache-Control", "no-store"),
+    ("Connection", "close"),
+)
+
+
+@dataclass(frozen=True)
+class PageReply:
+    """What a request is answered with.
+
+    Args:
+        status: the status.
+        content_type: of the body.
+        body: the body; left out for HEAD.
+        fields: further fields of the head.
+    """
+
+    status: HTTPStatus
+    content_type: str = "text/plain; charset=utf-8"
+    body: bytes = b""
+    fields: tuple[tuple[str, str], ...] = field(default=())
+
+    @classmethod
+    def of_text(cls, status: HTTPStatus, text: str, *fields: tuple[str, str]) -> "PageReply":
+        """A line for people."""
+        return cls(status, body=f"{text}\n".encode(), fields=fields)
+
+    def to_bytes(self, *, has_body: bool) -> bytes:
+        """As it is sent."""
+        fields = (
+            *_FIELDS,
+            ("Content-Type", self.content_type),
+            ("Content-Length", str(len(self.body))),
+            *self.fields,
+        )
+        head = f"HTTP/1.1 {self.status.value} {self.status.phrase}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
+        return head.encode() + (self.body if has_body else b"")
+
+
+# Answers a request; the text is the address that its connection has come to.
+Answer = Callable[[RequestHead, str], PageReply]
+
+
+class PageServer:
+    """Answers on a thread of its own from `start` to `close`.
+
+    Args:
+        listener: the socket that connections come to; it is closed with the server.
+        answer: called for each request, on the server's thread; it must not wait.
+    """
+
+    def __init__(self, listener: socket.socket, answer: Answer) -> None:
+        self._listener = listener
+        self._answer = answer
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
+        # Oldest first.
+        self._connections: dict[asyncio.StreamWriter, None] = {}
+        self._thread = threading.Thread(target=self._run, name="fetchmill-dashboard", daemon=True)
+
+    def start(self) -> None:
+        """Begins to answer."""
+        # Not the program's: a policy of its own may make another kind of loop.
+        self._loop = asyncio.SelectorEventLoop()
+        # A client that goes away is no news, and nobody waits for one.
+        self._loop.set_exception_handler(lambda _loop, _context: None)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the thread and every connection. It may never have started."""
+        if self._loop is None:
+            self._listener.close()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(_JOIN_SECONDS)
+
+    def _run(self) -> None:
+        assert self._loop is not None  # noqa: S101 - `start` has made it
+        try:
+            self._loop.run_until_complete(self._serve())
+        finally:
+            self._loop.close()
+            self._listener.close()
+
+    async def _serve(self) -> None:
+        server = await asyncio.start_server(self._take, sock=self._listener, limit=HEAD_BYTES_MAX)
+        await self._stopped.wait()
+        server.close()
+        for writer in list(self._connections):
+            writer.transport.abort()
+        # They see the end of their connections.
+        waiting = asyncio.all_tasks() - {task for task in (asyncio.current_task(),) if task}
+        if waiting:
+            await asyncio.wait(waiting, timeout=1.0)
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A connection, from its first byte to its last."""
+        while len(self._connections) >= CONNECTIONS_MAX:
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.transport.abort()
+        self._connections[writer] = None
+        try:
+            async with asyncio.timeout(HEAD_SECONDS_MAX):
+                reply = await self._reply_to(reader, writer)
+            async with asyncio.timeout(REPLY_SECONDS_MAX):
+                writer.write(reply)
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self._connections.pop(writer, None)
+            writer.transport.abort()
+
+    async def _reply_to(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        try:
+            head = parse_head((await reader.readuntil(b"\r\n\r\n"))[:-4])
+        except asyncio.LimitOverrunError:
+            return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the request's head is too long")
+        except HeadError:
+            return _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1 with one Host")
+        try:
+            reply = self._answer(head, writer.get_extra_info("sockname")[0])
+        except Exception:  # noqa: BLE001 - the page must not end with what it shows
+            return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "the figures cannot be read")
+        return reply.to_bytes(has_body=head.method != "HEAD")
+
+
+def _refusal(status: HTTPStatus, text: str) -> bytes:
+    return PageReply.of_text(status, text).to_bytes(has_body=True)

@@ -1,0 +1,119 @@
+"""What a dashboard answers: the page and what belongs to it, its figures as JSON, and metrics."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from fetchmill._dashboard.access import Access
+from fetchmill._dashboard.metrics import CONTENT_TYPE, metrics_text
+from fetchmill._dashboard.page_server import PageReply
+from fetchmill._dashboard.request_head import RequestHead
+from fetchmill._native import __version__, hide_secrets
+
+_SCRIPT, _STYLE = "text/javascript; charset=utf-8", "text/css; charset=utf-8"
+# Paths, the files that they are, and of what type.
+_FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/dashboard.css": ("dashboard.css", _STYLE),
+    "/dashboard.js": ("dashboard.js", _SCRIPT),
+    "/figures.js": ("figures.js", _SCRIPT),
+    "/charts.js": ("charts.js", _SCRIPT),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/uPlot.min.css": ("uplot/uPlot.min.css", _STYLE),
+    "/uPlot.iife.min.js": ("uplot/uPlot.iife.min.js", _SCRIPT),
+}
+_JSON = "application/json"
+_QUERY_LENGTH_MAX = 100
+_REALM = ("WWW-Authenticate", 'Basic realm="fetchmill: any user, the token as password", charset="UTF-8"')
+
+
+class ShownJob(Protocol):
+    """A job as a dashboard sees it."""
+
+    def snapshot(self) -> dict[str, Any]:
+        """How it stands."""
+
+    def samples(self, after: float) -> list[dict[str, Any]]:
+        """What was sampled after a moment, seconds since 1970."""
+
+
+class Pages:
+    """Answers requests with what a job's figures are at that moment.
+
+    Args:
+        job: the job.
+        told: what is told of it: the command, its source and its destination.
+        access: who may read.
+    """
+
+    def __init__(self, job: ShownJob, told: Mapping[str, str | None], access: Access) -> None:
+        self._job = job
+        self._told = {name: text and hide_secrets(text) for name, text in told.items()}
+        self._access = access
+        self._started = time.time() - float(job.snapshot()["seconds"])
+        folder = files("fetchmill._dashboard") / "static"
+        self._files = {path: (kind, (folder / name).read_bytes()) for path, (name, kind) in _FILES.items()}
+        self._figures: dict[str, Callable[[str], PageReply]] = {
+            "/metrics": self._metrics,
+            "/api/snapshot": self._snapshot,
+            "/api/samples": self._samples,
+        }
+
+    def answer(self, head: RequestHead, local: str) -> PageReply:
+        """The reply to a request that has come to a local address. Who has no token learns nothing else."""
+        if not self._access.allows_authorization(head.authorization):
+            return PageReply.of_text(HTTPStatus.UNAUTHORIZED, "the token is missing, or is another one", _REALM)
+        if not self._access.allows_host(head.host, local):
+            return PageReply.of_text(
+                HTTPStatus.MISDIRECTED_REQUEST, "this dashboard has another name: --dashboard-host NAME adds one"
+            )
+        if head.method not in ("GET", "HEAD"):
+            return PageReply.of_text(HTTPStatus.METHOD_NOT_ALLOWED, "this only shows", ("Allow", "GET, HEAD"))
+        if head.path in self._files:
+            kind, body = self._files[head.path]
+            return PageReply(HTTPStatus.OK, kind, body)
+        if head.path in self._figures:
+            return self._figures[head.path](head.query)
+        return PageReply.of_text(HTTPStatus.NOT_FOUND, "there are /, /metrics, /api/snapshot and /api/samples")
+
+    def _metrics(self, _query: str) -> PageReply:
+        return PageReply(
+            HTTPStatus.OK, CONTENT_TYPE, metrics_text(self._job.snapshot(), self._started, __version__).encode()
+        )
+
+    def _snapshot(self, _query: str) -> PageReply:
+        snapshot = self._job.snapshot()
+        for wait in snapshot["waits"]:
+            wait["what"] = hide_secrets(wait["what"])
+        if snapshot["limited_by"]:
+            snapshot["limited_by"]["text"] = hide_secrets(snapshot["limited_by"]["text"])
+        own = {"version": __version__, "time": time.time(), "start_time": self._started}
+        return _as_json({**snapshot, **self._told, **own})
+
+    def _samples(self, query: str) -> PageReply:
+        after = _after(query)
+        if after is None:
+            return PageReply.of_text(HTTPStatus.BAD_REQUEST, "after must be seconds since 1970")
+        return _as_json({"samples": self._job.samples(after)})
+
+
+def _as_json(value: object) -> PageReply:
+    return PageReply(HTTPStatus.OK, _JSON, json.dumps(value, allow_nan=False).encode())
+
+
+def _after(query: str) -> float | None:
+    """The moment that a query asks for; 0 without one, None for one that is none."""
+    if not query:
+        return 0.0
+    try:
+        given = parse_qs(query[:_QUERY_LENGTH_MAX], strict_parsing=True, max_num_fields=1)
+        (text,) = given["after"]
+        after = float(text)
+    except (ValueError, KeyError):
+        return None
+    return after if math.isfinite(after) else None

@@ -1,0 +1,53 @@
+"""What a dashboard reads of a request: its head, strictly, and nothing behind it."""
+
+import re
+from dataclasses import dataclass
+
+_REQUEST_LINE = re.compile(rb"([A-Z]{1,16}) (/[\x21-\x7e]*) HTTP/1\.[01]")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\x20-\x7e\t]*)")
+
+
+class HeadError(Exception):
+    """A head that is none."""
+
+
+@dataclass(frozen=True)
+class RequestHead:
+    """The head of a request.
+
+    Args:
+        method: in capitals.
+        path: without the query.
+        query: behind the question mark.
+        host: the Host field.
+        authorization: the Authorization field, if there is one.
+    """
+
+    method: str
+    path: str
+    query: str
+    host: str
+    authorization: str | None
+
+
+def parse_head(head: bytes) -> RequestHead:
+    """A head without the empty line at its end.
+
+    Raises:
+        HeadError: it is no head of HTTP/1, has bytes beyond ASCII, or not exactly one Host.
+    """
+    first, *lines = head.split(b"\r\n")
+    match = _REQUEST_LINE.fullmatch(first)
+    if match is None:
+        raise HeadError
+    path, _, query = match[2].decode().partition("?")
+    fields: dict[str, list[str]] = {}
+    for line in lines:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise HeadError
+        fields.setdefault(found[1].decode().lower(), []).append(found[2].decode().strip())
+    hosts, authorizations = fields.get("host", []), fields.get("authorization", [])
+    if len(hosts) != 1 or len(authorizations) > 1:
+        raise HeadError
+    return RequestHead(match[1].decode(), path, query, hosts[0], authorizations[0] if authorizations else None)

@@ -1,0 +1,361 @@
+"""Dashboards of real jobs: in a browser, from Python, with each command; and logs in files."""
+
+import json
+import operator
+import re
+import socket
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import fetchmill
+from browser_tab import Tab, open_tab
+from dashboard_client import TOKEN
+from fetchmill.testing import Fault, Server
+from ports import free_ports
+
+Run = Callable[..., Any]
+Start = Callable[..., subprocess.Popen[str]]
+Serve = Callable[..., Server]
+
+# Of 400 objects ten are never answered, ten are absent and ten fail: so a job comes to a stand.
+FAULTS = [
+    Fault("stall", match="file-00000000001*", seconds=120),
+    Fault("status", status=404, match="file-00000000002*"),
+    Fault("status", status=403, match="file-00000000003*"),
+]
+STILL = {"listed": 400, "fetched": 370, "absent": 10, "failed": 10, "in_flight": 10}
+
+
+def get(url: str, **fields: str) -> bytes:
+    """What is there now."""
+    asked = urllib.request.Request(url, headers=fields)  # noqa: S310 - of a dashboard
+    with urllib.request.urlopen(asked, timeout=10) as reply:  # noqa: S310
+        return bytes(reply.read())
+
+
+def get_json(url: str) -> dict[str, Any]:
+    """The same as JSON."""
+    return dict(json.loads(get(url)))
+
+
+def snapshot_at_rest(url: str) -> dict[str, Any]:
+    """What the dashboard says when nothing happens any more."""
+    deadline = time.monotonic() + 30
+    while True:
+        found = get_json(f"{url}api/snapshot")
+        if {name: found[name] for name in STILL} == STILL:
+            return found
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
+
+
+def status_at_rest(run: Run, dest: Path) -> dict[str, Any]:
+    """What the journal says when the last commit window is in it."""
+    deadline = time.monotonic() + 30
+    while True:
+        found: dict[str, Any] = json.loads(run("status", dest, "--json").out)
+        if found["fetched"] == STILL["fetched"]:
+            return found
+        assert time.monotonic() < deadline, found
+
+
+def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+    """The next event of that name on standard output."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        found: dict[str, Any] = json.loads(line)
+        if found["event"] == name:
+            return found
+    raise AssertionError(f"no event {name}: {process.stderr and process.stderr.read()}")
+
+
+@pytest.fixture
+def tab(tmp_path: Path) -> Iterator[Tab]:
+    """A browser."""
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    with open_tab(folder) as opened:
+        yield opened
+
+
+def figure(key: str) -> str:
+    """Where the table has a figure, for the browser."""
+    return f"document.querySelector('#figures tr[data-figure=\"{key}\"] td')?.textContent"
+
+
+def number(text: str) -> int:
+    """`1,234` and `400, and more` as a number."""
+    found = re.match(r"[0-9,]+", text)
+    assert found, text
+    return int(found[0].replace(",", ""))
+
+
+def test_the_page_shows_the_figures_of_the_job(start: Start, server: Serve, run: Run, tab: Tab, dest: Path) -> None:
+    """In a real browser while a real job runs: the same as its snapshot and its status; nothing else is asked for."""
+    job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
+    url = event(job, "dashboard")["url"]
+
+    tab.open(url)
+    snapshot = snapshot_at_rest(url)
+    tab.wait_until(f"({figure('fetched')}) === '370' && ({figure('in-flight')}) === '10'")
+    shown = {key: tab.value(figure(key)) for key in ("listed", "fetched", "absent", "failed", "skipped", "requests")}
+    failures = tab.value("[...document.querySelectorAll('#failures td')].map(cell => cell.textContent)")
+    tab.wait_until("document.querySelectorAll('canvas').length >= 3")
+    status = status_at_rest(run, dest)
+
+    assert {key: number(text) for key, text in shown.items()} == {
+        **{key: snapshot[key] for key in ("listed", "fetched", "absent", "failed", "skipped")},
+        "requests": snapshot["attempts"],
+    }
+    assert failures == ["10"]
+    assert number(tab.value(figure("concurrency"))) == snapshot["concurrency"]
+    assert {key: status[key] for key in ("listed", "fetched", "absent", "failed")} == {
+        key: snapshot[key] for key in ("listed", "fetched", "absent", "failed")
+    }
+    assert "390 of 400 (97 %)" in tab.value("document.getElementById('done').textContent")
+    assert tab.value("document.getElementById('state').textContent") == "running"
+    assert tab.console == []
+    assert [asked for asked in tab.requests if not asked.startswith(url)] == []
+    for width in (390, 1280):
+        tab.look(width, is_dark=width == 390)
+        tab.wait_until("document.documentElement.scrollWidth", partial(operator.ge, width))
+        tab.wait_until(
+            "Math.max(...[...document.querySelectorAll('.uplot')].map(plot => plot.getBoundingClientRect().right))",
+            partial(operator.ge, width),
+        )
+
+
+def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) -> None:
+    """What charts are made of is all that happened; and Prometheus' metrics say the same."""
+    job = start("get", server(synthetic=400, faults=FAULTS).url, dest, "--json", "--dashboard", "-j", "32")
+    url = event(job, "dashboard")["url"]
+    snapshot = snapshot_at_rest(url)
+    deadline = time.monotonic() + 20
+    samples: list[dict[str, Any]] = []
+    while sum(each["settled"] for each in samples) < 390:
+        assert time.monotonic() < deadline, samples
+        samples = get_json(f"{url}api/samples")["samples"]
+    families = list(text_string_to_metric_families(get(f"{url}metrics").decode()))
+
+    for name in ("settled", "fetched", "absent", "failed", "bytes"):
+        expected = 390 if name == "settled" else snapshot[name]
+        assert sum(each[name] for each in samples) == expected, name
+    assert sum(sum(each["failures"].values()) for each in samples) == 10
+    found = {(each.name, *each.labels.values()): each.value for family in families for each in family.samples}
+    assert found["fetchmill_objects_total", "fetched"] == 370
+    assert found["fetchmill_failures_total", "status"] == 10
+    assert found["fetchmill_in_flight",] == 10
+    assert get_json(f"{url}api/samples?after={samples[-1]['time'] + 1000}") == {"samples": []}
+
+
+def test_the_page_waits_for_a_job_that_is_started_again(start: Start, server: Serve, tab: Tab, dest: Path) -> None:
+    """It says that the server is away, and goes on by itself when it is back; a reload changes nothing."""
+    source = server(synthetic=400, faults=FAULTS).url
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    command = ("get", source, dest, "--json", "--dashboard-addr", address, "-j", "32")
+    job = start(*command)
+    url = event(job, "dashboard")["url"]
+    tab.open(url)
+    tab.wait_until(f"({figure('fetched')}) === '370'")
+    job.kill()
+    job.wait()
+
+    tab.wait_until("document.getElementById('state').dataset.state === 'away'")
+    assert "no answer since" in tab.value("document.getElementById('state').textContent")
+    assert tab.value(figure("fetched")) == "370"
+    again = start(*command)
+    assert event(again, "dashboard")["url"] == url
+    tab.wait_until("document.getElementById('state').dataset.state !== 'away'")
+    tab.wait_until(f"({figure('fetched')}) === '370'")
+    tab.call("Page.reload")
+    tab.wait_until(f"({figure('fetched')}) === '370'")
+
+
+def test_a_browser_logs_in_with_the_token(start: Start, server: Serve, tab: Tab, dest: Path, tmp_path: Path) -> None:
+    """As a password. The token is in a file, and in no list of processes."""
+    (tmp_path / "token.txt").write_text(f"{TOKEN}\n")
+    source = server(synthetic=400, faults=FAULTS).url
+    job = start("get", source, dest, "--json", "--dashboard", "--dashboard-token", "token.txt", "-j", "32")
+    url = event(job, "dashboard")["url"]
+
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        get_json(f"{url}api/snapshot")
+    tab.open(url.replace("http://", f"http://me:{TOKEN}@"))
+    tab.wait_until(f"({figure('fetched')}) === '370'")
+    assert tab.console == []
+    assert TOKEN not in Path(f"/proc/{job.pid}/cmdline").read_text()
+
+
+def test_the_variable_has_the_token_itself(
+    start: Start, server: Serve, dest: Path, environment: dict[str, str]
+) -> None:
+    """For another address, too."""
+    variables = {**environment, "FETCHMILL_DASHBOARD_TOKEN": TOKEN}
+    source = server(synthetic=400, faults=FAULTS).url
+    job = start("get", source, dest, "--json", "--dashboard-addr", "0.0.0.0:0", env=variables)
+    port = event(job, "dashboard")["url"].rstrip("/").rpartition(":")[2]
+    url = f"http://127.0.0.1:{port}/metrics"
+
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        get(url)
+    assert b"fetchmill_objects_total" in get(url, Authorization=f"Bearer {TOKEN}")
+
+
+@pytest.mark.parametrize("command", ["get", "check", "list"])
+def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path: Path, command: str) -> None:
+    """The address is a notice; nothing answers any more behind the end."""
+    source = server(synthetic=2000, page_size=100, list_delay=(0.1, 0.1), delay=(0.02, 0.02))
+    (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(2000)))
+    asked, options = {
+        "get": ([source.url, "out"], ["-j", "20"]),
+        "check": (
+            ["urls.txt", "rows.csv"],
+            ["--allow-private", "-j", "20", "--limit-per-host", "20", "--rate-per-host", "0"],
+        ),
+        "list": ([source.url, "names.csv"], []),
+    }[command]
+    job = start(command, *asked, "--dashboard", *options)
+    assert job.stderr is not None
+    line = job.stderr.readline()
+    found = re.fullmatch(r"dashboard: (http://127\.0\.0\.1:[0-9]+/)\n", line)
+    assert found, line + job.stderr.read()
+
+    snapshot = get_json(f"{found[1]}api/snapshot")
+    assert (snapshot["command"], snapshot["dest"]) == (command, asked[1])
+    assert job.wait(60) == 0
+    with pytest.raises(OSError, match="refused"):
+        get_json(f"{found[1]}api/snapshot")
+
+
+@pytest.mark.parametrize("engine", ["native", "threads", "asyncio", "processes"])
+def test_a_job_of_python_has_one_with_every_engine(
+    server: Serve,
+    dest: Path,
+    engine: Literal["native", "threads", "asyncio", "processes"],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Its address is on standard error; it ends with the call, and leaves no thread."""
+    source = server(synthetic=300, delay=(0.05, 0.05))
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    before = {thread.name for thread in threading.enumerate()}
+    seen: list[dict[str, Any]] = []
+
+    def look() -> None:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline and not (seen and seen[-1]["fetched"]):
+            try:
+                seen.append(get_json(f"http://{address}/api/snapshot"))
+            except OSError:
+                time.sleep(0.02)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    report = fetchmill.get(source.url, dest, engine=engine, concurrency=4, dashboard=address)
+    watcher.join()
+
+    assert report.fetched == 300
+    assert 0 < seen[-1]["fetched"] <= 300
+    assert capfd.readouterr().err == f"fetchmill: dashboard: http://{address}/\n"
+    assert {thread.name for thread in threading.enumerate()} == before
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2])), timeout=10)
+
+
+def test_python_refuses_two_addresses(tmp_path: Path) -> None:
+    """Of one dashboard."""
+    with pytest.raises(fetchmill.UsageError, match="two addresses of one dashboard"):
+        fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard="127.0.0.1:1", dashboard_addr="127.0.0.1:2")
+    with pytest.raises(fetchmill.UsageError, match="dashboard must be True, False, or HOST:PORT"):
+        fetchmill.get("http://127.0.0.1:1", tmp_path / "out", dashboard=5)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+STAMP = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+
+
+def test_a_log_has_notices_and_the_summary(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Each line with its time; a second run appends. What a terminal is shown stays as it was."""
+    source = server(synthetic=20, faults=[Fault("status", status=404, match="file-000000000003")])
+    plain = run("get", source.url, tmp_path / "plain")
+    first = run("get", source.url, dest, "--log-file", "job.log")
+    lines = (tmp_path / "job.log").read_text().splitlines()
+    second = run("get", source.url, dest, "--log-file", "job.log", "--quiet")
+    appended = (tmp_path / "job.log").read_text().splitlines()[len(lines) :]
+
+    assert (first.code, second.code, second.err) == (3, 3, "")
+    assert len(first.err.splitlines()) == len(plain.err.splitlines())
+    assert all(re.match(rf"{STAMP} \S", line) for line in lines)
+    assert [line.partition(" ")[2] for line in lines][-len(first.err.splitlines()) :] == first.err.splitlines()
+    assert any("20 listed = 19 fetched + 1 absent" in line for line in lines)
+    assert any("all done already" in line for line in appended)
+
+
+def test_a_log_can_be_json(run: Run, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """The events of --json with a time, also of an error."""
+    source = server(synthetic=20)
+    assert run("get", source.url, dest, "--log-file", "job.jsonl", "--log-format", "json").code == 0
+    wrong = run("get", source.url, dest, "--format", "tar", "--log-file", "job.jsonl", "--log-format", "json")
+    events = [json.loads(line) for line in (tmp_path / "job.jsonl").read_text().splitlines()]
+
+    assert wrong.code == 2
+    assert all(re.fullmatch(STAMP, each["time"]) for each in events)
+    (report,) = (each for each in events if each["event"] == "report")
+    assert (report["fetched"], report["failed"]) == (20, 0)
+    assert events[-1]["event"] == "error"
+    assert events[-1]["message"] in wrong.err
+
+
+@pytest.mark.parametrize("command", ["check", "list"])
+def test_other_commands_write_logs_too(run: Run, server: Serve, tmp_path: Path, command: str) -> None:
+    """With their summaries."""
+    source = server(synthetic=20)
+    (tmp_path / "urls.txt").write_text("".join(f"{source.url}/get/file-{n:012}\n" for n in range(20)))
+    options = ["--allow-private"] if command == "check" else []
+    for format, file in (("text", "a.log"), ("json", "b.log")):
+        rows = tmp_path / f"{format}.csv"
+        ended = run(command, "urls.txt", rows, *options, "--log-file", file, "--log-format", format)
+        assert ended.code == 0, ended.err
+
+    assert "20 " in (tmp_path / "a.log").read_text()
+    report = json.loads((tmp_path / "b.log").read_text().splitlines()[-1])
+    assert (report["event"], report["rows"]) == ("report", 20)
+
+
+def test_secrets_are_not_logged(run: Run, tmp_path: Path) -> None:
+    """Nor in a report of a source, nor in an error."""
+    url = "http://user:pa55word@127.0.0.1:1/?sig=s1gnature"
+    for format in ("text", "json"):
+        run("get", url, "out", "--give-up-after", "0.2", "--log-file", f"{format}.log", "--log-format", format)
+        logged = (tmp_path / f"{format}.log").read_text()
+        assert "error" in logged
+        assert "pa55word" not in logged
+        assert "s1gnature" not in logged
+
+
+def test_a_log_that_cannot_be_opened_ends_the_command(run: Run, tmp_path: Path) -> None:
+    """Before the job starts."""
+    ended = run("get", "http://127.0.0.1:1", "out", "--log-file", "no/such/folder.log")
+    alone = run("get", "http://127.0.0.1:1", "out", "--log-format", "json")
+
+    assert (ended.code, alone.code) == (7, 2)
+    assert "cannot write the log file no/such/folder.log: No such file or directory" in ended.err
+    assert "give --log-file FILE, too" in alone.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_log_on_a_full_disk_does_not_end_the_job(run: Run, server: Serve, dest: Path) -> None:
+    """It is said once."""
+    ended = run("get", server(synthetic=20).url, dest, "--log-file", "/dev/full")
+
+    assert ended.code == 0
+    assert ended.err.count("the log file /dev/full cannot be written: No space left on device") == 1
