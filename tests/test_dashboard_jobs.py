@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import fetchmill
 from browser_tab import Tab, open_tab
-from dashboard_client import TOKEN
+from dashboard_client import TOKEN, StillJob, sample, showing
 from fetchmill.testing import Fault, Server
 from ports import free_ports
 
@@ -133,6 +133,69 @@ def test_the_page_shows_the_figures_of_the_job(start: Start, server: Serve, run:
             "Math.max(...[...document.querySelectorAll('.uplot')].map(plot => plot.getBoundingClientRect().right))",
             partial(operator.ge, width),
         )
+
+
+def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
+    """On the page, whatever kinds, waits and limits are called."""
+    hostile = """<img src="http://fetched.test/x" onerror=alert(1)></td></script>"""
+    wait = {"what": hostile, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
+    given = {"failures": {hostile: 7}, "waits": [wait], "limited_by": {"kind": "server", "text": hostile}}
+    with showing(StillJob([sample(1, failures={hostile: 7}), sample(2)], **given), dest=hostile) as dashboard:
+        tab.open(dashboard.url)
+        tab.wait_until(f"({figure('failed')}) === '7'")
+
+        assert tab.value("document.querySelectorAll('img').length") == 0
+        assert tab.value("document.querySelector('#failures th[scope=row]').textContent") == hostile
+        assert tab.value("document.querySelector('#waits li').textContent") == f"waiting: {hostile}"
+        assert tab.value("document.getElementById('limited').textContent") == f"limited by {hostile}"
+        assert tab.console == []
+        assert [asked for asked in tab.requests if not asked.startswith(dashboard.url)] == []
+
+
+def test_the_page_reckons_rates_gaps_and_units(tab: Tab) -> None:
+    """Rates are over ten seconds; between two runs a line ends; and figures have units."""
+    samples = [sample(number, settled=number) for number in range(1, 21)]
+    samples += [sample(1000 + number, interval=2.0, settled=50) for number in (2, 4)]
+    with showing(StillJob(samples)) as dashboard:
+        tab.open(dashboard.url)
+        tab.wait_until(f"({figure('failed')}) === '7'")
+        given = json.dumps(samples)
+
+        def reckon(expression: str) -> Any:  # noqa: ANN401
+            return tab.value(f"import('./figures.js').then(figures => {expression})")
+
+        assert reckon(f"figures.ratesOf({given}.slice(0, 20)).settled") == pytest.approx(sum(range(11, 21)) / 10)
+        times, column = reckon(f"figures.columnsOf({given}, [each => each.settled / each.interval])")
+        assert column == [*map(float, range(1, 21)), None, 25, 25]
+        assert 1e9 + 20 < times[20] < 1e9 + 1000
+        for call, text in (
+            ("count(1234567)", "1,234,567"),
+            ("count(null)", "-"),
+            ("perSecond(0.347)", "0.35/s"),
+            ("perSecond(12345.6)", "12,346/s"),
+            ("bytes(1023)", "1,023 B"),
+            ("bytes(1536)", "1.5 KiB"),
+            ("bytes(2 ** 40 * 3)", "3 TiB"),
+            ("latency(0.00085)", "850 us"),
+            ("latency(0.0123)", "12.3 ms"),
+            ("latency(2.5)", "2.5 s"),
+            ("duration(59.4)", "59 s"),
+            ("duration(200)", "3 min 20 s"),
+            ("duration(7500)", "2 h 05 min"),
+        ):
+            assert reckon(f"figures.{call}") == text
+
+
+def test_the_page_takes_all_samples_again_when_the_job_has_merged_them(tab: Tab) -> None:
+    """What it has is finer then than what comes."""
+    job = StillJob([sample(number) for number in range(1, 5)])
+    with showing(job) as dashboard:
+        tab.open(dashboard.url)
+        tab.wait_until(f"({figure('objects-rate')}) === '100/s'")
+        job.sampled = [sample(number, interval=2.0, settled=100) for number in (2, 4, 6)]
+        tab.wait_until(f"({figure('objects-rate')}) === '50/s'")
+
+    assert len([asked for asked in tab.requests if asked.endswith("after=0")]) == 2
 
 
 def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) -> None:
