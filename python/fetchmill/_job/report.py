@@ -104,6 +104,8 @@ class Snapshot:
         concurrency: requests that may be in flight now.
         limited_by: what holds the job back; None in the first second.
         latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
+        total: how many objects the listing says that it has; None when it does not.
+        pages: pages of the listing in this run.
     """
 
     listed: int
@@ -126,11 +128,18 @@ class Snapshot:
     concurrency: int = 0
     limited_by: LimitedBy | None = None
     latency: Latency | None = None
+    total: int | None = None
+    pages: int = 0
 
     @property
     def settled(self) -> int:
         """Targets with an outcome."""
         return self.fetched + self.absent + self.failed + self.skipped
+
+    @property
+    def asked_for(self) -> int:
+        """Targets with an outcome, without those that were left out on purpose."""
+        return self.fetched + self.absent + self.failed
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:

@@ -1,7 +1,7 @@
 //! What the threads of a job share, each part by what it serves.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use super::body_meter::BodyMeter;
@@ -48,6 +48,10 @@ pub(super) struct Control {
     /// None: nothing is checked.
     pub(super) preflight: Option<Preflight>,
     pub(super) is_listing_done: AtomicBool,
+    /// Pages of the listing in this run.
+    pub(super) listed_pages: AtomicU64,
+    /// How many objects the listing says that it has; 0: it does not.
+    pub(super) told_total: AtomicU64,
     finds_concurrency: bool,
     /// Set once, before there are workers.
     courtesy: OnceLock<Courtesy>,
@@ -96,6 +100,8 @@ impl Control {
             body_meter: options.meters_bodies().then(|| BodyMeter::new(clock, options.bwlimit)),
             preflight,
             is_listing_done: AtomicBool::new(false),
+            listed_pages: AtomicU64::new(0),
+            told_total: AtomicU64::new(0),
             finds_concurrency: options.concurrency_bounds(workers).is_some(),
             courtesy: OnceLock::new(),
             // The workers' and the listing's.
@@ -237,6 +243,12 @@ impl Control {
         let Some(courtesy) = courtesy.filter(|_| self.finds_concurrency) else { return };
         self.plan.lower_concurrency(courtesy.most as usize, self.clock.now());
         let _ = self.courtesy.set(courtesy);
+    }
+
+    /// A page is in the journal, which knows this total.
+    pub(super) fn note_listed_page(&self, total: Option<u64>) {
+        self.listed_pages.fetch_add(1, Ordering::Relaxed);
+        self.told_total.store(total.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Waits until the planner wants another page; `false` when the job is to end.

@@ -197,6 +197,8 @@ impl Export {
             in_flight: 0,
             waiting: 0,
             is_listing_done: true,
+            total: None,
+            pages: 0,
             kinds,
             phase: match (self.running.has_ended(), shared.stop()) {
                 (true, _) => "done",

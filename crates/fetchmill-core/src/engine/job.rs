@@ -54,6 +54,10 @@ pub struct Snapshot {
     pub waiting: u64,
     /// Whether the number of targets is known.
     pub is_listing_done: bool,
+    /// How many objects the listing says that it has, if it does.
+    pub total: Option<u64>,
+    /// Pages of the listing in this run.
+    pub pages: u64,
     /// Failed targets by kind.
     pub kinds: KindCounts,
     /// `listing`, `fetching`, `draining` or `done`.
@@ -214,6 +218,8 @@ impl Job {
             in_flight: sum.in_flight,
             waiting,
             is_listing_done,
+            total: Some(control.told_total.load(Ordering::Relaxed)).filter(|total| *total > 0),
+            pages: control.listed_pages.load(Ordering::Relaxed),
             kinds: sum.kinds,
             phase: match (self.running.has_ended(), control.stop.get(), is_listing_done) {
                 (true, ..) => "done",

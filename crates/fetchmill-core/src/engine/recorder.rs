@@ -141,6 +141,7 @@ fn add_page(
     }
     match journal.add_page(&page) {
         Ok(first) => {
+            control.note_listed_page(journal.total());
             control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
             if !page.names.is_empty() {
                 let live_bytes = Arc::clone(&control.plan.live_bytes);
