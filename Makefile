@@ -18,7 +18,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-faults bench-report
-.PHONY: hundred-million billion fuzz fuzz-long licences audit asyncio-engine
+.PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
 ifndef PART
 ENV := env
@@ -84,7 +84,10 @@ test-units: $(ENV)
 test-quick: $(BUILD)
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not timing and not long" $(QUICK:%=tests/test_%.py)
 
-test-long: crash-matrix engine-kills stray-replies wide-area contract-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
+plan-million: build servers ## Whether `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats what gets lost)
+	$(BIN)/python -m pytest -m long tests/test_plan.py
+
+test-long: crash-matrix engine-kills stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
 
 lint: lint-python lint-rust ## Lints, formats and types, of both languages
 

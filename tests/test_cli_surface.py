@@ -13,9 +13,10 @@ import fetchmill
 from fetchmill._options.check import CheckOptions
 from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
+from fetchmill._options.plan import PlanOptions
 from fetchmill.cli.main import command as group
 
-COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "list", "ls", "serve", "status", "verify")
+COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "list", "ls", "plan", "serve", "status", "verify")
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}
@@ -96,6 +97,19 @@ def test_options_of_list_have_the_same_names_as_in_python() -> None:
     assert found.keys() - table.keys() == OF_THE_COMMAND - {"dry_run"}
 
 
+def test_options_of_plan_are_those_of_get_and_its_own() -> None:
+    """With the same defaults and the same help."""
+    table = {field.name: field.default for field in fields(PlanOptions) if is_option(field)}
+    found = {each.name: each for each in command_of("plan").params if isinstance(each, click.Option)}
+    of_get = {each.name: each for each in command_of("get").params if isinstance(each, click.Option)}
+
+    assert {name: found[name].default for name in table} == table
+    assert found.keys() - of_get.keys() == {"probe_seconds", "objects", "price_list", "price_get", "price_gb"}
+    of_shows = {"dry_run", "log_file", "log_format"} | {name for name in of_get if name and "dashboard" in name}
+    assert of_get.keys() - found.keys() == of_shows
+    assert [name for name in table.keys() & of_get.keys() if found[name].help != of_get[name].help] == []
+
+
 def test_version(run: Callable[..., Any]) -> None:
     """One line of data."""
     shown = run("--version")
@@ -122,6 +136,9 @@ def test_version(run: Callable[..., Any]) -> None:
         (["serve", ".", "--synthetic", "5"], "Give either FOLDER or --synthetic N"),
         (["serve", ".", "--retry-after", "3"], "--retry-after needs --error-rate"),
         (["serve", ".", "--error-rate", "2"], "'--error-rate': 2.0 is not in the range 0<=x<=1"),
+        (["plan"], "Missing argument 'SOURCE'"),
+        (["plan", "http://127.0.0.1:1", "--probe-seconds", "soon"], "'soon' is not understood"),
+        (["plan", "urls.txt", "--engine", "threads"], "plan fetches with engine native, not with engine threads"),
         (["status"], "Missing argument 'DEST'"),
         (["check"], "Missing argument 'LIST'"),
         (["check", "http://127.0.0.1:1"], "is a URL, not a list"),

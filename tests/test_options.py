@@ -14,6 +14,7 @@ import fetchmill
 from fetchmill import CheckOptions, GetOptions, ListOptions, StreamOptions, UsageError
 from fetchmill._native import Fetcher, Job
 from fetchmill._options import keywords
+from fetchmill._options.plan import PlanOptions
 from fetchmill._options.rows import CORE, Option, Options, option_class
 from fetchmill.cli.options import options_of
 
@@ -22,6 +23,7 @@ CLASSES: list[tuple[type[Options], type, str]] = [
     (GetOptions, keywords.GetKeywords, "job"),
     (CheckOptions, keywords.CheckKeywords, "check"),
     (ListOptions, keywords.ListKeywords, "job"),
+    (PlanOptions, keywords.PlanKeywords, "job"),
     (StreamOptions, keywords.StreamKeywords, "stream"),
 ]
 # What an option of a kind is in the core: types, units, and the least that it may be.
@@ -39,6 +41,7 @@ KINDS = {
 # What is made into other options before the core sees it, and what it is told in another way.
 OF_PYTHON = {"auth", "bearer", "netrc", "engine", "transform", "format"}
 OF_PYTHON |= {"dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"}
+OF_PYTHON |= set(keywords.Planning.__annotations__)
 # What the core has besides: made of other options, or by the engines.
 OF_CORE = {"any_text", "no_proxy"}
 
@@ -60,7 +63,7 @@ def test_every_option_is_one_of_the_core(table: type[Options], typed: type, core
             assert row["type"].removeprefix("Option <").removeprefix("Option<").strip(" >") in types, field.name
             assert row["unit"] in units, field.name
             assert row["minimum"] == (least if least is not None else 1e-9) or field.name == "commit_window"
-        if (table, field.name) == (GetOptions, "concurrency"):
+        if table in (GetOptions, PlanOptions) and field.name == "concurrency":
             assert (field.default, row["default"]) == (None, keywords.CONCURRENCY_DEFAULT)
         else:
             assert field.default == row["default"], field.name

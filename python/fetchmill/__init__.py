@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from fetchmill._options.check import CheckOptions
     from fetchmill._options.get import GetOptions
     from fetchmill._options.list import ListOptions
+    from fetchmill._options.plan import PlanOptions
     from fetchmill._options.stream import StreamOptions
+    from fetchmill._plan.plan import plan
+    from fetchmill._plan.result import FormatPlan, Plan
+    from fetchmill._plan.windows import Estimate
     from fetchmill._stream.stream import Client, Headers, Reply, Request, Timings, astream, stream, stream_batches
     from fetchmill._transform.reply import FetchedReply
     from fetchmill.cli.config import load_config
@@ -53,10 +57,12 @@ __all__ = [
     "CheckReport",
     "Client",
     "DiffReport",
+    "Estimate",
     "Failure",
     "FetchedReply",
     "FetchmillError",
     "Finding",
+    "FormatPlan",
     "GetOptions",
     "Headers",
     "InternalError",
@@ -70,6 +76,8 @@ __all__ = [
     "ListingError",
     "Object",
     "Objects",
+    "Plan",
+    "PlanOptions",
     "Reply",
     "ReplyError",
     "Report",
@@ -96,6 +104,7 @@ __all__ = [
     "list",
     "load_config",
     "open",
+    "plan",
     "status",
     "stream",
     "stream_batches",
@@ -113,6 +122,7 @@ _MODULES = {
     "list": "fetchmill._job.list",
     "load_config": "fetchmill.cli.config",
     "open": "fetchmill._destination.objects",
+    "plan": "fetchmill._plan.plan",
     "status": "fetchmill._destination.status",
     "stream": "fetchmill._stream.stream",
     "stream_batches": "fetchmill._stream.stream",
@@ -121,9 +131,11 @@ _MODULES = {
     "CheckOptions": "fetchmill._options.check",
     "CheckReport": "fetchmill._job.check",
     "DiffReport": "fetchmill._destination.diff",
+    "Estimate": "fetchmill._plan.windows",
     "Failure": "fetchmill._job.report",
     "FetchedReply": "fetchmill._transform.reply",
     "Finding": "fetchmill._destination.verify",
+    "FormatPlan": "fetchmill._plan.result",
     "GetOptions": "fetchmill._options.get",
     "ListOptions": "fetchmill._options.list",
     "Latency": "fetchmill._job.report",
@@ -132,6 +144,8 @@ _MODULES = {
     "ListedTarget": "fetchmill._job.list",
     "Object": "fetchmill._destination.objects",
     "Objects": "fetchmill._destination.objects",
+    "Plan": "fetchmill._plan.result",
+    "PlanOptions": "fetchmill._options.plan",
     "Client": "fetchmill._stream.stream",
     "Headers": "fetchmill._stream.stream",
     "Reply": "fetchmill._stream.stream",

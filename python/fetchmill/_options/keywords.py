@@ -1,7 +1,7 @@
 """Every option once: its name, its type, and what help says of it.
 
 Rows that belong to the same commands stand together. The TypedDicts at the end are the keywords of `fetchmill.get`,
-`check`, `list`, and of `stream` and its like. Defaults and bounds are the core's: http_options.rs and options.rs.
+`plan`, `check`, `list`, and of `stream` and its like. Defaults and bounds are the core's: http_options.rs, options.rs.
 """
 
 import os
@@ -409,6 +409,32 @@ class OfKeys(TypedDict, total=False):
     modified_to: Annotated[str | date | None, Option("date", "Take only objects written before.", heading="S3")]
 
 
+class Planning(TypedDict, total=False):
+    """What `plan` alone has: how long it looks, for how many objects it plans, and what requests cost."""
+
+    probe_seconds: Annotated[
+        float, Option("seconds", "Time of the probe: a longer one is more certain.", default=10.0, heading="Plan")
+    ]
+    objects: Annotated[
+        int | None,
+        Option(
+            "count",
+            "Plan for so many objects; if not given for all of the source, or for 1,000,000 when it does not tell how "
+            "many it has.",
+            default=None,
+            heading="Plan",
+        ),
+    ]
+    price_list: Annotated[
+        float | None,
+        Option("number", "Price of 1,000 requests of the listing, for the cost.", default=None, heading="Plan"),
+    ]
+    price_get: Annotated[
+        float | None, Option("number", "Price of 1,000 requests for objects.", default=None, heading="Plan")
+    ]
+    price_gb: Annotated[float | None, Option("number", "Price of 10^9 bytes of bodies.", default=None, heading="Plan")]
+
+
 class Checking(TypedDict, total=False):
     """What `check` alone has."""
 
@@ -438,6 +464,24 @@ class GetKeywords(
     total=False,
 ):
     """The keyword arguments of `fetchmill.get`: the options of GetOptions."""
+
+
+class PlanKeywords(
+    Storing,
+    OfServer,
+    OfList,
+    OfFetching,
+    OfHosts,
+    OfRequests,
+    OfOrigins,
+    OfBodies,
+    OfRuns,
+    OfJobs,
+    OfKeys,
+    Planning,
+    total=False,
+):
+    """The keyword arguments of `fetchmill.plan`: those of `fetchmill.get` but what shows it, and the probe's own."""
 
 
 class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfRuns, OfJobs, OfDashboards, total=False):

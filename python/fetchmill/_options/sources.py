@@ -55,7 +55,7 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
     given = {option.name for option in fields(options) if getattr(options, option.name) != option.default}
     for names, kinds, meant in _MEANT:
         wrong = [name for name in names if name in given and kind not in kinds]
-        if wrong and not (names is _ACCESS and is_bucket(getattr(options, "dest", ""))):
+        if wrong and not (names is _ACCESS and is_bucket(str(getattr(options, "dest", "")))):
             raise UsageError(f"{wrong[0]} is for {meant}, which {source} is not")
     _check_api(options, given)
     _check_ranges(options)

@@ -1,0 +1,91 @@
+"""The options of `fetchmill.plan` and of the command `fetchmill plan`."""
+
+import os
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from fetchmill._options.get import GetOptions
+from fetchmill._options.keywords import PlanKeywords
+from fetchmill._options.list import ListOptions
+from fetchmill._options.rows import Options, option_class
+from fetchmill._options.sources import SourceKind, check_source, kind_of
+from fetchmill.errors import UsageError
+
+OBJECTS_DEFAULT: Final = 1_000_000
+# What a probe does in its own way: it stores little or nothing, and has its own end.
+_NOT_OF_A_PROBE = {
+    *("format", "shard_size", "seal_after", "keep_columns", "durability", "state", "preflight", "server_times"),
+    *("transform", "transform_columns", "transform_batch", "retry_failed", "max_failed", "allow_absent"),
+    *("max_duration", "max_bytes"),
+}
+# How a bucket is reached: one that objects go to has them, too.
+_OF_BUCKETS = {"endpoint_url", "region", "profile", "no_sign_request", "addressing_style"}
+_OF_GET = {field.name: field for field in fields(GetOptions) if field.metadata}
+
+
+@option_class(
+    PlanKeywords,
+    "job",
+    help={name: field.metadata["help"] for name, field in _OF_GET.items()},
+    default={name: field.default for name, field in _OF_GET.items()},
+)
+class PlanOptions(Options):
+    """What is planned: a job, by its options, and the probe: validated, immutable.
+
+    Args:
+        source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
+            objects, `s3://bucket[/prefix]` for a bucket, else the path of a list of URLs.
+        dest: the destination that the job would have; nothing is written there. None: its room is not looked at.
+
+    Raises:
+        UsageError: a value that cannot be used.
+
+    The other options:
+    """
+
+    source: str | os.PathLike[str]
+    dest: str | os.PathLike[str] | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            source: str | os.PathLike[str],
+            dest: str | os.PathLike[str] | None = None,
+            **options: Unpack[PlanKeywords],
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_source(self)
+        if str(self.source) == "-":
+            raise UsageError("plan reads a list more than once: give it as a file, not as -")
+        if self.engine != "native":
+            raise UsageError(f"plan fetches with engine native, not with engine {self.engine}: leave engine away")
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """What the source is, from its text."""
+        return kind_of(str(self.source))
+
+    def fetching_job(self, dest: str, format: str, **other: Any) -> GetOptions:  # noqa: ANN401 - options
+        """A job of the probe: the source and all that is about requests, with another destination.
+
+        Args:
+            dest: where it stores.
+            format: how.
+            other: options that differ.
+        """
+        values = self._given(GetOptions) | {"dest": dest, "format": format, "durability": "process"}
+        return GetOptions(**values | other)
+
+    def listing_job(self) -> ListOptions:
+        """A list of the source whose rows are given away."""
+        return ListOptions(**self._given(ListOptions))
+
+    def _given(self, table: Any) -> dict[str, Any]:  # noqa: ANN401 - a class of options
+        left_out = _NOT_OF_A_PROBE | (set() if self.source_kind in ("s3", "list") else _OF_BUCKETS)
+        own = {field.name for field in fields(self)}
+        names = {field.name for field in fields(table) if field.metadata and field.name in own} - left_out
+        return {"source": self.source} | {name: getattr(self, name) for name in names if name != "limit"}

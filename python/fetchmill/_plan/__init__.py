@@ -1,0 +1,1 @@
+"""`plan`: what a job would take, from a probe of some seconds."""

@@ -1,0 +1,127 @@
+"""What a job would take, as one blocking call."""
+
+import tempfile
+from os import PathLike
+from pathlib import Path
+from typing import Unpack
+
+from fetchmill._options.keywords import PlanKeywords
+from fetchmill._options.plan import PlanOptions
+from fetchmill._options.sources import is_bucket
+from fetchmill._options.units import format_count
+from fetchmill._plan import reckoning
+from fetchmill._plan.probe import OnProgress, fetch_sample, fetch_to_nowhere, list_alone
+from fetchmill._plan.reckoning import ProbeResults
+from fetchmill._plan.result import Plan
+from fetchmill._plan.room import BLOCK_MAX, Room, room_at
+from fetchmill._plan.sample import heads_of, store_in_each_format
+from fetchmill._plan.windows import steady_rate
+from fetchmill.errors import TemporaryError
+
+
+def plan(source: str | PathLike[str], dest: str | PathLike[str] | None = None, **options: Unpack[PlanKeywords]) -> Plan:
+    """Tells what a job would take: time, requests, bytes, disk and inodes by format, and what limits it.
+
+    Lists the source and fetches from it for ten seconds, as `fetchmill.get` with these options would. Nothing is
+    written at the destination: a sample of some 3,000 objects lies in a temporary folder meanwhile. Blocks, and
+    releases the GIL meanwhile; any exception, KeyboardInterrupt among them, ends it at once.
+
+    Args:
+        source: where targets come from, as for `fetchmill.get`: a server, a bucket, or the path of a list or manifest.
+        dest: the destination that the job would have, to look at its room.
+        **options: the fields of `PlanOptions`: those of `GetOptions` and the probe's own.
+
+    Returns:
+        Each figure with its uncertainty. That it does not fit raises nothing: `plan.formats` says it.
+
+    Raises:
+        UsageError: an option cannot be used.
+        ListingError: the source cannot be listed, or has nothing.
+        TemporaryError: nothing could be fetched in the time of the probe.
+        StorageError: the temporary folder cannot be written to.
+
+    Example:
+        >>> planned = fetchmill.plan("http://127.0.0.1:8080", "out/", format="parquet")  # doctest: +SKIP
+        >>> planned.seconds.low, planned.seconds.high, planned.limited_by.text  # doctest: +SKIP
+        (92.1, 118.4, 'listing gives 9,800 names/s, fetching could do 61,000/s')
+    """
+    return make_plan(PlanOptions(source=source, dest=dest, **options), _ignore)
+
+
+def make_plan(options: PlanOptions, on_progress: OnProgress) -> Plan:
+    """The same, with options that are checked; tells how it stands."""
+    room = None if options.dest is None or is_bucket(str(options.dest)) else room_at(str(options.dest))
+    with tempfile.TemporaryDirectory(prefix="fetchmill-plan-", ignore_cleanup_errors=True) as name:
+        found = _probe(options, Path(name), room.block if room else BLOCK_MAX, on_progress)
+    return _reckon(options, found, room)
+
+
+def _probe(options: PlanOptions, folder: Path, block: int, on_progress: OnProgress) -> ProbeResults:
+    """Its three parts, and then what formats make of the sample."""
+    listing = list_alone(options, folder / "listing", on_progress)
+    is_of_server = listing is not None and options.source_kind != "list"
+    spent = listing.seconds if listing is not None and is_of_server else 0.0
+    sample = fetch_sample(options, folder / "sample", spent, on_progress)
+    fetching = fetch_to_nowhere(options, folder / "null", spent + sample.seconds, on_progress)
+    rate = steady_rate(fetching.snapshots)
+    if rate is None:
+        raise TemporaryError(
+            f"{options.source}: too little came to plan with; a longer probe may help: --probe-seconds"
+        )
+    on_progress("formats", options.probe_seconds, None)
+    stored = store_in_each_format(folder / "sample", folder, block) if sample.is_stored else {}
+    heads = heads_of(folder / "sample") if sample.is_stored else None
+    return ProbeResults(listing, sample, fetching, rate, stored, heads)
+
+
+def _reckon(options: PlanOptions, found: ProbeResults, room: Room | None) -> Plan:
+    objects, objects_from = reckoning.count_objects(options, found)
+    asked, listed = reckoning.requests(options, found, objects)
+    bodies = reckoning.mean_body(found).times(objects * found.fetched_share)
+    formats = reckoning.formats(options, found, objects, room)
+    (of_format,) = (each for each in formats if each.format == options.format)
+    return Plan(
+        source=str(options.source),
+        dest=None if options.dest is None else str(options.dest),
+        format=options.format,
+        objects=objects,
+        objects_from=objects_from,
+        probe_seconds=found.last.seconds,
+        probed=found.last.asked_for,
+        objects_per_second=found.rate.objects,
+        names_per_second=reckoning.names_rate(options, found),
+        seconds=of_format.seconds,
+        object_requests=asked,
+        listing_requests=listed,
+        body_bytes=bodies,
+        network_bytes=reckoning.network_bytes(options, found, asked, bodies, objects),
+        absent_share=found.last.absent / found.asked_for,
+        failed_share=found.last.failed / found.asked_for,
+        limited_by=reckoning.limit_of(found),
+        formats=formats,
+        room=room,
+        cost=reckoning.cost(options, asked, listed, bodies),
+        notices=tuple(_notices(options, found)),
+    )
+
+
+def _notices(options: PlanOptions, found: ProbeResults) -> list[str]:
+    """What a person should know."""
+    lines = list(reckoning.share_notices(found))
+    if found.rate.is_growing:
+        lines.append(
+            "the rate was still growing when the probe ended: a longer one may tell less time (--probe-seconds 30)"
+        )
+    if not found.stored:
+        lines.append("no sample could be stored in the time: bytes on disk are reckoned from bodies alone")
+    of_files = found.stored.get("files")
+    if of_files is not None and of_files.refused and options.format == "files":
+        many = format_count(of_files.objects + of_files.refused)
+        lines.append(f"of {many} names {format_count(of_files.refused)} cannot be files: take --format parquet or tar")
+    if options.transform is not None:
+        lines.append("what transform takes, and what it makes of bodies, is not in it")
+    return lines
+
+
+def _ignore(*_state: object) -> None:
+    """Nobody wants to know how it stands."""

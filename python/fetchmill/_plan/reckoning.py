@@ -1,0 +1,307 @@
+"""Reckons a plan from what the probe has shown: arithmetic only, docs/plan.md has the method."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from fetchmill._job.report import LimitedBy, Snapshot
+from fetchmill._options.plan import OBJECTS_DEFAULT, PlanOptions
+from fetchmill._options.units import format_count
+from fetchmill._plan import processors
+from fetchmill._plan.probe import Fetching, ListingPart, SamplePart
+from fetchmill._plan.result import Fits, FormatPlan, ObjectsFrom
+from fetchmill._plan.room import Room, journal_bytes, state_inodes
+from fetchmill._plan.sample import Heads, StoredSample, StoringTimes, times_of_storing
+from fetchmill._plan.windows import UNSEEN, Estimate, SteadyRate, relative_error
+
+FORMATS = ("files", "parquet", "tar", "jsonl", "warc", "null")
+# Without a sample: bytes of an object besides its body, and what becomes of a byte of a body.
+_WITHOUT_SAMPLE = {
+    "files": (13, 1.0),
+    "parquet": (40, 1.0),
+    "tar": (800, 1.0),
+    "jsonl": (180, 1.33),
+    "warc": (750, 1.0),
+}
+# How far the bytes of a format may be off: what is compressed depends on the objects that were not in the sample.
+_UNCERTAINTY = {"files": 0.03, "tar": 0.03, "jsonl": 0.08, "parquet": 0.2, "warc": 0.15}
+_UNCERTAINTY_WITHOUT_SAMPLE = 0.6
+# So many objects in a sample make what a shard has once, and chance, as large as what is uncertain anyway.
+_SAMPLE_OF_MANY = 1000
+# Default sizes of shards, and the most objects in one.
+_SHARD_BYTES, _PARQUET_SHARD_BYTES, _SHARD_OBJECTS = 1 << 30, 128 << 20, 1_000_000
+# Small shards of Parquet before they are merged: up to fifteen of each of two sizes a worker.
+_UNMERGED = 30
+# Syncs of files come on top: as long as making them, or longer (docs/performance.md).
+_SYNCS_OF_FILES = 2.5
+# What making a file takes depends on how many there are, and differs by so much in either direction.
+_MAKING_FILES = 2.0
+# Without a sample: bytes of the heads of a request and its reply.
+_HEADS = Heads(150.0, 200.0)
+# Of a signed request, which no sample keeps; and of an object in a page of the listing, besides its name.
+_SIGNATURE_BYTES = 350
+_LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
+_HEADS_UNCERTAINTY = 0.15
+# As many are listed ahead before the listing waits for the fetching, less a part: it is not the listing's rate then.
+_AHEAD = 128 * 1024
+# A listing that took less says nothing of its rate.
+_LISTING_SECONDS_MIN = 0.3
+_PAGES_UNCERTAINTY = 0.1
+# Requests whose replies are held make the ratio of requests to outcomes as uncertain as this.
+_HELD_MAX = 1.25
+# What prices are for.
+_THOUSAND, _GIGABYTE = 1000, 1e9
+_ENDS = ("value", "low", "high")
+
+
+@dataclass(frozen=True)
+class ProbeResults:
+    """All that the probe has shown.
+
+    Args:
+        listing: the listing alone.
+        sample: the sample, as it was fetched.
+        fetching: the part that fetches.
+        rate: its steady part.
+        stored: the sample, by format; empty when there was none.
+        heads: of its requests and replies.
+    """
+
+    listing: ListingPart | None
+    sample: SamplePart
+    fetching: Fetching
+    rate: SteadyRate
+    stored: Mapping[str, StoredSample]
+    heads: Heads | None
+
+    @property
+    def last(self) -> Snapshot:
+        """The counters at the end."""
+        return self.fetching.last
+
+    @property
+    def asked_for(self) -> int:
+        """Targets that got an outcome."""
+        return max(self.last.asked_for, 1)
+
+    @property
+    def fetched_share(self) -> float:
+        """Share of them that were fetched."""
+        return self.last.fetched / self.asked_for
+
+
+def count_objects(options: PlanOptions, found: ProbeResults) -> tuple[int, ObjectsFrom]:
+    """How many objects are planned for."""
+    last = found.last
+    if options.objects is not None:
+        return options.objects, "given"
+    if last.listing_done:
+        return last.listed - last.skipped, "listed"
+    if found.listing is not None and found.listing.is_complete:
+        return found.listing.targets, "listed"
+    if last.total is not None and last.total >= last.listed > 0:
+        # The server counts what filters leave out as well.
+        return round(last.total * (last.listed - last.skipped) / last.listed), "told"
+    return OBJECTS_DEFAULT, "assumed"
+
+
+def seconds_to_fetch(found: ProbeResults, objects: int) -> Estimate:
+    """Time of a job that stores nothing."""
+    if found.fetching.is_finished and objects == found.last.asked_for:
+        # It was measured; the next time differs.
+        return Estimate.within(found.last.seconds, 2 * UNSEEN)
+    return found.rate.seconds_for(objects)
+
+
+def mean_body(found: ProbeResults) -> Estimate:
+    """Bytes of a body: of all that were listed with a size, else of those that were fetched."""
+    listing = found.listing
+    if listing is not None and listing.sizes and listing.sizes == listing.targets:
+        mean = listing.bytes / listing.sizes
+        return Estimate.exactly(mean) if listing.is_complete else Estimate.within(mean, UNSEEN)
+    return found.rate.body_bytes or Estimate.exactly(0)
+
+
+def requests(options: PlanOptions, found: ProbeResults, objects: int) -> tuple[Estimate, Estimate]:
+    """For objects, and for the listing."""
+    last = found.last
+    first = found.fetching.snapshots[found.rate.first]
+    # What is in flight, or held, at the one end stands for what is at the other.
+    steady = max((last.attempts - first.attempts) / max(last.asked_for - first.asked_for, 1), 1.0)
+    # Of the sample all replies have come; but it was fetched slowly, so that nobody throttled it.
+    each = steady if found.sample.attempts is None else max(found.sample.attempts, 1.0)
+    spread = 2 * math.sqrt((each - 1) / found.asked_for)
+    high = max(each + spread, min(steady, _HELD_MAX * each))
+    asked = Estimate(value=objects * each, low=objects * max(each - spread, 1.0), high=objects * high)
+    listed = last.listed - last.skipped
+    if options.source_kind == "list" or not listed:
+        return asked, Estimate.exactly(0)
+    pages = last.pages / listed * objects
+    is_exact = last.listing_done and objects == listed
+    return asked, Estimate.exactly(pages) if is_exact else Estimate.within(pages, _PAGES_UNCERTAINTY)
+
+
+def network_bytes(
+    options: PlanOptions, found: ProbeResults, asked: Estimate, bodies: Estimate, objects: int
+) -> Estimate:
+    """Bytes of bodies, heads and the listing."""
+    heads = found.heads or _HEADS
+    is_signed = options.source_kind == "s3" and not options.no_sign_request
+    of_request = heads.request + heads.reply + (_SIGNATURE_BYTES if is_signed else 0)
+    share = _HEADS_UNCERTAINTY if found.heads else _UNCERTAINTY_WITHOUT_SAMPLE
+    of_heads = Estimate.within(asked.value * of_request, share)
+    return bodies.plus(of_heads).plus(Estimate.within(_LISTING_BYTES[options.source_kind] * objects, 2 * UNSEEN))
+
+
+def names_rate(options: PlanOptions, found: ProbeResults) -> Estimate | None:
+    """Names that the listing gives a second when it need not wait; None when too few came to tell."""
+    if options.source_kind == "list":
+        return None
+    alone = found.listing
+    if alone is not None and alone.targets and alone.seconds >= _LISTING_SECONDS_MIN:
+        return Estimate.within(alone.targets / alone.seconds, 2 * UNSEEN)
+    part: list[Snapshot] = []
+    for snapshot in found.fetching.snapshots:
+        if snapshot.listed:
+            part.append(snapshot)
+        if snapshot.listing_done or snapshot.listed - snapshot.settled > _AHEAD:
+            break
+    if len(part) < 2 or part[-1].seconds - part[0].seconds < _LISTING_SECONDS_MIN:  # noqa: PLR2004 - both ends
+        return None
+    rates = [
+        (after.listed - before.listed) / (after.seconds - before.seconds)
+        for before, after in pairwise(part)
+        if after.seconds > before.seconds
+    ]
+    mean = (part[-1].listed - part[0].listed) / (part[-1].seconds - part[0].seconds)
+    return Estimate.within(mean, math.hypot(relative_error(rates), UNSEEN)) if mean else None
+
+
+def limit_of(found: ProbeResults) -> LimitedBy | None:
+    """What held the steady part back for the longest time."""
+    since = [each.limited_by for each in found.fetching.snapshots[found.rate.first :] if each.limited_by]
+    # The last targets of a small source limit nothing else.
+    steady = [each for each in since if each.kind != "last-targets"]
+    if not steady:
+        return None
+    kind, _ = Counter(each.kind for each in steady).most_common(1)[0]
+    return next(each for each in reversed(steady) if each.kind == kind)
+
+
+def cost(options: PlanOptions, asked: Estimate, listed: Estimate, bodies: Estimate) -> Estimate | None:
+    """At the prices that were given."""
+    prices = (options.price_list, options.price_get, options.price_gb)
+    if all(price is None for price in prices):
+        return None
+    parts = (listed.times(1 / _THOUSAND), asked.times(1 / _THOUSAND), bodies.times(1 / _GIGABYTE))
+    total = Estimate.exactly(0.0)
+    for price, part in zip(prices, parts, strict=True):
+        total = total.plus(part.times(price or 0.0))
+    return total
+
+
+def formats(options: PlanOptions, found: ProbeResults, objects: int, room: Room | None) -> tuple[FormatPlan, ...]:
+    """What each format takes."""
+    times, body = times_of_storing(found.stored), mean_body(found)
+    planned = []
+    for name in FORMATS:
+        disk = _disk_bytes(name, found, objects, body)
+        seconds = _seconds(name, options, found, objects, times.get(name, StoringTimes(0.0, 0.0)))
+        inodes = _inodes(name, options, found, objects, disk, seconds)
+        fits = None if room is None else _fits(room, disk, inodes)
+        planned.append(FormatPlan(format=name, seconds=seconds, disk_bytes=disk, inodes=inodes, fits=fits))
+    return tuple(planned)
+
+
+def _disk_bytes(name: str, found: ProbeResults, objects: int, body: Estimate) -> Estimate:
+    """The sample's mean, with its bodies brought to the size of all."""
+    stored = objects * found.fetched_share
+    if name == "null":
+        return Estimate.within(journal_bytes(objects), 1.0)
+    sample = found.stored.get(name)
+    if sample is None or not sample.objects:
+        besides, factor = _WITHOUT_SAMPLE[name]
+        mean, share = besides + factor * body.value, _UNCERTAINTY_WITHOUT_SAMPLE
+    else:
+        mean = sample.disk_bytes / sample.objects
+        of_sample = sample.body_bytes / sample.objects
+        # A byte more takes no more than its share, and no more than itself: heads stay as they are.
+        mean += (body.value - of_sample) * min(mean / of_sample if of_sample else 1.0, _WITHOUT_SAMPLE[name][1])
+        share = _UNCERTAINTY[name] * math.sqrt(1 + _SAMPLE_OF_MANY / sample.objects)
+    spread = body.high / body.value - 1 if body.value else 0.0
+    besides_bodies = max(mean - body.value, 0.0) / mean if mean else 0.0
+    share = math.hypot(share, spread * (1 - besides_bodies))
+    return Estimate.within(stored * max(mean, 1.0), share).plus(journal_bytes(objects))
+
+
+def _inodes(
+    name: str, options: PlanOptions, found: ProbeResults, objects: int, disk: Estimate, seconds: Estimate
+) -> Estimate:
+    """Files and folders."""
+    workers = min(options.threads or processors.count(), max(objects, 1))
+    stored = objects * found.fetched_share
+    own = state_inodes(objects, workers, is_files=name == "files")
+    if name == "null":
+        return Estimate.exactly(own)
+    if name == "files":
+        sample = found.stored.get(name)
+        if sample is None or not sample.objects:
+            return Estimate(value=stored + own, low=stored + own, high=2 * stored + own)
+        folders = sample.folders / sample.objects * stored
+        least = min(float(sample.folders), folders)
+        return Estimate(value=stored + folders + own, low=stored + least + own, high=stored + folders + own)
+    size = options.shard_size or (_PARQUET_SHARD_BYTES if name == "parquet" else _SHARD_BYTES)
+    # Each with its manifest.
+    shards = Estimate(
+        **{end: 2 * max(math.ceil(getattr(disk, end) / size), math.ceil(stored / _SHARD_OBJECTS), 1) for end in _ENDS}
+    )
+    unmerged = min(_UNMERGED, math.ceil(seconds.high / options.seal_after)) if name == "parquet" else 0
+    more = 2 * workers * (1 + unmerged)
+    return Estimate(value=shards.value + 2 * workers + own, low=shards.low + own, high=shards.high + more + own)
+
+
+def _seconds(name: str, options: PlanOptions, found: ProbeResults, objects: int, storing: StoringTimes) -> Estimate:
+    """The time of fetching, unless storing takes longer: of the processors, or because files are made slowly."""
+    fetching = seconds_to_fetch(found, objects)
+    busy = _busy_of_object(found)
+    stored = objects * found.fetched_share
+    count = processors.count()
+    least = (objects * busy + stored * storing.cpu) / count
+    if name == "files":
+        least = max(least, stored * storing.clock / (options.threads or count))
+    if least <= fetching.value:
+        return fetching
+    more = fetching.times(least / fetching.value)
+    if name != "files":
+        return Estimate(value=more.value, low=(fetching.low + more.low) / 2, high=more.high)
+    syncs = _SYNCS_OF_FILES if options.durability == "power" else 1.0
+    low = max(fetching.low, more.low / _MAKING_FILES)
+    return Estimate(value=more.value, low=low, high=more.high * max(syncs, _MAKING_FILES))
+
+
+def _busy_of_object(found: ProbeResults) -> float:
+    """Seconds of all processors for an object, in the steady part: also of others, which want their part then, too."""
+    snapshots, states = found.fetching.snapshots, found.fetching.processors
+    settled = snapshots[-1].asked_for - snapshots[found.rate.first].asked_for
+    busy = states[-1].busy - states[found.rate.first].busy
+    return busy / settled if settled else 0.0
+
+
+def _fits(room: Room, disk: Estimate, inodes: Estimate) -> Fits:
+    free_inodes = math.inf if room.free_inodes is None else room.free_inodes
+    if disk.low > room.free_bytes or inodes.low > free_inodes:
+        return "no"
+    return "perhaps" if disk.high > room.free_bytes or inodes.high > free_inodes else "yes"
+
+
+def share_notices(found: ProbeResults) -> Sequence[str]:
+    """What of the probe's targets did not come, and what had to be asked for again."""
+    last, lines = found.last, []
+    if last.absent or last.failed:
+        kinds = ", ".join(f"{kind} {format_count(count)}" for kind, count in sorted(last.failures.items()))
+        failed = f"failed {format_count(last.failed)} ({kinds})" if last.failed else ""
+        absent = f"absent {format_count(last.absent)}" if last.absent else ""
+        lines.append(f"of {format_count(found.asked_for)} targets: {', '.join(filter(None, (absent, failed)))}")
+    return lines

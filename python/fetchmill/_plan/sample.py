@@ -1,0 +1,147 @@
+"""What each format makes of a sample of the source: bytes, folders, and processor time for an object.
+
+The sample is written in each format and measured, because names, heads and how far bodies can be compressed decide what
+a shard takes (docs/decisions/0033-a-plan-stores-a-sample.md).
+"""
+
+import gzip
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from fetchmill._destination.export import EXPORT_FORMATS, to_json
+from fetchmill._job.report import Report
+from fetchmill._native import Export
+from fetchmill._plan.running import running
+from fetchmill.errors import FetchmillError
+
+_STATE = ".fetchmill"
+_STEP_SECONDS = 0.01
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+@dataclass(frozen=True)
+class StoredSample:
+    """A sample in a format.
+
+    Args:
+        objects: how many are stored.
+        refused: how many cannot be, because of their names.
+        body_bytes: of all bodies.
+        disk_bytes: of the files, those of `files` in whole blocks, with the manifests.
+        folders: that were made for names.
+        cpu_seconds: processor time of reading the sample and writing it.
+        seconds: how long that took, without syncs.
+    """
+
+    objects: int
+    refused: int
+    body_bytes: int
+    disk_bytes: int
+    folders: int
+    cpu_seconds: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StoringTimes:
+    """What storing one object takes, in seconds: of a processor, and by the clock."""
+
+    cpu: float
+    clock: float
+
+
+@dataclass(frozen=True)
+class Heads:
+    """What goes over the network besides bodies, of one object: bytes, the mean."""
+
+    request: float
+    reply: float
+
+
+def store_in_each_format(sample: Path, folder: Path, block: int) -> dict[str, StoredSample]:
+    """Writes a sample in each format and measures that; a format that cannot be measured is left out.
+
+    Args:
+        sample: the destination of a job.
+        folder: where to write.
+        block: bytes of a block of the file system that is planned for.
+    """
+    found = {}
+    for name in EXPORT_FORMATS:
+        try:
+            found[name] = _store(sample, folder / name, name, block)
+        except FetchmillError:
+            continue
+    return found
+
+
+def times_of_storing(stored: Mapping[str, StoredSample]) -> dict[str, StoringTimes]:
+    """What storing one object takes, by format.
+
+    Reading the sample and starting take the same in each format: the cheapest one, which takes next to nothing besides,
+    says how much that is.
+    """
+    samples = {name: sample for name, sample in stored.items() if sample.objects}
+    cpu = min((sample.cpu_seconds / sample.objects for sample in samples.values()), default=0.0)
+    clock = min((sample.seconds / sample.objects for sample in samples.values()), default=0.0)
+    return {
+        name: StoringTimes(sample.cpu_seconds / sample.objects - cpu, sample.seconds / sample.objects - clock)
+        for name, sample in samples.items()
+    }
+
+
+def heads_of(sample: Path) -> Heads | None:
+    """The heads of requests and replies that a sample of WARC has kept; None when it has none.
+
+    Fields of requests that are secret are not kept: they come on top.
+    """
+    requests = replies = count = 0
+    for shard in sorted(sample.glob("shard-*.warc.gz")):
+        with gzip.open(shard) as records:
+            for kind, block in _records(records):
+                if kind == b"request":
+                    requests += len(block)
+                elif kind == b"response":
+                    replies, count = replies + block.index(_END_OF_HEAD) + len(_END_OF_HEAD), count + 1
+    return Heads(requests / count, replies / count) if count else None
+
+
+def _store(sample: Path, dest: Path, name: str, block: int) -> StoredSample:
+    before, started = time.process_time(), time.monotonic()
+    with running(Export(to_json(sample, dest, name, None, None, None, "process"))) as export:
+        while not export.wait(_STEP_SECONDS):
+            pass
+        report = Report.from_native(export.report())
+    cpu_seconds, seconds = time.process_time() - before, time.monotonic() - started
+    disk_bytes, folders = _measure(dest, block if name == "files" else 1)
+    return StoredSample(report.fetched, report.failed, report.bytes, disk_bytes, folders, cpu_seconds, seconds)
+
+
+def _measure(dest: Path, block: int) -> tuple[int, int]:
+    """Bytes of the output and its manifests, and folders of names."""
+    size = folders = 0
+    for where, inner, files in os.walk(dest):
+        is_state = Path(where).is_relative_to(dest / _STATE)
+        if not is_state:
+            folders += len(inner) - (_STATE in inner)
+        for file in files:
+            if not is_state:
+                size += -(-(Path(where) / file).stat().st_size // block) * block
+            elif file.endswith(".manifest"):
+                size += (Path(where) / file).stat().st_size
+    return size, folders
+
+
+def _records(stream: "gzip.GzipFile | BinaryIO") -> Iterator[tuple[bytes, bytes]]:
+    """The records of a WARC file: type and block."""
+    while stream.readline():
+        fields = {}
+        while (line := stream.readline().strip()) != b"":
+            field, _, value = line.partition(b":")
+            fields[field.lower()] = value.strip()
+        yield fields[b"warc-type"], stream.read(int(fields[b"content-length"]))
+        stream.read(4)

@@ -1,0 +1,236 @@
+"""`fetchmill plan`: what a job would take, from a probe of some seconds."""
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from fetchmill._options.plan import PlanOptions
+from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.options import TableCommand, gathered, options_of
+from fetchmill.cli.streams import escape, say, write_event, write_line
+from fetchmill.errors import StorageError
+
+if TYPE_CHECKING:
+    from fetchmill._job.report import Snapshot
+    from fetchmill._plan.result import FormatPlan, Plan
+    from fetchmill._plan.windows import Estimate
+
+_HELP = """Tell what `fetchmill get SOURCE DEST` would take, without storing anything at DEST.
+
+For ten seconds (--probe-seconds) SOURCE is listed and fetched from, as `get` would do it, with the same options. Then
+follow time, requests, bytes over the network, and disk and inodes by format, each with the range that it lies in, what
+limits the rate, and whether DEST has room. They are for the whole source where it tells how many objects it has, else
+for 1,000,000 (--objects N).
+
+\b
+Examples:
+  fetchmill plan http://127.0.0.1:8080 out/
+  fetchmill plan http://127.0.0.1:8080                        without a look at the disk
+  fetchmill plan urls.txt out/ --format parquet --probe-seconds 30
+  fetchmill plan s3://bucket/prefix out/ --price-list 0.005 --price-get 0.0004 --price-gb 0.09
+  fetchmill plan http://127.0.0.1:8080 out/ --objects 1e9
+  fetchmill plan http://127.0.0.1:8080 out/ --json
+"""
+
+_EPILOG = """\b
+Exit codes: 0 the plan is made; 7 it is made, and DEST has no room for it; 4 the source cannot be listed, or is empty; 5
+nothing could be fetched; 130 and 143 stopped by SIGINT and SIGTERM; the others are errors (fetchmill --help).
+docs/plan.md says how each figure is found.
+"""
+_FROM = {
+    "given": "given by --objects",
+    "listed": "all of the source",
+    "told": "the listing's total",
+    "assumed": "the source does not tell how many it has; --objects N",
+}
+_FITS = {"yes": "fits", "perhaps": "may not fit", "no": "does not fit"}
+# Digits of a figure that is not certain.
+_DIGITS = 3
+
+
+def _run(source: str, dest: str | None, as_json: bool, quiet: bool, **options: Any) -> int:  # noqa: ANN401
+    """The body of the command; gives the exit code."""
+    checked = PlanOptions(source=source, dest=dest, **gathered(options))
+    # Imported late: help needs nothing of it.
+    from fetchmill._plan.plan import make_plan
+
+    _end_at_signals()
+    progress = _ProbeProgress(checked, is_shown=not (as_json or quiet))
+    try:
+        plan = make_plan(checked, progress.update)
+    finally:
+        progress.close()
+    if as_json:
+        write_event("plan", plan.to_dict())
+    else:
+        for line in _lines(plan):
+            if not write_line(sys.stdout, line):
+                break
+    return _conclude(plan)
+
+
+command = TableCommand(
+    "plan",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Tell what a job would take.",
+    params=[
+        click.Argument(["source"], metavar="SOURCE"),
+        click.Argument(["dest"], metavar="[DEST]", required=False, type=click.Path()),
+        *options_of(PlanOptions),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write the plan as JSON to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show no progress."),
+    ],
+)
+
+
+def _end_at_signals() -> None:
+    """The first signal ends the probe, and the temporary folder is removed; those that follow must not disturb that."""
+
+    def end(number: int, _frame: FrameType | None) -> NoReturn:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
+
+
+class _ProbeProgress:
+    """A line on a terminal that is written over and over; a log gets one when the probe begins."""
+
+    def __init__(self, options: PlanOptions, *, is_shown: bool) -> None:
+        self._seconds = options.probe_seconds
+        self._is_live = is_shown and sys.stderr.isatty()
+        if is_shown and not self._is_live:
+            say(f"probing {options.source} for {format_seconds(self._seconds)}; nothing is stored")
+
+    def update(self, phase: str, seconds: float, snapshot: "Snapshot | None") -> None:
+        """Shows how it stands."""
+        if not self._is_live:
+            return
+        line = f"probing: {phase}, {min(seconds, self._seconds):.0f} of {self._seconds:.0f} s"
+        if snapshot is not None and snapshot.seconds:
+            line += f", {format_count(snapshot.settled)} objects, {format_count(snapshot.settled / snapshot.seconds)}/s"
+        self._write(f"\r\x1b[K{line}")
+
+    def close(self) -> None:
+        """Takes the line away."""
+        if self._is_live:
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            self._is_live = False
+
+
+def _conclude(plan: "Plan") -> int:
+    """The exit code, with an error or a warning when there is no room."""
+    if plan.room is None or plan.dest is None:
+        return 0
+    asked = plan.of_format(plan.format)
+    if asked.fits == "yes":
+        return 0
+    needed, free = _lack(plan, asked)
+    fitting = [each.format for each in plan.formats if each.fits == "yes" and each.format != "null"]
+    advice = f"--format {fitting[0]} would fit" if fitting else "use another file system"
+    what = f"{format_count(plan.objects)} objects as {plan.format}"
+    if asked.fits == "perhaps":
+        say(f"warning: {what} may not fit into {plan.dest}: {needed} are needed, {free} are free; {advice}")
+        return 0
+    raise StorageError(f"{what} do not fit into {plan.dest}: {needed} are needed, {free} are free; {advice}")
+
+
+def _lack(plan: "Plan", asked: "FormatPlan") -> tuple[str, str]:
+    """What is needed and what is free, of that which there is too little of."""
+    assert plan.room is not None  # noqa: S101 - the caller has looked
+    free = plan.room.free_inodes
+    is_for_certain = asked.fits == "no"
+    inodes = asked.inodes.low if is_for_certain else asked.inodes.high
+    if free is not None and inodes > free:
+        return f"{_rounded(asked.inodes.value)} inodes", format_count(free)
+    return f"about {format_bytes(asked.disk_bytes.value)}", format_bytes(plan.room.free_bytes)
+
+
+def _lines(plan: "Plan") -> list[str]:
+    """For people."""
+    rate = _range(plan.objects_per_second, _rounded)
+    rows = [
+        ("objects", f"{format_count(plan.objects)} ({_FROM[plan.objects_from]})"),
+        ("time", f"{_range(plan.seconds, format_seconds)}, as {plan.format}"),
+        ("rate", f"{rate} objects/s"),
+        *([("listing", f"{_range(plan.names_per_second, _rounded)} names/s")] if plan.names_per_second else []),
+        *([("limited by", plan.limited_by.text)] if plan.limited_by else []),
+        ("requests", _requests_text(plan)),
+        ("network", f"{_range(plan.network_bytes, format_bytes)}, bodies {_range(plan.body_bytes, format_bytes)}"),
+        *([("cost", _range(plan.cost, _price_text))] if plan.cost else []),
+    ]
+    return [
+        f"probed {escape(plan.source)}: {format_count(plan.probed)} objects in {format_seconds(plan.probe_seconds)}",
+        *(f"{name:<11} {value}" for name, value in rows),
+        "",
+        *_format_lines(plan),
+        *_room_lines(plan),
+        *(escape(notice) for notice in plan.notices),
+    ]
+
+
+def _requests_text(plan: "Plan") -> str:
+    """For objects and for the listing."""
+    text = f"{_range(plan.object_requests, _rounded)} for objects"
+    if plan.listing_requests.value:
+        text += f", {_range(plan.listing_requests, _rounded)} for the listing"
+    return text
+
+
+def _format_lines(plan: "Plan") -> list[str]:
+    """A row for each format."""
+    rows = [("format", "disk", "inodes", "time", "")]
+    rows += [
+        (
+            each.format,
+            _range(each.disk_bytes, format_bytes),
+            _range(each.inodes, _rounded),
+            _range(each.seconds, format_seconds),
+            _FITS[each.fits] if each.fits else "",
+        )
+        for each in plan.formats
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _room_lines(plan: "Plan") -> list[str]:
+    """What is free."""
+    if plan.room is None:
+        return []
+    free = plan.room.free_inodes
+    inodes = "" if free is None else f" and {format_count(free)} inodes"
+    where = escape(shlex.quote(plan.room.path))
+    return ["", f"free at {where}: {format_bytes(plan.room.free_bytes)}{inodes}"]
+
+
+def _range(estimate: "Estimate", shown: Callable[[float], str]) -> str:
+    """`1 min 42 s (1 min 30 s to 1 min 55 s)`; the value alone when the ends look the same."""
+    value, low, high = (shown(each) for each in (estimate.value, estimate.low, estimate.high))
+    return value if low == high else f"{value} ({low} to {high})"
+
+
+def _price_text(price: float) -> str:
+    """With cents, or with two digits when it is less than one."""
+    return f"{price:,.2f}" if price >= 1 else f"{price:.2g}"
+
+
+def _rounded(value: float) -> str:
+    """A figure with the digits that are worth showing; small ones whole."""
+    digits = len(str(int(value))) - _DIGITS
+    return format_count(round(value, -digits) if digits > 0 else value)

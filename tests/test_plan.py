@@ -1,0 +1,417 @@
+"""`fetchmill plan`: a probe of some seconds says what a job would take, and leaves nothing behind."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill._job.report import Snapshot
+from fetchmill._plan.windows import relative_error, steady_rate, warm_up
+from fetchmill.testing import Fault, Server, s3
+from small_disk import run_on_disk, small_disk
+from wide_area import wide_area
+
+Run = Callable[..., Any]
+Serve = Callable[..., Server]
+
+MIB = 1 << 20
+# Enough to see that it works; the default is 10.
+BRIEF = ("--probe-seconds", 2)
+# What a prediction may be off by, of the time that the job took.
+TOLERANCE = 0.25
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, environment: dict[str, str]) -> Path:
+    """Where the command puts temporary folders; nothing else is there."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    environment["TMPDIR"] = str(folder)
+    return folder
+
+
+def planned(ended: Any) -> Any:  # noqa: ANN401 - JSON
+    """The plan that a command has written."""
+    assert ended.code == 0, ended.err
+    (line,) = ended.out.splitlines()
+    event = json.loads(line)
+    assert event.pop("event") == "plan"
+    return event
+
+
+def of_format(plan: Any, name: str) -> Any:  # noqa: ANN401 - JSON
+    """What it says of a format."""
+    (found,) = (each for each in plan["formats"] if each["format"] == name)
+    return found
+
+
+def test_a_plan_tells_all_that_a_job_takes(run: Run, server: Serve, dest: Path, temporary: Path) -> None:
+    """Each estimate within its range, for as many objects as the listing tells; nothing is left anywhere."""
+    served = server(synthetic=1_000_000, size=300)
+
+    plan = planned(run("plan", served.url, dest, "--json", *BRIEF))
+
+    assert (plan["objects"], plan["objects_from"]) == (1_000_000, "told")
+    for name in ("objects_per_second", "seconds", "object_requests", "listing_requests", "body_bytes", "network_bytes"):
+        assert 0 < plan[name]["low"] <= plan[name]["value"] <= plan[name]["high"], name
+    assert plan["object_requests"]["value"] == pytest.approx(1_000_000, rel=0.01)
+    assert plan["listing_requests"]["value"] == pytest.approx(1000, rel=0.01)
+    assert plan["body_bytes"]["value"] == 300_000_000
+    assert plan["network_bytes"]["low"] > 300_000_000
+    assert [each["format"] for each in plan["formats"]] == ["files", "parquet", "tar", "jsonl", "warc", "null"]
+    assert not dest.exists()
+    assert list(temporary.iterdir()) == []
+
+
+def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
+    """On standard output; a log gets one line besides."""
+    served = server(synthetic=50_000)
+
+    ended = run("plan", served.url, dest, *BRIEF)
+
+    assert ended.code == 0, ended.err
+    assert ended.err == f"probing {served.url} for 2.00 s; nothing is stored\n"
+    rows = dict(re.findall(r"^(\w[\w ]*?) {2,}(\S.*)$", ended.out, re.MULTILINE))
+    assert rows["objects"].startswith("50,000 (")
+    assert {"time", "rate", "requests", "network", "format", "files", "parquet", "null"} <= rows.keys()
+    assert rows["files"].endswith("fits")
+    assert "free at " in ended.out
+
+
+@pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "warc"])
+def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path: Path, format: str) -> None:
+    """Bytes and inodes of a job of 20,000 objects in folders; `files` on a file system of blocks."""
+    count = 20_000
+    dest = memory_path / "out"
+    served = server(synthetic=count, size=700)
+
+    plan = planned(run("plan", served.url, dest, "--json", "--probe-seconds", 3, "--format", format))
+    assert run("get", served.url, dest, "--format", format, "--quiet").code == 0
+
+    found, files = of_format(plan, format), list(dest.rglob("*"))
+    output = [path for path in files if path.is_file() and (".fetchmill" not in path.parts or "manifest" in path.name)]
+    block = plan["room"]["block"] if format == "files" else 1
+    size = sum(-(-path.stat().st_size // block) * block for path in output)
+    # The journal is in what was predicted, at its largest.
+    assert size + 64 * count == pytest.approx(found["disk_bytes"]["value"], rel=0.15)
+    assert found["disk_bytes"]["low"] <= size + 64 * count <= found["disk_bytes"]["high"]
+    if format == "files":
+        assert count < found["inodes"]["value"] < 1.2 * count
+    else:
+        # Some of the journal's are gone by now.
+        assert found["inodes"]["low"] - 6 <= len(files) <= found["inodes"]["high"] + 6
+
+
+def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Before anything is fetched."""
+    served = server(synthetic=300_000, size=150, delay=(0.02, 0.02))
+    urls, rows = tmp_path / "urls.txt", tmp_path / "rows.csv"
+    names = [f"{served.url}/get/file-{number:012}" for number in range(300_000)]
+    urls.write_text("\n".join(names))
+    head = "name,url,size,etag,last_modified\n"
+    rows.write_text(head + "".join(f"n{number},{url},150,,\n" for number, url in enumerate(names)))
+
+    for source in (urls, rows):
+        plan = planned(run("plan", source, "--allow-private", "--json", *BRIEF))
+        assert (plan["objects"], plan["objects_from"]) == (300_000, "listed")
+        assert plan["listing_requests"]["value"] == 0
+        assert plan["body_bytes"]["value"] == 300_000 * 150
+        assert plan["room"] is None
+
+
+def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]) -> None:
+    """A LIST for each thousand keys, a GET for each, at the prices given."""
+    with s3(synthetic=20_000, size=100) as store:
+        prices = ("--price-list", 5, "--price-get", 0.4, "--price-gb", 100)
+        own = environment | store.environment()
+        plan = planned(run("plan", f"s3://{store.bucket}", *prices, "--json", *BRIEF, env=own))
+
+    assert (plan["objects"], plan["objects_from"]) == (20_000, "listed")
+    assert 20 <= plan["listing_requests"]["value"] < 60
+    assert plan["body_bytes"]["value"] == 2_000_000
+    lists = plan["listing_requests"]["value"]
+    assert plan["cost"]["value"] == pytest.approx(lists / 1000 * 5 + 20 * 0.4 + 0.2, rel=0.01)
+
+
+def test_objects_may_be_given(run: Run, server: Serve) -> None:
+    """And without a total it is a million."""
+    served = server(synthetic=5000)
+
+    plan = planned(run("plan", served.url, "--objects", "2e9", "--json", *BRIEF))
+
+    assert (plan["objects"], plan["objects_from"]) == (2_000_000_000, "given")
+    assert plan["object_requests"]["value"] == 2_000_000_000
+
+
+def test_what_is_asked_for_again_is_a_request_more(run: Run, server: Serve) -> None:
+    """And what is absent takes no room."""
+    faults = [Fault("status", status=404, rate=0.25), Fault("status", status=500, rate=0.2, times=1)]
+    served = server(synthetic=1_000_000, faults=faults)
+
+    plan = planned(run("plan", served.url, "--json", "--rate", 4000, *BRIEF))
+
+    assert plan["object_requests"]["value"] == pytest.approx(1_150_000, rel=0.1)
+    assert plan["absent_share"] == pytest.approx(0.25, abs=0.05)
+    assert plan["body_bytes"]["value"] == pytest.approx(75_000_000, rel=0.1)
+    assert of_format(plan, "files")["inodes"]["value"] == pytest.approx(750_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "message"),
+    [
+        ([Fault("status", status=403)], 5, "none of the first .* could be fetched; the first: .*403"),
+        ([Fault("status", status=404)], 5, "none of the first .* could be fetched"),
+    ],
+)
+def test_a_source_that_gives_nothing_is_an_error(
+    run: Run, server: Serve, temporary: Path, faults: Sequence[Fault], code: int, message: str
+) -> None:
+    """One line that says why."""
+    served = server(synthetic=5000, faults=faults)
+
+    ended = run("plan", served.url, *BRIEF, "--quiet")
+
+    assert (ended.code, ended.out) == (code, "")
+    assert re.fullmatch(rf"fetchmill: error: {re.escape(served.url)}: {message}.*\n", ended.err), ended.err
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "message"),
+    [
+        ("http://127.0.0.1:1", None, "refused"),
+        ("http://no-such-host.invalid", None, "no-such-host.invalid"),
+        ("-", 2, "give it as a file"),
+        ("missing.txt", 2, "missing.txt"),
+    ],
+)
+def test_a_source_that_is_not_there_is_an_error(
+    run: Run, temporary: Path, source: str, code: int | None, message: str
+) -> None:
+    """One line, in the time of the probe."""
+    started = time.monotonic()
+    ended = run("plan", source, *BRIEF, "--quiet")
+
+    # What a job says when it has tried long enough, or the probe is over first.
+    assert ended.code in ((code,) if code else (4, 5)), ended.err
+    assert re.fullmatch(r"fetchmill: error: [^\n]+\n", ended.err), ended.err
+    assert re.search(message, ended.err)
+    assert time.monotonic() - started < 20
+    assert list(temporary.iterdir()) == []
+
+
+def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -> None:
+    """There is nothing to plan."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty.txt").touch()
+    for source in (server(tmp_path / "empty").url, "empty.txt"):
+        ended = run("plan", source, *BRIEF, "--quiet")
+        assert (ended.code, ended.out) == (4, "")
+        assert f"error: {source} lists no objects" in ended.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("after", [0.7, 1.5, 3.0])
+def test_a_signal_ends_it_at_once(
+    start: Callable[..., Any], server: Serve, dest: Path, temporary: Path, number: signal.Signals, after: float
+) -> None:
+    """In each part of the probe; no temporary folder is left."""
+    served = server(synthetic=100_000, delay=(0.05, 0.05))
+    process = start("plan", served.url, dest, "--probe-seconds", 30)
+    while not list(temporary.iterdir()):
+        time.sleep(0.01)
+    time.sleep(after)
+
+    process.send_signal(number)
+    started = time.monotonic()
+    out, err = process.communicate(timeout=60)
+
+    assert time.monotonic() - started < 5
+    assert (process.returncode, out) == (128 + number, "")
+    assert "Traceback" not in err
+    assert list(temporary.iterdir()) == []
+    assert not dest.exists()
+
+
+def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
+    """As many connections as a job with the same options, and no more requests than its rate."""
+    served = server(synthetic=100_000)
+    plan = planned(run("plan", served.url, "--rate", 200, "-j", 8, "--json", "--probe-seconds", 4))
+    stats = served.stats()
+
+    assert plan["objects_per_second"]["value"] == pytest.approx(200, rel=0.1)
+    assert stats["get"] <= 200 * 4 * 1.3
+    alone = server(synthetic=100_000)
+    assert run("get", alone.url, "null", "--rate", 200, "-j", 8, "--format", "null", "--max-duration", 4).code == 8
+    # Two runs that fetch, one after the other: in its beginning each uses a connection for few requests.
+    assert stats["connections"] <= 2 * alone.stats()["connections"] + 8
+
+
+@pytest.fixture
+def disk() -> Iterator[Callable[[int, int], Path]]:
+    """Makes a file system of its own with so many bytes and inodes, or a few more."""
+    with ExitStack() as stack:
+        yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
+
+
+def test_what_does_not_fit_is_told(
+    run: Run, server: Serve, disk: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    """The plan is made all the same, and the exit code says it; another format is named."""
+    served = server(synthetic=1_000_000)
+    dest = disk(256 * MIB, 2000) / "out"
+
+    ended = run_on_disk(run, environment)("plan", served.url, dest, *BRIEF, "--quiet")
+
+    assert ended.code == 7
+    assert re.search(r"^files .*does not fit$", ended.out, re.MULTILINE)
+    assert re.search(r"^parquet .* fits$", ended.out, re.MULTILINE)
+    assert re.fullmatch(
+        r"fetchmill: error: 1,000,000 objects as files do not fit into \S+: [\d,]+ inodes are needed, [\d,]+ are free; "
+        r"--format parquet would fit\n",
+        ended.err,
+    ), ended.err
+
+
+def test_python_has_it_as_a_call(server: Serve, tmp_path: Path) -> None:
+    """With the same figures."""
+    served = server(synthetic=30_000)
+
+    plan = fetchmill.plan(served.url, tmp_path / "out", format="parquet", probe_seconds=2)
+
+    assert isinstance(plan, fetchmill.Plan)
+    assert (plan.objects, plan.format) == (30_000, "parquet")
+    assert plan.seconds == plan.of_format("parquet").seconds
+    assert json.loads(json.dumps(plan.to_dict()))["seconds"] == plan.seconds.to_dict()
+    with pytest.raises(KeyError):
+        plan.of_format("zip")
+    with pytest.raises(fetchmill.UsageError, match="engine native, not with engine threads"):
+        fetchmill.plan(served.url, engine="threads")
+
+
+def counted(rates: Sequence[float], *, body: int = 100) -> list[Snapshot]:
+    """The counters of a run whose rate was so in each second, ten times a second."""
+    snapshots, settled = [], 0
+    for number in range(10 * len(rates) + 1):
+        settled += int(rates[(number - 1) // 10] / 10) if number else 0
+        values: dict[str, Any] = {
+            "listed": settled,
+            "fetched": settled,
+            "bytes": body * settled,
+            "seconds": number / 10,
+        }
+        zero: dict[str, Any] = dict.fromkeys(
+            ("absent", "failed", "skipped", "in_flight", "waiting", "start_settled"), 0
+        )
+        rest: dict[str, Any] = {"listing_done": False, "failures": {}, "phase": "fetching", "resumed": False}
+        snapshots.append(Snapshot(**zero, **rest, **values))
+    return snapshots
+
+
+def test_a_warm_up_does_not_count() -> None:
+    """The steady rate, and the time with what the warm-up has cost."""
+    rate = steady_rate(counted([50, 200, 600, *([1000, 1020, 980] * 3)]))
+
+    assert rate is not None
+    assert rate.objects.value == pytest.approx(1000, rel=0.02)
+    assert rate.seconds_for(100_000).value == pytest.approx(3 + (100_000 - 850) / 1000, rel=0.02)
+    assert not rate.is_growing
+
+
+def test_replies_that_come_together_are_one_step() -> None:
+    """A rate is not less certain because a second's replies come all at once."""
+    rate = steady_rate([each for each in counted([1000] * 9) for _ in range(3)])
+    steps = counted([1000] * 9)
+    held = [replace(each, fetched=steps[number // 10 * 10].fetched) for number, each in enumerate(steps)]
+    of_steps = steady_rate(held[:-5])
+
+    assert rate is not None
+    assert of_steps is not None
+    assert of_steps.objects.value == pytest.approx(1000, rel=0.01)
+    assert of_steps.objects.high == pytest.approx(rate.objects.high, rel=0.02)
+
+
+def test_what_varies_more_is_less_certain() -> None:
+    """And what still grows is told."""
+    even, uneven = (steady_rate(counted(rates)) for rates in ([1000] * 9, [500, 500, 1500, 1500] * 3))
+    growing = steady_rate(counted([100 * 1.5**number for number in range(12)]))
+
+    assert even is not None
+    assert uneven is not None
+    assert growing is not None
+    assert even.objects.high / even.objects.value == pytest.approx(1.1, abs=0.01)
+    assert uneven.objects.high > 1.2 * uneven.objects.value
+    assert growing.is_growing
+    assert steady_rate(counted([0] * 10)) is None
+    assert warm_up([1.0, 5.0, 5.0, 5.0, 5.0, 5.0]) == 1
+    assert relative_error([3.0, 3.0, 3.0]) == 0
+
+
+def compare(plan: Any, report: Any) -> None:  # noqa: ANN401 - JSON
+    """The time that was predicted with the time that it took."""
+    predicted, took = plan["seconds"]["value"], report["seconds"]
+    print(f"predicted {predicted:.1f} s, took {took:.1f} s: {predicted / took - 1:+.1%}")  # noqa: T201 - for who looks
+    assert took / (1 + TOLERANCE) <= predicted <= took * (1 + TOLERANCE)
+
+
+def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
+    """The report of a job."""
+    assert ended.code == 0, ended.err
+    return json.loads(ended.out.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("serving", "options"),
+    [
+        # A server that takes its time; a listing that is slower than fetching.
+        ({"synthetic": 30_000, "delay": (0.02, 0.03)}, ("-j", 100)),
+        ({"synthetic": 30_000, "list_delay": (0.2, 0.2), "delay": (0.005, 0.005)}, ("-j", 64)),
+    ],
+    ids=["slow replies", "slow listing"],
+)
+def test_the_time_is_predicted(
+    run: Run, server: Serve, dest: Path, serving: dict[str, Any], options: tuple[object, ...]
+) -> None:
+    """Within 25 % of what a job of 30,000 objects then takes, from a probe of four seconds."""
+    served = server(**serving)
+    common = (*options, "--format", "parquet", "--json")
+
+    plan = planned(run("plan", served.url, dest, *common, "--probe-seconds", 4))
+
+    compare(plan, reported(run("get", served.url, dest, *common)))
+
+
+def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
+    """Over TLS, 50 ms away, with some loss."""
+    content = {"synthetic": {"count": 30_000, "size": 100}}
+    with (
+        wide_area(tmp_path, round_trip=0.05, loss=0.001) as area,
+        area.serving(content=content, page_size=5000) as site,
+    ):
+        common = ("-j", 200, "--format", "parquet", "--json")
+        plan = planned(area.fetchmill("plan", site.url, dest, *common, "--probe-seconds", 8))
+        compare(plan, reported(area.fetchmill("get", site.url, dest, *common)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "network", [{"round_trip": 0.01}, {"round_trip": 0.05, "loss": 0.005}, {"round_trip": 0.05, "megabits": 10.0}]
+)
+def test_the_time_of_a_million_is_predicted(tmp_path: Path, memory_path: Path, network: dict[str, Any]) -> None:
+    """On three networks, from a probe of ten seconds."""
+    dest = memory_path / "out"
+    content = {"synthetic": {"count": int(os.environ.get("FETCHMILL_PLAN_COUNT", "1000000")), "size": 100}}
+    with wide_area(tmp_path, **network) as area, area.serving(content=content, page_size=10_000) as site:
+        common = ("-j", "auto", "--format", "parquet", "--json")
+        plan = planned(area.fetchmill("plan", site.url, dest, *common))
+        compare(plan, reported(area.fetchmill("get", site.url, dest, *common, timeout=1000)))
