@@ -119,7 +119,7 @@ audit: env ## Check dependencies with cargo-deny, which is installed into build/
 servers: ## Install nginx, wrk, h2load, strace, tar and ip if they are missing
 	@scripts/install-servers
 
-browser: ## Install Chromium if it is missing: it opens the report of the bench
+browser: ## Install Chromium if it is missing: it opens the report of the bench, and dashboards
 	@scripts/install-browser
 
 stores: ## Build versitygw if it is missing: an S3-compatible store that others wrote (some minutes; needs Go)
