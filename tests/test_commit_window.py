@@ -91,14 +91,17 @@ def test_a_shard_that_a_killed_run_left_open_is_whole(
 def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
     start: Start, server: Serve, dest: Path
 ) -> None:
-    """All objects but the last are there at once, and it hangs: they are committed all the same."""
+    """All objects but the last are there at once, and it hangs: they are committed all the same.
+
+    But those that its connection holds wait until it is given up, some 45 seconds: it might answer to an earlier request.
+    """
     count = 3000
     last = f"file-{count - 1:012}*"
-    source = server(synthetic=count, faults=[Fault("stall", match=last, seconds=60)])
+    source = server(synthetic=count, faults=[Fault("stall", match=last, seconds=600)])
     process = start("get", source.url, dest, "--format", "tar", "--shard-size", "64KiB", "--limit", "8")
 
     wait_for(process, lambda: source.stats()["get"] >= count)
-    wait_for(process, lambda: fetchmill.status(dest).fetched == count - 1)
+    wait_for(process, lambda: fetchmill.status(dest).fetched == count - 1, seconds=150)
     kill(process)
     assert read_ledger(dest).settled == count - 1
 

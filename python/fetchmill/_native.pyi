@@ -752,6 +752,14 @@ def status(dest: str, state: str | None) -> dict[str, Any]:
         JournalError: the journal cannot be read.
     """
 
+def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
+    """What the job of a destination did over time, the oldest first, as `Job.samples` has it; also while it runs.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal cannot be read.
+    """
+
 def is_public(address: str) -> bool:
     """Whether an address is one of the public internet: what is not known to be one is none.
 

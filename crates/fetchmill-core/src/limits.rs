@@ -533,10 +533,11 @@ pub const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub const SAMPLE_LOOK: Duration = Duration::from_millis(100);
 /// Samples of a job that are kept, of a second each or of longer: 200 bytes each in memory, 300 in the journal.
 pub const SAMPLES_MAX: usize = 720;
-/// Connecting to a server that seems to be at its limit is tried this often, and for so long: it tells whether the queue
-/// is in the network.
-pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(2);
-/// See [`CONNECT_PROBE_EVERY`].
+/// Connecting to a server that seems to be at its limit is tried after this, then after twice that, ...
+pub const CONNECT_PROBE_FIRST: Duration = Duration::from_secs(1);
+/// ... and at last this often: it tells whether the queue is in the network, and a server may log such connections.
+pub const CONNECT_PROBE_EVERY: Duration = Duration::from_secs(10);
+/// One that takes longer counts as one that takes this.
 pub const CONNECT_PROBE_MAX: Duration = Duration::from_secs(1);
 
 // --- streams -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use fetchmill_core::error::Error;
 use fetchmill_core::extra_columns::ExtraColumns;
 use fetchmill_core::journal::{
-    FailedFolder, JobLocation, must_have_objects, read_failed_folders, read_shards, read_status,
+    FailedFolder, JobLocation, must_have_objects, read_failed_folders, read_samples, read_shards, read_status,
 };
 use fetchmill_core::outcome::ShardEnd;
 use fetchmill_core::sink::failures::{FailureRow, FailureRows};
@@ -52,6 +52,16 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     set_doubtful(&dict, &status.doubtful)?;
     dict.set_item("notices", Vec::<String>::new())?;
     Ok(dict)
+}
+
+/// What a job did over time, as a list of dicts.
+#[pyfunction]
+#[pyo3(signature = (dest, state))]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
+    let read = || read_samples(&JobLocation::find(&dest, state.as_deref())?);
+    let samples = py.detach(read).map_err(|error| errors::of(&error))?;
+    read_json(py, &format!("[{}]", samples.join(",")))
 }
 
 #[pyclass(frozen, module = "fetchmill._native")]

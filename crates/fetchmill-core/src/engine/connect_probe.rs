@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::limits::{CONNECT_PROBE_EVERY, CONNECT_PROBE_MAX};
+use crate::limits::{CONNECT_PROBE_EVERY, CONNECT_PROBE_FIRST, CONNECT_PROBE_MAX};
 
 #[derive(Debug)]
 struct Connecting {
@@ -15,19 +15,33 @@ struct Connecting {
     since: Instant,
 }
 
-/// At most one at a time, and one every two seconds.
-#[derive(Debug, Default)]
+/// At most one at a time, and fewer the longer they are wanted.
+#[derive(Debug)]
 pub(super) struct ConnectProbe {
     connecting: Option<Connecting>,
     last: Option<Instant>,
+    /// Before the next one.
+    pause: Duration,
+}
+
+impl Default for ConnectProbe {
+    fn default() -> Self {
+        ConnectProbe { connecting: None, last: None, pause: CONNECT_PROBE_FIRST }
+    }
 }
 
 impl ConnectProbe {
+    /// Nobody wants to know it now; the next time it is wanted soon.
+    pub(super) fn rest(&mut self) {
+        self.pause = CONNECT_PROBE_FIRST;
+    }
+
     /// Begins to connect, unless that was done lately. What this machine refuses is no answer.
     pub(super) fn start(&mut self, peer: SocketAddr) {
-        if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < CONNECT_PROBE_EVERY) {
+        if self.connecting.is_some() || self.last.is_some_and(|last| last.elapsed() < self.pause) {
             return;
         }
+        self.pause = if self.last.is_some() { (self.pause * 2).min(CONNECT_PROBE_EVERY) } else { self.pause };
         self.last = Some(Instant::now());
         let Ok(socket) = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP)) else {
             return;

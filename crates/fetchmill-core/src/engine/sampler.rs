@@ -142,6 +142,10 @@ impl<'j> Sampling<'j> {
         if self.since.elapsed() >= LAST_SAMPLE_MIN {
             self.sample();
         }
+        let telemetry = &self.shared.control.telemetry;
+        if let Some(last) = telemetry.finish_samples() {
+            self.store(&[last], &telemetry.latest());
+        }
     }
 
     fn look(&mut self) {
@@ -176,9 +180,9 @@ impl<'j> Sampling<'j> {
     /// Connecting tells whether a queue is at the server or on the way to it: asked for when there is a queue.
     fn probe_path(&mut self, limited_by: Option<&LimitedBy>) {
         let is_queue = |kind| matches!(kind, LimitKind::Server | LimitKind::Network);
-        if limited_by.is_some_and(|limited_by| is_queue(limited_by.kind))
-            && let Some(peer) = self.shared.control.telemetry.peer()
-        {
+        if !limited_by.is_some_and(|limited_by| is_queue(limited_by.kind)) {
+            self.probe.rest();
+        } else if let Some(peer) = self.shared.control.telemetry.peer() {
             self.probe.start(peer);
         }
     }
@@ -198,12 +202,15 @@ impl<'j> Sampling<'j> {
             limited_by,
             pace: control.plan.lock().rate(),
         };
-        let samples = control.telemetry.push_sample(sample);
+        self.store(&control.telemetry.push_sample(sample), &progress);
+        control.telemetry.set_latest(progress);
+    }
+
+    fn store(&self, samples: &[Sample], progress: &Progress) {
         let rows =
             samples.iter().filter_map(|sample| Some((sample.time, serde_json::to_string(sample).ok()?)));
-        let text = serde_json::to_string(&progress).unwrap_or_default();
-        control.journal.send(JournalRequest::Samples(rows.collect(), text));
-        control.telemetry.set_latest(progress);
+        let text = serde_json::to_string(progress).unwrap_or_default();
+        self.shared.control.journal.send(JournalRequest::Samples(rows.collect(), text));
     }
 
     /// A second, over so many of the last samples.

@@ -34,24 +34,23 @@ impl Journal {
 
     /// All of them, as JSON, the oldest first.
     pub fn samples(&self) -> Result<Vec<String>> {
-        self.check(read(&self.db, f64::NEG_INFINITY))
+        self.check(read(&self.db))
     }
 }
 
-/// Those of a job that end behind a moment, seconds since 1970 UTC: JSON, the oldest first. A job of an older release has
-/// none.
-pub fn read_samples(place: &JobLocation, after: f64) -> Result<Vec<String>> {
+/// Those of a job, as JSON, the oldest first. A job of an older release has none.
+pub fn read_samples(place: &JobLocation) -> Result<Vec<String>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
-    read(&db, after).map_err(|error| error_of(&path, &error))
+    read(&db).map_err(|error| error_of(&path, &error))
 }
 
-fn read(db: &Connection, after: f64) -> rusqlite::Result<Vec<String>> {
+fn read(db: &Connection) -> rusqlite::Result<Vec<String>> {
     let is_there = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'samples'";
     if db.query_row(is_there, [], |_| Ok(())).optional()?.is_none() {
         return Ok(Vec::new());
     }
-    let mut query = db.prepare("SELECT sample FROM samples WHERE time > ? ORDER BY time")?;
-    let rows = query.query_map([after], |row| row.get(0))?;
+    let mut query = db.prepare("SELECT sample FROM samples ORDER BY time")?;
+    let rows = query.query_map([], |row| row.get(0))?;
     rows.collect()
 }

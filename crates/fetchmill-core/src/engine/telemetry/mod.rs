@@ -175,6 +175,11 @@ impl Telemetry {
         lock(&self.series).push(sample)
     }
 
+    /// The sample that is being made, at the end of a run.
+    pub(super) fn finish_samples(&self) -> Option<Sample> {
+        lock(&self.series).finish()
+    }
+
     /// Those of earlier runs.
     pub(super) fn resume_series(&self, samples: Vec<Sample>) {
         *lock(&self.series) = Series::of(samples);

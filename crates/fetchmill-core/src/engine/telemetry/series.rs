@@ -43,6 +43,13 @@ impl Series {
         }
     }
 
+    /// The one that is being made, at the end of a run: it stays shorter than the others.
+    pub(in crate::engine) fn finish(&mut self) -> Option<Sample> {
+        let open = self.open.take()?;
+        self.samples.push(open.clone());
+        Some(open)
+    }
+
     /// Those that end behind a moment, the one that is being made as well.
     pub(in crate::engine) fn after(&self, time: f64) -> Vec<Sample> {
         let from = self.samples.partition_point(|sample| sample.time <= time);
@@ -107,6 +114,9 @@ mod tests {
         assert!(kept.len() > SAMPLES_MAX / 4, "{}", kept.len());
         assert!(kept.windows(2).all(|pair| pair[0].time < pair[1].time));
         assert_eq!(series.after(kept[3].time), kept[4..]);
+        stored.extend(series.finish());
+        assert_eq!(stored, kept);
+        assert_eq!(series.finish(), None);
     }
 
     #[test]
