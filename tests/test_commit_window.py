@@ -93,7 +93,7 @@ def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
 ) -> None:
     """All objects but the last are there at once, and it hangs: they are committed all the same.
 
-    But those that its connection holds wait until it is given up, some 45 seconds: it might answer to an earlier request.
+    But those that its connection holds wait until it is given up, some 45 seconds: it might answer an earlier one.
     """
     count = 3000
     last = f"file-{count - 1:012}*"

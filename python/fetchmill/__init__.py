@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fetchmill import bounded
     from fetchmill._destination.diff import Change, DiffReport, diff
     from fetchmill._destination.export import export
+    from fetchmill._destination.history import JobHistory, history
     from fetchmill._destination.objects import Object, Objects, open  # noqa: A004 - as fetchmill.open
     from fetchmill._destination.status import failures, status
     from fetchmill._destination.verify import Finding, VerifyReport, verify
@@ -66,6 +67,7 @@ __all__ = [
     "GetOptions",
     "Headers",
     "InternalError",
+    "JobHistory",
     "JobProgress",
     "JournalError",
     "Latency",
@@ -101,6 +103,7 @@ __all__ = [
     "export",
     "failures",
     "get",
+    "history",
     "list",
     "load_config",
     "open",
@@ -119,6 +122,7 @@ _MODULES = {
     "export": "fetchmill._destination.export",
     "failures": "fetchmill._destination.status",
     "get": "fetchmill._job.get",
+    "history": "fetchmill._destination.history",
     "list": "fetchmill._job.list",
     "load_config": "fetchmill.cli.config",
     "open": "fetchmill._destination.objects",
@@ -149,6 +153,7 @@ _MODULES = {
     "Client": "fetchmill._stream.stream",
     "Headers": "fetchmill._stream.stream",
     "Reply": "fetchmill._stream.stream",
+    "JobHistory": "fetchmill._destination.history",
     "JobProgress": "fetchmill._job.report",
     "Report": "fetchmill._job.report",
     "Request": "fetchmill._stream.stream",

@@ -21,6 +21,7 @@ _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/dashboard.css": ("dashboard.css", _STYLE),
     "/dashboard.js": ("dashboard.js", _SCRIPT),
+    "/page.js": ("page.js", _SCRIPT),
     "/figures.js": ("figures.js", _SCRIPT),
     "/charts.js": ("charts.js", _SCRIPT),
     "/icon.svg": ("icon.svg", "image/svg+xml"),

@@ -48,12 +48,12 @@ export const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(1
 
 export const settledOf = (snapshot) => snapshot.fetched + snapshot.absent + snapshot.failed + snapshot.skipped;
 
-// What is counted a second, over the last samples.
-export function ratesOf(samples) {
+// What is counted a second, over the last so many seconds.
+export function ratesOf(samples, seconds = RATE_SECONDS) {
   const last = samples.at(-1);
   const sums = { seconds: 0, settled: 0, bytes: 0, attempts: 0, listed: 0 };
   for (const sample of last ? samples : []) {
-    if (sample.time > last.time - RATE_SECONDS + 0.001) {
+    if (sample.time > last.time - seconds + 0.001) {
       sums.seconds += sample.interval;
       for (const name of ["settled", "bytes", "attempts", "listed"]) sums[name] += sample[name];
     }

@@ -36,7 +36,7 @@ pub struct Sample {
     /// Targets that wait to be tried again then.
     pub waiting: u64,
     /// Failed targets by kind.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default)]
     pub failures: BTreeMap<String, u64>,
     /// What replies took; none when there were none, or the engine does not say.
     pub latency: Option<Latency>,
