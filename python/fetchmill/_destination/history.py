@@ -14,8 +14,8 @@ from fetchmill._native import __version__, hide_secrets
 from fetchmill._native import samples as journal_samples
 from fetchmill.errors import StorageError
 
-# Between the samples of one run there is less than this of a sample's own time.
-_PAUSE = 1.5
+# Samples of one run follow each other; between those of two is at least this part of a sample's own time.
+_PAUSE = 0.25
 # Of the runs' time, as told.
 _SHARE_MIN = 0.005
 
