@@ -16,7 +16,22 @@ from fetchmill._options.list import ListOptions
 from fetchmill._options.plan import PlanOptions
 from fetchmill.cli.main import command as group
 
-COMMANDS = ("", "bench", "cat", "check", "diff", "export", "get", "list", "ls", "plan", "report", "serve", "status", "verify")
+COMMANDS = (
+    "",
+    "bench",
+    "cat",
+    "check",
+    "diff",
+    "export",
+    "get",
+    "list",
+    "ls",
+    "plan",
+    "report",
+    "serve",
+    "status",
+    "verify",
+)
 HELP = Path(__file__).parent / "help"
 # Options of `get` that are about the command line, not about the job.
 OF_THE_COMMAND = {"dry_run", "as_json", "quiet", "config", "log_file", "log_format"}

@@ -14,7 +14,21 @@ from fetchmill.cli.streams import give_up, open_missing, output_error, say, writ
 from fetchmill.errors import FetchmillError, InternalError, StorageError
 
 # Loaded when they are asked for: `fetchmill --version` needs none of them.
-COMMANDS = ("bench", "cat", "check", "diff", "export", "get", "list", "ls", "plan", "report", "serve", "status", "verify")
+COMMANDS = (
+    "bench",
+    "cat",
+    "check",
+    "diff",
+    "export",
+    "get",
+    "list",
+    "ls",
+    "plan",
+    "report",
+    "serve",
+    "status",
+    "verify",
+)
 # The exit code of a command that did all it could, with something to tell.
 _FINISHED_WITH_DIFFERENCES = 3
 _HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
