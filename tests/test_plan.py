@@ -242,6 +242,7 @@ def test_a_signal_ends_it_at_once(
     assert not dest.exists()
 
 
+@pytest.mark.timing
 def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
     """As many connections as a job with the same options, and no more requests than its rate."""
     served = server(synthetic=100_000)
@@ -369,19 +370,20 @@ def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
     return json.loads(ended.out.splitlines()[-1])
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     ("serving", "options"),
     [
         # A server that takes its time; a listing that is slower than fetching.
-        ({"synthetic": 30_000, "delay": (0.02, 0.03)}, ("-j", 100)),
-        ({"synthetic": 30_000, "list_delay": (0.2, 0.2), "delay": (0.005, 0.005)}, ("-j", 64)),
+        ({"synthetic": 20_000, "delay": (0.02, 0.03)}, ("-j", 100)),
+        ({"synthetic": 20_000, "list_delay": (0.2, 0.2), "delay": (0.005, 0.005)}, ("-j", 64)),
     ],
     ids=["slow replies", "slow listing"],
 )
 def test_the_time_is_predicted(
     run: Run, server: Serve, dest: Path, serving: dict[str, Any], options: tuple[object, ...]
 ) -> None:
-    """Within 25 % of what a job of 30,000 objects then takes, from a probe of four seconds."""
+    """Within 25 % of what a job of 20,000 objects then takes, from a probe of four seconds."""
     served = server(**serving)
     common = (*options, "--format", "parquet", "--json")
 
@@ -390,6 +392,7 @@ def test_the_time_is_predicted(
     compare(plan, reported(run("get", served.url, dest, *common)))
 
 
+@pytest.mark.timing
 def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
     """Over TLS, 50 ms away, with some loss."""
     content = {"synthetic": {"count": 30_000, "size": 100}}
