@@ -122,7 +122,7 @@ def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
 
     text = named(start("get", served.url, dest, "--format", "null", "--json"), "listing")
 
-    assert "the listing gives " in text
+    assert text.startswith("the listing: it gives ")
     assert "names/s, fetching could do about " in text
 
 
@@ -204,7 +204,7 @@ def test_the_transform(server: Serve, start: Start, dest: Path, environment: dic
 
     command = start("get", served.url, dest, *arguments, env=environment | {"PYTHONPATH": str(Path(__file__).parent)})
 
-    assert "the transform runs" in named(command, "transform")
+    assert "its function runs" in named(command, "transform")
 
 
 @pytest.mark.timing
@@ -215,8 +215,8 @@ def test_the_users_own_rates(server: Serve, start: Start, tmp_path: Path) -> Non
     rate = start("get", served.url, tmp_path / "rate", "--format", "null", "--json", "--rate", 100)
     bwlimit = start("get", served.url, tmp_path / "bwlimit", "--format", "null", "--json", "--bwlimit", "200kB")
 
-    assert named(rate, "rate") == "--rate allows 100 requests/s"
-    assert named(bwlimit, "bwlimit", within=2 * WITHIN).startswith("--bwlimit allows 195")
+    assert named(rate, "rate") == "--rate: 100 requests/s"
+    assert named(bwlimit, "bwlimit", within=2 * WITHIN).startswith("--bwlimit: 195")
 
 
 @pytest.mark.timing
@@ -240,7 +240,7 @@ def test_courtesy(server: Serve, start: Start, tmp_path: Path) -> None:
 
     text = named(start("get", source, tmp_path / "out", "--format", "null", "--json", *bounds), "courtesy")
 
-    assert text == "each host gets at most 2 requests at once (--limit-per-host)"
+    assert text == "courtesy: each host gets at most 2 requests at once (--limit-per-host)"
 
 
 @pytest.mark.timing
@@ -254,7 +254,7 @@ def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
     # A job finds out that it is not one broken object, but all.
     text = named(command, "outage", since=time.monotonic() - begun, within=WITHIN + 2)
 
-    assert text.startswith("the server gives no good reply")
+    assert text.startswith("an outage: the server gives no good reply")
     assert " since 20" in text
 
 

@@ -84,12 +84,14 @@ def test_each_wait_has_its_own_line() -> None:
 
 def test_what_limits_the_job_is_the_last_line() -> None:
     """But not beside a wait, which says it already."""
-    limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate allows 50 requests/s"))
+    limited = snapshot(limited_by=LimitedBy(kind="rate", text="--rate: 50 requests/s"))
     now = datetime(2026, 11, 22, 12, 0, 1, tzinfo=UTC)
     waits = (Wait(what="the server gives no good reply", since=now, until=now),)
 
-    assert describe(limited, Meter().add(limited))[-1] == "limited by --rate allows 50 requests/s"
+    assert describe(limited, Meter().add(limited))[-1] == "limited by --rate: 50 requests/s"
     assert progress_event(limited, Meter().add(limited))["limited_by"]["kind"] == "rate"
+    throttled = snapshot(limited_by=LimitedBy(kind="throttling", text="throttled by a.test to 200/s", share=0.5))
+    assert describe(throttled, Meter().add(throttled))[-1] == "throttled by a.test to 200/s (50 % of the run)"
     waiting = snapshot(limited_by=limited.limited_by, waits=waits)
     assert describe(waiting, Meter().add(waiting))[-1].startswith("waiting: ")
 

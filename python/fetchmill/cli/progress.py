@@ -123,9 +123,10 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
 
 
 def describe_limit(limited_by: "LimitedBy") -> str:
-    """`limited by the listing: ...`, or for a report with the part of its time."""
-    share = "" if limited_by.share is None else f"for {limited_by.share * 100:.0f} % of the time "
-    return f"limited {share}by {limited_by.text}"
+    """`limited by the disk: storing takes 97 % of the time`; of a report with the part of the run in brackets."""
+    share = "" if limited_by.share is None else f" ({limited_by.share * 100:.0f} % of the run)"
+    text = limited_by.text if limited_by.kind == "throttling" else f"limited by {limited_by.text}"
+    return f"{text}{share}"
 
 
 def describe_wait(wait: "Wait", *, with_dates: bool) -> str:

@@ -286,7 +286,11 @@ impl<'j> Sampling<'j> {
             latency: self.latency.last(DECIDED_OVER).mean(),
             unloaded: control.telemetry.unloaded_latency(),
             path: control.telemetry.path(),
-            outage: control.waits.all().first().map(|wait| format!("{} since {}", wait.what, wait.since)),
+            outage: control
+                .waits
+                .all()
+                .first()
+                .map(|wait| format!("an outage: {} since {}", wait.what, wait.since)),
             is_listing_done: control.is_listing_done.load(Ordering::Relaxed),
             waiting,
             per_host: self.job.per_host,

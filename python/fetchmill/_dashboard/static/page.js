@@ -36,7 +36,7 @@ export function show(snapshot, samples, seconds = figures.RATE_SECONDS) {
   if (share === null) bar.removeAttribute("value");
   else bar.value = share;
   const limit = snapshot.limited_by;
-  write("limited", limit ? `limited by ${limit.text}` : "");
+  write("limited", limit ? limitText(limit) : "");
   showList(find("waits"), snapshot.waits.map((wait) => `waiting: ${wait.what}`));
   const rows = figures.rowsOf(snapshot, rates);
   showRows(find("figures"), rows);
@@ -44,6 +44,10 @@ export function show(snapshot, samples, seconds = figures.RATE_SECONDS) {
   showTiles(rows);
   charts.show(samples);
   document.title = `${share === null ? figures.perSecond(rates.settled) : `${Math.floor(100 * share)} %`} - fetchmill`;
+}
+
+function limitText(limit) {
+  return limit.kind === "throttling" ? limit.text : `limited by ${limit.text}`;
 }
 
 function failureRows(snapshot) {

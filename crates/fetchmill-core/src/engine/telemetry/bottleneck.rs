@@ -214,12 +214,12 @@ impl LimitFacts {
         if let Some(rate) = rate
             && self.requests >= RATE_USED * rate
         {
-            return found(LimitKind::Rate, format!("--rate allows {} requests/s", count(*rate)));
+            return found(LimitKind::Rate, format!("--rate: {} requests/s", count(*rate)));
         }
         if let Some(bwlimit) = bwlimit
             && self.bytes >= RATE_USED * bwlimit
         {
-            return found(LimitKind::Bwlimit, format!("--bwlimit allows {}/s", bytes(*bwlimit)));
+            return found(LimitKind::Bwlimit, format!("--bwlimit: {}/s", bytes(*bwlimit)));
         }
         None
     }
@@ -243,10 +243,13 @@ impl LimitFacts {
         add(share(CapacityUse::NoTargets), of_targets);
         add(
             share(CapacityUse::Held),
-            (LimitKind::Outage, "the server is asked whether it is well".to_owned()),
+            (LimitKind::Outage, "an outage: the server is asked whether it is well".to_owned()),
         );
         add(share(CapacityUse::Hosts), self.of_hosts());
-        add(share(CapacityUse::Names), (LimitKind::Names, "names are looked up".to_owned()));
+        add(
+            share(CapacityUse::Names),
+            (LimitKind::Names, "the name server: names wait to be looked up".to_owned()),
+        );
         causes.retain(|cause| cause.share > 0.0);
         causes
     }
@@ -257,11 +260,9 @@ impl LimitFacts {
             (Some((pace, host)), ..) => {
                 (LimitKind::Throttling, format!("throttled by {host} to {}/s", count(*pace)))
             }
-            (_, None, Some(bwlimit)) => {
-                (LimitKind::Bwlimit, format!("--bwlimit allows {}/s", bytes(bwlimit)))
-            }
+            (_, None, Some(bwlimit)) => (LimitKind::Bwlimit, format!("--bwlimit: {}/s", bytes(bwlimit))),
             (_, rate, _) => {
-                (LimitKind::Rate, format!("--rate allows {} requests/s", count(rate.unwrap_or_default())))
+                (LimitKind::Rate, format!("--rate: {} requests/s", count(rate.unwrap_or_default())))
             }
         }
     }
@@ -270,12 +271,15 @@ impl LimitFacts {
         let WriterShares { transforming, storing } = self.writers;
         if transforming > storing {
             let part = transforming * 100.0;
-            return (LimitKind::Transform, format!("the transform runs {part:.0} % of the time"));
+            return (
+                LimitKind::Transform,
+                format!("the transform: its function runs {part:.0} % of the time"),
+            );
         }
         if let Some(used_up) = self.used_up_processors() {
             return used_up;
         }
-        (LimitKind::Disk, format!("storing takes {:.0} % of the time", storing * 100.0))
+        (LimitKind::Disk, format!("the disk: storing takes {:.0} % of the time", storing * 100.0))
     }
 
     fn of_targets(&self) -> (LimitKind, String) {
@@ -289,7 +293,7 @@ impl LimitFacts {
         }
         let used = (1.0 - self.shares.of(CapacityUse::NoTargets)).max(0.01);
         let text = format!(
-            "the listing gives {} names/s, fetching could do about {}/s",
+            "the listing: it gives {} names/s, fetching could do about {}/s",
             count(self.listed),
             count(self.settled / used)
         );
@@ -297,14 +301,18 @@ impl LimitFacts {
     }
 
     fn of_hosts(&self) -> (LimitKind, String) {
-        let text = format!("each host gets at most {} requests at once (--limit-per-host)", self.per_host);
+        let text =
+            format!("courtesy: each host gets at most {} requests at once (--limit-per-host)", self.per_host);
         (LimitKind::Courtesy, text)
     }
 
     fn used_up_processors(&self) -> Option<(LimitKind, String)> {
         let Processors { allowed, busy, own, wanted } = self.processors;
         if self.is_python && wanted >= WANTED && own < 1.5 {
-            return Some((LimitKind::Cpu, "Python runs on one processor at a time, all of it".to_owned()));
+            return Some((
+                LimitKind::Cpu,
+                "Python: it runs on one processor at a time, all of which is used".to_owned(),
+            ));
         }
         let is_used_up = allowed > 0.0 && (busy >= BUSY * allowed || own >= BUSY * allowed);
         // What else keeps them busy holds back only a job that waits for them.
@@ -325,8 +333,9 @@ impl LimitFacts {
         let in_flight = whole(self.in_flight);
         match self.search {
             Search::Trying => {
-                let text =
-                    format!("--concurrency auto still looks for the number: {in_flight} in flight so far");
+                let text = format!(
+                    "--concurrency auto: it still looks for the number, {in_flight} in flight so far"
+                );
                 return (LimitKind::Concurrency, text);
             }
             Search::AtMost(Some(whom)) => {
@@ -338,7 +347,7 @@ impl LimitFacts {
         }
         let (Some(latency), Some(unloaded)) = (self.latency, self.unloaded) else {
             let took = duration(self.in_flight as f64 / self.settled.max(1e-3));
-            let text = format!("{in_flight} requests are in flight and take {took}: see --concurrency");
+            let text = format!("--concurrency: {in_flight} in flight, and replies take {took}");
             return (LimitKind::Concurrency, text);
         };
         if self.search != Search::Found && latency < unloaded * QUEUED {

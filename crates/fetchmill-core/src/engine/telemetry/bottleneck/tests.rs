@@ -102,7 +102,7 @@ fn no_single_cause_is_mixed_and_has_the_two_largest() {
 
     assert_eq!(found.kind, LimitKind::Mixed);
     assert!(
-        found.text.starts_with("50 % storing takes 60 % of the time; 35 % the listing gives"),
+        found.text.starts_with("50 % the disk: storing takes 60 % of the time; 35 % the listing: it gives"),
         "{found:?}"
     );
 }
