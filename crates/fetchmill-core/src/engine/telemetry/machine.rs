@@ -56,11 +56,13 @@ impl Machine {
         let seconds = at.duration_since(std::mem::replace(&mut self.at, at)).as_secs_f64().max(1e-3);
         let used = |before: u64, now: u64| now.saturating_sub(before) as f64 / TICKS_A_SECOND / seconds;
         let count = self.processors.len() as f64;
+        let own = used(before.own, now.own);
         Processors {
             allowed: self.quota.map_or(count, |quota| quota.min(count)),
             busy: (count - used(before.idle, now.idle)).clamp(0.0, count),
-            own: used(before.own, now.own),
-            wanted: now.wanted.saturating_sub(before.wanted) as f64 / 1e9 / seconds,
+            own,
+            // A kernel that does not count it tells at least what was used.
+            wanted: (now.wanted.saturating_sub(before.wanted) as f64 / 1e9 / seconds).max(own),
         }
     }
 }
