@@ -328,6 +328,20 @@ def test_a_warm_up_does_not_count() -> None:
     assert not rate.is_growing
 
 
+def test_what_was_fetched_while_the_number_in_flight_was_sought_does_not_count() -> None:
+    """However slowly it was found."""
+    numbers = [32, 128, 512, 2048, 4096, 4096, 1024, 900, 1100, 1000]
+    rates = [100, 400, 2000, 4000, 3000, 2500, 9000, 10000, 10000, 10000]
+    snapshots = [
+        replace(each, concurrency=numbers[max(index - 1, 0) // 10]) for index, each in enumerate(counted(rates))
+    ]
+
+    rate = steady_rate(snapshots)
+
+    assert rate is not None
+    assert rate.objects.value == pytest.approx(10_000, rel=0.06)
+
+
 def test_replies_that_come_together_are_one_step() -> None:
     """A rate is not less certain because a second's replies come all at once."""
     rate = steady_rate([each for each in counted([1000] * 9) for _ in range(3)])

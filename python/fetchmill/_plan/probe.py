@@ -20,6 +20,7 @@ from fetchmill._options.plan import PlanOptions
 from fetchmill._options.units import format_count, format_seconds
 from fetchmill._plan.processors import Processors, busy_seconds
 from fetchmill._plan.running import ABORT_SECONDS, running
+from fetchmill._plan.windows import found_since
 from fetchmill.errors import ListingError, TemporaryError
 
 Phase = Literal["listing", "sample", "fetching", "formats"]
@@ -39,6 +40,9 @@ SAMPLE_OBJECTS_MIN, SAMPLE_SHARE_MAX = 20, 0.4
 FETCHING_SHARE_MIN = 0.5
 # What is in flight when the sample ends: slow replies of small objects are waited for.
 SAMPLE_DRAIN_SECONDS, SAMPLE_DRAIN_BYTES = 3.5, 64 << 20
+# Where the number of requests in flight is still being looked for, the probe goes on until it was found for so long; it
+# takes at most so many times as long.
+FOUND_SECONDS, LONGER_MAX = 3.0, 2.0
 # A source that gives nothing for this share of the probe will not be planned.
 SILENT_SHARE = 0.6
 _SIZE = re.compile(rb'"size":(\d+)')
@@ -176,7 +180,7 @@ def fetch_to_nowhere(options: PlanOptions, dest: Path, before: float, on_progres
         started, is_finished = time.monotonic(), False
         snapshots.append(Snapshot.from_native(job.snapshot()))
         processors.append(busy_seconds())
-        while not is_finished and time.monotonic() - started < seconds:
+        while not (is_finished or _is_over(snapshots, time.monotonic() - started, seconds)):
             is_finished = job.wait(STEP_SECONDS)
             snapshots.append(Snapshot.from_native(job.snapshot()))
             processors.append(busy_seconds())
@@ -192,6 +196,14 @@ def fetch_to_nowhere(options: PlanOptions, dest: Path, before: float, on_progres
         reason = _why_nothing(options, dest, last) if last.settled else _why_silent(options, last, before)
         raise TemporaryError(reason)
     return Fetching(snapshots, processors, is_finished)
+
+
+def _is_over(snapshots: Sequence[Snapshot], elapsed: float, seconds: float) -> bool:
+    """Whether enough was seen."""
+    if elapsed < seconds:
+        return False
+    found = snapshots[-1].seconds - snapshots[found_since(snapshots)].seconds
+    return found >= min(FOUND_SECONDS, seconds / LONGER_MAX) or elapsed >= LONGER_MAX * seconds
 
 
 def _drained(job: Job) -> bool:

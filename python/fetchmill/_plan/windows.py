@@ -15,6 +15,8 @@ from typing import Self
 from fetchmill._job.report import Snapshot
 
 WINDOW_SECONDS = 1.0
+# A number of requests in flight that is being found swings by less than this factor once it is.
+SWING = 1.5
 # Without anything new for longer than replies are held, the last counters are looked at as well: nothing comes.
 SILENT_SECONDS = 2.5
 # What a probe of seconds cannot show: how a server does in an hour. It comes on top of the spread that was seen.
@@ -136,7 +138,10 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
     windows = list(_windows(edges))
     if not any(window.settled for window in windows):
         return None
-    skipped = warm_up([window.rate for window in windows])
+    # While the number in flight was still being looked for, the rate was another; one window stays in any case.
+    since = snapshots[found_since(snapshots)].seconds
+    sought = min(sum(window.start < since for window in windows), len(windows) - 1)
+    skipped = sought + warm_up([window.rate for window in windows[sought:]])
     if not any(window.settled for window in windows[skipped:]):
         skipped = 0
     steady = windows[skipped:]
@@ -151,6 +156,16 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
         is_growing=_is_growing([each.rate for each in steady]),
         windows=len(steady),
     )
+
+
+def found_since(snapshots: Sequence[Snapshot]) -> int:
+    """The number of the snapshot since which the number of requests in flight is about what it is at the end."""
+    last = snapshots[-1].concurrency
+    for index in range(len(snapshots) - 1, -1, -1):
+        then = snapshots[index].concurrency
+        if not last / SWING <= then <= last * SWING:
+            return min(index + 1, len(snapshots) - 1)
+    return 0
 
 
 def mean_body(windows: Sequence[Window]) -> Estimate | None:
