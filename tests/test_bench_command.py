@@ -303,7 +303,8 @@ def test_a_signal_ends_the_contender_and_the_server(
         *("bench", "--only", "native", "--contender", command, "--seconds", "60", "--no-warm-up"),
         *("--count", own_count()),
     )
-    assert wait_until(lambda: len(commands_with(mark)) > 1)
+    assert wait_until(lambda: len(commands_with(mark)) > 1 or bench.poll() is not None)
+    assert bench.poll() is None, bench.communicate()
     bench.send_signal(number)
     bench.communicate(timeout=120)
 
@@ -331,7 +332,8 @@ def test_a_comparison_that_is_interrupted_shows_what_it_has_measured(
     command = python(f"import time; time.sleep(600)  # {mark}")
     options = ("--count", "10", "--seconds", "60", "--no-warm-up", "--json")
     bench = start("bench", "--only", "native", "--contender", command, *options)
-    assert wait_until(lambda: len(commands_with(mark)) > 1)
+    assert wait_until(lambda: len(commands_with(mark)) > 1 or bench.poll() is not None)
+    assert bench.poll() is None, bench.communicate()
     bench.send_signal(signal.SIGINT)
     out, err = bench.communicate(timeout=120)
     document = json.loads(out)
