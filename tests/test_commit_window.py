@@ -73,7 +73,8 @@ def test_a_shard_that_a_killed_run_left_open_is_whole(
 ) -> None:
     """It is sealed where its last window ended, again and again: each object is in one shard, and readers find it."""
     count = 3000
-    source = server(synthetic=count, delay=(0.0, 0.05))
+    # Seven seconds, so that whoever looks how far it is comes in time on a busy machine, too.
+    source = server(synthetic=count, delay=(0.0, 0.15))
     command = ("get", source.url, dest, "--limit", 32, "--commit-window", "50ms", "--format", format)
     settled = 0
     for _ in range(3):
