@@ -117,8 +117,7 @@ def describe(snapshot: "Snapshot", rates: Rates) -> list[str]:
         second.append(f"waiting to be retried {format_count(snapshot.waiting)}")
     waits = [describe_wait(wait, with_dates=False) for wait in snapshot.waits]
     # A wait says what an outage is, and until when.
-    held = snapshot.limited_by and not waits
-    limits = [describe_limit(snapshot.limited_by)] if held and snapshot.limited_by else []
+    limits = [describe_limit(snapshot.limited_by)] if snapshot.limited_by and not waits else []
     return [", ".join(line), *([", ".join(second)] if second else []), *waits, *limits]
 
 

@@ -5,7 +5,6 @@ import os
 import sys
 import time
 from dataclasses import asdict, replace
-from typing import TextIO
 
 import click
 
@@ -48,17 +47,17 @@ def command(dest: str, failures: bool, watch: bool, state: str | None, as_json: 
     elif watch:
         _watch(dest, state, as_json)
     else:
-        _show(dest, state, as_json, sys.stdout)
+        _show(dest, state, as_json)
     return 0
 
 
-def _show(dest: str, state: str | None, as_json: bool, stream: TextIO) -> bool:
+def _show(dest: str, state: str | None, as_json: bool) -> bool:
     """Whether the job runs, and somebody reads."""
     from fetchmill._destination.status import status
 
     found = status(dest, state=state)
     text = json.dumps(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, state)))
-    return write_line(stream, text) and found.running
+    return write_line(sys.stdout, text) and found.running
 
 
 def _watch(dest: str, state: str | None, as_json: bool) -> None:
@@ -67,7 +66,7 @@ def _watch(dest: str, state: str | None, as_json: bool) -> None:
     while True:
         if clears:
             click.clear()
-        if not _show(dest, state, as_json, sys.stdout):
+        if not _show(dest, state, as_json):
             return
         if not as_json and not clears:
             write_line(sys.stdout, "")
