@@ -168,10 +168,10 @@ impl<'j> Sampling<'j> {
         let replies = telemetry.take_latency();
         let of_sample = replies.latency();
         self.latency.push(replies);
-        self.count(seconds, &before, &sum);
-        let limited_by = bottleneck(&self.facts(&sum));
-        self.probe_path(limited_by.as_ref());
         let mut sample = self.counts(seconds, &before, &sum);
+        self.remember(&sample);
+        let limited_by = bottleneck(&self.facts(&sample));
+        self.probe_path(limited_by.as_ref());
         sample.latency = of_sample;
         sample.limited_by = limited_by.as_ref().map(|limited_by| limited_by.kind);
         self.tell(sample, limited_by);
@@ -220,7 +220,7 @@ impl<'j> Sampling<'j> {
         last().map(|counted| of(counted) as f64).sum::<f64>() / seconds
     }
 
-    fn count(&mut self, seconds: f64, before: &Sum, sum: &Sum) {
+    fn remember(&mut self, sample: &Sample) {
         let looks = std::mem::take(&mut self.looks);
         let part = |seen: u32| f64::from(seen) / f64::from(looks.count.max(1));
         let writers = WriterShares { transforming: part(looks.transforming), storing: part(looks.storing) };
@@ -233,18 +233,18 @@ impl<'j> Sampling<'j> {
             self.last.pop_front();
         }
         self.last.push_back(SampleCounts {
-            seconds,
-            listed: sum.tally.listed.saturating_sub(before.tally.listed),
-            settled: sum.tally.settled().saturating_sub(before.tally.settled()),
-            attempts: sum.attempts.saturating_sub(before.attempts),
-            bytes: sum.tally.bytes.saturating_sub(before.tally.bytes),
+            seconds: sample.interval,
+            listed: sample.listed,
+            settled: sample.settled,
+            attempts: sample.attempts,
+            bytes: sample.bytes,
             shares,
             processors: self.machine.look(),
             writers,
         });
     }
 
-    fn facts(&self, sum: &Sum) -> LimitFacts {
+    fn facts(&self, sample: &Sample) -> LimitFacts {
         let control = &self.shared.control;
         let last = || self.last.iter().rev().take(DECIDED_OVER);
         let rate = |of: fn(&SampleCounts) -> u64| self.rate(DECIDED_OVER, of);
@@ -252,10 +252,7 @@ impl<'j> Sampling<'j> {
         let mean = |of: fn(&SampleCounts) -> f64| {
             last().map(|counted| of(counted) * counted.seconds).sum::<f64>() / seconds
         };
-        let (concurrency, throttled, waiting) = {
-            let planner = control.plan.lock();
-            (planner.concurrency(), planner.rate(), planner.waiting_targets() as u64)
-        };
+        let throttled = control.plan.lock().rate();
         let host = || control.origins.host_text();
         LimitFacts {
             shares: Shares::mean(last().map(|counted| (&counted.shares, counted.seconds))),
@@ -280,8 +277,8 @@ impl<'j> Sampling<'j> {
                 transforming: mean(|counted| counted.writers.transforming),
                 storing: mean(|counted| counted.writers.storing),
             },
-            in_flight: sum.in_flight,
-            concurrency,
+            in_flight: sample.in_flight,
+            concurrency: sample.concurrency,
             search: control.concurrency_search(),
             latency: self.latency.last(DECIDED_OVER).mean(),
             unloaded: control.telemetry.unloaded_latency(),
@@ -292,7 +289,7 @@ impl<'j> Sampling<'j> {
                 .first()
                 .map(|wait| format!("an outage: {} since {}", wait.what, wait.since)),
             is_listing_done: control.is_listing_done.load(Ordering::Relaxed),
-            waiting,
+            waiting: sample.waiting,
             per_host: self.job.per_host,
         }
     }

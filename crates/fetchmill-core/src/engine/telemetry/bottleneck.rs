@@ -154,7 +154,7 @@ pub(in crate::engine) struct LimitFacts {
     pub(in crate::engine) is_python: bool,
     pub(in crate::engine) writers: WriterShares,
     pub(in crate::engine) in_flight: u64,
-    pub(in crate::engine) concurrency: usize,
+    pub(in crate::engine) concurrency: u64,
     pub(in crate::engine) search: Search,
     /// Seconds that replies take now, and with few requests in flight.
     pub(in crate::engine) latency: Option<f64>,
@@ -353,7 +353,7 @@ impl LimitFacts {
         if self.search != Search::Found && latency < unloaded * QUEUED {
             let text = format!(
                 "--concurrency: {} in flight, and replies take {}, as with few: more may be faster",
-                whole(self.concurrency as u64),
+                whole(self.concurrency),
                 duration(latency)
             );
             return (LimitKind::Concurrency, text);

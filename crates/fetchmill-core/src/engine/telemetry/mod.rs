@@ -10,8 +10,8 @@ mod sample;
 mod series;
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 pub(super) use bottleneck::{LimitFacts, Pacing, PathTimes, Search, WriterShares, bottleneck};
@@ -81,8 +81,9 @@ impl WorkerTelemetry {
 #[derive(Debug, Default)]
 pub(super) struct Telemetry {
     pub(super) workers: Vec<WorkerTelemetry>,
-    /// The other end of a connection that a worker has opened.
-    peer: Mutex<Option<SocketAddr>>,
+    /// The other end of the first connection that a worker has opened. Where each object has a connection of its own, none
+    /// of them takes a lock for it.
+    peer: OnceLock<SocketAddr>,
     /// The shortest and the last time that TCP took to connect there, microseconds; 0: not known.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
@@ -102,8 +103,8 @@ impl Telemetry {
 
     /// A connection was opened, and that took so long.
     pub(super) fn note_connection(&self, peer: Option<SocketAddr>, took: Option<Duration>) {
-        if peer.is_some() {
-            *lock(&self.peer) = peer;
+        if let Some(peer) = peer.filter(|_| self.peer.get().is_none()) {
+            let _ = self.peer.set(peer);
         }
         if let Some(took) = took {
             let micros = (took.as_micros() as u64).max(1);
@@ -114,7 +115,7 @@ impl Telemetry {
     }
 
     pub(super) fn peer(&self) -> Option<SocketAddr> {
-        *lock(&self.peer)
+        self.peer.get().copied()
     }
 
     pub(super) fn path(&self) -> Option<PathTimes> {

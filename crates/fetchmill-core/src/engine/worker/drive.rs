@@ -92,7 +92,7 @@ impl Worker {
         }
     }
 
-    /// What whoever samples the job is told: at a tick what the worker's capacity is used for, once a second the rest.
+    /// What whoever samples the job is told: at a tick what the worker's capacity is used for, twice a second the rest.
     fn tell_telemetry(&self, now: Millis) {
         let telemetry = &self.control().telemetry.workers[self.setup.index];
         let share = self.share.get();
