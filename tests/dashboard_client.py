@@ -32,6 +32,7 @@ SNAPSHOT: Mapping[str, Any] = {
     "concurrency": 64,
     "limited_by": {"kind": "server", "text": "latency has grown from 1 ms to 9 ms"},
     "latency": {"p50": 0.0012, "p90": 0.004, "p99": 0.0191, "max": 1.25},
+    "origins": [],
 }
 
 

@@ -139,7 +139,13 @@ def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
     """On the page, whatever kinds, waits and limits are called."""
     hostile = """<img src="http://fetched.test/x" onerror=alert(1)></td></script>"""
     wait = {"what": hostile, "since": "2026-11-22T12:00:01+00:00", "until": "2026-11-22T12:15:01+00:00"}
-    given = {"failures": {hostile: 7}, "waits": [wait], "limited_by": {"kind": "server", "text": hostile}}
+    latency = {"p50": 0.02, "p90": 0.5, "p99": 1.5, "max": 2.0}
+    given = {
+        "failures": {hostile: 7},
+        "waits": [wait],
+        "limited_by": {"kind": "server", "text": hostile},
+        "origins": [{"origin": hostile, "replies_per_second": 1234, "latency": latency}],
+    }
     with showing(StillJob([sample(1, failures={hostile: 7}), sample(2)], **given), dest=hostile) as dashboard:
         tab.open(dashboard.url)
         tab.wait_until(f"({figure('failed')}) === '7'")
@@ -148,6 +154,12 @@ def test_what_a_server_makes_a_job_say_stays_text(tab: Tab) -> None:
         assert tab.value("document.querySelector('#failures th[scope=row]').textContent") == hostile
         assert tab.value("document.querySelector('#waits li').textContent") == f"waiting: {hostile}"
         assert tab.value("document.getElementById('limited').textContent") == f"limited by {hostile}"
+        assert tab.value("document.querySelector('#origins th[scope=row]').textContent") == hostile
+        assert tab.value("[...document.querySelectorAll('#origins td')].map(cell => cell.textContent)") == [
+            "1,234/s",
+            "20 ms",
+            "1.5 s",
+        ]
         assert tab.console == []
         assert [asked for asked in tab.requests if not asked.startswith(dashboard.url)] == []
 
@@ -219,6 +231,29 @@ def test_the_samples_sum_up_to_the_job(start: Start, server: Serve, dest: Path) 
     assert found["fetchmill_failures_total", "status"] == 10
     assert found["fetchmill_in_flight",] == 10
     assert get_json(f"{url}api/samples?after={samples[-1]['time'] + 1000}") == {"samples": []}
+
+
+def test_origins_of_a_list_are_told_apart(start: Start, server: Serve, dest: Path, tmp_path: Path) -> None:
+    """Of a job over many origins the page and the metrics have the latency of each."""
+    slow, prompt = server(synthetic=10_000, delay=(0.5, 0.5)), server(synthetic=10_000)
+    urls = tmp_path / "urls.txt"
+    urls.write_text(
+        "".join(f"{each.url}/get/file-{number:012}\n" for number in range(10_000) for each in (slow, prompt))
+    )
+    options = ("--allow-private", "--rate", "100", "--json", "--dashboard")
+    job = start("get", urls, dest, *options)
+    url = event(job, "dashboard")["url"]
+    deadline = time.monotonic() + 30
+    while len(origins := get_json(f"{url}api/snapshot")["origins"]) < 2 or origins[0]["replies_per_second"] < 1:
+        assert time.monotonic() < deadline, origins
+        time.sleep(0.1)
+    families = list(text_string_to_metric_families(get(f"{url}metrics").decode()))
+
+    median = {each["origin"]: each["latency"]["p50"] for each in origins}
+    assert median[slow.url] >= 0.45
+    told = {tuple(each.labels.values()): each.value for family in families for each in family.samples}
+    assert told[slow.url, "0.5"] >= 0.45
+    assert {slow.url, prompt.url} <= {labels[0] for labels in told if len(labels) == 1}
 
 
 def test_the_page_waits_for_a_job_that_is_started_again(start: Start, server: Serve, tab: Tab, dest: Path) -> None:

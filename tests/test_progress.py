@@ -57,6 +57,17 @@ def test_eta_needs_the_total() -> None:
     assert describe(listed, rates) == ["100 of 1,000 (10 %), 100 objects/s, 0 B/s, 0 in flight, ETA 9.00 s"]
 
 
+def test_the_total_that_a_listing_promises_is_one() -> None:
+    """Until more is listed than it promised."""
+    rates = Meter().add(snapshot(seconds=1.0, fetched=100))
+    running = snapshot(seconds=1.0, listed=500, fetched=100, total=1000)
+    exceeded = snapshot(seconds=1.0, listed=1001, fetched=100, total=1000)
+
+    assert remaining_seconds(running, rates) == pytest.approx(9)
+    assert describe(running, rates) == ["100 of 1,000 (10 %), 100 objects/s, 0 B/s, 0 in flight, ETA 9.00 s"]
+    assert remaining_seconds(exceeded, rates) is None
+
+
 def test_what_went_wrong_has_its_own_line() -> None:
     """Failure kinds, the most frequent first."""
     shown = snapshot(absent=3, failed=6, failures={"dns": 1, "truncated": 5}, waiting=2, phase="draining")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fetchmill._job.check import CheckReport, check
     from fetchmill._job.get import get
     from fetchmill._job.list import ListedTarget, ListReport, list  # noqa: A004 - as fetchmill.list
-    from fetchmill._job.report import Failure, JobProgress, Latency, LimitedBy, Report, Status, Wait
+    from fetchmill._job.report import Failure, JobProgress, Latency, LimitedBy, OriginLatency, Report, Status, Wait
     from fetchmill._native import __version__
     from fetchmill._options.check import CheckOptions
     from fetchmill._options.get import GetOptions
@@ -78,6 +78,7 @@ __all__ = [
     "ListingError",
     "Object",
     "Objects",
+    "OriginLatency",
     "Plan",
     "PlanOptions",
     "Reply",
@@ -143,6 +144,7 @@ _MODULES = {
     "GetOptions": "fetchmill._options.get",
     "ListOptions": "fetchmill._options.list",
     "Latency": "fetchmill._job.report",
+    "OriginLatency": "fetchmill._job.report",
     "LimitedBy": "fetchmill._job.report",
     "ListReport": "fetchmill._job.list",
     "ListedTarget": "fetchmill._job.list",

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fetchmill_core::engine::{self, Interruption, JobReport, Latency, LimitedBy, Snapshot, StopReason};
+use fetchmill_core::engine::{
+    self, Interruption, JobReport, Latency, LimitedBy, OriginLatency, Snapshot, StopReason,
+};
 use fetchmill_core::error::Error;
 use fetchmill_core::journal::Wait;
 use fetchmill_core::outcome::{KindCounts, Tally};
@@ -145,6 +147,16 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("concurrency", snapshot.concurrency)?;
     dict.set_item("limited_by", limited_by_dict(py, snapshot.limited_by.as_ref())?)?;
     dict.set_item("latency", snapshot.latency.map(|latency| latency_dict(py, latency)).transpose()?)?;
+    let origins = snapshot.origins.iter().map(|origin| origin_dict(py, origin));
+    dict.set_item("origins", origins.collect::<PyResult<Vec<_>>>()?)?;
+    Ok(dict)
+}
+
+fn origin_dict<'py>(py: Python<'py>, origin: &OriginLatency) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("origin", &origin.origin)?;
+    dict.set_item("replies_per_second", origin.replies_per_second)?;
+    dict.set_item("latency", latency_dict(py, origin.latency)?)?;
     Ok(dict)
 }
 

@@ -72,6 +72,22 @@ def _families(
         "Time from a request to its reply, of those of the last ten seconds.",
         [({"quantile": quantile}, latency[name]) for quantile, name in _QUANTILES if name in latency],
     )
+    yield (
+        "fetchmill_origin_latency_seconds",
+        "summary",
+        "The same by origin, of a job over many: at most 64 of them.",
+        [
+            ({"origin": each["origin"], "quantile": quantile}, each["latency"][name])
+            for each in snapshot["origins"]
+            for quantile, name in _QUANTILES
+        ],
+    )
+    yield (
+        "fetchmill_origin_replies_per_second",
+        "gauge",
+        "Replies of the last ten seconds by origin, of a job over many: at most 64 of them.",
+        [({"origin": each["origin"]}, each["replies_per_second"]) for each in snapshot["origins"]],
+    )
     limit = (snapshot["limited_by"] or {}).get("kind")
     kinds = LIMITS if limit is None or limit in LIMITS else (*LIMITS, limit)
     yield (

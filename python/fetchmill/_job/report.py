@@ -80,6 +80,26 @@ class Latency:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OriginLatency:
+    """What one origin of a job over many gave over the last ten seconds.
+
+    Args:
+        origin: scheme, host and port.
+        replies_per_second: complete replies that are no sign of trouble.
+        latency: what they took, to one significant digit.
+    """
+
+    origin: str
+    replies_per_second: float
+    latency: Latency
+
+    @classmethod
+    def from_native(cls, values: Mapping[str, Any]) -> Self:
+        """From what the native module returns."""
+        return cls(**{**values, "latency": Latency(**values["latency"])})
+
+
+@dataclass(frozen=True, kw_only=True)
 class Snapshot:
     """A running job's counters at one moment.
 
@@ -104,6 +124,7 @@ class Snapshot:
         concurrency: requests that may be in flight now.
         limited_by: what holds the job back; None in the first second.
         latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
+        origins: the same by origin, in a job over many: of at most 64 origins, the one with the most replies first.
         total: how many objects the listing says that it has; None when it does not.
         pages: pages of the listing in this run.
     """
@@ -128,6 +149,7 @@ class Snapshot:
     concurrency: int = 0
     limited_by: LimitedBy | None = None
     latency: Latency | None = None
+    origins: tuple[OriginLatency, ...] = ()
     total: int | None = None
     pages: int = 0
 
@@ -135,6 +157,13 @@ class Snapshot:
     def settled(self) -> int:
         """Targets with an outcome."""
         return self.fetched + self.absent + self.failed + self.skipped
+
+    @property
+    def expected(self) -> int | None:
+        """Targets in the end: those listed, or as many as the listing promises; None when nobody knows."""
+        if self.listing_done:
+            return self.listed
+        return self.total if self.total is not None and self.total >= self.listed else None
 
     @property
     def asked_for(self) -> int:
@@ -148,6 +177,7 @@ class Snapshot:
             "waits": _waits_of(values),
             "limited_by": LimitedBy.from_native(values["limited_by"]),
             "latency": Latency.from_native(values["latency"]),
+            "origins": tuple(map(OriginLatency.from_native, values["origins"])),
         }
         return cls(**_fields_of(cls, values) | made)
 

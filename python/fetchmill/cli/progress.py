@@ -63,9 +63,9 @@ class Meter:
 
 def remaining_seconds(snapshot: "Snapshot", rates: Rates) -> float | None:
     """Seconds to the end; None while the total is unknown or nothing moves."""
-    if not snapshot.listing_done or rates.objects <= 0:
+    if snapshot.expected is None or rates.objects <= 0:
         return None
-    return (snapshot.listed - snapshot.settled) / rates.objects
+    return (snapshot.expected - snapshot.settled) / rates.objects
 
 
 def describe_eta(snapshot: "Snapshot", rates: Rates) -> str:
@@ -80,11 +80,11 @@ def describe_eta(snapshot: "Snapshot", rates: Rates) -> str:
 
 def describe_done(snapshot: "Snapshot") -> str:
     """`412 of 1,000 (41 %)` when the total is known, else `412 of at least 1,000`."""
-    settled, listed = format_count(snapshot.settled), format_count(snapshot.listed)
-    if not snapshot.listing_done:
-        return f"{settled} of at least {listed}"
-    share = 100 * snapshot.settled // snapshot.listed if snapshot.listed else 100
-    return f"{settled} of {listed} ({share} %)"
+    settled, expected = format_count(snapshot.settled), snapshot.expected
+    if expected is None:
+        return f"{settled} of at least {format_count(snapshot.listed)}"
+    share = 100 * snapshot.settled // expected if expected else 100
+    return f"{settled} of {format_count(expected)} ({share} %)"
 
 
 def describe_failures(failures: "Mapping[str, int]", shown_max: int | None = KINDS_SHOWN_MAX) -> str:
@@ -137,7 +137,9 @@ def describe_wait(wait: "Wait", *, with_dates: bool) -> str:
 def progress_event(snapshot: "Snapshot", rates: Rates) -> dict[str, Any]:
     """A snapshot as a JSON event."""
     remaining = remaining_seconds(snapshot, rates)
-    event = {**vars(snapshot), "failures": dict(snapshot.failures)}
+    # Origins would be most of each line: the page and the metrics have them.
+    shown = {name: value for name, value in vars(snapshot).items() if name != "origins"}
+    event = {**shown, "failures": dict(snapshot.failures)}
     event["waits"] = [wait.to_dict() for wait in snapshot.waits]
     event["limited_by"] = asdict(snapshot.limited_by) if snapshot.limited_by else None
     event["latency"] = asdict(snapshot.latency) if snapshot.latency else None
@@ -212,14 +214,14 @@ class JsonDisplay(Display):
 
 
 def _bar(snapshot: "Snapshot") -> "list[RenderableType]":
-    """How much of what is listed is done; none while more may be listed."""
+    """How much is done; none while nobody knows how much there is."""
     from rich.padding import Padding
     from rich.progress_bar import ProgressBar
 
-    if not snapshot.listing_done:
+    if snapshot.expected is None:
         return []
     # A bar does not end its line itself.
-    return [Padding(ProgressBar(total=snapshot.listed, completed=snapshot.settled, width=BAR_WIDTH))]
+    return [Padding(ProgressBar(total=snapshot.expected, completed=snapshot.settled, width=BAR_WIDTH))]
 
 
 def _lines(lines: list[str]) -> "RenderableType":

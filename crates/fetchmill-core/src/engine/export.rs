@@ -213,6 +213,7 @@ impl Export {
             concurrency: 0,
             limited_by: None,
             latency: None,
+            origins: Vec::new(),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::preflight::Preflight;
 use super::run::Run;
 use super::stop::Stop;
 use super::stop_rules::StopReason;
-use super::telemetry::{Latency, LimitedBy, Progress, Sample};
+use super::telemetry::{Latency, LimitedBy, OriginLatency, Progress, Sample};
 use super::worker_registry::WorkerRegistry;
 use super::{recovery, second_pass};
 use crate::background::Background;
@@ -78,6 +78,8 @@ pub struct Snapshot {
     pub limited_by: Option<LimitedBy>,
     /// What replies took in the last ten seconds; none when there were none, or the engine does not say.
     pub latency: Option<Latency>,
+    /// The same by origin, of a job over many: at most 64, the one with the most replies first.
+    pub origins: Vec<OriginLatency>,
 }
 
 impl Job {
@@ -235,6 +237,7 @@ impl Job {
             concurrency,
             limited_by: latest.limited_by,
             latency: latest.latency,
+            origins: latest.origins,
         }
     }
 }

@@ -77,4 +77,4 @@ pub use stream::{
     Channel, CustomRequest, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
     RequestTimes, StreamOptions, StreamProgress, TakenReplies, reply_schema,
 };
-pub use telemetry::{Latency, LimitKind, LimitedBy, Sample};
+pub use telemetry::{Latency, LimitKind, LimitedBy, OriginLatency, Sample};

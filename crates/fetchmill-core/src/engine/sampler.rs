@@ -16,7 +16,7 @@ use super::job_state::JobState;
 use super::journal_link::JournalRequest;
 use super::telemetry::{
     CapacityUse, CountedCapacity, LimitFacts, LimitKind, LimitedBy, Machine, Pacing, Processors, Progress,
-    RecentLatency, Sample, Shares, WorkerTelemetry, WriterActivity, WriterShares, bottleneck,
+    RecentLatency, RecentOrigins, Sample, Shares, WorkerTelemetry, WriterActivity, WriterShares, bottleneck,
 };
 use super::threads::{join, spawn};
 use crate::error::Result;
@@ -98,6 +98,7 @@ struct Sampling<'j> {
     machine: Machine,
     capacity: CountedCapacity,
     latency: RecentLatency,
+    origins: RecentOrigins,
     looks: Looks,
     before: Sum,
     since: Instant,
@@ -113,6 +114,7 @@ impl<'j> Sampling<'j> {
             machine: Machine::new(),
             capacity: CountedCapacity::default(),
             latency: RecentLatency::default(),
+            origins: RecentOrigins::default(),
             looks: Looks::default(),
             before: shared.control.sum(),
             since: Instant::now(),
@@ -168,6 +170,7 @@ impl<'j> Sampling<'j> {
         let replies = telemetry.take_latency();
         let of_sample = replies.latency();
         self.latency.push(replies);
+        self.origins.push(seconds, telemetry.take_origins());
         let mut sample = self.counts(seconds, &before, &sum);
         self.remember(&sample);
         let limited_by = bottleneck(&self.facts(&sample));
@@ -199,6 +202,7 @@ impl<'j> Sampling<'j> {
             in_flight: sample.in_flight,
             concurrency: sample.concurrency,
             latency: self.latency.latency(),
+            origins: self.origins.latencies(),
             limited_by,
             pace: control.plan.lock().rate(),
         };

@@ -62,14 +62,21 @@ export function ratesOf(samples, seconds = RATE_SECONDS) {
   return { settled: rate("settled"), bytes: rate("bytes"), attempts: rate("attempts"), listed: rate("listed") };
 }
 
+// Targets that there are in the end: those listed, or as many as the listing promises; null when nobody knows.
+function expectedOf(snapshot) {
+  if (snapshot.listing_done) return snapshot.listed;
+  return snapshot.total !== null && snapshot.total >= snapshot.listed ? snapshot.total : null;
+}
+
 // `412 of 1,000 (41 %)` when the total is known, else `412 of at least 1,000`; and the share.
 export function progressOf(snapshot, rates) {
   const settled = settledOf(snapshot);
-  if (!snapshot.listing_done) return { text: `${count(settled)} of at least ${count(snapshot.listed)}`, share: null };
-  const share = snapshot.listed ? settled / snapshot.listed : 1;
-  const remaining = rates.settled > 0 ? (snapshot.listed - settled) / rates.settled : null;
+  const expected = expectedOf(snapshot);
+  if (expected === null) return { text: `${count(settled)} of at least ${count(snapshot.listed)}`, share: null };
+  const share = expected ? settled / expected : 1;
+  const remaining = rates.settled > 0 ? (expected - settled) / rates.settled : null;
   const eta = remaining > 0 ? `, ETA ${duration(remaining)}` : "";
-  return { text: `${count(settled)} of ${count(snapshot.listed)} (${Math.floor(100 * share)} %)${eta}`, share };
+  return { text: `${count(settled)} of ${count(expected)} (${Math.floor(100 * share)} %)${eta}`, share };
 }
 
 // The rows of the table: what, its key, its text.

@@ -41,6 +41,7 @@ export function show(snapshot, samples, seconds = figures.RATE_SECONDS) {
   const rows = figures.rowsOf(snapshot, rates);
   showRows(find("figures"), rows);
   showRows(find("failures"), failureRows(snapshot));
+  showOrigins(find("origins"), snapshot.origins ?? []);
   showTiles(rows);
   charts.show(samples);
   document.title = `${share === null ? figures.perSecond(rates.settled) : `${Math.floor(100 * share)} %`} - fetchmill`;
@@ -60,23 +61,42 @@ function showList(list, texts) {
   list.replaceChildren(...texts.map((text) => Object.assign(document.createElement("li"), { textContent: text })));
 }
 
-// Rows that are there stay, so that what reads them aloud or has marked them is not disturbed.
+// Only jobs over many origins have them; the page of a finished job has none.
+function showOrigins(table, origins) {
+  if (table === null) return;
+  table.hidden = origins.length === 0;
+  const rows = origins.map(({ origin, replies_per_second: rate, latency }) => [
+    origin,
+    figures.perSecond(rate),
+    figures.latency(latency.p50),
+    figures.latency(latency.p99),
+  ]);
+  fillRows(table, rows);
+}
+
 function showRows(table, rows) {
+  fillRows(table, rows.map(([name, , text]) => [name, text]));
+  rows.forEach(([, key], at) => { table.tBodies[0].rows[at].dataset.figure = key; });
+}
+
+// Rows that are there stay, so that what reads them aloud or has marked them is not disturbed.
+function fillRows(table, rows) {
   const body = table.tBodies[0];
-  rows.forEach(([name, key, text], at) => {
-    const row = body.rows[at] ?? newRow(body);
-    row.dataset.figure = key;
-    if (row.cells[0].textContent !== name) row.cells[0].textContent = name;
-    if (row.cells[1].textContent !== text) row.cells[1].textContent = text;
+  rows.forEach((texts, at) => {
+    const row = body.rows[at] ?? newRow(body, texts.length);
+    texts.forEach((text, column) => {
+      if (row.cells[column].textContent !== text) row.cells[column].textContent = text;
+    });
   });
   while (body.rows.length > rows.length) body.deleteRow(-1);
 }
 
-function newRow(body) {
+function newRow(body, columns) {
   const row = body.insertRow();
   const head = document.createElement("th");
   head.scope = "row";
-  row.append(head, document.createElement("td"));
+  row.append(head);
+  for (let column = 1; column < columns; column += 1) row.insertCell();
   return row;
 }
 

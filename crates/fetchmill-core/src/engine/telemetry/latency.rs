@@ -1,13 +1,12 @@
-//! How long replies take: histograms of the crate `hdrhistogram` (Gil Tene's `HdrHistogram`), two significant digits.
+//! How long replies take: histograms of the crate `hdrhistogram` (Gil Tene's `HdrHistogram`).
 
 use std::collections::VecDeque;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// From a microsecond to an hour; what is above counts as an hour. With two significant digits it takes 13 KiB.
+/// From a microsecond to an hour; what is above counts as an hour. With two significant digits that takes 13 KiB, with one 2.
 const HIGHEST_MICROS: u64 = 3_600_000_000;
-const DIGITS: u8 = 2;
 /// Of so many samples the latency of the last seconds is made.
 const RECENT: usize = 10;
 
@@ -24,11 +23,11 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// See the module; without memory while it is empty.
+/// See the module; with so many significant digits, and without memory while it is empty.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct LatencyHistogram(Option<Histogram<u32>>);
+pub(in crate::engine) struct LatencyHistogram<const DIGITS: u8 = 2>(Option<Histogram<u32>>);
 
-impl LatencyHistogram {
+impl<const DIGITS: u8> LatencyHistogram<DIGITS> {
     fn histogram(&mut self) -> Option<&mut Histogram<u32>> {
         if self.0.is_none() {
             // The bounds are constants: they are never refused.
@@ -45,15 +44,27 @@ impl LatencyHistogram {
     }
 
     /// Adds what another one has, which is empty afterwards and keeps its memory.
-    pub(in crate::engine) fn append(&mut self, other: &mut LatencyHistogram) {
+    pub(in crate::engine) fn append(&mut self, other: &mut Self) {
         if other.is_empty() {
             return;
         }
-        if let (Some(own), Some(others)) = (self.histogram(), other.0.as_mut()) {
-            // They have the same bounds.
-            let _ = own.add(&*others);
+        self.add(other);
+        if let Some(others) = other.0.as_mut() {
             others.reset();
         }
+    }
+
+    /// Adds what another one has.
+    pub(in crate::engine) fn add(&mut self, other: &Self) {
+        if let (Some(own), Some(others)) = (self.histogram(), other.0.as_ref()) {
+            // They have the same bounds.
+            let _ = own.add(others);
+        }
+    }
+
+    /// How many replies were recorded.
+    pub(in crate::engine) fn count(&self) -> u64 {
+        self.0.as_ref().map_or(0, Histogram::len)
     }
 
     /// Whether nothing was recorded.
@@ -90,9 +101,7 @@ impl RecentLatency {
     pub(in crate::engine) fn last(&self, seconds: usize) -> LatencyHistogram {
         let mut all = LatencyHistogram::default();
         for recent in self.0.iter().rev().take(seconds) {
-            if let (Some(own), Some(recent)) = (all.histogram(), recent.0.as_ref()) {
-                let _ = own.add(recent);
-            }
+            all.add(recent);
         }
         all
     }
@@ -110,7 +119,7 @@ mod tests {
     fn percentiles_have_two_digits_and_only_the_last_seconds_count() {
         let mut recent = RecentLatency::default();
         assert_eq!(recent.latency(), None);
-        let mut own = LatencyHistogram::default();
+        let mut own = LatencyHistogram::<2>::default();
         for micros in 1..=100 {
             own.record(micros * 1_000);
         }
@@ -132,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_takes_longer_than_an_hour_counts_as_an_hour() {
-        let mut histogram = LatencyHistogram::default();
+        let mut histogram = LatencyHistogram::<2>::default();
         histogram.record(u64::MAX);
         histogram.record(0);
 

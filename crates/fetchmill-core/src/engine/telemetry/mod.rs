@@ -6,6 +6,7 @@ mod bottleneck;
 mod capacity;
 mod latency;
 mod machine;
+mod origins;
 mod sample;
 mod series;
 
@@ -20,6 +21,8 @@ pub(super) use capacity::{CapacityCounters, CapacityUse, CountedCapacity, Shares
 pub use latency::Latency;
 pub(super) use latency::{LatencyHistogram, RecentLatency};
 pub(super) use machine::{Machine, Processors};
+pub use origins::OriginLatency;
+pub(super) use origins::{OriginHistograms, RecentOrigins};
 pub(super) use sample::Progress;
 pub use sample::Sample;
 pub(super) use series::Series;
@@ -43,6 +46,7 @@ pub(super) enum WriterActivity {
 pub(super) struct WorkerTelemetry {
     pub(super) capacity: CapacityCounters,
     latency: Mutex<LatencyHistogram>,
+    origins: Mutex<OriginHistograms>,
     /// Replies whose requests went out when few others were in flight, and what they took, microseconds.
     unloaded_replies: AtomicU64,
     unloaded_micros: AtomicU64,
@@ -57,6 +61,11 @@ impl WorkerTelemetry {
 
     fn take_latency(&self) -> LatencyHistogram {
         std::mem::take(&mut *lock(&self.latency))
+    }
+
+    /// The same by origin, in a job over many.
+    pub(super) fn add_origins(&self, own: &mut OriginHistograms) {
+        lock(&self.origins).append(own);
     }
 
     pub(super) fn add_unloaded(&self, replies: u64, micros: u64) {
@@ -139,6 +148,15 @@ impl Telemetry {
         let mut all = LatencyHistogram::default();
         for worker in &self.workers {
             all.append(&mut worker.take_latency());
+        }
+        all
+    }
+
+    /// The same by origin, in a job over many.
+    pub(super) fn take_origins(&self) -> OriginHistograms {
+        let mut all = OriginHistograms::default();
+        for worker in &self.workers {
+            all.append(&mut lock(&worker.origins));
         }
         all
     }

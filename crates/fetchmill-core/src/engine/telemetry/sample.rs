@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bottleneck::{LimitKind, LimitedBy};
 use super::latency::Latency;
+use super::origins::OriginLatency;
 use crate::limits::PACE_KEPT;
 
 /// See the module. All but the counts of the end are counts within it.
@@ -57,6 +58,9 @@ pub(in crate::engine) struct Progress {
     pub(in crate::engine) concurrency: u64,
     /// Of the replies of the last ten seconds.
     pub(in crate::engine) latency: Option<Latency>,
+    /// The same by origin, in a job over many. They are for who looks on: the journal does without them.
+    #[serde(skip)]
+    pub(in crate::engine) origins: Vec<OriginLatency>,
     pub(in crate::engine) limited_by: Option<LimitedBy>,
     /// Requests a second that the only origin accepts, while it throttles.
     pub(in crate::engine) pace: Option<f64>,

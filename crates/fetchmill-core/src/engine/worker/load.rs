@@ -3,7 +3,8 @@
 use std::cell::{Cell, RefCell};
 
 use crate::certainty::MonotonicMicros;
-use crate::engine::telemetry::{LatencyHistogram, WorkerTelemetry};
+use crate::engine::telemetry::{LatencyHistogram, OriginHistograms, WorkerTelemetry};
+use crate::origin::OriginKey;
 use crate::planner::concurrency::Load;
 
 /// A job is held back by a rate when so large a part of what is in flight waits for it.
@@ -24,6 +25,7 @@ pub(super) struct LoadCounter {
     /// Replies whose requests went out when few others were in flight, and what they took.
     unloaded: Cell<(u64, MonotonicMicros)>,
     histogram: RefCell<LatencyHistogram>,
+    origins: RefCell<OriginHistograms>,
 }
 
 /// While one of these is there, one more is counted.
@@ -55,6 +57,11 @@ impl LoadCounter {
         self.bytes.set(self.bytes.get() + bytes);
     }
 
+    /// The same reply, in a job over many origins.
+    pub(super) fn note_origin(&self, origin: &OriginKey, took: MonotonicMicros) {
+        self.origins.borrow_mut().record(origin, took);
+    }
+
     /// Whether few requests are out, of so many that may be.
     pub(super) fn is_low(&self, share: usize) -> bool {
         self.exchanging.get() < (share / FEW).max(1)
@@ -68,6 +75,7 @@ impl LoadCounter {
     /// What replies took, for who samples the job.
     pub(super) fn tell_latency(&self, telemetry: &WorkerTelemetry) {
         telemetry.add_latency(&mut self.histogram.borrow_mut());
+        telemetry.add_origins(&mut self.origins.borrow_mut());
         let (replies, micros) = self.unloaded.take();
         telemetry.add_unloaded(replies, micros);
     }

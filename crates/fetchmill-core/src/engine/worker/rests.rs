@@ -27,7 +27,13 @@ impl Worker {
         task.connection.note_reply(sent, now);
         let is_trouble = FailureKind::of_status(replied.head.status).is_err_and(FailureKind::is_retryable);
         if !is_trouble {
-            self.load.note(now.saturating_sub(sent), bytes, is_unloaded);
+            let took = now.saturating_sub(sent);
+            self.load.note(took, bytes, is_unloaded);
+            if self.control().origins.are_many()
+                && let Some(origin) = task.connection.origin()
+            {
+                self.load.note_origin(&origin.key, took);
+            }
         }
     }
 
