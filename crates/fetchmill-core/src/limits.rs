@@ -436,6 +436,8 @@ pub const BODY_RATE_MIN: u64 = 64 * 1024;
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
+/// The same where fewer requests may be in flight than before: some servers are slow because of how many connections there are.
+pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
 /// How often deadlines are looked at: they are exact to this.
 pub const TICK: Duration = Duration::from_millis(50);
 /// Requests in flight when the job is asked to stop may take this long.
@@ -464,10 +466,9 @@ pub const CONCURRENCY_DEFAULT: u32 = 64;
 
 /// Where `--concurrency auto` begins, ...
 pub const AUTO_CONCURRENCY_FIRST: u32 = 32;
-/// ... and where it ends. A connection keeps up to `BODY_FREE_BYTES` for its next body and holds up to `HELD_BYTES_MIN`
-/// until it is certain; half as many more rest: 4,096 x (1.5 x 16 + 16 KiB) = 160 MiB at the worst, with objects of 16
-/// KiB; 20 with small ones. They need 6,144 local ports of the usual 28,232.
-pub const AUTO_CONCURRENCY_MAX: u32 = 4096;
+/// ... and where it ends, if bodies are small: with larger ones there is memory for fewer (planner/concurrency.rs has that
+/// bound: 128 MiB). They and those that rest need 24,576 local ports of the usual 28,232.
+pub const AUTO_CONCURRENCY_MAX: u32 = 16_384;
 
 /// Where it ends for an origin at a public address, unless `--concurrency-max` says otherwise: as many as a fixed number has
 /// that nobody chose.

@@ -23,25 +23,29 @@ const TRIAL_MAX: Millis = 3_000;
 /// ... and ends without a result after this long, or so many latencies.
 const ROUND_MAX: Millis = 5_000;
 const ROUND_MAX_LATENCIES: f64 = 6.0;
+/// Latency above so many times the least is that of an overload.
+const OVERLOADED: f64 = 8.0;
 /// Connections that are still being made, in so many requests, before a round begins.
 const CONNECTING: f64 = 0.125;
 /// Reports of a round in which the job was held back by something else; in flight on average at least this part.
 const STARVED: f64 = 0.25;
 const USED: f64 = 0.6;
 /// A limit twice as high is worth it when it gives so much more, or while latency has not grown so much.
-const GROWTH: f64 = 1.2;
+const GROWTH: f64 = 1.1;
 const QUEUED: f64 = 1.25;
-/// Twice as much in flight that gives so much more waits in no queue.
-const PAID: f64 = 1.7;
+/// A limit that gives so much more than the one before it waits in no queue.
+const PAID: f64 = 1.2;
 /// A limit that gives so much less than a lower one is too high, whatever latency says.
 const HARM: f64 = 0.8;
 /// Limits one after the other that were not worth it, before it stops to climb.
 const STRIKES: u32 = 2;
 /// Where it begins to shrink: the lowest limit that gave this part of the most.
-const NEARLY: f64 = 0.9;
+const NEARLY: f64 = 0.95;
 /// Shrinking: by what, and what must be left of the goodput.
 const SHRINK: f64 = 1.4;
-const SHRINK_KEEPS: f64 = 0.93;
+const SHRINK_KEEPS: f64 = 0.97;
+/// A part of the goodput that is less even after a short round.
+const CLEARLY_LESS: f64 = 0.85;
 /// Where nothing waits in a queue yet, a little more than that is tried: by this, then by its root.
 const RAISE: f64 = 1.4;
 /// What was sent before a limit was lowered is still in the way while goodput grows by this, and so often at most.
@@ -67,6 +71,13 @@ const STEP_GAIN: f64 = 0.6;
 const STEP_LOSS: f64 = 0.25;
 /// A reply counts as one, and as one more for each so many bytes of its body.
 const UNIT_BYTES: f64 = 16.0 * 1024.0;
+/// Memory for what is in flight: a connection has room for its next body and holds some until they are certain, and half as
+/// many more rest: two and a half bodies for each request, and what a connection takes itself. What is larger than the
+/// second has a budget of its own (docs/decisions/0024).
+const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
+const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
+const BODIES: f64 = 2.5;
+const CONNECTION_BYTES: f64 = 1024.0;
 
 /// What a worker saw since it last said so.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -115,6 +126,7 @@ struct Round {
     starved: u32,
     in_flight: f64,
     replies: f64,
+    bytes: f64,
     latency_micros: f64,
 }
 
@@ -128,6 +140,7 @@ impl Round {
         self.starved += u32::from(load.is_starved);
         self.in_flight += in_flight as f64;
         self.replies += f64::from(load.replies);
+        self.bytes += load.bytes as f64;
         self.latency_micros += load.latency_micros as f64;
     }
 
@@ -171,8 +184,6 @@ struct Climb {
     /// Each with its goodput.
     levels: Vec<(usize, f64)>,
     strikes: u32,
-    /// Whether latency has fallen, so that less may do.
-    is_faster: bool,
 }
 
 impl Climb {
@@ -180,10 +191,9 @@ impl Climb {
         self.levels.iter().map(|(_, goodput)| *goodput).fold(0.0, f64::max)
     }
 
-    /// What half of a limit gave.
-    fn at_half(&self, limit: usize) -> f64 {
-        let half = self.levels.iter().rev().find(|(level, _)| *level <= limit / 2);
-        half.map_or(f64::INFINITY, |(_, goodput)| *goodput)
+    /// What a limit gave at first. Goodput is behind by a latency, so that is what the limit before it gives.
+    fn at_first(&self, limit: usize) -> f64 {
+        self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)
     }
 
     /// The lowest of them that gave nearly the most.
@@ -203,7 +213,8 @@ struct Shrink {
     before: f64,
     recovered: f64,
     recoveries: u32,
-    is_faster: bool,
+    /// What a lower one gave that seemed worse.
+    doubted: Option<f64>,
 }
 
 /// A limit that is good with what it gives, and by how much more is tried.
@@ -258,6 +269,8 @@ impl Default for TrialPlan {
 #[derive(Debug, Clone)]
 pub struct ConcurrencyLimit {
     bounds: ConcurrencyBounds,
+    /// At most, as there is memory for bodies that are as long as those of the last round.
+    most: usize,
     /// What goes out now, and what is held beside a trial.
     limit: usize,
     held: usize,
@@ -278,6 +291,7 @@ impl ConcurrencyLimit {
         let first = bounds.first.clamp(bounds.least, most);
         ConcurrencyLimit {
             bounds,
+            most,
             limit: first,
             held: first,
             phase: Phase::Climb(Climb::default()),
@@ -297,13 +311,18 @@ impl ConcurrencyLimit {
     /// It must never be higher than this.
     pub fn lower_most(&mut self, most: usize) {
         self.bounds.most = self.bounds.most.min(most).max(self.bounds.least);
-        self.limit = self.limit.min(self.bounds.most);
-        self.held = self.held.min(self.bounds.most);
+        self.bound(self.bounds.most);
+    }
+
+    fn bound(&mut self, most: usize) {
+        self.most = most.clamp(self.bounds.least, self.bounds.most);
+        self.limit = self.limit.min(self.most);
+        self.held = self.held.min(self.most);
     }
 
     /// Whether its bound is what keeps it from more.
     pub fn is_at_most(&self) -> bool {
-        self.held.min(self.limit) >= self.bounds.most
+        self.held.min(self.limit) >= self.most
     }
 
     /// Whether it has not yet settled.
@@ -336,8 +355,9 @@ impl ConcurrencyLimit {
         let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
         let connecting = in_flight.saturating_sub(exchanging) as f64;
         let is_connected = connecting <= CONNECTING * in_flight as f64 + 1.0;
-        let lag = if matches!(self.phase, Phase::Climb(_)) { 0.0 } else { self.latency / 1000.0 };
-        let is_settled = have_heard && is_connected && waited as f64 >= lag;
+        let lag = if matches!(self.phase, Phase::Climb(_)) { 0.0 } else { self.round_latency() };
+        let have_ended = in_flight as f64 <= self.limit as f64 * (1.0 + CONNECTING) + 1.0;
+        let is_settled = have_heard && is_connected && have_ended && waited as f64 >= lag;
         if is_settled || waited >= self.round_max() {
             self.count_from(now);
         }
@@ -349,7 +369,12 @@ impl ConcurrencyLimit {
     }
 
     fn round_max(&self) -> Millis {
-        ROUND_MAX.max((self.latency * ROUND_MAX_LATENCIES / 1000.0) as Millis)
+        ROUND_MAX.max((self.round_latency() * ROUND_MAX_LATENCIES) as Millis)
+    }
+
+    /// Milliseconds that rounds are measured by: a queue that an overload has left is no reason to wait for as long.
+    fn round_latency(&self) -> f64 {
+        self.latency.min(self.floor * OVERLOADED) / 1000.0
     }
 
     fn end_round(&mut self, now: Millis) {
@@ -362,9 +387,9 @@ impl ConcurrencyLimit {
             Phase::Shrink(_) | Phase::Raise(_) => (3.0, COMPARED_MIN, ROUND_REPLIES),
             Phase::Trial(..) => (3.0, COMPARED_MIN, TRIAL_REPLIES),
         };
-        let least = least.max((latencies * self.latency / 1000.0) as Millis);
+        let least = least.max((latencies * self.round_latency()) as Millis);
         let enough = if took >= TRIAL_MAX { ROUND_REPLIES } else { enough };
-        let is_over = took >= least && self.round.replies >= enough;
+        let is_over = (took >= least || self.is_clearly_less(took)) && self.round.replies >= enough;
         let is_stuck = took >= least + self.round_max();
         if !is_over && !is_stuck {
             return;
@@ -373,16 +398,29 @@ impl ConcurrencyLimit {
         if !is_over || !round.is_telling(self.limit) {
             return;
         }
-        let measured = Measured {
-            goodput: self.workers.iter().map(WorkerState::goodput).sum(),
-            latency: round.latency_micros / round.replies.max(1.0),
-        };
+        let measured =
+            Measured { goodput: self.goodput(), latency: round.latency_micros / round.replies.max(1.0) };
         self.latency = measured.latency;
+        let body = (round.bytes / round.replies.max(1.0)).min(COUNTED_BODY_MAX);
+        self.bound((MEMORY / (body * BODIES + CONNECTION_BYTES)) as usize);
         self.decide(measured);
         if matches!(self.phase, Phase::Hold(_)) && self.limit == self.held {
             // Nothing has changed: the next round goes on from here.
             self.count_from(now);
         }
+    }
+
+    /// Units a second in this round.
+    fn goodput(&self) -> f64 {
+        self.workers.iter().map(WorkerState::goodput).sum()
+    }
+
+    /// A lower limit that gives much less need not be measured for long: the one before it is measured again.
+    fn is_clearly_less(&self, took: Millis) -> bool {
+        let Phase::Shrink(Shrink { goodput: Some(goodput), doubted: None, .. }) = self.phase else {
+            return false;
+        };
+        took >= ROUND_MIN.max(self.round_latency() as Millis) && self.goodput() < goodput * CLEARLY_LESS
     }
 
     fn decide(&mut self, measured: Measured) {
@@ -396,21 +434,22 @@ impl ConcurrencyLimit {
     }
 
     fn set(&mut self, limit: usize) {
-        self.limit = limit.clamp(self.bounds.least, self.bounds.most);
+        self.limit = limit.clamp(self.bounds.least, self.most);
     }
 
     fn climb(&mut self, mut climb: Climb, measured: Measured) -> Phase {
         let best = climb.best();
         let has_queue = measured.latency > self.floor * QUEUED;
-        let is_worth_it = measured.goodput >= best * GROWTH || !has_queue && measured.goodput >= best * HARM;
+        // At the most it is known what that gives when two rounds brought no more.
+        let is_at_most = self.limit >= self.most;
+        let may_grow = !has_queue && !is_at_most && measured.goodput >= best * HARM;
+        let is_worth_it = measured.goodput >= best * GROWTH || may_grow;
         self.floor = self.floor.min(measured.latency);
         climb.strikes = if is_worth_it { 0 } else { climb.strikes + 1 };
         climb.levels.push((self.limit, measured.goodput));
-        // What it gives at the most is known when a round there brings no more.
-        let is_at_most = self.limit >= self.bounds.most;
-        if climb.strikes >= STRIKES || is_at_most && measured.goodput < best * GROWTH {
+        if climb.strikes >= STRIKES {
             let good = climb.lowest_good().unwrap_or(self.limit);
-            if good >= self.bounds.most && measured.goodput >= climb.at_half(good) * PAID {
+            if good >= self.most && measured.goodput >= climb.at_first(good) * PAID {
                 return self.settle_at(good);
             }
             self.set(good);
@@ -420,7 +459,7 @@ impl ConcurrencyLimit {
                 before: best,
                 recovered: 0.0,
                 recoveries: 0,
-                is_faster: climb.is_faster,
+                doubted: None,
             });
         }
         self.set(self.limit * 2);
@@ -433,26 +472,58 @@ impl ConcurrencyLimit {
             (shrink.recovered, shrink.recoveries) = (measured.goodput, shrink.recoveries + 1);
             return Phase::Shrink(shrink);
         }
-        let is_free = measured.latency <= self.floor * FREE && !shrink.is_faster;
+        let is_free = measured.latency <= self.floor * FREE;
         self.floor = self.floor.min(measured.latency);
-        let most = shrink.goodput.unwrap_or(0.0).max(measured.goodput);
-        if shrink.goodput.is_some_and(|goodput| measured.goodput < goodput * SHRINK_KEEPS) {
+        let goodput = match (shrink.goodput, shrink.doubted) {
+            (None, _) => measured.goodput,
+            (Some(_), Some(lower)) => return self.shrink_again(shrink, lower, measured),
+            (Some(goodput), None) if measured.goodput < goodput * SHRINK_KEEPS => {
+                // It may have been chance: the other one again.
+                self.set(shrink.good);
+                return Phase::Shrink(Shrink { doubted: Some(measured.goodput), ..shrink });
+            }
+            (Some(goodput), None) => goodput.max(measured.goodput),
+        };
+        if is_free && shrink.goodput.is_none() {
+            return self.try_more(Raise { good: self.limit, goodput, by: RAISE });
+        }
+        if is_free {
+            return self.settle_at(self.limit);
+        }
+        self.try_less(Shrink { good: self.limit, goodput: Some(goodput), ..shrink })
+    }
+
+    /// A lower limit gave less: whether the one before it still gives more is known now.
+    fn shrink_again(&mut self, shrink: Shrink, lower: f64, measured: Measured) -> Phase {
+        let goodput = f64::midpoint(shrink.goodput.unwrap_or(measured.goodput), measured.goodput);
+        if lower < goodput * SHRINK_KEEPS {
             return self.settle_at(shrink.good);
         }
-        let good = self.limit;
-        let lower = (good as f64 / SHRINK) as usize;
-        if is_free && shrink.goodput.is_none() {
-            return self.try_more(Raise { good, goodput: measured.goodput, by: RAISE });
-        }
-        if is_free || lower < self.bounds.least {
-            return self.settle_at(good);
+        self.try_less(Shrink {
+            good: self.below(shrink.good),
+            goodput: Some(goodput),
+            doubted: None,
+            ..shrink
+        })
+    }
+
+    fn try_less(&mut self, shrink: Shrink) -> Phase {
+        let lower = self.below(shrink.good);
+        if lower == shrink.good {
+            return self.settle_at(shrink.good);
         }
         self.set(lower);
-        Phase::Shrink(Shrink { good, goodput: Some(most), ..shrink })
+        Phase::Shrink(shrink)
+    }
+
+    /// The next limit when it shrinks.
+    fn below(&self, limit: usize) -> usize {
+        let lower = (limit as f64 / SHRINK) as usize;
+        if lower < self.bounds.least { limit } else { lower }
     }
 
     fn try_more(&mut self, raise: Raise) -> Phase {
-        let more = ((raise.good as f64 * raise.by) as usize).min(self.bounds.most);
+        let more = ((raise.good as f64 * raise.by) as usize).min(self.most);
         if more == raise.good {
             return self.settle_at(raise.good);
         }
@@ -493,7 +564,7 @@ impl ConcurrencyLimit {
             if hold.odd < CHANGED_ROUNDS {
                 return Phase::Hold(hold);
             }
-            return self.climb_again(measured.latency < held.latency, measured);
+            return self.climb_again(measured.latency * CHANGE < held.latency, measured);
         }
         held.latency += (measured.latency - held.latency) * HELD_WEIGHT;
         held.goodput += (measured.goodput - held.goodput) * HELD_WEIGHT;
@@ -506,11 +577,14 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// The origin, or the way to it, is another than before.
+    /// The origin, or the way to it, is another than before. Where replies come sooner, less may do: it begins anew.
     fn climb_again(&mut self, is_faster: bool, measured: Measured) -> Phase {
         self.floor = measured.latency;
-        let climb = Climb { is_faster, ..Climb::default() };
-        self.climb(climb, measured)
+        if is_faster && self.limit > self.bounds.first {
+            self.set(self.bounds.first);
+            return Phase::Climb(Climb::default());
+        }
+        self.climb(Climb::default(), measured)
     }
 
     /// The limit that is tried next, if there is one that may be better.
@@ -523,7 +597,7 @@ impl ConcurrencyLimit {
         }
         let held = self.held as f64;
         let other = if self.trials.is_up {
-            ((held * self.trials.step).ceil() as usize).max(self.held + 1).min(self.bounds.most)
+            ((held * self.trials.step).ceil() as usize).max(self.held + 1).min(self.most)
         } else {
             ((held / self.trials.step) as usize).min(self.held.saturating_sub(1)).max(self.bounds.least)
         };

@@ -282,6 +282,11 @@ impl Pool {
         }
     }
 
+    /// Closes unused ones until there are only so many, those first that were unused for longest.
+    pub fn close_idle_beyond(&self, kept: usize) {
+        while self.idle.get() > kept && self.close_oldest() {}
+    }
+
     /// Closes what has been unused for too long.
     pub fn sweep(&self) {
         let now = self.clock.get();

@@ -15,6 +15,8 @@ use crate::transport::Deadlines;
 
 /// Milliseconds since the last tick that make one late.
 const LATE: Millis = 100;
+/// For so long connections that become unused are closed behind a number in flight that became lower.
+const SURPLUS_CLOSED: Millis = 5_000;
 /// How often what replies took is told.
 const TELEMETRY_EVERY: Millis = 500;
 
@@ -127,10 +129,21 @@ impl Worker {
         }
     }
 
+    /// Connections that a much lower number in flight has left are closed: a server may be slow because of how many there
+    /// are.
+    fn close_surplus(&self, now: Millis) {
+        if now < self.closes_surplus_until.get() {
+            self.pool.close_idle_beyond(self.share.get().saturating_sub(self.in_flight.get()));
+        }
+    }
+
     /// The planner may want more in flight than before, or less: then those that finish take no other target.
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.share.replace(share);
+        if share * 10 < before * 9 {
+            self.closes_surplus_until.set(self.control().clock.now() + SURPLUS_CLOSED);
+        }
         if share > before && !self.is_done.get() {
             self.start_tasks(tasks);
             self.wake_for(share - before);
@@ -170,6 +183,7 @@ impl Worker {
             self.turn(0);
         }
         self.take_share(tasks);
+        self.close_surplus(now);
         // The tick must not wait for a sink that is behind.
         if self.setup.blocks.capacity() > 0 {
             self.send_block(false).await;

@@ -123,7 +123,8 @@ impl Worker {
         }
         let connection = &mut task.connection;
         if connection.is_open() {
-            watch.only(limits::KEEP_ALIVE_IDLE);
+            let is_surplus = self.in_flight.get() >= self.share.get();
+            watch.only(if is_surplus { limits::SURPLUS_CONNECTION_IDLE } else { limits::KEEP_ALIVE_IDLE });
         } else {
             watch.rest();
         }

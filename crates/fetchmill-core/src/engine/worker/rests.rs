@@ -54,9 +54,14 @@ impl Worker {
         self.rest(task, watch).await;
     }
 
+    /// Connections that may rest beside those that make requests: a part of these.
+    fn resting_max(&self) -> usize {
+        limits::resting_connections(self.share.get()).min(self.setup.resting_max)
+    }
+
     /// Has the connection rest: beside the task's next one if that may be, else the task waits.
     pub(super) async fn rest(&self, task: &mut WorkerConnection, watch: &Deadlines) {
-        if self.resting.len() < self.setup.resting_max || self.is_done.get() {
+        if self.resting.len() < self.resting_max() || self.is_done.get() {
             self.rest_aside(task);
             return;
         }
@@ -85,7 +90,7 @@ impl Worker {
         target: &CurrentTarget,
         watch: &Deadlines,
     ) {
-        if self.resting.len() <= self.setup.resting_max || self.is_done.get() {
+        if self.resting.len() <= self.resting_max() || self.is_done.get() {
             return;
         }
         let is_fit = |resting: &WorkerConnection| {
@@ -106,7 +111,7 @@ impl Worker {
         }
         watch.rest();
         let until = Instant::now() + Duration::from_micros(REST_MAX);
-        if !self.resting.await_room(self.setup.resting_max, until).await
+        if !self.resting.await_room(self.resting_max(), until).await
             && let Some(mut last) = self.resting.take_last(|_| true)
         {
             self.fetch_again(&mut last.held, FailureKind::TotalTimeout);

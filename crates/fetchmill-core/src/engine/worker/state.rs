@@ -72,6 +72,8 @@ pub(super) struct Worker {
     pub(super) in_flight: Cell<usize>,
     /// Targets in flight at most.
     pub(super) share: Cell<usize>,
+    /// Behind a share that became lower: until then unused connections above it are closed.
+    pub(super) closes_surplus_until: Cell<Millis>,
     pub(super) load: LoadCounter,
     /// When what replies took was told last.
     pub(super) telemetry_told: Cell<Millis>,
@@ -121,6 +123,7 @@ impl Worker {
             waits_for_memory: Cell::new(false),
             in_flight: Cell::new(0),
             share: Cell::new(setup.control.plan.share(setup.index)),
+            closes_surplus_until: Cell::default(),
             load: LoadCounter::default(),
             telemetry_told: Cell::new(0),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
