@@ -59,7 +59,7 @@ SITE = """
         access_log {log} seen;
         root {root};
         autoindex on;
-        autoindex_format json;
+        autoindex_format {autoindex};
         {directives}
     }}
 """
@@ -79,19 +79,29 @@ class Site:
         leaf: its certificate; without one it speaks plain HTTP.
         protocols: versions of TLS, as nginx calls them.
         http2: whether it offers HTTP/2 as well.
+        autoindex: what it lists folders in: json, html.
         directives: more lines of its configuration; `@NAME@` in them is the URL of the site NAME.
     """
 
     leaf: Leaf | None = None
     protocols: str = "TLSv1.2 TLSv1.3"
     http2: bool = False
+    autoindex: str = "json"
     directives: str = ""
 
     def text(self, port: int, root: Path, log: Path) -> str:
         """Its part of the configuration."""
         listen = f"{' ssl' if self.leaf else ''}{' http2' if self.http2 else ''}"
         tls = TLS.format(leaf=self.leaf, protocols=self.protocols) if self.leaf else ""
-        return SITE.format(port=port, listen=listen, tls=tls, root=root, log=log, directives=self.directives)
+        return SITE.format(
+            port=port,
+            listen=listen,
+            tls=tls,
+            root=root,
+            log=log,
+            autoindex=self.autoindex,
+            directives=self.directives,
+        )
 
 
 @dataclass(frozen=True)

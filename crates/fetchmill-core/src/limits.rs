@@ -31,6 +31,17 @@ pub const S3_PAGE_KEYS: u32 = 1000;
 pub const BATCH_TARGETS_MAX: usize = 4096;
 /// Entries of one folder in a page: a folder is cut as it is read, so that its size costs no memory.
 pub const FOLDER_PAGE_TARGETS: usize = 1000;
+/// Links of an index page in HTML, and URLs of a sitemap: each is remembered, so that none is taken twice. Digests of 16 bytes and a byte of the
+/// table for each, which is at most half empty: 36 MiB, of the part for pages.
+pub const INDEX_ENTRIES_MAX: usize = 1_000_000;
+/// Bytes of such a page: 512 for each of its links. It is read as a stream.
+pub const INDEX_BYTES_MAX: u64 = 512 << 20;
+/// Bytes between two things that a page tells: of a tag without an end.
+pub const INDEX_TAG_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a link: a name of 4,096 bytes that is percent-encoded, and some more. A longer link is no entry.
+pub const INDEX_HREF_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a robots.txt that are read, as RFC 9309 asks for at least; what is behind them is not.
+pub const ROBOTS_BYTES_MAX: usize = 500 * 1024;
 /// Pages one after the other that brought no name, before the listing is called endless.
 pub const EMPTY_PAGES_MAX: u32 = 1000;
 /// Nesting of folders: a link to a folder above it lists for ever.

@@ -50,7 +50,7 @@ class ListReport:
         manifest: the file with the rows; None when they were given away.
         rows: targets that have a row.
         without_url: those of them that no URL leads to: `get` fails them.
-        failed_folders: folders that gave no listing, with `listing="autoindex"`: what is in them is missing.
+        failed_folders: folders of a web server that gave no listing: what is in them is missing.
         skipped: left out on purpose.
         seconds: time of this run.
         already_finished: whether the list was finished before this run, which then asked nobody.

@@ -14,7 +14,7 @@ from fetchmill._transform.reply import Function
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
-Listing = Literal["api", "autoindex"]
+Listing = Literal["auto", "api", "autoindex", "html", "sitemap"]
 Durability = Literal["power", "process"]
 ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet"]
 CsvHeader = Literal["auto", "yes", "no"]
@@ -136,10 +136,12 @@ class OfServer(TypedDict, total=False):
         Listing,
         Option(
             "choice",
-            "How the source is listed: `api` is GET /list in pages, `autoindex` walks a web server's folders "
-            "(nginx with autoindex_format json).",
+            "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages "
+            "of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; `auto` "
+            "finds out.",
         ),
     ]
+    robots: Annotated[bool, Option("flag", "Heed the server's robots.txt where index pages in HTML are walked.")]
     list_path: Annotated[str, Option("text", "Path of a page of the listing, behind the path of SOURCE.")]
     names_field: Annotated[str, Option("text", "Field of a page with the names; may be dotted.")]
     marker_field: Annotated[str, Option("text", "Field of a page with the marker of the next one; may be dotted.")]

@@ -20,7 +20,7 @@ _ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_s
 _UNSIGNED = ("redirects", "headers", "auth", "bearer", "netrc", "credentials_for", "allow_private")
 # Options, the kinds of source that they are for, and what these are called.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
-    (("listing", *_API_ONLY), ("server",), "servers that list their objects"),
+    (("listing", "robots", *_API_ONLY), ("server",), "servers that list their objects"),
     (_LIST_ONLY, ("list",), "lists of URLs"),
     (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
     (_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
@@ -76,7 +76,7 @@ def _check_bucket(source: str) -> None:
 
 def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a dataclass
     for name in _API_ONLY:
-        if name in given and options.listing != "api":
+        if name in given and options.listing not in ("auto", "api"):
             raise UsageError(f"{name} is for listing api, not for listing {options.listing}")
     require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
     require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)

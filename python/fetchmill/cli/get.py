@@ -45,7 +45,7 @@ Examples:
   fetchmill get http://127.0.0.1:8080 out/
   fetchmill get http://127.0.0.1:8080 out/                    again: resumes
   fetchmill get http://127.0.0.1:8080 out/ --retry-failed     what failed or was absent
-  fetchmill get http://127.0.0.1 mirror/ --listing autoindex  nginx, autoindex_format json
+  fetchmill get http://127.0.0.1/folder/ mirror/              index pages of Apache, nginx, lighttpd, http.server
   fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
   fetchmill get urls.txt out/ --format parquet                a list of URLs
   fetchmill get top.csv out/ --column 2 --template 'https://www.{}' --format parquet --keep-columns 1

@@ -33,7 +33,7 @@ Examples:
   fetchmill list s3://bucket/prefix manifest.parquet
   fetchmill get manifest.parquet out/               now, later, or on another machine
   fetchmill list http://127.0.0.1:8080 names.csv
-  fetchmill list http://127.0.0.1:8080/files --listing autoindex names.csv
+  fetchmill list http://127.0.0.1:8080/files/ names.csv
   fetchmill list http://127.0.0.1:8080 --include '*.json' | head
   fetchmill list urls.txt.gz urls.parquet           a list with each URL in its normal form
   fetchmill list http://127.0.0.1:8080 --json       all that is known, as JSON lines

@@ -90,6 +90,7 @@ impl Job {
         let mut notices = Vec::new();
         let resting_max = fit_descriptors(&mut options, &mut notices)?;
         let place = options.prepare_place()?;
+        options.settle_listing(&place)?;
         let mut journal = Journal::open(&place, &options.identity(), options.is_durable())?;
         if let Some(target) = options.results() {
             refuse_unfit(&journal, target.path)?;
@@ -139,6 +140,7 @@ impl Job {
             was_finished,
             worker_registry: Arc::clone(&worker_registry),
             upload_queue: None,
+            first_page: None,
             rows_chunks: to_program,
         };
         let (for_thread, panics) = (Arc::clone(&shared), Arc::clone(&shared.control.stop.panics));

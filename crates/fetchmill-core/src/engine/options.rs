@@ -17,7 +17,8 @@ use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
-    CHECK, DESTINATION, FOLDERS, Identity, JobLocation, KEYS, LIST, TRANSFORM, transform_text,
+    CHECK, DESTINATION, FOLDERS, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, SITEMAPS, TRANSFORM,
+    folder_listing, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
@@ -32,6 +33,7 @@ use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
 use crate::sink::{Format, Properties, SinkSetup, StoredParts};
 use crate::source::list::{ListFormat, ListOptions};
+use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
 use crate::transport::{AddressPolicy, PoolSettings};
 use crate::verdict::Rules;
@@ -44,11 +46,29 @@ const REDIRECTS_OF_LIST: u32 = 5;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Listing {
-    /// The list/get API.
+    /// As what the server answers tells it; the list/get API until then.
     #[default]
+    Auto,
+    /// The list/get API.
     Api,
     /// Folders, as nginx's `autoindex_format json` lists them.
     Autoindex,
+    /// Folders, as index pages list them.
+    Html,
+    /// A sitemap, and those that it leads to.
+    Sitemap,
+}
+
+impl Listing {
+    /// What stands for it in the identity of a job, when that is a word.
+    fn of_folders(self) -> Option<&'static str> {
+        match self {
+            Listing::Auto | Listing::Api => None,
+            Listing::Autoindex => Some(FOLDERS),
+            Listing::Html => Some(INDEX_PAGES),
+            Listing::Sitemap => Some(SITEMAPS),
+        }
+    }
 }
 
 /// What objects of a list are called.
@@ -181,7 +201,9 @@ options! {
         #[serde(deserialize_with = "seconds")]
         seal_after: Duration = limits::SEAL_AFTER, Bounds::above_0("seconds");
         /// How the source is listed.
-        listing: Listing = Listing::Api;
+        listing: Listing = Listing::Auto;
+        /// Whether a server's robots.txt is heeded where its index pages are walked.
+        robots: bool = true;
         /// What a list is; none: as its name says.
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.
@@ -294,7 +316,7 @@ impl JobOptions {
             return refuse("allow_private and public_only contradict each other");
         }
         self.fields()?;
-        if !matches!(self.source, SourceOptions::Server(_)) || self.listing != Listing::Api {
+        if !matches!(self.source, SourceOptions::Server(_)) || self.listing.of_folders().is_some() {
             return Ok(());
         }
         if !self.api.list_path.starts_with('/') {
@@ -323,6 +345,34 @@ impl JobOptions {
             self.columns = std::mem::take(&mut self.columns).with_transformed(&self.transform_columns)?;
         }
         Ok(())
+    }
+
+    /// Decides how a server lists where that need not be asked: options of the API say it, the name of a sitemap, and
+    /// the journal of a job that walks folders. A job goes on as it began, whatever its server has become.
+    pub(super) fn settle_listing(&mut self, place: &JobLocation) -> Result<()> {
+        if !self.is_listing_unknown() {
+            return Ok(());
+        }
+        if self.api != ApiNames::default() {
+            self.listing = Listing::Api;
+            return Ok(());
+        }
+        if let SourceOptions::Server(url) = &self.source
+            && is_sitemap(url)
+        {
+            self.listing = Listing::Sitemap;
+            return Ok(());
+        }
+        let known = folder_listing(place)?;
+        let kinds = [Listing::Autoindex, Listing::Html, Listing::Sitemap];
+        let found = kinds.into_iter().find(|kind| known.is_some() && kind.of_folders() == known.as_deref());
+        self.listing = found.unwrap_or(self.listing);
+        Ok(())
+    }
+
+    /// Whether it must be found out how the server lists.
+    pub(super) fn is_listing_unknown(&self) -> bool {
+        matches!(self.source, SourceOptions::Server(_)) && self.listing == Listing::Auto
     }
 
     /// Whether a power cut is survived, or only a kill.
@@ -532,8 +582,10 @@ impl JobOptions {
     pub fn naming(&self) -> Naming {
         match (&self.source, self.format) {
             (SourceOptions::Server(_), _) => match self.listing {
-                Listing::Api => Naming::Whole,
-                Listing::Autoindex => Naming::Sized,
+                Listing::Auto | Listing::Api => Naming::Whole,
+                Listing::Autoindex | Listing::Html => Naming::Sized,
+                Listing::Sitemap if self.format == Format::Files => Naming::Path,
+                Listing::Sitemap => Naming::Url,
             },
             (SourceOptions::S3 { .. }, _) => Naming::Listed,
             _ if self.names == NameScheme::Seq => Naming::Number,
@@ -547,8 +599,8 @@ impl JobOptions {
         let (key, prefix, behind) = match &self.source {
             SourceOptions::Server(url) => {
                 let (before, behind) = match self.listing {
-                    Listing::Api => self.api.around_name()?,
-                    Listing::Autoindex => ("/", ""),
+                    Listing::Auto | Listing::Api => self.api.around_name()?,
+                    Listing::Autoindex | Listing::Html | Listing::Sitemap => ("/", ""),
                 };
                 let Some((key, _)) = OriginKey::of_url(&url.text()) else {
                     return Err(Error::Internal(format!("{} has no origin", url.text())));
@@ -576,7 +628,7 @@ impl JobOptions {
 
     /// How WARC tells where objects came from.
     fn warc_origin(&self) -> Result<WarcOrigin> {
-        match self.server()? {
+        match self.server()?.filter(|_| !self.naming().has_url()) {
             Some((key, template)) => {
                 Ok(WarcOrigin { template, uri_start: key.text().to_owned(), names_are_urls: false })
             }
@@ -630,16 +682,21 @@ impl JobOptions {
         })
     }
 
+    /// How a server lists, as it identifies a job.
+    fn listing_identity(&self) -> String {
+        if let Some(listing) = self.listing.of_folders() {
+            return listing.to_owned();
+        }
+        let ApiNames { list_path, names_field, marker_field, marker_param, get_path, .. } = &self.api;
+        format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}")
+    }
+
     /// What makes another run the same job.
     pub fn identity(&self) -> Identity {
-        let (listing, names) = match (&self.source, self.listing) {
-            (SourceOptions::Server(_), Listing::Api) => {
-                let ApiNames { list_path, names_field, marker_field, marker_param, get_path, .. } = &self.api;
-                (format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}"), None)
-            }
-            (SourceOptions::Server(_), Listing::Autoindex) => (FOLDERS.to_owned(), None),
-            (SourceOptions::S3 { .. }, _) => (KEYS.to_owned(), None),
-            (SourceOptions::List(_) | SourceOptions::Iterable, _) => (
+        let (listing, names) = match &self.source {
+            SourceOptions::Server(_) => (self.listing_identity(), None),
+            SourceOptions::S3 { .. } => (KEYS.to_owned(), None),
+            SourceOptions::List(_) | SourceOptions::Iterable => (
                 format!("list {}", self.list.text()),
                 (self.names == NameScheme::Seq).then(|| "seq".to_owned()),
             ),

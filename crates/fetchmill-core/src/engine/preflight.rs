@@ -95,7 +95,9 @@ impl Preflight {
             room,
             dest: place.dest.clone(),
             total_field: match (&options.source, options.listing) {
-                (SourceOptions::Server(_), Listing::Api) => Some(options.api.total_field.clone()),
+                (SourceOptions::Server(_), Listing::Auto | Listing::Api) => {
+                    Some(options.api.total_field.clone())
+                }
                 _ => None,
             },
             settled: settled_targets(tally),

@@ -15,6 +15,8 @@ use super::health_check::HealthChecker;
 use super::job_origins::ListingServer;
 use super::job_state::{Interruption, JobReport, JobState};
 use super::journal_link::JournalRequest;
+use super::listing::folders::FolderFormat;
+use super::listing::server::ServerListerSetup;
 use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder;
 use super::s3::{Client, contact};
@@ -32,8 +34,9 @@ use crate::outcome::FailureKind;
 use crate::results;
 use crate::s3::{Selection, list_query};
 use crate::sink::{SinkSetup, UploadQueue};
-use crate::source::autoindex;
+use crate::source::folder::folder_path;
 use crate::source::list::Filters;
+use crate::source::sitemap::sitemap_path;
 use crate::transport::{NameResolver, PoolSettings};
 
 /// A job before its threads are there.
@@ -51,6 +54,8 @@ pub(super) struct Run {
     pub(super) worker_registry: Arc<WorkerRegistry>,
     /// Where shards wait for their upload; none before that is prepared, or when the destination is a folder.
     pub(super) upload_queue: Option<Arc<UploadQueue>>,
+    /// The first page of the listing, once it was asked for to find out how the server lists.
+    pub(super) first_page: Option<Vec<u8>>,
     /// Where rows go that are given to the program.
     pub(super) rows_chunks: Option<Sender<Vec<u8>>>,
 }
@@ -72,7 +77,8 @@ impl Run {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             opened => opened?,
         }
-        let server = match self.server(&control, is_listed) {
+        let server = self.server(&control, is_listed);
+        let server = match server.and_then(|server| self.find_listing(&control, server, &pool)) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             server => server?,
         };
@@ -186,6 +192,56 @@ impl Run {
         Ok(())
     }
 
+    /// Asks the server how it lists, when nobody has said it: that is in the options, and in the journal, from then on.
+    /// The server, as its objects are asked for. An error also when the job is to end.
+    fn find_listing(
+        &mut self,
+        control: &Arc<Control>,
+        server: Option<ListingServer>,
+        pool: &PoolSettings,
+    ) -> Result<Option<ListingServer>> {
+        if !self.options.is_listing_unknown() {
+            return Ok(server);
+        }
+        let Some(server) = server else { return Ok(None) };
+        if self.journal.is_begun()? {
+            // What walks folders was recognised when it was opened.
+            self.options.listing = Listing::Api;
+            return Ok(Some(server));
+        }
+        let Some(setup) = self.server_lister(control, server.clone(), pool.clone())? else {
+            return Ok(Some(server));
+        };
+        let Some(detected) = listing::detect::detect(setup, &self.options.api)? else {
+            let failure = control.stop.take_failure();
+            return Err(failure.unwrap_or_else(|| Error::Internal("the job is ending".into())));
+        };
+        (self.options.listing, self.first_page) = (detected.listing, detected.first_page);
+        self.journal.change_identity(&self.options.identity())?;
+        let template = self.options.server()?.map(|(_, template)| template);
+        Ok(template.map(|template| ListingServer { template, ..server }))
+    }
+
+    /// What lists a server that does so itself.
+    fn server_lister(
+        &mut self,
+        control: &Arc<Control>,
+        server: ListingServer,
+        pool: PoolSettings,
+    ) -> Result<Option<ServerListerSetup>> {
+        let SourceOptions::Server(url) = &self.options.source else { return Ok(None) };
+        Ok(Some(ServerListerSetup {
+            control: Arc::clone(control),
+            origin: url.clone(),
+            server,
+            pool,
+            filters: Filters::new(&self.options.list.include, &self.options.list.exclude)?,
+            give_up_after: self.options.give_up_after.as_millis() as u64,
+            has_listed: self.journal.tally().listed > 0 || self.journal.get("marker")?.is_some(),
+            first_page: self.first_page.take(),
+        }))
+    }
+
     /// Where the listing goes on.
     fn listing_start(
         &mut self,
@@ -209,35 +265,32 @@ impl Run {
                 give_up_after: self.options.give_up_after.as_millis() as u64,
             })));
         }
-        let SourceOptions::Server(url) = &self.options.source else {
-            return match self.list.take() {
-                Some(list) if !is_listed => Ok(listing::ListingStart::List(Box::new(list))),
-                _ => Ok(listing::ListingStart::Nowhere),
-            };
-        };
+        if let Some(list) = self.list.take() {
+            return Ok(if is_listed {
+                listing::ListingStart::Nowhere
+            } else {
+                listing::ListingStart::List(Box::new(list))
+            });
+        }
         let Some(server) = server else { return Ok(listing::ListingStart::Nowhere) };
-        let setup = listing::server::ServerListerSetup {
-            control: Arc::clone(control),
-            origin: url.clone(),
-            server,
-            pool,
-            filters: Filters::new(&self.options.list.include, &self.options.list.exclude)?,
-            give_up_after: self.options.give_up_after.as_millis() as u64,
-            has_listed: self.journal.tally().listed > 0 || self.journal.get("marker")?.is_some(),
+        let Some(setup) = self.server_lister(control, server, pool)? else {
+            return Ok(listing::ListingStart::Nowhere);
         };
-        let place = match self.options.listing {
-            Listing::Api if is_listed => return Ok(listing::ListingStart::Nowhere),
-            Listing::Api => {
-                listing::server::ListingCursor::Api(self.options.api.clone(), self.journal.get("marker")?)
+        let setup = Box::new(setup);
+        let format = match self.options.listing {
+            Listing::Auto | Listing::Api if is_listed => return Ok(listing::ListingStart::Nowhere),
+            Listing::Auto | Listing::Api => {
+                let names = Box::new(self.options.api.clone());
+                return Ok(listing::ListingStart::Api(setup, names, self.journal.get("marker")?));
             }
-            Listing::Autoindex => {
-                if self.journal.get("walk")?.is_none() {
-                    self.journal.start_walk()?;
-                }
-                listing::server::ListingCursor::Autoindex
-            }
+            Listing::Autoindex => FolderFormat::Json,
+            Listing::Html => FolderFormat::Html { heeds_robots: self.options.robots },
+            Listing::Sitemap => FolderFormat::Sitemap,
         };
-        Ok(listing::ListingStart::Server(Box::new(setup), place))
+        if self.journal.get("walk")?.is_none() {
+            self.journal.start_walk()?;
+        }
+        Ok(listing::ListingStart::Folders(setup, format))
     }
 
     /// The only origin of the job, with its addresses, when there is one.
@@ -372,8 +425,9 @@ impl Run {
         let first_page = match &self.options.source {
             SourceOptions::Server(url) => {
                 let path = match self.options.listing {
-                    Listing::Api => self.options.api.page_path(url, None)?,
-                    Listing::Autoindex => autoindex::folder_path(url, b""),
+                    Listing::Auto | Listing::Api => self.options.api.page_path(url, None)?,
+                    Listing::Autoindex | Listing::Html => folder_path(url, b""),
+                    Listing::Sitemap => sitemap_path(url, b""),
                 };
                 Some(format!("{}://{}{path}", url.scheme(), url.authority()))
             }
@@ -430,8 +484,9 @@ impl Run {
         let mut threads = Vec::new();
         for (worker, attachments) in self.worker_registry.take_attachments().into_iter().enumerate() {
             let (control, poison_candidates) = (Arc::clone(control), Arc::clone(&poison_candidates));
+            let listing = self.options.listing;
             let supervisor =
-                Supervisor { worker, control: Arc::clone(&control), attachments, poison_candidates };
+                Supervisor { worker, control: Arc::clone(&control), listing, attachments, poison_candidates };
             threads.push(spawn("fetchmill-supervisor", &control.stop, move || supervisor.run())?);
         }
         Ok(threads)

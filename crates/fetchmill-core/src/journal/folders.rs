@@ -3,11 +3,27 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::identity::Identity;
+use super::location::JobLocation;
 use super::transactions::Journal;
 use crate::error::Result;
 use crate::outcome::{FailureKind, KindCounts};
 use crate::source::PendingFolder;
 use crate::target::Names;
+
+/// How a job lists folders, as its identity says; none when it has not listed any, not even to a part.
+pub fn folder_listing(place: &JobLocation) -> Result<Option<String>> {
+    if !place.journal_path().exists() {
+        return Ok(None);
+    }
+    let journal = Journal::open_any(place, false)?;
+    let is_untouched = journal.next_folder()?.is_none_or(|folder| folder == PendingFolder::default());
+    if journal.get("walk")?.is_none() || is_untouched && !journal.is_begun()? {
+        return Ok(None);
+    }
+    let identity = journal.get("identity")?;
+    Ok(identity.and_then(|stored| Identity::from_json(&stored).remove("listing")))
+}
 
 impl Journal {
     /// Starts the walk at the top.

@@ -13,8 +13,14 @@ pub const LIST: &str = "list";
 /// What stands for the listing in the identity of a job whose source is a bucket.
 pub const KEYS: &str = "keys";
 
-/// The same where the source is a web server's folders.
+/// The same where the source is a web server's folders, listed in JSON,
 pub const FOLDERS: &str = "autoindex";
+
+/// and as index pages.
+pub const INDEX_PAGES: &str = "html";
+
+/// The same where it is a sitemap: its targets are those of a list.
+pub const SITEMAPS: &str = "list sitemap";
 
 /// The part of a job's identity that says that a function transforms its objects.
 pub const TRANSFORM: &str = "transform";

@@ -19,7 +19,8 @@ impl Journal {
         self.begin()?;
         self.keep_cursor(&page.cursor)?;
         self.keep_total(page.total)?;
-        if matches!(page.cursor, PageCursor::List { .. }) {
+        // A folder's entries have none of it; those of a sitemap have.
+        if matches!(page.cursor, PageCursor::List { .. } | PageCursor::Folder { .. }) {
             self.keep_traits(&page.names)?;
         }
         let first = self.next_sequence;

@@ -62,6 +62,11 @@ impl Journal {
         Ok(is_begun || self.next_sequence > 0)
     }
 
+    /// How the server lists was found out: that identifies the job from now on.
+    pub fn change_identity(&self, identity: &Identity) -> Result<()> {
+        self.set("identity", &identity.to_json())
+    }
+
     /// Makes another job of one that was stopped before anything was listed.
     fn found_anew(&self, identity: &Identity) -> Result<()> {
         let forget = "BEGIN IMMEDIATE; DELETE FROM folders; DELETE FROM samples; DELETE FROM job; COMMIT";

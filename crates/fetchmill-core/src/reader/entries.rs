@@ -6,7 +6,7 @@
 
 use crate::entry::{EntryTraits, Naming};
 use crate::extra_columns::ExtraColumns;
-use crate::journal::{FOLDERS, JournalSnapshot, KEYS, TRANSFORM, transform_columns};
+use crate::journal::{FOLDERS, INDEX_PAGES, JournalSnapshot, KEYS, TRANSFORM, transform_columns};
 use crate::sink::Format;
 
 /// A listed key of which nothing is known but itself: what stands before it ([`crate::source_metadata`]).
@@ -25,7 +25,7 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if snapshot.part("listing") == KEYS && !is_export(snapshot) {
         return Some(NOTHING_KNOWN);
     }
-    if snapshot.part("listing") == FOLDERS && !is_export(snapshot) {
+    if matches!(snapshot.part("listing"), FOLDERS | INDEX_PAGES) && !is_export(snapshot) {
         return Some(SIZE_UNKNOWN);
     }
     if !are_of_list(snapshot) || is_export(snapshot) {

@@ -135,7 +135,8 @@ pub fn warc_origin(identity: &BTreeMap<String, String>) -> Result<WarcOrigin> {
         let template = RequestTemplate::new(place.key.authority(), &place.prefix, "", &[])?;
         return Ok(WarcOrigin { template, uri_start: place.key.text().to_owned(), names_are_urls: false });
     }
-    let requests = if ExtraColumns::of_identity(identity).has_url() {
+    let is_list = identity.get("listing").is_some_and(|listing| listing.starts_with("list "));
+    let requests = if is_list || ExtraColumns::of_identity(identity).has_url() {
         None
     } else {
         ObjectRequests::new(identity, None).ok()

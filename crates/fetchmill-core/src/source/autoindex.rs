@@ -1,43 +1,15 @@
 //! A web server's folders as nginx's `autoindex_format json` lists them.
 //!
-//! Folders are walked deepest first. A folder is cut into pages as it is read, so that its size costs no memory.
-//! When the connection breaks in the middle the folder is read again from its start; what is in the journal already
-//! is passed over, and a digest proves that it is the same. Names are bytes: nginx puts a file's name into the JSON
-//! as it is, UTF-8 or not.
+//! Names are bytes: nginx puts a file's name into the JSON as it is, UTF-8 or not.
 
 use std::io::Read;
 
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
+use super::folder::{EntryKind, FolderPages, FolderReadError};
+use super::{BadPage, ListedPage, PendingFolder};
 use crate::error::Error;
-use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
-use crate::source_metadata::SizedName;
-use crate::target::Names;
-
-/// The path of a folder's listing.
-pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
-    let mut path = origin.path().as_bytes().to_vec();
-    path.push(b'/');
-    if !folder.is_empty() {
-        crate::name::encode(folder, &mut path);
-        path.push(b'/');
-    }
-    // Encoded names are ASCII.
-    String::from_utf8(path).unwrap_or_default()
-}
-
-/// Why a folder was not read to its end.
-#[derive(Debug)]
-pub enum FolderReadError {
-    /// What came is no listing.
-    Page(BadPage),
-    /// The connection failed while it was read: it may be read again.
-    Io(std::io::Error),
-    /// `each` has failed.
-    Job(Error),
-}
 
 /// Reads a folder's listing from where `folder` says, and gives its pages to `each`; the last one ends it.
 pub fn read_folder(
@@ -45,109 +17,18 @@ pub fn read_folder(
     folder: &PendingFolder,
     each: impl FnMut(ListedPage) -> Result<(), Error>,
 ) -> Result<(), FolderReadError> {
-    let mut pages = Pages::new(folder, each);
+    let mut pages = FolderPages::new(folder, each);
+    let mut failed = None;
     let mut json = serde_json::Deserializer::from_reader(reader);
-    let read = EntriesSeed(&mut pages).deserialize(&mut json).and_then(|()| json.end());
-    if let Some(error) = pages.failed.take() {
-        return Err(FolderReadError::Job(error));
+    let entries = EntriesSeed { pages: &mut pages, failed: &mut failed };
+    let read = entries.deserialize(&mut json).and_then(|()| json.end());
+    if let Some(error) = failed {
+        return Err(error);
     }
     match read {
         Ok(()) => pages.finish(),
         Err(error) if error.is_io() => Err(FolderReadError::Io(error.into())),
         Err(error) => Err(FolderReadError::Page(BadPage(format!("it gives no listing as JSON: {error}")))),
-    }
-}
-
-struct Pages<'f, E> {
-    folder: &'f PendingFolder,
-    each: E,
-    read: u64,
-    digest: u64,
-    names: Names,
-    /// What stands before a file's name; used for one after the other.
-    prefix: Vec<u8>,
-    found: Names,
-    refused: Names,
-    skipped: u64,
-    failed: Option<Error>,
-}
-
-impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> Pages<'f, E> {
-    fn new(folder: &'f PendingFolder, each: E) -> Self {
-        Pages {
-            folder,
-            each,
-            read: 0,
-            digest: 0,
-            names: Names::default(),
-            prefix: Vec::new(),
-            found: Names::default(),
-            refused: Names::default(),
-            skipped: 0,
-            failed: None,
-        }
-    }
-
-    fn entry(&mut self, entry: &IndexEntry) -> Result<(), BadPage> {
-        self.read += 1;
-        self.digest = xxhash_rust::xxh3::xxh3_64_with_seed(&entry.name.0, self.digest);
-        if self.read <= self.folder.read {
-            return self.must_be_the_same();
-        }
-        let path = self.folder.path.as_slice();
-        let between: &[u8] = if path.is_empty() { b"" } else { b"/" };
-        let parts = [path, between, &entry.name.0];
-        match entry.kind.as_str() {
-            "file" => {
-                self.prefix.clear();
-                SizedName::prefix(entry.size.0, &mut self.prefix);
-                self.names.push_parts(&[&self.prefix, path, between, &entry.name.0]);
-            }
-            "directory" if self.may_enter(&entry.name.0) => self.found.push_parts(&parts),
-            "directory" => self.refused.push_parts(&parts),
-            _ => self.skipped += 1,
-        }
-        Ok(())
-    }
-
-    fn must_be_the_same(&self) -> Result<(), BadPage> {
-        if self.read == self.folder.read && self.digest != self.folder.digest {
-            return Err(BadPage("it changed while it was read".into()));
-        }
-        Ok(())
-    }
-
-    fn may_enter(&self, name: &[u8]) -> bool {
-        let path = &self.folder.path;
-        let depth = if path.is_empty() { 1 } else { 2 + memchr::memchr_iter(b'/', path).count() };
-        depth <= FOLDER_DEPTH_MAX
-            && !matches!(name, b"" | b"." | b"..")
-            && !name.iter().any(|byte| matches!(byte, b'/' | 0))
-    }
-
-    fn is_full(&self) -> bool {
-        self.names.len() + self.found.len() + self.refused.len() >= FOLDER_PAGE_TARGETS
-    }
-
-    fn hand_over(&mut self, is_last: bool) -> Result<(), Error> {
-        let cursor = PageCursor::Folder {
-            path: self.folder.path.clone(),
-            found: std::mem::take(&mut self.found),
-            refused: std::mem::take(&mut self.refused),
-            read: self.read,
-            digest: self.digest,
-            is_last,
-        };
-        let names = std::mem::take(&mut self.names);
-        let skipped = std::mem::take(&mut self.skipped);
-        (self.each)(ListedPage { names, skipped, total: None, cursor })
-    }
-
-    fn finish(&mut self) -> Result<(), FolderReadError> {
-        if self.read < self.folder.read {
-            return Err(FolderReadError::Page(BadPage("it changed while it was read".into())));
-        }
-        self.hand_over(true).map_err(FolderReadError::Job)
     }
 }
 
@@ -240,7 +121,11 @@ impl Visitor<'_> for RawNameVisitor {
     }
 }
 
-struct EntriesSeed<'p, 'f, E>(&'p mut Pages<'f, E>);
+struct EntriesSeed<'p, 'f, E> {
+    pages: &'p mut FolderPages<'f, E>,
+    /// Why it was stopped, when the JSON is not to blame.
+    failed: &'p mut Option<FolderReadError>,
+}
 
 impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> DeserializeSeed<'de> for EntriesSeed<'_, '_, E> {
     type Value = ();
@@ -259,11 +144,13 @@ impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> Visitor<'de> for EntriesSee
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         while let Some(entry) = seq.next_element::<IndexEntry>()? {
-            self.0.entry(&entry).map_err(A::Error::custom)?;
-            if self.0.is_full()
-                && let Err(error) = self.0.hand_over(false)
-            {
-                self.0.failed = Some(error);
+            let kind = match entry.kind.as_str() {
+                "file" => EntryKind::File(entry.size.0),
+                "directory" => EntryKind::Folder,
+                _ => EntryKind::Other,
+            };
+            if let Err(error) = self.pages.push(&entry.name.0, kind) {
+                *self.failed = Some(error);
                 return Err(A::Error::custom("stopped"));
             }
         }
@@ -274,6 +161,9 @@ impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> Visitor<'de> for EntriesSee
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::FOLDER_DEPTH_MAX;
+    use crate::source::PageCursor;
+    use crate::source_metadata::SizedName;
 
     fn read(body: &[u8], folder: &PendingFolder) -> Result<Vec<ListedPage>, FolderReadError> {
         let mut pages = Vec::new();
@@ -364,13 +254,5 @@ mod tests {
                 "{body}"
             );
         }
-    }
-
-    #[test]
-    fn folders_are_asked_for_with_a_slash_and_encoded() {
-        let origin = OriginUrl::parse("http://a/base/").unwrap();
-
-        assert_eq!(folder_path(&origin, b""), "/base/");
-        assert_eq!(folder_path(&origin, b"a b/\xff%20"), "/base/a%20b/%FF%2520/");
     }
 }

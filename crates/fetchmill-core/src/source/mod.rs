@@ -6,10 +6,16 @@
 
 pub mod api;
 pub mod autoindex;
+mod bounded_reader;
+pub mod folder;
+pub mod html;
 pub mod list;
 mod origin_url;
 mod page;
+pub(crate) mod percent;
 mod position;
+pub mod robots;
+pub mod sitemap;
 
 pub use api::ApiNames;
 pub use origin_url::{OriginUrl, resolve_marker};

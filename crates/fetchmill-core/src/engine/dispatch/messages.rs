@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::link::TurnReport;
+use crate::engine::options::Listing;
 use crate::error::{Error, Result};
 use crate::planner::origin::Millis;
 use crate::target::{Sequence, WaitingTarget};
@@ -21,6 +22,8 @@ pub(super) struct JoinReply {
     pub(super) region: Option<String>,
     /// Seconds by which the clock of the store is ahead of this machine's.
     pub(super) clock_offset: i64,
+    /// How the server lists.
+    pub(super) listing: Listing,
 }
 
 /// A worker's turn.

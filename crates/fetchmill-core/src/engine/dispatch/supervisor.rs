@@ -18,6 +18,7 @@ use super::messages::{Assignment, JobMessage, JoinReply, WorkerMessage, error_of
 use crate::engine::control::Control;
 use crate::engine::counters::Delta;
 use crate::engine::journal_link::JournalRequest;
+use crate::engine::options::Listing;
 use crate::engine::stop::Stop;
 use crate::engine::target::{CurrentTarget, TargetQueue};
 use crate::engine::threads::waiting_runtime;
@@ -44,6 +45,8 @@ pub(in crate::engine) type PoisonCandidates = Arc<Mutex<HashSet<Sequence>>>;
 pub(in crate::engine) struct Supervisor {
     pub(in crate::engine) worker: usize,
     pub(in crate::engine) control: Arc<Control>,
+    /// How the server lists, which may have been found out.
+    pub(in crate::engine) listing: Listing,
     pub(in crate::engine) attachments: crossbeam_channel::Receiver<AttachedProcess>,
     pub(in crate::engine) poison_candidates: PoisonCandidates,
 }
@@ -131,7 +134,7 @@ impl Supervisor {
 
     fn join_reply(&self) -> JoinReply {
         let store = &self.control.store;
-        JoinReply { region: store.region_of_job(), clock_offset: store.clock_offset() }
+        JoinReply { region: store.region_of_job(), clock_offset: store.clock_offset(), listing: self.listing }
     }
 
     fn take_turns(&self, socket: &UnixStream, link: &mut LocalLink, ledger: &Mutex<ProcessTargets>) -> bool {

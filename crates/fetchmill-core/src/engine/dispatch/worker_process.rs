@@ -43,9 +43,10 @@ pub struct WorkerProcessOptions {
 pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Result<Option<Dispatcher>> {
     let WorkerProcessOptions { worker, workers, kept, turns, receipts } = joining;
     let turns = UnixStream::from(turns);
-    let Some(JoinReply { region, clock_offset }) = receive(&turns)? else { return Ok(None) };
+    let Some(JoinReply { region, clock_offset, listing }) = receive(&turns)? else { return Ok(None) };
     options.resolve_s3()?;
     options.s3.region = region.or(options.s3.region);
+    options.listing = listing;
     if let Some(kept) = kept {
         options.columns = ExtraColumns::of_list(kept)?;
     }

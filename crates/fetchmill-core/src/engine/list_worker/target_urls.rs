@@ -27,7 +27,7 @@ impl TargetUrls {
         if let SourceOptions::S3 { bucket, .. } = &options.source {
             return Ok(TargetUrls::Bucket(format!("s3://{}/", bucket.text())));
         }
-        Ok(match options.server()? {
+        Ok(match options.server()?.filter(|_| !options.naming().has_url()) {
             Some((key, template)) => TargetUrls::Server(key.text().to_owned(), template, options.naming()),
             None => TargetUrls::List,
         })

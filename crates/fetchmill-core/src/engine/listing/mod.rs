@@ -1,9 +1,12 @@
 //! The listing's thread: hands page after page to the journal, ahead of the fetching. Before that it hands over what
 //! an earlier run has listed and not settled.
 
+pub(super) mod detect;
+pub(super) mod folders;
 mod hand_over;
 mod input;
 mod list;
+mod robots;
 pub(super) mod s3;
 pub(super) mod server;
 
@@ -16,11 +19,14 @@ use self::hand_over::hand_over_live_pages;
 use super::control::Control;
 use super::stop::Stop;
 use crate::error::Error;
+use crate::source::ApiNames;
 
 /// Where the listing goes on.
 pub(super) enum ListingStart {
-    /// At a server that lists its objects.
-    Server(Box<server::ServerListerSetup>, server::ListingCursor),
+    /// At a server with the list/get API, behind a marker; none for the start.
+    Api(Box<server::ServerListerSetup>, Box<ApiNames>, Option<String>),
+    /// At a web server whose folders the journal knows.
+    Folders(Box<server::ServerListerSetup>, folders::FolderFormat),
     /// In a bucket.
     Bucket(Box<s3::BucketListerSetup>),
     /// In a list.
@@ -33,7 +39,8 @@ pub(super) enum ListingStart {
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
     let listed =
         hand_over_live_pages(control, matches!(from, ListingStart::List(..))).and_then(|()| match from {
-            ListingStart::Server(setup, place) => server::list(*setup, &place),
+            ListingStart::Api(setup, names, marker) => server::list(*setup, &names, marker),
+            ListingStart::Folders(setup, format) => folders::list(*setup, format),
             ListingStart::Bucket(setup) => s3::list(*setup),
             ListingStart::List(list) => list::read(control, *list),
             ListingStart::Nowhere => Ok(()),

@@ -1,7 +1,6 @@
 //! A server that lists its objects: asked for page after page on a connection of its own.
 
 use std::cell::{Cell, RefCell};
-use std::io::Read;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +10,6 @@ use tokio::runtime::LocalRuntime;
 use super::hand_over::hand_over;
 use crate::engine::control::Control;
 use crate::engine::job_origins::ListingServer;
-use crate::engine::journal_link::JournalRequest;
 use crate::engine::stop::Stop;
 use crate::engine::threads::network_runtime;
 use crate::engine::tls_errors::distrust;
@@ -23,9 +21,8 @@ use crate::origin::OriginKey;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::origin::{Millis, Observations};
 use crate::planner::retry::{self, Jitter};
-use crate::source::autoindex::{self, FolderReadError};
 use crate::source::list::Filters;
-use crate::source::{ApiNames, ListedPage, OriginUrl, PageCursor, PendingFolder};
+use crate::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor};
 use crate::target::Names;
 use crate::transport::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
@@ -45,12 +42,14 @@ pub(in crate::engine) struct ServerListerSetup {
     pub(in crate::engine) filters: Filters,
     /// A page that fails for longer ends the job.
     pub(in crate::engine) give_up_after: Millis,
+    /// The first page of all, when it is there already.
+    pub(in crate::engine) first_page: Option<Vec<u8>>,
 }
 
 /// See the module.
-struct ServerLister {
-    control: Arc<Control>,
-    origin: OriginUrl,
+pub(super) struct ServerLister {
+    pub(super) control: Arc<Control>,
+    pub(super) origin: OriginUrl,
     key: OriginKey,
     template: RequestTemplate,
     timeouts: Timeouts,
@@ -62,43 +61,54 @@ struct ServerLister {
     /// The server.
     known: Rc<OriginConnections>,
     jitter: Jitter,
-    has_listed: bool,
+    pub(super) has_listed: bool,
     /// Since when the page that is asked for fails.
     failing_since: Option<Millis>,
     give_up_after: Millis,
-    filters: Filters,
+    pub(super) filters: Filters,
+    pub(super) first_page: Option<Vec<u8>>,
 }
 
-/// Lists everything from a place on, or until the job is to end.
-pub(super) fn list(setup: ServerListerSetup, from: &ListingCursor) -> Result<()> {
-    let mut lister = ServerLister::new(setup)?;
-    match from {
-        ListingCursor::Api(names, marker) => lister.list_api(names, marker.clone()),
-        ListingCursor::Autoindex => lister.list_folders(),
-    }
-}
-
-/// Where a server's listing goes on.
-pub(in crate::engine) enum ListingCursor {
-    /// The list/get API, behind a marker; none for the start.
-    Api(ApiNames, Option<String>),
-    /// The journal knows the folders.
-    Autoindex,
+/// Lists everything over the list/get API, behind a marker, or until the job is to end.
+pub(super) fn list(setup: ServerListerSetup, names: &ApiNames, marker: Option<String>) -> Result<()> {
+    ServerLister::new(setup)?.list_api(names, marker)
 }
 
 /// Why a page did not come.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
-struct PageFailure {
-    kind: FailureKind,
-    status: u16,
-    reason: String,
+pub(super) struct PageFailure {
+    pub(super) kind: FailureKind,
+    /// Of the reply; 0 when there was none.
+    pub(super) status: u16,
+    pub(super) reason: String,
     /// What the server asked for.
     retry_after: Option<Millis>,
 }
 
+/// The last failure of a page, and how often it was asked for.
+pub(super) struct FailedPage {
+    pub(super) failure: PageFailure,
+    pub(super) attempts: u32,
+}
+
+impl FailedPage {
+    /// Whether the server has answered that there is nothing of the kind: it is well, and will say the same again.
+    pub(super) fn is_refusal(&self) -> bool {
+        let PageFailure { kind, status, .. } = self.failure;
+        kind.class() == FailureClass::Final && (300..500).contains(&status)
+    }
+}
+
+/// The bytes of a page.
+pub(super) struct FetchedPage {
+    pub(super) bytes: Vec<u8>,
+    /// Whether these are all; else it is larger than a page that is kept may be.
+    pub(super) is_whole: bool,
+}
+
 impl PageFailure {
-    fn new(kind: FailureKind, status: u16, reason: impl Into<String>) -> Self {
+    pub(super) fn new(kind: FailureKind, status: u16, reason: impl Into<String>) -> Self {
         PageFailure { kind, status, reason: reason.into(), retry_after: None }
     }
 
@@ -108,8 +118,17 @@ impl PageFailure {
 }
 
 impl ServerLister {
-    fn new(setup: ServerListerSetup) -> Result<Self> {
-        let ServerListerSetup { control, origin, server, pool, has_listed, filters, give_up_after } = setup;
+    pub(super) fn new(setup: ServerListerSetup) -> Result<Self> {
+        let ServerListerSetup {
+            control,
+            origin,
+            server,
+            pool,
+            has_listed,
+            filters,
+            give_up_after,
+            first_page,
+        } = setup;
         let now = control.clock.now();
         // Its bytes are moved one piece after the other, which HTTP/1.1 is enough for.
         let tls = Arc::new(pool.tls.without_http2());
@@ -137,6 +156,7 @@ impl ServerLister {
             failing_since: None,
             give_up_after,
             filters,
+            first_page,
         })
     }
 
@@ -144,12 +164,15 @@ impl ServerLister {
         let mut empty_pages = 0;
         while self.control.wait_for_room() && !self.is_over() {
             let path = names.page_path(&self.origin, marker.as_deref())?;
-            let Some(body) = self.fetch_page(&path)? else {
-                return Ok(());
+            let body = match self.first_page.take() {
+                Some(body) => body,
+                None => match self.fetch_page(&path)? {
+                    Some(body) => body,
+                    None => return Ok(()),
+                },
             };
-            let page = names.read_page(&body, marker.take()).map_err(|error| {
-                Error::Listing(format!("the listing {} cannot be read: {error}", self.url(&path)))
-            })?;
+            let page =
+                names.read_page(&body, marker.take()).map_err(|error| self.unreadable(&path, &error))?;
             let PageCursor::Marker { next, .. } = &page.cursor else {
                 return Ok(());
             };
@@ -176,28 +199,51 @@ impl ServerLister {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         format!("{}://{}{}", self.origin.scheme(), self.origin.authority(), path)
+    }
+
+    pub(super) fn unreadable(&self, path: &str, bad: &BadPage) -> Error {
+        Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
     /// Fetches a page of the API as a whole; `None` when the job is to end.
     fn fetch_page(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+        let failed = match self.fetch(path)? {
+            None => return Ok(None),
+            Some(Ok(FetchedPage { bytes, is_whole: true })) => return Ok(Some(bytes)),
+            Some(Ok(_)) => return Err(self.too_large(path)),
+            Some(Err(failed)) => failed,
+        };
+        Err(self.no_listing(path, &failed.failure, failed.attempts))
+    }
+
+    pub(super) fn too_large(&self, path: &str) -> Error {
+        let reason = "the page is larger than 16 MiB; let the server give smaller pages";
+        self.no_listing(path, &PageFailure::new(FailureKind::BodyTooLarge, 200, reason), 1)
+    }
+
+    /// Fetches a page, as often as it takes or makes sense; `None` when the job is to end.
+    pub(super) fn fetch(
+        &mut self,
+        path: &str,
+    ) -> Result<Option<std::result::Result<FetchedPage, FailedPage>>> {
         let mut attempts = 0;
         loop {
             let mut body = PageBody::default();
-            let no_page = match self.start(path).and_then(|()| self.receive_to_end(&mut body)) {
-                Ok(()) => {
+            let failure = match self.start(path).and_then(|()| self.receive_page(&mut body)) {
+                Ok(is_whole) => {
                     self.came();
-                    return Ok(Some(body.bytes));
+                    return Ok(Some(Ok(FetchedPage { bytes: body.bytes, is_whole })));
                 }
-                Err(no_page) => no_page,
+                Err(failure) => failure,
             };
             attempts += 1;
-            if !self.wait_after(path, &no_page, attempts)? {
+            if !self.wait_after(path, &failure, attempts)? {
                 return Ok(None);
             }
-            if self.is_final(&no_page, attempts) {
-                return Err(self.no_listing(path, &no_page, attempts));
+            if self.is_final(&failure, attempts) {
+                return Ok(Some(Err(FailedPage { failure, attempts })));
             }
         }
     }
@@ -207,7 +253,7 @@ impl ServerLister {
         is_last(no_page.kind, attempts, attempts_max)
     }
 
-    fn no_listing(&self, path: &str, no_page: &PageFailure, attempts: u32) -> Error {
+    pub(super) fn no_listing(&self, path: &str, no_page: &PageFailure, attempts: u32) -> Error {
         if let Some(error) = distrust(&self.key, no_page.kind) {
             return error;
         }
@@ -242,7 +288,7 @@ impl ServerLister {
     }
 
     /// Waits as the failure asks for, and while the origin is down; `false` when the job is to end.
-    fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
+    pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
         self.connection.close();
         self.observe(no_page, attempts);
         if self.is_final(no_page, attempts) {
@@ -276,7 +322,7 @@ impl ServerLister {
     }
 
     /// A page has come.
-    fn came(&mut self) {
+    pub(super) fn came(&mut self) {
         if self.failing_since.take().is_some() {
             self.control.note_page(None);
         }
@@ -293,7 +339,7 @@ impl ServerLister {
 
     /// Sends a request and awaits the reply's head; a connection that the server has closed is forgiven. Each page comes
     /// on a connection that is fresh or has rested: a reply that nobody asked for would be taken for the page.
-    fn start(&mut self, path: &str) -> std::result::Result<(), PageFailure> {
+    pub(super) fn start(&mut self, path: &str) -> std::result::Result<(), PageFailure> {
         self.pool.tick(self.control.clock.now());
         self.pool.switch_to_rested(&mut self.connection, &self.known);
         let was_used = self.connection.is_open();
@@ -346,15 +392,16 @@ impl ServerLister {
         })
     }
 
-    fn receive_to_end(&mut self, body: &mut PageBody) -> std::result::Result<(), PageFailure> {
+    /// Receives a page, up to the largest that is kept; whether that is all of it.
+    fn receive_page(&mut self, body: &mut PageBody) -> std::result::Result<bool, PageFailure> {
         loop {
             let is_over = self.receive_some(body)?;
             if body.bytes.len() > limits::PAGE_BYTES_MAX {
-                let reason = "the page is larger than 16 MiB; let the server give smaller pages";
-                return Err(PageFailure::new(FailureKind::BodyTooLarge, 200, reason));
+                self.connection.close();
+                return Ok(false);
             }
             if is_over {
-                return Ok(());
+                return Ok(true);
             }
             if body.started.is_some_and(|started| started.elapsed() >= self.timeouts.total) {
                 return Err(PageFailure::new(FailureKind::TotalTimeout, 200, "the page takes too long"));
@@ -363,7 +410,7 @@ impl ServerLister {
     }
 
     /// Receives the next bytes of a page; whether they were the last.
-    fn receive_some(&mut self, body: &mut PageBody) -> std::result::Result<bool, PageFailure> {
+    pub(super) fn receive_some(&mut self, body: &mut PageBody) -> std::result::Result<bool, PageFailure> {
         let clock = Rc::new(Cell::new(self.control.clock.now()));
         let watch = Deadlines::new(clock, self.timeouts);
         let scratch = RefCell::new(std::mem::take(&mut body.scratch));
@@ -404,81 +451,12 @@ impl ServerLister {
         let Some(replied) = replied else { return Ok(false) };
         if !crate::transport::is_verified(&replied.head) {
             // A page without a length may have been cut: what is missing would never be fetched. JSON that ends is
-            // whole, and JSON that does not is noticed by the parser.
+            // whole, as is HTML; what does not end is noticed by the parser.
             self.connection.close();
         } else if replied.surplus != UnusedState::Quiet || !replied.head.keep_alive {
             self.connection.close();
         }
         Ok(true)
-    }
-
-    fn list_folders(&mut self) -> Result<()> {
-        let mut attempts = 0;
-        while self.control.wait_for_room() {
-            let Some(folder) = self.control.journal.ask(JournalRequest::NextFolder)? else {
-                self.control.journal.send(JournalRequest::EndListing);
-                return Ok(());
-            };
-            let path = autoindex::folder_path(&self.origin, &folder.path);
-            let no_page = match self.read_folder(&path, &folder) {
-                Ok(()) => {
-                    attempts = 0;
-                    self.has_listed = true;
-                    self.came();
-                    continue;
-                }
-                Err(FolderReadError::Job(error)) => return Err(error),
-                Err(FolderReadError::Page(bad)) => PageFailure::new(FailureKind::Listing, 200, bad.0),
-                Err(FolderReadError::Io(error)) => no_page_of(error),
-            };
-            attempts += 1;
-            if self.control.stop.get() != Stop::No || !self.wait_after(&path, &no_page, attempts)? {
-                return Ok(());
-            }
-            if is_last(no_page.kind, attempts, limits::FIRST_PAGE_ATTEMPTS_MAX) {
-                if !self.has_listed {
-                    return Err(self.no_listing(&path, &no_page, attempts));
-                }
-                let status = (no_page.status != 0).then_some(no_page.status);
-                let detail = no_page.reason;
-                self.control.listing_counters().add_listed(1, 0);
-                self.control.listing_counters().fail(FailureKind::Listing);
-                self.control.journal.send(JournalRequest::FailFolder {
-                    path: folder.path,
-                    status,
-                    attempts,
-                    detail,
-                });
-                attempts = 0;
-            }
-        }
-        Ok(())
-    }
-
-    fn read_folder(
-        &mut self,
-        path: &str,
-        folder: &PendingFolder,
-    ) -> std::result::Result<(), FolderReadError> {
-        self.start(path).map_err(|no_page| FolderReadError::Io(io_error(no_page)))?;
-        let control = Arc::clone(&self.control);
-        let filters = self.filters.clone();
-        let reader = PageReader { lister: self, body: PageBody::default(), at: 0, is_over: false };
-        autoindex::read_folder(reader, folder, |page| {
-            if let PageCursor::Folder { refused, .. } = &page.cursor {
-                control.listing_counters().add_listed(refused.len() as u64, 0);
-                (0..refused.len()).for_each(|_| control.listing_counters().fail(FailureKind::Listing));
-            }
-            hand_over(&control, allowed(page, &filters, Naming::Sized));
-            // A folder may be larger than the window.
-            if control.wait_for_room() { Ok(()) } else { Err(Error::Internal("the job is ending".into())) }
-        })
-        .map_err(|error| match error {
-            FolderReadError::Job(_) if self.control.stop.get() != Stop::No => {
-                FolderReadError::Io(std::io::Error::other("the job is ending"))
-            }
-            other => other,
-        })
     }
 }
 
@@ -490,14 +468,14 @@ fn is_forgiven(broken: &BrokenExchange, was_used: bool) -> bool {
 }
 
 /// Whether no other attempt follows when a page has failed so often.
-fn is_last(kind: FailureKind, attempts: u32, attempts_max: u32) -> bool {
+pub(super) fn is_last(kind: FailureKind, attempts: u32, attempts_max: u32) -> bool {
     let rules = Rules { attempts_max, ..Rules::default() };
     let mut state = AttemptState { attempts: attempts.saturating_sub(1), ..AttemptState::default() };
     !matches!(state.after_failure(kind, &rules, 0), Verdict::Retry(_))
 }
 
 /// A page without the names that are left out.
-fn allowed(mut page: ListedPage, filters: &Filters, naming: Naming) -> ListedPage {
+pub(super) fn allowed(mut page: ListedPage, filters: &Filters, naming: Naming) -> ListedPage {
     if filters.is_empty() {
         return page;
     }
@@ -523,19 +501,10 @@ fn refused(head: &Head, now: Millis) -> Option<PageFailure> {
     Some(PageFailure { retry_after: asked, ..no_page })
 }
 
-/// Through `Read`, whose errors are the operating system's.
-fn io_error(no_page: PageFailure) -> std::io::Error {
-    std::io::Error::other(no_page)
-}
-
-fn no_page_of(error: std::io::Error) -> PageFailure {
-    error.downcast().unwrap_or_else(|error| PageFailure::new(FailureKind::Reset, 0, error.to_string()))
-}
-
 /// A page's bytes as they come.
 #[derive(Default)]
-struct PageBody {
-    bytes: Vec<u8>,
+pub(super) struct PageBody {
+    pub(super) bytes: Vec<u8>,
     scratch: Vec<u8>,
     /// When the page was waited for first.
     started: Option<Instant>,
@@ -544,28 +513,6 @@ struct PageBody {
 impl BodySink for PageBody {
     fn piece(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
-    }
-}
-
-/// A folder's listing as a stream, so that its size costs no memory.
-struct PageReader<'l> {
-    lister: &'l mut ServerLister,
-    body: PageBody,
-    at: usize,
-    is_over: bool,
-}
-
-impl Read for PageReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        while self.at == self.body.bytes.len() && !self.is_over {
-            self.body.bytes.clear();
-            self.at = 0;
-            self.is_over = self.lister.receive_some(&mut self.body).map_err(io_error)?;
-        }
-        let count = buffer.len().min(self.body.bytes.len() - self.at);
-        buffer[..count].copy_from_slice(&self.body.bytes[self.at..self.at + count]);
-        self.at += count;
-        Ok(count)
     }
 }
 

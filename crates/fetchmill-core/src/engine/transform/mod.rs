@@ -91,7 +91,10 @@ pub(super) fn of_worker(
         list_columns: options.columns.kept().len() - options.transform_columns.len(),
         max_size: options.http.max_size,
         stage: Arc::clone(stage),
-        server: options.server()?.map(|(key, template)| (key.text().to_owned(), template)),
+        server: options
+            .server()?
+            .filter(|_| !options.naming().has_url())
+            .map(|(key, template)| (key.text().to_owned(), template)),
         stores_url: options.format.columns(&options.columns).has_url(),
         stores_bodies: options.format.properties().keeps >= StoredParts::Bodies,
     })))

@@ -9,6 +9,7 @@ use url::{Position, Url};
 
 use crate::limits::URL_BYTES_MAX;
 use crate::name;
+use crate::source::percent;
 
 /// A host that is looked at no further; names have up to 253 bytes, their labels up to 63.
 const HOST_BYTES_MAX: usize = 253;
@@ -77,26 +78,13 @@ fn normalise_key(text: &str) -> Result<String, &'static str> {
     if key.contains(|character: char| character.is_ascii_control()) {
         return Err("its key has a control character that is not percent-encoded");
     }
-    let key = decoded(key.as_bytes()).ok_or("its key has a % without two digits behind it")?;
+    let key = percent::decode(key.as_bytes()).ok_or("its key has a % without two digits behind it")?;
     let mut url = format!("s3://{bucket}/").into_bytes();
     name::encode(&key, &mut url);
     if url.len() > URL_BYTES_MAX {
         return Err("it is longer than 64 KiB");
     }
     String::from_utf8(url).map_err(|_| "it is no URL")
-}
-
-/// The bytes that a percent-encoded text stands for; digits may be of either case.
-fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut pieces = text.split(|byte| *byte == b'%');
-    let mut bytes = pieces.next().unwrap_or_default().to_vec();
-    for piece in pieces {
-        let (digits, rest) = piece.split_at_checked(2)?;
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        bytes.push((digit(digits[0])? << 4 | digit(digits[1])?) as u8);
-        bytes.extend_from_slice(rest);
-    }
-    Some(bytes)
 }
 
 fn why(error: url::ParseError) -> &'static str {

@@ -1,0 +1,48 @@
+//! A document of a server that is read as a stream, and may have no end, or a part without one.
+
+use std::cell::Cell;
+use std::io::{Error, Read};
+use std::rc::Rc;
+
+use super::BadPage;
+use super::folder::FolderReadError;
+use crate::limits::{INDEX_BYTES_MAX, INDEX_TAG_BYTES_MAX};
+
+/// Ends a document that is too large, and one whose parser tells nothing: it collects what it reads. With an error that
+/// holds a [`BadPage`].
+pub(super) struct BoundedReader<R> {
+    reader: R,
+    all: u64,
+    /// Bytes since the parser told anything: whoever hears of it sets it to 0.
+    silent: Rc<Cell<usize>>,
+}
+
+impl<R> BoundedReader<R> {
+    pub(super) fn new(reader: R, silent: Rc<Cell<usize>>) -> Self {
+        BoundedReader { reader, all: 0, silent }
+    }
+}
+
+impl<R: Read> Read for BoundedReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let bad = |why: String| Err(Error::other(BadPage(why)));
+        if self.silent.get() > INDEX_TAG_BYTES_MAX {
+            return bad(format!("it has a tag of more than {INDEX_TAG_BYTES_MAX} bytes"));
+        }
+        if self.all > INDEX_BYTES_MAX {
+            return bad(format!("it has more than {} MiB", INDEX_BYTES_MAX >> 20));
+        }
+        let count = self.reader.read(buffer)?;
+        self.all += count as u64;
+        self.silent.set(self.silent.get() + count);
+        Ok(count)
+    }
+}
+
+/// What an error of such a reader means.
+pub(super) fn read_error(error: Error) -> FolderReadError {
+    match error.downcast::<BadPage>() {
+        Ok(bad) => FolderReadError::Page(bad),
+        Err(error) => FolderReadError::Io(error),
+    }
+}

@@ -1,0 +1,164 @@
+//! What all listings of a web server's folders have in common, whatever they are written in.
+//!
+//! Folders are walked deepest first. A folder is cut into pages as it is read, so that its size costs no memory.
+//! When the connection breaks in the middle the folder is read again from its start; what is in the journal already
+//! is passed over, and a digest proves that it is the same.
+
+use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
+use crate::error::Error;
+use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
+use crate::source_metadata::SizedName;
+use crate::target::Names;
+
+/// The path of a folder's listing.
+pub fn folder_path(origin: &OriginUrl, folder: &[u8]) -> String {
+    let mut path = origin.path().as_bytes().to_vec();
+    path.push(b'/');
+    if !folder.is_empty() {
+        crate::name::encode(folder, &mut path);
+        path.push(b'/');
+    }
+    // Encoded names are ASCII.
+    String::from_utf8(path).unwrap_or_default()
+}
+
+/// Why a folder was not read to its end.
+#[derive(Debug)]
+pub enum FolderReadError {
+    /// What came is no listing.
+    Page(BadPage),
+    /// The connection failed while it was read: it may be read again.
+    Io(std::io::Error),
+    /// It came whole, and has no end: it may be read again.
+    Cut(&'static str),
+    /// `each` has failed.
+    Job(Error),
+}
+
+/// What an entry of a folder is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EntryKind {
+    /// A file, with its size where the listing tells it exactly.
+    File(Option<u64>),
+    /// A folder.
+    Folder,
+    /// Neither: it is counted as skipped.
+    Other,
+    /// A target by its URL, of a sitemap.
+    Url,
+    /// Another sitemap, by its path.
+    Sitemap,
+}
+
+/// A folder's entries on their way into pages.
+pub(super) struct FolderPages<'f, E> {
+    folder: &'f PendingFolder,
+    each: E,
+    read: u64,
+    digest: u64,
+    names: Names,
+    /// What stands before a file's name; used for one after the other.
+    prefix: Vec<u8>,
+    found: Names,
+    refused: Names,
+    skipped: u64,
+}
+
+impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
+    pub(super) fn new(folder: &'f PendingFolder, each: E) -> Self {
+        FolderPages {
+            folder,
+            each,
+            read: 0,
+            digest: 0,
+            names: Names::default(),
+            prefix: Vec::new(),
+            found: Names::default(),
+            refused: Names::default(),
+            skipped: 0,
+        }
+    }
+
+    /// Takes the next entry, by its name alone; pages that are full are handed over.
+    pub(super) fn push(&mut self, name: &[u8], kind: EntryKind) -> Result<(), FolderReadError> {
+        self.add(name, kind).map_err(FolderReadError::Page)?;
+        if self.names.len() + self.found.len() + self.refused.len() < FOLDER_PAGE_TARGETS {
+            return Ok(());
+        }
+        self.hand_over(false).map_err(FolderReadError::Job)
+    }
+
+    fn add(&mut self, name: &[u8], kind: EntryKind) -> Result<(), BadPage> {
+        self.read += 1;
+        self.digest = xxhash_rust::xxh3::xxh3_64_with_seed(name, self.digest);
+        if self.read <= self.folder.read {
+            return self.must_be_the_same();
+        }
+        let path = self.folder.path.as_slice();
+        let between: &[u8] = if path.is_empty() { b"" } else { b"/" };
+        let parts = [path, between, name];
+        match kind {
+            EntryKind::File(size) => {
+                self.prefix.clear();
+                SizedName::prefix(size, &mut self.prefix);
+                self.names.push_parts(&[&self.prefix, path, between, name]);
+            }
+            EntryKind::Folder if self.may_enter(name) => self.found.push_parts(&parts),
+            EntryKind::Folder => self.refused.push_parts(&parts),
+            EntryKind::Other => self.skipped += 1,
+            EntryKind::Url => self.names.push(name),
+            EntryKind::Sitemap => self.found.push(name),
+        }
+        Ok(())
+    }
+
+    fn must_be_the_same(&self) -> Result<(), BadPage> {
+        if self.read == self.folder.read && self.digest != self.folder.digest {
+            return Err(BadPage("it changed while it was read".into()));
+        }
+        Ok(())
+    }
+
+    fn may_enter(&self, name: &[u8]) -> bool {
+        let path = &self.folder.path;
+        let depth = if path.is_empty() { 1 } else { 2 + memchr::memchr_iter(b'/', path).count() };
+        depth <= FOLDER_DEPTH_MAX
+            && !matches!(name, b"" | b"." | b"..")
+            && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+    }
+
+    fn hand_over(&mut self, is_last: bool) -> Result<(), Error> {
+        let cursor = PageCursor::Folder {
+            path: self.folder.path.clone(),
+            found: std::mem::take(&mut self.found),
+            refused: std::mem::take(&mut self.refused),
+            read: self.read,
+            digest: self.digest,
+            is_last,
+        };
+        let names = std::mem::take(&mut self.names);
+        let skipped = std::mem::take(&mut self.skipped);
+        (self.each)(ListedPage { names, skipped, total: None, cursor })
+    }
+
+    /// Hands over the last page: the listing has come to its end.
+    pub(super) fn finish(&mut self) -> Result<(), FolderReadError> {
+        if self.read < self.folder.read {
+            return Err(FolderReadError::Page(BadPage("it changed while it was read".into())));
+        }
+        self.hand_over(true).map_err(FolderReadError::Job)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_are_asked_for_with_a_slash_and_encoded() {
+        let origin = OriginUrl::parse("http://a/base/").unwrap();
+
+        assert_eq!(folder_path(&origin, b""), "/base/");
+        assert_eq!(folder_path(&origin, b"a b/\xff%20"), "/base/a%20b/%FF%2520/");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a link of an index page means: an entry of the folder, a way to another view of it, or something else.
+//!
+//! # Rules
+//! - A link is resolved as a browser does it, but by its bytes: what a server means by a byte is not known, and sending
+//!   it back asks for the same file.
+//! - Only what lies directly in the folder is an entry. Whatever else a page links to is not followed.
+//! - A name is what a segment of the path stands for once it is percent-decoded, and never holds a slash.
+
+use crate::source::{OriginUrl, percent};
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum IndexLink {
+    /// A file of the folder.
+    File(Vec<u8>),
+    /// A folder in the folder.
+    Folder(Vec<u8>),
+    /// The folder itself, in another order say, or one above it: no index is without these.
+    Own,
+    /// Anything else.
+    Outside,
+}
+
+/// The folder whose page is read.
+#[derive(Debug)]
+pub(super) struct IndexPlace {
+    scheme: String,
+    authority: String,
+    /// Its path, decoded; none of these is empty.
+    segments: Vec<Vec<u8>>,
+}
+
+impl IndexPlace {
+    /// `folder` is its path below that of the source, without slashes at its ends.
+    pub(super) fn new(origin: &OriginUrl, folder: &[u8]) -> Self {
+        // A path that cannot be decoded has no entry but those of relative links.
+        let base = percent::decode(origin.path().as_bytes()).unwrap_or_else(|| origin.path().into());
+        let segments = base.split(|byte| *byte == b'/').chain(folder.split(|byte| *byte == b'/'));
+        IndexPlace {
+            scheme: origin.scheme().to_owned(),
+            authority: origin.authority().to_ascii_lowercase(),
+            segments: segments.filter(|segment| !segment.is_empty()).map(<[u8]>::to_vec).collect(),
+        }
+    }
+
+    /// What a link on the page means; `href` has no entities any more.
+    pub(super) fn read(&self, href: &[u8]) -> IndexLink {
+        // As in every URL.
+        let href: Vec<u8> =
+            href.iter().copied().filter(|byte| !matches!(byte, b'\t' | b'\n' | b'\r')).collect();
+        let href = href.trim_ascii();
+        let href = &href[..memchr::memchr(b'#', href).unwrap_or(href.len())];
+        let (path, query) = match memchr::memchr(b'?', href) {
+            Some(at) => (&href[..at], Some(&href[at..])),
+            None => (href, None),
+        };
+        let meant = match self.local_path(path) {
+            Some(path) => self.resolve(path),
+            None => IndexLink::Outside,
+        };
+        match meant {
+            // A view of an entry is another object.
+            IndexLink::File(_) | IndexLink::Folder(_) if query.is_some() => IndexLink::Outside,
+            meant => meant,
+        }
+    }
+
+    /// A link without scheme and host, when these are the folder's own.
+    fn local_path<'a>(&self, link: &'a [u8]) -> Option<&'a [u8]> {
+        let rest = match scheme_of(link) {
+            Some(scheme) => {
+                let rest = link[scheme.len() + 1..].strip_prefix(b"//")?;
+                if !scheme.eq_ignore_ascii_case(self.scheme.as_bytes()) {
+                    return None;
+                }
+                rest
+            }
+            None => match link.strip_prefix(b"//") {
+                Some(rest) => rest,
+                None => return Some(link),
+            },
+        };
+        let (authority, path) = rest.split_at(memchr::memchr(b'/', rest).unwrap_or(rest.len()));
+        let is_own = authority.eq_ignore_ascii_case(self.authority.as_bytes());
+        is_own.then_some(if path.is_empty() { b"/" } else { path })
+    }
+
+    fn resolve(&self, path: &[u8]) -> IndexLink {
+        let mut segments: Vec<Vec<u8>> =
+            if path.starts_with(b"/") { Vec::new() } else { self.segments.clone() };
+        let path = path.strip_prefix(b"/").unwrap_or(path);
+        let mut is_folder = true;
+        let count = 1 + memchr::memchr_iter(b'/', path).count();
+        for (position, segment) in path.split(|byte| *byte == b'/').enumerate() {
+            let is_last = position + 1 == count;
+            let Some(segment) = percent::decode(segment) else { return IndexLink::Outside };
+            is_folder = true;
+            match segment.as_slice() {
+                b"" if is_last => {}
+                b"." => {}
+                b".." => drop(segments.pop()),
+                name if name.is_empty() || name.contains(&b'/') || name.contains(&0) => {
+                    return IndexLink::Outside;
+                }
+                _ => {
+                    is_folder = !is_last;
+                    segments.push(segment);
+                }
+            }
+        }
+        self.relate(segments, is_folder)
+    }
+
+    fn relate(&self, mut segments: Vec<Vec<u8>>, is_folder: bool) -> IndexLink {
+        if is_folder && self.segments.starts_with(&segments) {
+            return IndexLink::Own;
+        }
+        let name = segments.pop().unwrap_or_default();
+        match segments == self.segments {
+            true if is_folder => IndexLink::Folder(name),
+            true => IndexLink::File(name),
+            false => IndexLink::Outside,
+        }
+    }
+}
+
+/// What stands before the first colon, when that is a scheme.
+fn scheme_of(link: &[u8]) -> Option<&[u8]> {
+    let scheme = &link[..memchr::memchr(b':', link)?];
+    let is_scheme = scheme.first().is_some_and(u8::is_ascii_alphabetic)
+        && scheme.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'));
+    is_scheme.then_some(scheme)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(folder: &str, href: &[u8]) -> IndexLink {
+        IndexPlace::new(&OriginUrl::parse("http://A.test:81/top%20x").unwrap(), folder.as_bytes()).read(href)
+    }
+
+    fn file(name: &[u8]) -> IndexLink {
+        IndexLink::File(name.to_vec())
+    }
+
+    fn folder(name: &[u8]) -> IndexLink {
+        IndexLink::Folder(name.to_vec())
+    }
+
+    #[test]
+    fn entries_lie_directly_in_the_folder() {
+        for (href, meant) in [
+            (&b"x"[..], file(b"x")),
+            (b"x/", folder(b"x")),
+            (b" ./a:b\n", file(b"a:b")),
+            (b"a%20b%23%3f%25%ff", file(b"a b#?%\xff")),
+            (b"caf\xe9", file(b"caf\xe9")),
+            (b"%252e%252e", file(b"%2e%2e")),
+            (b"back\\slash", file(b"back\\slash")),
+            (b"%5c..%5cx", file(b"\\..\\x")),
+            (b"x#part", file(b"x")),
+            (b"/top%20x/in/y", file(b"y")),
+            (b"/top x/in/y/", folder(b"y")),
+            (b"http://a.test:81/top%20x/in/y", file(b"y")),
+            (b"//A.TEST:81/top%20x/in/y/", folder(b"y")),
+            (b"z/../y", file(b"y")),
+            (b"../in/y", file(b"y")),
+        ] {
+            assert_eq!(read("in", href), meant, "{}", String::from_utf8_lossy(href));
+        }
+    }
+
+    #[test]
+    fn views_of_the_folder_and_folders_above_are_its_own() {
+        for href in
+            ["", "#", "?C=N;O=D", "./", ".", "?", "../", "..", "/", "/top%20x/", "/top%20x/in/", "%2e%2E/"]
+        {
+            assert_eq!(read("in", href.as_bytes()), IndexLink::Own, "{href}");
+        }
+        // A browser does not leave the origin either.
+        assert_eq!(read("in", b"../../../"), IndexLink::Own);
+        assert_eq!(read("in", b"/top%20x/in/?C=M&O=A"), IndexLink::Own);
+    }
+
+    #[test]
+    fn all_else_is_outside() {
+        for href in [
+            "/etc/passwd",
+            "../x",
+            "../../x/",
+            "x/y",
+            "x//",
+            "/top%20x//in/y",
+            "a%2fb",
+            "%2e%2e%2fx",
+            "a%00",
+            "bad%zz",
+            "%",
+            "x?y",
+            "x/?C=N",
+            "//b.test/top%20x/in/y",
+            "http://a.test/top%20x/in/y",
+            "https://a.test:81/top%20x/in/y",
+            "http://u@a.test:81/top%20x/in/y",
+            "http:/top%20x/in/y",
+            "javascript:alert(1)",
+            "mailto:x@y",
+            "data:text/html,x",
+        ] {
+            assert_eq!(read("in", href.as_bytes()), IndexLink::Outside, "{href}");
+        }
+    }
+
+    #[test]
+    fn the_top_of_an_origin_has_entries_too() {
+        let place = IndexPlace::new(&OriginUrl::parse("http://a").unwrap(), b"");
+
+        assert_eq!(place.read(b"x"), file(b"x"));
+        assert_eq!(place.read(b"/x/"), folder(b"x"));
+        assert_eq!(place.read(b"../"), IndexLink::Own);
+    }
+}

@@ -1,0 +1,164 @@
+//! A web server's folders as its index pages list them: those of Apache, nginx, lighttpd and `python -m http.server`.
+//!
+//! A page is read as a stream, link after link. It must say that it is an index, and must have an end: a folder's own
+//! page (`index.html`) is no listing, and one that was cut would lack files that nobody missed. What a page shows of a
+//! name is not read, servers cut it: the link has it.
+
+mod link;
+mod tokens;
+
+use std::collections::HashSet;
+use std::io::Read;
+
+use self::link::{IndexLink, IndexPlace};
+use self::tokens::{IndexToken, tokens};
+use super::bounded_reader::read_error;
+use super::folder::{EntryKind, FolderPages, FolderReadError};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder};
+use crate::error::Error;
+use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
+use crate::name::for_display;
+
+/// How headings of index pages begin, in lower case: Apache, nginx and lighttpd; Python.
+const INDEX_HEADINGS: [&str; 2] = ["index of", "directory listing for"];
+
+/// Reads a folder's page from where `folder` says, and gives its pages to `each`; the last one ends it.
+pub fn read_folder(
+    reader: impl Read,
+    origin: &OriginUrl,
+    folder: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    let place = IndexPlace::new(origin, &folder.path);
+    let mut pages = FolderPages::new(folder, each);
+    let mut index = IndexReader::default();
+    for token in tokens(reader) {
+        match token.map_err(read_error)? {
+            IndexToken::Heading(text) => index.heading(&text),
+            IndexToken::Link { href, behind } => {
+                index.must_be_index()?;
+                if let Some((name, kind)) = index.entry(&place, &href, &behind)? {
+                    pages.push(&name, kind)?;
+                }
+            }
+            IndexToken::Base => return bad("its links are to be read from elsewhere (<base>)"),
+            IndexToken::End => index.has_end = true,
+        }
+    }
+    index.must_be_index()?;
+    if !index.has_end {
+        // As if the connection had failed: it may be whole the next time.
+        return Err(FolderReadError::Cut("the page was cut: it ends without </html>"));
+    }
+    pages.finish()
+}
+
+/// Whether the page that begins so is an index; if it is none, what it is called.
+pub fn is_index(page: &[u8]) -> Result<(), String> {
+    let mut index = IndexReader::default();
+    // Behind an error there is nothing but the same error.
+    for token in tokens(page).map_while(Result::ok) {
+        if let IndexToken::Heading(text) = token {
+            index.heading(&text);
+        }
+        if index.is_index {
+            return Ok(());
+        }
+    }
+    Err(index.title())
+}
+
+/// What is known of a page so far.
+#[derive(Default)]
+struct IndexReader {
+    is_index: bool,
+    /// The first heading.
+    heading: Option<Vec<u8>>,
+    has_end: bool,
+    /// Digests of the links so far: a link may come twice, as that of an icon and of a name.
+    seen: HashSet<u128>,
+}
+
+impl IndexReader {
+    fn heading(&mut self, text: &[u8]) {
+        let text = text.trim_ascii();
+        self.is_index |= INDEX_HEADINGS.iter().any(|begin| {
+            text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin.as_bytes()))
+        });
+        self.heading.get_or_insert_with(|| text.to_vec());
+    }
+
+    fn title(&self) -> String {
+        match &self.heading {
+            Some(text) => format!("it is called {:?}", for_display(text)),
+            None => "it has no heading".to_owned(),
+        }
+    }
+
+    fn must_be_index(&self) -> Result<(), FolderReadError> {
+        if self.is_index {
+            return Ok(());
+        }
+        bad(&format!(
+            "it gives a page that is no index: {}, and index pages begin with \"Index of\" or \"Directory listing for\"",
+            self.title()
+        ))
+    }
+
+    /// What a link adds to the folder; none for what is there already, or is the folder's own.
+    fn entry(
+        &mut self,
+        place: &IndexPlace,
+        href: &[u8],
+        behind: &[u8],
+    ) -> Result<Option<(Vec<u8>, EntryKind)>, FolderReadError> {
+        if href.len() > INDEX_HREF_BYTES_MAX {
+            return Ok(Some((href.to_vec(), EntryKind::Other)));
+        }
+        let (name, kind) = match place.read(href) {
+            IndexLink::Own => return Ok(None),
+            IndexLink::Outside => (href.to_vec(), EntryKind::Other),
+            IndexLink::Folder(name) => (name, EntryKind::Folder),
+            IndexLink::File(name) => (name, EntryKind::File(exact_size(behind))),
+        };
+        let seed = match kind {
+            EntryKind::File(_) => 0,
+            EntryKind::Folder => 1,
+            _ => 2,
+        };
+        if !self.seen.insert(xxhash_rust::xxh3::xxh3_128_with_seed(&name, seed)) {
+            return Ok(None);
+        }
+        if self.seen.len() > INDEX_ENTRIES_MAX {
+            return bad(&format!(
+                "its page has more than {INDEX_ENTRIES_MAX} links; fetch from a list of URLs instead"
+            ));
+        }
+        Ok(Some((name, kind)))
+    }
+}
+
+/// Bytes of a file, when the text behind its link is what nginx writes: `01-Jan-2026 10:00   1234`. With a unit behind
+/// it, as Apache and lighttpd write it, a size is rounded and tells nothing exactly.
+fn exact_size(behind: &[u8]) -> Option<u64> {
+    let words: Vec<&[u8]> = behind.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let &[date, time, size] = words.as_slice() else { return None };
+    let looks_like = |word: &[u8], shape: &[u8]| {
+        word.len() == shape.len()
+            && word.iter().zip(shape).all(|(byte, shape)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                b'a' => byte.is_ascii_alphabetic(),
+                shape => byte == shape,
+            })
+    };
+    let is_nginx = looks_like(date, b"00-aaa-0000") && looks_like(time, b"00:00");
+    let is_number = is_nginx && size.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(size).ok().filter(|_| is_number)?.parse().ok()
+}
+
+fn bad<T>(why: &str) -> Result<T, FolderReadError> {
+    Err(FolderReadError::Page(BadPage(why.to_owned())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! What of an index page's HTML tells anything: its headings, its links, and the text behind a link.
+//!
+//! The tokenizer is html5gum's. What it is to keep is kept here, and cut: whatever a server sends, this is some KiB.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io::{Error, Read};
+use std::rc::Rc;
+
+use html5gum::emitters::{Emitter, naive_next_state};
+use html5gum::{IoReader, State, Tokenizer};
+
+use crate::limits::INDEX_HREF_BYTES_MAX;
+use crate::source::bounded_reader::BoundedReader;
+
+/// Of a name of a tag or an attribute: none that matters is longer.
+const WORD_BYTES_MAX: usize = 16;
+/// Of a heading, and of the text behind a link.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// What a page tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum IndexToken {
+    /// The text of a `title` or `h1`.
+    Heading(Vec<u8>),
+    /// A link.
+    Link {
+        /// Where it leads to, without its entities.
+        href: Vec<u8>,
+        /// The text behind it, up to the next tag; cut.
+        behind: Vec<u8>,
+    },
+    /// The page says that its links are to be read from elsewhere.
+    Base,
+    /// The page's end tag.
+    End,
+}
+
+/// Reads the tokens of a page. An error is to be read by `bounded_reader::read_error`.
+pub(super) fn tokens(reader: impl Read) -> impl Iterator<Item = Result<IndexToken, Error>> {
+    let silent = Rc::new(Cell::new(0));
+    let reader = BoundedReader::new(reader, Rc::clone(&silent));
+    Tokenizer::new_with_emitter(IoReader::new(reader), IndexEmitter { silent, ..IndexEmitter::default() })
+}
+
+/// Bytes up to a number of them, and whether there were more.
+#[derive(Debug, Default)]
+struct CutBytes {
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl CutBytes {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.is_cut = false;
+    }
+
+    fn push(&mut self, more: &[u8], max: usize) {
+        let room = max.saturating_sub(self.bytes.len());
+        self.is_cut |= more.len() > room;
+        self.bytes.extend_from_slice(&more[..more.len().min(room)]);
+    }
+
+    fn is(&self, word: &str) -> bool {
+        !self.is_cut && self.bytes == word.as_bytes()
+    }
+}
+
+/// Where text belongs to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum TextPlace {
+    #[default]
+    Nowhere,
+    Heading,
+    BehindLink,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+struct IndexEmitter {
+    silent: Rc<Cell<usize>>,
+    tag: CutBytes,
+    is_end_tag: bool,
+    last_start_tag: CutBytes,
+    attribute: CutBytes,
+    /// The first `href` of the tag.
+    href: Option<CutBytes>,
+    /// Whether the value that is read is that of `href`.
+    is_in_href: bool,
+    text: CutBytes,
+    text_place: TextPlace,
+    /// A link that is not yet handed over: the text behind it may come.
+    link: Option<Vec<u8>>,
+    tokens: VecDeque<IndexToken>,
+}
+
+impl IndexEmitter {
+    fn end_link(&mut self) {
+        let Some(href) = self.link.take() else { return };
+        let behind = match self.text_place {
+            TextPlace::BehindLink if !self.text.is_cut => std::mem::take(&mut self.text.bytes),
+            _ => Vec::new(),
+        };
+        self.text_place = TextPlace::Nowhere;
+        self.tokens.push_back(IndexToken::Link { href, behind });
+    }
+
+    fn begin_text(&mut self, place: TextPlace) {
+        self.text.clear();
+        self.text_place = place;
+    }
+
+    fn end_heading(&mut self) {
+        if self.text_place == TextPlace::Heading {
+            self.text_place = TextPlace::Nowhere;
+            self.tokens.push_back(IndexToken::Heading(std::mem::take(&mut self.text.bytes)));
+        }
+    }
+
+    fn start_tag(&mut self) {
+        if self.tag.is("a") {
+            self.end_link();
+            self.end_heading();
+            // One that is too long is told as it was cut, and refused for its length.
+            self.link = self.href.take().map(|href| href.bytes);
+        } else if self.tag.is("base") {
+            self.tokens.push_back(IndexToken::Base);
+        } else if self.tag.is("title") || self.tag.is("h1") {
+            self.end_link();
+            self.begin_text(TextPlace::Heading);
+        } else if self.text_place == TextPlace::BehindLink {
+            self.end_link();
+        }
+    }
+
+    fn end_tag(&mut self) {
+        if self.tag.is("a") {
+            if self.link.is_some() {
+                self.begin_text(TextPlace::BehindLink);
+            }
+            return;
+        }
+        if self.text_place == TextPlace::BehindLink {
+            self.end_link();
+        }
+        if self.tag.is("title") || self.tag.is("h1") {
+            self.end_heading();
+        }
+        if self.tag.is("html") {
+            self.end_link();
+            self.tokens.push_back(IndexToken::End);
+        }
+    }
+}
+
+impl Emitter for IndexEmitter {
+    type Token = IndexToken;
+
+    fn set_last_start_tag(&mut self, name: Option<&[u8]>) {
+        self.last_start_tag.clear();
+        self.last_start_tag.push(name.unwrap_or_default(), WORD_BYTES_MAX);
+    }
+
+    fn emit_eof(&mut self) {
+        self.end_link();
+    }
+
+    fn emit_error(&mut self, _: html5gum::Error) {}
+
+    fn should_emit_errors(&mut self) -> bool {
+        false
+    }
+
+    fn pop_token(&mut self) -> Option<IndexToken> {
+        self.tokens.pop_front()
+    }
+
+    fn emit_string(&mut self, text: &[u8]) {
+        self.silent.set(0);
+        if self.text_place != TextPlace::Nowhere {
+            self.text.push(text, TEXT_BYTES_MAX);
+        }
+    }
+
+    fn init_start_tag(&mut self) {
+        self.tag.clear();
+        self.is_end_tag = false;
+        self.href = None;
+        self.is_in_href = false;
+    }
+
+    fn init_end_tag(&mut self) {
+        self.init_start_tag();
+        self.is_end_tag = true;
+    }
+
+    fn init_comment(&mut self) {}
+
+    fn emit_current_tag(&mut self) -> Option<State> {
+        self.silent.set(0);
+        if self.is_end_tag {
+            self.end_tag();
+            return None;
+        }
+        self.last_start_tag.clear();
+        self.last_start_tag.is_cut = self.tag.is_cut;
+        self.last_start_tag.bytes.extend_from_slice(&self.tag.bytes);
+        self.start_tag();
+        match naive_next_state(&self.tag.bytes).filter(|_| !self.tag.is_cut) {
+            // In a script the tokenizer keeps words, however long. Nothing of a script matters but its end.
+            Some(State::ScriptData) => Some(State::RawText),
+            state => state,
+        }
+    }
+
+    fn emit_current_comment(&mut self) {}
+
+    fn emit_current_doctype(&mut self) {}
+
+    fn set_self_closing(&mut self) {}
+
+    fn set_force_quirks(&mut self) {}
+
+    fn push_tag_name(&mut self, name: &[u8]) {
+        // The tokenizer keeps a name, too, where it may turn out to be text: a long one is silence.
+        self.tag.push(name, WORD_BYTES_MAX);
+    }
+
+    fn push_comment(&mut self, _: &[u8]) {
+        self.silent.set(0);
+    }
+
+    fn push_doctype_name(&mut self, _: &[u8]) {
+        self.silent.set(0);
+    }
+
+    fn init_doctype(&mut self) {}
+
+    fn init_attribute(&mut self) {
+        self.attribute.clear();
+        self.is_in_href = false;
+    }
+
+    fn init_attribute_value(&mut self) {
+        // Of two attributes with one name the first counts.
+        self.is_in_href = self.attribute.is("href") && self.href.is_none();
+        if self.is_in_href {
+            self.href = Some(CutBytes::default());
+        }
+    }
+
+    fn push_attribute_name(&mut self, name: &[u8]) {
+        self.silent.set(0);
+        self.attribute.push(name, WORD_BYTES_MAX);
+    }
+
+    fn push_attribute_value(&mut self, value: &[u8]) {
+        self.silent.set(0);
+        if let Some(href) = self.href.as_mut().filter(|_| self.is_in_href) {
+            href.push(value, INDEX_HREF_BYTES_MAX + 1);
+        }
+    }
+
+    fn set_doctype_public_identifier(&mut self, _: &[u8]) {}
+
+    fn set_doctype_system_identifier(&mut self, _: &[u8]) {}
+
+    fn push_doctype_public_identifier(&mut self, _: &[u8]) {
+        self.silent.set(0);
+    }
+
+    fn push_doctype_system_identifier(&mut self, _: &[u8]) {
+        self.silent.set(0);
+    }
+
+    fn current_is_appropriate_end_tag_token(&mut self) -> bool {
+        self.is_end_tag
+            && !self.tag.is_cut
+            && !self.last_start_tag.is_cut
+            && self.tag.bytes == self.last_start_tag.bytes
+    }
+}

@@ -1,0 +1,203 @@
+//! What a server's robots.txt lets a program ask for that follows links (RFC 9309).
+//!
+//! The group that names the program counts, or else the one for all (`*`). Of its rules the longest that fits a path
+//! decides, and `allow` where two are as long. `*` in a rule is any text, and `$` at its end the end of the path. Paths are
+//! compared decoded.
+
+use super::percent;
+
+/// The rules for this program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Robots {
+    rules: Vec<Rule>,
+}
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Rule {
+    is_allowed: bool,
+    /// What stands between its stars, decoded.
+    parts: Vec<Vec<u8>>,
+    is_to_the_end: bool,
+    /// Bytes of the rule: the longest decides.
+    length: usize,
+}
+
+impl Robots {
+    /// The rules of a robots.txt for a program by its product token. Whatever the bytes, they can be read.
+    pub fn parse(text: &[u8], token: &str) -> Self {
+        let (mut own, mut of_all) = (None, Vec::new());
+        let mut group = Group::default();
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+        for line in text.split(|byte| matches!(byte, b'\n' | b'\r')) {
+            let line = &line[..memchr::memchr(b'#', line).unwrap_or(line.len())];
+            let Some(colon) = memchr::memchr(b':', line) else { continue };
+            let (key, value) = (line[..colon].trim_ascii(), line[colon + 1..].trim_ascii());
+            if key.eq_ignore_ascii_case(b"user-agent") {
+                group.add_agent(value, token);
+                if group.is_own {
+                    own.get_or_insert_with(Vec::new);
+                }
+                continue;
+            }
+            let is_allowed = key.eq_ignore_ascii_case(b"allow");
+            if !is_allowed && !key.eq_ignore_ascii_case(b"disallow") {
+                continue;
+            }
+            group.has_rules = true;
+            let Some(rule) = Rule::parse(value, is_allowed) else { continue };
+            if let Some(own) = own.as_mut().filter(|_| group.is_own) {
+                own.push(rule.clone());
+            }
+            if group.is_of_all {
+                of_all.push(rule);
+            }
+        }
+        Robots { rules: own.unwrap_or(of_all) }
+    }
+
+    /// Whether a path may be asked for; decoded, from the first slash on.
+    pub fn allows(&self, path: &[u8]) -> bool {
+        let fitting = self.rules.iter().filter(|rule| rule.fits(path));
+        fitting.max_by_key(|rule| (rule.length, rule.is_allowed)).is_none_or(|rule| rule.is_allowed)
+    }
+
+    /// Whether nothing is forbidden.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+}
+
+/// Whom the lines that follow are for.
+#[derive(Default)]
+struct Group {
+    is_own: bool,
+    is_of_all: bool,
+    /// A line that names a program begins the next group.
+    has_rules: bool,
+}
+
+impl Group {
+    fn add_agent(&mut self, agent: &[u8], token: &str) {
+        if self.has_rules {
+            *self = Group::default();
+        }
+        self.is_of_all |= agent == b"*";
+        // `fetchmill/0.1` names it, too; `fetchmillion` does not.
+        let end = agent.iter().position(|byte| !(byte.is_ascii_alphabetic() || matches!(byte, b'-' | b'_')));
+        self.is_own |= agent[..end.unwrap_or(agent.len())].eq_ignore_ascii_case(token.as_bytes());
+    }
+}
+
+impl Rule {
+    /// None for one without a path: it says nothing.
+    fn parse(path: &[u8], is_allowed: bool) -> Option<Self> {
+        if path.is_empty() {
+            return None;
+        }
+        let (pattern, is_to_the_end) = match path.strip_suffix(b"$") {
+            Some(pattern) => (pattern, true),
+            None => (path, false),
+        };
+        let parts = pattern.split(|byte| *byte == b'*').map(decoded).collect();
+        Some(Rule { is_allowed, parts, is_to_the_end, length: path.len() })
+    }
+
+    fn fits(&self, path: &[u8]) -> bool {
+        let Some((first, others)) = self.parts.split_first() else { return false };
+        let Some(mut rest) = path.strip_prefix(first.as_slice()) else { return false };
+        let Some((last, between)) = others.split_last() else {
+            return !self.is_to_the_end || rest.is_empty();
+        };
+        for part in between {
+            let Some(at) = memchr::memmem::find(rest, part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        if self.is_to_the_end { rest.ends_with(last) } else { memchr::memmem::find(rest, last).is_some() }
+    }
+}
+
+/// One that is badly encoded stands for itself.
+fn decoded(text: &[u8]) -> Vec<u8> {
+    percent::decode(text).unwrap_or_else(|| text.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(robots: &str, path: &str) -> bool {
+        Robots::parse(robots.as_bytes(), "fetchmill").allows(path.as_bytes())
+    }
+
+    #[test]
+    fn the_longest_rule_decides() {
+        let robots = "User-agent: *\nDisallow: /a/\nAllow: /a/b\nDisallow: /a/b/c$\n";
+
+        for (path, is_allowed) in
+            [("/", true), ("/a", true), ("/a/", false), ("/a/x", false), ("/a/bx", true), ("/a/b/c", false)]
+        {
+            assert_eq!(allows(robots, path), is_allowed, "{path}");
+        }
+        assert!(allows(robots, "/a/b/c/d"));
+        assert!(allows("User-agent: *\nDisallow: /x\nAllow: /x\n", "/x"));
+    }
+
+    #[test]
+    fn stars_are_any_text() {
+        let robots =
+            "User-agent: *\nDisallow: /*.gif$\nDisallow: /p*q*r\nDisallow: *secret\nDisallow: /%2A%24\n";
+
+        for (path, is_allowed) in [
+            ("/a.gif", false),
+            ("/a.gif.gif", false),
+            ("/a.gifs", true),
+            ("/pqr", false),
+            ("/p-q-r-s", false),
+            ("/prq", true),
+            ("/x/secret/y", false),
+            ("/*$", false),
+            ("/x$", true),
+        ] {
+            assert_eq!(allows(robots, path), is_allowed, "{path}");
+        }
+    }
+
+    #[test]
+    fn the_group_that_names_the_program_counts() {
+        let robots = "User-agent: *\nDisallow: /\n\nuser-agent: other\nUSER-AGENT: FetchMill/2.0\n\
+                      Disallow: /x # why\n\nUser-agent: fetchmill\nDisallow: /y\n";
+
+        for (path, is_allowed) in [("/", true), ("/x", false), ("/y", false), ("/z", true)] {
+            assert_eq!(allows(robots, path), is_allowed, "{path}");
+        }
+        assert!(!allows("User-agent: fetchmillion\nAllow: /\nUser-agent: *\nDisallow: /", "/"));
+        // A group for the program that forbids nothing stands for itself.
+        assert!(allows("User-agent: fetchmill\nDisallow:\nUser-agent: *\nDisallow: /", "/"));
+    }
+
+    #[test]
+    fn rules_without_a_group_and_other_lines_say_nothing() {
+        for robots in [
+            "",
+            "Disallow: /",
+            "User-agent: *\nDisallow:\n",
+            "User-agent: *\nCrawl-delay: 5\n",
+            "<html>\0: /",
+        ] {
+            let rules = Robots::parse(robots.as_bytes(), "fetchmill");
+            assert!(rules.is_empty() && rules.allows(b"/"), "{robots}");
+        }
+        assert!(!allows("\u{feff}User-agent: *\r\nSitemap: /s\r\nDisallow: /x", "/x"));
+        assert!(!allows("User-agent: *\rDisallow: /x", "/x"));
+    }
+
+    #[test]
+    fn paths_are_compared_decoded() {
+        let robots = "User-agent: *\nDisallow: /caf%C3%A9\nDisallow: /a b\nDisallow: /100%\n";
+
+        for path in ["/caf\u{e9}/x", "/a b", "/100%"] {
+            assert!(!allows(robots, path), "{path}");
+        }
+    }
+}

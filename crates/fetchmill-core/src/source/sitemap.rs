@@ -1,0 +1,388 @@
+//! Sitemaps (<https://www.sitemaps.org/protocol.html>): a `urlset` with the URLs of objects, or a `sitemapindex` with
+//! those of other sitemaps. Plain, or compressed with gzip, as the first bytes say.
+//!
+//! It is read as a stream. Of the protocol all is believed but who may be named: what is at another origin than the
+//! sitemap is left out, as the protocol wants it. An index that an index leads to is refused, so that there is an end.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Error as IoError, ErrorKind, Read};
+use std::rc::Rc;
+
+use flate2::bufread::MultiGzDecoder;
+use quick_xml::Reader;
+use quick_xml::events::{BytesRef, Event};
+
+use super::bounded_reader::{BoundedReader, read_error};
+use super::folder::{EntryKind, FolderPages, FolderReadError};
+use super::list::normalise;
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder};
+use crate::error::Error;
+use crate::limits::{INDEX_ENTRIES_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
+use crate::name::for_display;
+
+/// How a file begins that gzip has made.
+const GZIP: &[u8] = &[0x1f, 0x8b];
+
+const CUT: &str = "it was cut: it ends before its last element does";
+
+/// Whether a source is a sitemap by its name.
+pub fn is_sitemap(origin: &OriginUrl) -> bool {
+    let path = origin.path().to_ascii_lowercase().into_bytes();
+    path.ends_with(b".xml") || path.ends_with(b".xml.gz")
+}
+
+/// The path of a sitemap, as the journal has it: that of the source is empty.
+pub fn sitemap_path(origin: &OriginUrl, sitemap: &[u8]) -> String {
+    if sitemap.is_empty() {
+        return format!("/{}", origin.path().trim_start_matches('/'));
+    }
+    // As it was normalised, which left ASCII.
+    format!("/{}", String::from_utf8_lossy(sitemap))
+}
+
+/// Reads a sitemap from where `sitemap` says, and gives its pages to `each`; the last one ends it.
+pub fn read_sitemap(
+    reader: impl Read,
+    origin: &OriginUrl,
+    sitemap: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    let mut reader = BufReader::new(reader);
+    let is_gzip = reader.fill_buf().map_err(read_error)?.starts_with(GZIP);
+    if is_gzip {
+        parse(MultiGzDecoder::new(reader), origin, sitemap, each)
+    } else {
+        parse(reader, origin, sitemap, each)
+    }
+}
+
+fn parse(
+    reader: impl Read,
+    origin: &OriginUrl,
+    sitemap: &PendingFolder,
+    each: impl FnMut(ListedPage) -> Result<(), Error>,
+) -> Result<(), FolderReadError> {
+    let silent = Rc::new(Cell::new(0));
+    let mut xml = Reader::from_reader(BufReader::new(BoundedReader::new(reader, Rc::clone(&silent))));
+    let mut pages = FolderPages::new(sitemap, each);
+    let mut parser = SitemapParser {
+        start: format!("{}://{}/", origin.scheme(), origin.authority()),
+        is_source: sitemap.path.is_empty(),
+        ..SitemapParser::default()
+    };
+    let mut buffer = Vec::new();
+    loop {
+        let event = xml.read_event_into(&mut buffer).map_err(xml_error)?;
+        silent.set(0);
+        let is_end = matches!(event, Event::Eof);
+        if let Some((entry, kind)) = parser.take(event)? {
+            pages.push(&entry, kind)?;
+        }
+        buffer.clear();
+        if is_end {
+            return pages.finish();
+        }
+    }
+}
+
+/// What is no XML, or no gzip, is a page that is none; all else is the connection's.
+fn xml_error(error: quick_xml::Error) -> FolderReadError {
+    let error = match error {
+        quick_xml::Error::Io(error) => error,
+        // A tag, a comment or the like without its end.
+        quick_xml::Error::Syntax(_) => return FolderReadError::Cut(CUT),
+        error => return bad(&format!("it is no XML: {error}")),
+    };
+    let error = std::sync::Arc::try_unwrap(error).unwrap_or_else(|shared| copy_of(&shared));
+    match error.kind() {
+        ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::UnexpectedEof => {
+            bad(&format!("it is no whole gzip: {error}"))
+        }
+        _ => read_error(error),
+    }
+}
+
+fn copy_of(error: &IoError) -> IoError {
+    IoError::new(error.kind(), error.to_string())
+}
+
+fn bad(why: &str) -> FolderReadError {
+    FolderReadError::Page(BadPage(why.to_owned()))
+}
+
+/// What a sitemap is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SitemapKind {
+    /// Objects.
+    Urls,
+    /// Other sitemaps.
+    Index,
+}
+
+/// Where in it the parser is.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum SitemapPlace {
+    #[default]
+    Elsewhere,
+    /// In an entry.
+    Entry,
+    /// In its URL.
+    Loc,
+}
+
+/// See the module.
+#[derive(Default)]
+struct SitemapParser {
+    /// How URLs of its origin begin.
+    start: String,
+    /// Whether it is the source itself.
+    is_source: bool,
+    kind: Option<SitemapKind>,
+    depth: usize,
+    is_ended: bool,
+    place: SitemapPlace,
+    text: String,
+    /// Digests of the URLs so far.
+    seen: HashSet<u128>,
+}
+
+type Entry = (Vec<u8>, EntryKind);
+
+impl SitemapParser {
+    /// Takes what comes next; what that adds to the sitemap.
+    fn take(&mut self, event: Event<'_>) -> Result<Option<Entry>, FolderReadError> {
+        match event {
+            Event::Start(start) => self.open(start.local_name().as_ref())?,
+            Event::Empty(start) => {
+                self.open(start.local_name().as_ref())?;
+                return self.close();
+            }
+            Event::End(_) => return self.close(),
+            Event::Text(text) => self.add(&text)?,
+            Event::CData(text) => self.add(&text)?,
+            Event::GeneralRef(reference) => self.add_reference(&reference)?,
+            Event::DocType(_) => return Err(bad("it has a document type")),
+            Event::Eof if self.is_ended => {}
+            Event::Eof => {
+                return Err(FolderReadError::Cut("it was cut: it ends before its last element does"));
+            }
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn open(&mut self, element: &str) -> Result<(), FolderReadError> {
+        self.depth += 1;
+        match (self.depth, element) {
+            (XML_DEPTH_MAX.., _) => return Err(bad("it is nested too deep")),
+            (1, "urlset") if !self.is_ended => self.kind = Some(SitemapKind::Urls),
+            (1, "sitemapindex") if !self.is_ended && self.is_source => self.kind = Some(SitemapKind::Index),
+            (1, "sitemapindex") if !self.is_ended => {
+                return Err(bad("it is an index of sitemaps, to which another index leads"));
+            }
+            (1, _) => {
+                let shown = for_display(element.as_bytes());
+                return Err(bad(&format!("it is no sitemap, but an element {shown}")));
+            }
+            (2, "url") if self.kind == Some(SitemapKind::Urls) => self.place = SitemapPlace::Entry,
+            (2, "sitemap") if self.kind == Some(SitemapKind::Index) => self.place = SitemapPlace::Entry,
+            (3, "loc") if self.place == SitemapPlace::Entry => self.place = SitemapPlace::Loc,
+            _ => {}
+        }
+        self.text.clear();
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<Option<Entry>, FolderReadError> {
+        let is_loc = self.depth == 3 && self.place == SitemapPlace::Loc;
+        match self.depth {
+            2 => self.place = SitemapPlace::Elsewhere,
+            3 if is_loc => self.place = SitemapPlace::Entry,
+            _ => {}
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.is_ended = self.depth == 0;
+        if is_loc { self.entry() } else { Ok(None) }
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), FolderReadError> {
+        if self.place != SitemapPlace::Loc || self.depth != 3 {
+            return Ok(());
+        }
+        self.text.push_str(text);
+        if self.text.len() > 2 * URL_BYTES_MAX {
+            return Err(bad("it has a URL that is longer than 128 KiB"));
+        }
+        Ok(())
+    }
+
+    /// Of the entities only the five that XML has: others would have to be declared.
+    fn add_reference(&mut self, reference: &BytesRef<'_>) -> Result<(), FolderReadError> {
+        let unknown = || bad("it has an unknown entity");
+        if let Some(character) = reference.resolve_char_ref().map_err(|_| unknown())? {
+            return self.add(character.encode_utf8(&mut [0; 4]));
+        }
+        let text = quick_xml::escape::resolve_xml_entity(reference).ok_or_else(unknown)?;
+        self.add(text)
+    }
+
+    /// What the URL that has ended adds; none when it was there before.
+    fn entry(&mut self) -> Result<Option<Entry>, FolderReadError> {
+        let (entry, kind) = match (normalise(&self.text), self.kind) {
+            (Ok(url), Some(kind)) if url.starts_with(&self.start) => match kind {
+                SitemapKind::Urls => (url.as_bytes().to_vec(), EntryKind::Url),
+                SitemapKind::Index => (url.as_bytes()[self.start.len()..].to_vec(), EntryKind::Sitemap),
+            },
+            _ => (self.text.as_bytes().to_vec(), EntryKind::Other),
+        };
+        if !self.seen.insert(xxhash_rust::xxh3::xxh3_128(&entry)) {
+            return Ok(None);
+        }
+        if self.seen.len() > INDEX_ENTRIES_MAX {
+            return Err(bad(&format!(
+                "it has more than {INDEX_ENTRIES_MAX} URLs: split it, and make an index"
+            )));
+        }
+        Ok(Some((entry, kind)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::source::PageCursor;
+
+    const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+
+    fn read_as(body: &[u8], path: &str) -> Result<Vec<ListedPage>, FolderReadError> {
+        let origin = OriginUrl::parse("http://a.test:81/maps/sitemap.xml").unwrap();
+        let sitemap = PendingFolder { path: path.into(), ..PendingFolder::default() };
+        let mut pages = Vec::new();
+        read_sitemap(body, &origin, &sitemap, |page| {
+            pages.push(page);
+            Ok(())
+        })?;
+        Ok(pages)
+    }
+
+    /// URLs, sitemaps, and how many were left out.
+    fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
+        let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+        let page = read_as(format!("{HEAD}{body}").as_bytes(), "").unwrap().remove(0);
+        let PageCursor::Folder { found, refused, is_last: true, .. } = &page.cursor else { panic!() };
+        assert!(refused.is_empty());
+        (page.names.iter().map(text).collect(), found.iter().map(text).collect(), page.skipped)
+    }
+
+    fn refusal(body: &[u8], path: &str) -> String {
+        match read_as(body, path) {
+            Err(FolderReadError::Page(bad)) => bad.to_string(),
+            Err(FolderReadError::Cut(why)) => why.to_owned(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn urls_of_its_own_origin_are_taken_once() {
+        let body = "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:image=\"x\">\
+            <url><loc>\n http://A.test:81/x y?b=1&amp;c=%7e#z </loc><lastmod>2026-01-01</lastmod>\
+            <image:image><image:loc>http://a.test:81/image</image:loc></image:image></url>\
+            <url><loc><![CDATA[http://a.test:81/caf\u{e9}]]></loc></url><url><loc>http://a.test:81/caf%C3%A9</loc></url>\
+            <url><loc>http://a.test/other-port</loc></url><url><loc>https://a.test:81/other-scheme</loc></url>\
+            <url><loc>http://b.test/</loc></url><url><loc>javascript:x</loc></url><url><loc/></url><url/>\
+            <sitemap><loc>http://a.test:81/no.xml</loc></sitemap><loc>http://a.test:81/no</loc></urlset>";
+
+        let (urls, sitemaps, skipped) = read(body);
+
+        assert_eq!(urls, ["http://a.test:81/x%20y?b=1&c=%7e", "http://a.test:81/caf%C3%A9"]);
+        assert_eq!((sitemaps.len(), skipped), (0, 5));
+    }
+
+    #[test]
+    fn an_index_leads_to_sitemaps() {
+        let body = "<s:sitemapindex xmlns:s='x'><s:sitemap><s:loc>http://a.test:81/maps/1.xml.gz?v=2</s:loc></s:sitemap>\
+            <s:sitemap><s:loc>http://b.test/2.xml</s:loc></s:sitemap></s:sitemapindex>";
+        let origin = OriginUrl::parse("http://a.test:81/maps/sitemap.xml").unwrap();
+
+        let (urls, sitemaps, skipped) = read(body);
+
+        assert_eq!((urls.len(), sitemaps, skipped), (0, vec!["maps/1.xml.gz?v=2".to_owned()], 1));
+        assert_eq!(sitemap_path(&origin, b"maps/1.xml.gz?v=2"), "/maps/1.xml.gz?v=2");
+        assert_eq!(sitemap_path(&origin, b""), "/maps/sitemap.xml");
+        assert!(refusal(body.as_bytes(), "maps/1.xml").contains("another index"));
+    }
+
+    #[test]
+    fn gzip_is_told_by_its_first_bytes() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(b"<urlset><url><loc>http://a.test:81/x</loc></url></urlset>").unwrap();
+        let packed = encoder.finish().unwrap();
+
+        let page = read_as(&packed, "").unwrap().remove(0);
+
+        assert_eq!(page.names.iter().collect::<Vec<_>>(), [b"http://a.test:81/x"]);
+        for cut in [packed.len() - 20, packed.len() - 1] {
+            assert!(refusal(&packed[..cut], "").contains("no whole gzip"), "{cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_sitemap_is_told() {
+        for (body, reason) in [
+            ("", "was cut"),
+            ("<urlset><url><loc>http://a.test:81/x</loc></url>", "was cut"),
+            ("<urlset><url><loc>http://a.test:81/x</lo", "was cut"),
+            ("<urlset><url><loc>http://a.test:81/x</url></urlset>", "no XML"),
+            ("<html></html>", "no sitemap, but an element html"),
+            ("<urlset></urlset><urlset></urlset>", "no sitemap"),
+            ("<!DOCTYPE x [<!ENTITY y 'z'>]><urlset></urlset>", "document type"),
+            ("<urlset><url><loc>&y;</loc></url></urlset>", "unknown entity"),
+        ] {
+            assert!(
+                refusal(body.as_bytes(), "").contains(reason),
+                "{body}: {}",
+                refusal(body.as_bytes(), "")
+            );
+        }
+        assert!(refusal(b"<urlset><url><loc>\xff</loc></url></urlset>", "").contains("no XML"));
+        assert!(refusal("<a>".repeat(100).as_bytes(), "").contains("no sitemap"));
+        assert!(refusal(format!("<urlset>{}", "<a>".repeat(100)).as_bytes(), "").contains("too deep"));
+        let long = format!("<urlset><url><loc>{}", "x".repeat(1 << 20));
+        assert!(refusal(long.as_bytes(), "").contains("more than 65536 bytes"));
+        let many = format!("<urlset><url><loc>{}", "&amp;".repeat(200_000));
+        assert!(refusal(many.as_bytes(), "").contains("longer than 128 KiB"));
+    }
+
+    #[test]
+    fn a_bomb_is_left() {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(b"<urlset>").unwrap();
+        let blank = vec![b' '; 1 << 20];
+        (0..600).for_each(|_| encoder.write_all(&[b"<a/>", &blank[..60_000]].concat().repeat(17)).unwrap());
+
+        assert!(refusal(&encoder.finish().unwrap(), "").contains("more than 512 MiB"));
+    }
+
+    #[test]
+    fn sources_are_sitemaps_by_their_names() {
+        for (url, is) in [
+            ("http://a/sitemap.xml", true),
+            ("http://a/S.XML.GZ", true),
+            ("http://a/x.gz", false),
+            ("http://a", false),
+        ] {
+            assert_eq!(is_sitemap(&OriginUrl::parse(url).unwrap()), is, "{url}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_can_be_read(body in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..300)) {
+            let _ = read_as(&body, "");
+            let _ = read_as(&[b"<urlset><url><loc>", body.as_slice(), b"</loc></url></urlset>"].concat(), "");
+        }
+    }
+}
