@@ -61,14 +61,6 @@ class Storing(TypedDict, total=False):
             default="native",
         ),
     ]
-    concurrency_max: Annotated[
-        int | None,
-        Option(
-            "count",
-            "Requests in flight that --concurrency auto goes up to; if not given 64 for a list or a public address, "
-            "256 for AWS's S3, else 4096.",
-        ),
-    ]
     server_times: Annotated[
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
@@ -243,6 +235,19 @@ class OfFetching(TypedDict, total=False):
         bool, Option("flag", "Let no target lead to a private address, whoever names it: a list, a server, a program.")
     ]
     http2: Annotated[bool, Option("flag", "Use HTTP/2 where a server of https offers it.")]
+
+
+class OfTrying(TypedDict, total=False):
+    """What `get` and streams have: how far `concurrency="auto"` goes."""
+
+    concurrency_max: Annotated[
+        int | None,
+        Option(
+            "count",
+            "Requests in flight that --concurrency auto goes up to; if not given 64 for a list or a public address, "
+            "256 for AWS's S3, else 4096.",
+        ),
+    ]
 
 
 class OfHosts(TypedDict, total=False):
@@ -455,6 +460,7 @@ class GetKeywords(
     OfServer,
     OfList,
     OfFetching,
+    OfTrying,
     OfHosts,
     OfRequests,
     OfOrigins,
@@ -473,6 +479,7 @@ class PlanKeywords(
     OfServer,
     OfList,
     OfFetching,
+    OfTrying,
     OfHosts,
     OfRequests,
     OfOrigins,
@@ -494,5 +501,5 @@ class ListKeywords(Rows, OfServer, OfList, OfRequests, OfOrigins, OfJobs, OfKeys
     """The keyword arguments of `fetchmill.list`: the options of ListOptions."""
 
 
-class StreamKeywords(OfFetching, OfOrigins, OfBodies, OfRequests, total=False):
+class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfRequests, total=False):
     """The keyword arguments that are options, of streams and of Client: those of StreamOptions."""

@@ -85,6 +85,11 @@ class Client:
         with self.stream((item,)) as replies:
             return next(replies)
 
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight at most, now: with `concurrency="auto"` it changes."""
+        return self._fetcher.concurrency
+
     def close(self) -> None:
         """Closes all connections; streams that are open end. A second call does nothing."""
         self._fetcher.close()
@@ -109,11 +114,11 @@ def stream(
 ) -> Stream:
     """Fetches what an iterable gives, and gives the replies.
 
-    The iterable may be endless. At most `concurrency` requests are in flight, and at most `concurrency + 256` items are
-    taken from it whose reply the loop has not had: while the loop is busy with one, nothing is taken. The iterable runs
-    in the loop's own thread, between two replies, so one that is slow delays replies that are there; an async iterable
-    runs in an event loop of its own, and up to 64 items more are taken from it. What the iterable raises ends the loop.
-    Leaving the loop gives up what is in flight.
+    The iterable may be endless. At most `concurrency` requests are in flight, with `auto` as many as prove useful, and
+    at most 256 items more are taken from it whose reply the loop has not had: while the loop is busy with one, nothing
+    is taken. The iterable runs in the loop's own thread, between two replies, so one that is slow delays replies that
+    are there; an async iterable runs in an event loop of its own, and up to 64 items more are taken from it. What the
+    iterable raises ends the loop. Leaving the loop gives up what is in flight.
 
     A reply of whatever status is a `Reply`: 408, 425, 429 and 5xx are tried `attempts` times before. A request without
     a complete reply is one too, with its `error`.

@@ -21,7 +21,7 @@ pub(super) struct Courtesy {
 /// What the only origin of a job gets at most with `--concurrency auto`; none: what this machine allows. Where a list
 /// leads is not known when the job starts: it is taken for public.
 pub(super) fn courtesy(options: &JobOptions, server: Option<&ListingServer>) -> Option<Courtesy> {
-    if options.concurrency_max.is_some() {
+    if options.http.concurrency_max.is_some() {
         return None;
     }
     let is_bucket = matches!(options.source, SourceOptions::S3 { .. });
@@ -34,7 +34,8 @@ pub(super) fn courtesy(options: &JobOptions, server: Option<&ListingServer>) -> 
 const PUBLIC: Courtesy = Courtesy { most: limits::COURTESY_PUBLIC, whom: "a public address" };
 const AWS: Courtesy = Courtesy { most: limits::COURTESY_AWS, whom: "AWS's S3" };
 
-fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
+/// The same of a host, with the addresses that are known of it; whether it is a store that serves a bucket.
+pub(super) fn of_host(host: &str, addresses: Option<&[SocketAddr]>, is_bucket: bool) -> Option<Courtesy> {
     if is_bucket && AWS_SUFFIXES.iter().any(|suffix| host.ends_with(suffix)) {
         return Some(AWS);
     }

@@ -1,15 +1,11 @@
 //! What this machine allows a job: processors and descriptors.
 
-use super::http_options::{Concurrency, Resolvers};
+use super::http_options::{Concurrency, HttpOptions, Resolvers};
 use super::options::{JobOptions, SourceOptions};
+use super::threads::processors;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::sink::StoredParts;
-
-/// Processors that this process may use.
-pub(super) fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
 
 /// Local ports that this machine gives to connections; as many as usual where it does not say so.
 fn local_ports() -> u64 {
@@ -21,25 +17,45 @@ fn local_ports() -> u64 {
     }
 }
 
+/// Requests that local ports allow: a part of the connections rests beside those that make requests.
+fn requests_of_ports() -> u32 {
+    u32::try_from(local_ports() * 2 / 3).unwrap_or(u32::MAX).max(1)
+}
+
+/// Raises the soft limit of descriptors; gives what is allowed then, none without a limit.
+fn raise_descriptors() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
+}
+
+/// The same for streams. With a number that was given requests wait for a descriptor where there are too few; one that is
+/// found out ends at a third of them: half as many connections again may rest, and the program has files of its own.
+pub(super) fn fit_stream(options: &mut HttpOptions) {
+    let allowed = raise_descriptors();
+    if let Concurrency::Auto { most } = &mut options.concurrency {
+        *most = options.concurrency_max.unwrap_or(*most);
+        let of_descriptors = allowed.map_or(u64::MAX, |allowed| allowed / 3).max(1);
+        let of_descriptors = u32::try_from(of_descriptors).unwrap_or(u32::MAX);
+        options.concurrency.lower_to(requests_of_ports().min(of_descriptors));
+    }
+}
+
 /// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows. Returns how
 /// many connections may rest beside those that make requests.
 pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
     use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
     use limits::{DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    let allowed = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
+    let allowed = raise_descriptors();
     let workers = options.threads.unwrap_or_else(processors).min(options.concurrency_of_hosts());
     options.threads = Some(workers);
     if let Concurrency::Auto { most } = &mut options.http.concurrency {
-        *most = options.concurrency_max.unwrap_or(*most);
-        // A part of the connections rests beside those that make requests.
-        let requests = local_ports() * 2 / 3;
-        options.http.concurrency.lower_to(u32::try_from(requests).unwrap_or(u32::MAX).max(1));
+        *most = options.http.concurrency_max.unwrap_or(*most);
+        options.http.concurrency.lower_to(requests_of_ports());
     }
     let Some(allowed) = allowed else {
         return Ok(limits::resting_connections(options.http.concurrency.most()));

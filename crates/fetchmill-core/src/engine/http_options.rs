@@ -27,6 +27,9 @@ options! {
     pub struct HttpOptions {
         /// Requests in flight.
         concurrency: Concurrency = Concurrency::Number(limits::CONCURRENCY_DEFAULT), Bounds::at_least(1.0, "");
+        /// Requests in flight that are gone up to while their number is found out; none: what this machine allows, and what
+        /// courtesy does.
+        concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
         /// Requests a second, all together.
         rate: Option<f64> = None, Bounds::above_0("requests a second");
         /// Requests a second, to each host; 0: as many as it takes, none: what the engine takes.
@@ -94,6 +97,10 @@ pub enum Concurrency {
 #[serde(untagged, expecting = "concurrency must be a whole number or auto")]
 enum ConcurrencyValue {
     Number(u32),
+    /// As many as prove useful, within what an engine can.
+    Within {
+        most: u32,
+    },
     Word(ConcurrencyWord),
 }
 
@@ -107,6 +114,9 @@ impl From<ConcurrencyValue> for Concurrency {
     fn from(value: ConcurrencyValue) -> Self {
         match value {
             ConcurrencyValue::Number(number) => Concurrency::Number(number),
+            ConcurrencyValue::Within { most } => {
+                Concurrency::Auto { most: most.clamp(1, limits::AUTO_CONCURRENCY_MAX) }
+            }
             ConcurrencyValue::Word(ConcurrencyWord::Auto) => {
                 Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }
             }

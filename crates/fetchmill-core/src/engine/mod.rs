@@ -27,6 +27,7 @@ mod job_state;
 mod journal_link;
 mod list_worker;
 mod listing;
+mod load_counter;
 mod option_reader;
 mod options;
 mod preflight;
@@ -75,6 +76,6 @@ pub use second_pass::RetryFailed;
 pub use stop_rules::{MaxFailed, StopReason};
 pub use stream::{
     Channel, CustomRequest, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
-    RequestTimes, StreamOptions, StreamProgress, TakenReplies, reply_schema,
+    RequestTimes, StreamOptions, StreamProgress, StreamWindow, TakenReplies, reply_schema,
 };
 pub use telemetry::{Latency, LimitKind, LimitedBy, OriginLatency, Sample};

@@ -11,6 +11,7 @@ use super::http_options::{Concurrency, HttpOptions};
 use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
+use super::threads::processors;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
 use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
@@ -208,8 +209,6 @@ options! {
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.
         names: NameScheme = NameScheme::Source;
-        /// Requests in flight that `--concurrency auto` goes up to; none: what this machine allows, and what courtesy does.
-        concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");
         /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may lead to addresses that are not public.
@@ -491,11 +490,12 @@ impl JobOptions {
     /// Within what the number is looked for that a job with one origin needs; none: it was given.
     pub(super) fn concurrency_bounds(&self, workers: usize) -> Option<ConcurrencyBounds> {
         let Concurrency::Auto { most } = self.http.concurrency else { return None };
-        Some(ConcurrencyBounds {
-            first: limits::AUTO_CONCURRENCY_FIRST as usize,
-            least: workers,
-            most: most as usize,
-        })
+        let most = most as usize;
+        if matches!(self.workers, Workers::Processes(_)) && most <= workers {
+            // Each process makes one request at a time: it begins with one for each processor.
+            return Some(ConcurrencyBounds { first: processors(), least: 1, most });
+        }
+        Some(ConcurrencyBounds { first: limits::AUTO_CONCURRENCY_FIRST as usize, least: workers, most })
     }
 
     /// What holds for each host of a job over many.

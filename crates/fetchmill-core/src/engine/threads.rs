@@ -8,6 +8,11 @@ use tokio::runtime::{Builder, LocalOptions, LocalRuntime, Runtime};
 use super::stop::StopSignal;
 use crate::error::{Error, Result};
 
+/// Processors that this process may use.
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
 /// For a thread that waits for channels and clocks only. It has no tasks: what looks names up needs [`network_runtime`].
 pub(super) fn waiting_runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_time().build().map_err(no_runtime)

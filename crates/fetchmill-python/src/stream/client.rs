@@ -54,6 +54,12 @@ impl Fetcher {
         Ok(Batches::new(stream, batch_size))
     }
 
+    /// Requests in flight at most, now.
+    #[getter]
+    fn concurrency(&self) -> usize {
+        self.inner.concurrency()
+    }
+
     pub(super) fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.end());
     }
@@ -71,15 +77,7 @@ impl Fetcher {
         let start = || state.map(StreamProgress::start).transpose();
         let advance = slf.py().detach(start).map_err(|error| errors::of(&error))?;
         let (inner, owner) = (&slf.get().inner, owns.then(|| slf.clone().into_any().unbind()));
-        let outstanding_max = inner.options().outstanding_max(certain);
         let iterator = iterator.map(Bound::unbind);
-        Ok(ReplyStream::new(
-            inner.channel(certain),
-            iterator,
-            outstanding_max,
-            advance,
-            (ordered, raises),
-            owner,
-        ))
+        Ok(ReplyStream::new(inner.channel(certain), iterator, advance, (ordered, raises), owner))
     }
 }

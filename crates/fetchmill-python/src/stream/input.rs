@@ -1,6 +1,8 @@
 //! What goes in: items of an iterable, taken only when there is room for them, and kept until their reply is given.
 
-use fetchmill_core::engine::{Channel, CustomRequest, InputState, RequestBatch, StreamProgress};
+use fetchmill_core::engine::{
+    Channel, CustomRequest, InputState, RequestBatch, StreamProgress, StreamWindow,
+};
 use fetchmill_core::limits;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString};
@@ -32,7 +34,10 @@ pub(super) struct Feed {
     free: Vec<u32>,
     /// Taken from the input, and their reply not given.
     outstanding: usize,
-    outstanding_max: usize,
+    /// How many these may be, ...
+    window: StreamWindow,
+    /// ... and at least.
+    outstanding_least: usize,
     next_index: u64,
     next_turn: u64,
     chunk: usize,
@@ -50,7 +55,7 @@ impl Feed {
     /// Of an iterator; without one the items are added from outside.
     pub(super) fn new(
         iterator: Option<Py<PyIterator>>,
-        outstanding_max: usize,
+        window: StreamWindow,
         advance: Option<StreamProgress>,
     ) -> Self {
         // What is missing of an earlier run, with a higher limit, has room beside what is new.
@@ -61,7 +66,8 @@ impl Feed {
             asked: Vec::new(),
             free: Vec::new(),
             outstanding: 0,
-            outstanding_max: outstanding_max.max(missing + 1),
+            window,
+            outstanding_least: missing + 1,
             next_index: 0,
             next_turn: 0,
             chunk: 1,
@@ -72,7 +78,11 @@ impl Feed {
 
     /// How many items more can be taken now.
     pub(super) fn room(&self) -> usize {
-        if self.is_ended { 0 } else { self.outstanding_max - self.outstanding }
+        if self.is_ended {
+            return 0;
+        }
+        // The number in flight may have become lower.
+        self.window.most().max(self.outstanding_least).saturating_sub(self.outstanding)
     }
 
     /// Whether there is an iterator that can be asked for more.

@@ -147,15 +147,14 @@ impl ReplyStream {
     pub(super) fn new(
         channel: Channel,
         iterator: Option<Py<PyIterator>>,
-        outstanding_max: usize,
         advance: Option<StreamProgress>,
         (ordered, raises): (bool, bool),
         owner: Option<Py<PyAny>>,
     ) -> Self {
         ReplyStream {
             is_closing: Arc::default(),
+            feed: Feed::new(iterator, channel.window(), advance),
             channel: Some(channel),
-            feed: Feed::new(iterator, outstanding_max, advance),
             replies: ReplyBatch::default(),
             position: 0,
             early: ordered.then(VecDeque::new),

@@ -63,21 +63,13 @@ impl FetchThread {
             Ok(origin) => origin,
             Err(kind) => return self.not_located(ticket, kind, &course),
         };
-        if origin.pace.is_some() || self.pace.is_some() {
-            let paces = self.pace.iter().chain(origin.pace.as_deref());
-            keep_pace(paces, || self.exact.micros(), watch).await;
-            if ticket.is_dropped() {
-                return StreamAttempt::Over;
-            }
-            course.started = self.exact.micros();
+        if ticket.visited.is_empty() {
+            self.concurrency.note_origin(&origin, self.in_flight(), self.clock.get());
         }
-        if self.throttling.is_active() {
-            let has_waited = self.throttling.wait(&origin.key, || self.exact.micros(), watch).await;
-            if !has_waited || ticket.is_dropped() {
-                return StreamAttempt::Over;
-            }
-            course.started = self.exact.micros();
+        if !self.wait_for_paces(&origin, watch).await || ticket.is_dropped() {
+            return StreamAttempt::Over;
         }
+        course.started = self.exact.micros();
         if !task.connection.is_at(&origin) {
             self.part(task);
             self.pool.switch(&mut task.connection, &origin);
@@ -98,9 +90,13 @@ impl FetchThread {
         let sent = self.exact.micros();
         match self.exchange(&mut task.connection, &origin, ticket, incoming, watch).await {
             Ok(exchanged) => {
-                let is_certain = task.connection.note_reply(sent, self.exact.micros());
-                course.ended = Some(self.exact.micros());
-                self.throttling.note(&origin, exchanged.replied.head.status, self.clock.get());
+                let (now, status) = (self.exact.micros(), exchanged.replied.head.status);
+                let is_certain = task.connection.note_reply(sent, now);
+                course.ended = Some(now);
+                self.throttling.note(&origin, status, self.clock.get());
+                let load = (now.saturating_sub(sent), incoming.body.len() as u64);
+                let from = (exchanged.address, ticket.store_url.is_some());
+                self.concurrency.note_reply(&origin, status, load, from);
                 self.replied(task, ticket, incoming, watch, exchanged, course, is_certain).await
             }
             Err(broken) => {
@@ -112,6 +108,21 @@ impl FetchThread {
                 self.broken(ticket, broken, (was_used, is_shared), &course)
             }
         }
+    }
+
+    /// Waits until the request may go out; `false` when the watch has expired before.
+    async fn wait_for_paces(&self, origin: &OriginConnections, watch: &Deadlines) -> bool {
+        if origin.pace.is_some() || self.pace.is_some() {
+            let _waiting = self.concurrency.load.wait_for_pace();
+            let paces = self.pace.iter().chain(origin.pace.as_deref());
+            // One that has expired is of a stream that was given up.
+            keep_pace(paces, || self.exact.micros(), watch).await;
+        }
+        if !self.throttling.is_active() {
+            return true;
+        }
+        let _waiting = self.concurrency.load.wait_for_pace();
+        self.throttling.wait(&origin.key, || self.exact.micros(), watch).await
     }
 
     /// It is no URL, or one of a bucket whose credentials are not there, or not yet.

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 
 use super::batch::{ReplyBatch, RequestBatch};
 use crate::error::{Error, Result};
+use crate::limits::{STREAM_CERTAIN_WINDOW, STREAM_WINDOW};
 
 /// Batches that are kept to be filled again.
 const SPARE_MAX: usize = 4;
@@ -27,6 +28,8 @@ pub(super) struct FetcherState {
     pub(super) untaken: AtomicUsize,
     /// The thread waits until they are fewer.
     pub(super) is_holding: AtomicBool,
+    /// Requests in flight at most, now.
+    pub(super) concurrency: AtomicUsize,
     /// The process that has the thread.
     process: u32,
 }
@@ -70,7 +73,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl FetcherState {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(concurrency: usize) -> Self {
         FetcherState {
             submitted: Mutex::default(),
             wake: Notify::new(),
@@ -78,6 +81,7 @@ impl FetcherState {
             is_dead: AtomicBool::new(false),
             untaken: AtomicUsize::new(0),
             is_holding: AtomicBool::new(false),
+            concurrency: AtomicUsize::new(concurrency),
             process: std::process::id(),
         }
     }
@@ -180,6 +184,20 @@ pub enum TakenReplies {
     Dead,
 }
 
+/// How many requests of a stream may be on their way: in flight, waiting, or answered and not taken.
+#[derive(Debug)]
+pub struct StreamWindow {
+    hub: Arc<FetcherState>,
+    beside: usize,
+}
+
+impl StreamWindow {
+    /// So many at most, now.
+    pub fn most(&self) -> usize {
+        self.hub.concurrency.load(Ordering::Relaxed) + self.beside
+    }
+}
+
 /// The program's end of a stream. Dropped, what is in flight is given up.
 #[derive(Debug)]
 pub struct Channel {
@@ -195,6 +213,12 @@ impl Channel {
         submitted.streams.push(Arc::downgrade(&shared));
         drop(submitted);
         Channel { hub, shared }
+    }
+
+    /// How many of its requests may be on their way.
+    pub fn window(&self) -> StreamWindow {
+        let beside = if self.shared.is_certain { STREAM_CERTAIN_WINDOW } else { STREAM_WINDOW };
+        StreamWindow { hub: Arc::clone(&self.hub), beside }
     }
 
     /// Submits requests; an empty batch to fill stays in their place.

@@ -24,6 +24,7 @@ impl FetchThread {
         incoming: &mut ReplyBuffer,
         watch: &Deadlines,
     ) -> Result<ExchangeReply, BrokenExchange> {
+        let _exchange = self.concurrency.load.exchange();
         let address = connection.address();
         let is_ending = connection.is_ending();
         let Some(connection) = connection.connection() else {

@@ -1,4 +1,5 @@
-//! The thread that fetches, and its handle. Tasks are made when they are needed, up to `limit`, and stay.
+//! The thread that fetches, and its handle. Tasks are made when they are needed, as many as requests may be in flight, and
+//! stay: when fewer may be, those above wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,12 +12,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::super::clock::Clock;
+use super::super::descriptors::fit_stream;
 use super::super::idle_connections::IdleConnections;
 use super::super::resting::RestingConnections;
 use super::super::s3::{Access, BucketResolver};
 use super::super::threads::network_runtime;
 use super::StreamOptions;
 use super::channel::{Channel, FetcherState};
+use super::concurrency::StreamConcurrency;
 use super::queue::{RequestQueue, TaskRequest};
 use super::reply_collector::ReplyCollector;
 use super::throttling::Throttling;
@@ -38,7 +41,6 @@ const IDLE_TICK: Duration = Duration::from_secs(1);
 pub struct Fetcher {
     hub: Arc<FetcherState>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    options: StreamOptions,
 }
 
 impl Fetcher {
@@ -46,25 +48,25 @@ impl Fetcher {
     pub fn start(mut options: StreamOptions) -> Result<Self> {
         options.s3.resolve()?;
         options.check()?;
-        raise_descriptors();
+        fit_stream(&mut options.http);
         let store = Access::new(options.s3.clone());
         let settings = options.pool_settings(&store)?;
         store.prepare(settings.clone(), 0);
-        let hub = Arc::new(FetcherState::new());
-        let (own, copy) = (Arc::clone(&hub), options.clone());
+        let hub = Arc::new(FetcherState::new(StreamConcurrency::first(&options.http)));
+        let own = Arc::clone(&hub);
         let panics = Arc::new(PanicNote::default());
         let started = std::thread::Builder::new().name("fetchmill-stream".into()).spawn(move || {
             let _guard = EndGuard(Arc::clone(&own));
-            panics.watch(|| run(own, settings, copy, &store, &panics));
+            panics.watch(|| run(own, settings, options, &store, &panics));
             store.close();
         });
         let thread = started.map_err(|error| Error::storage("start a thread of", "this process", error))?;
-        Ok(Fetcher { hub, thread: Mutex::new(Some(thread)), options })
+        Ok(Fetcher { hub, thread: Mutex::new(Some(thread)) })
     }
 
-    /// What it was made with.
-    pub fn options(&self) -> &StreamOptions {
-        &self.options
+    /// Requests in flight at most, now.
+    pub fn concurrency(&self) -> usize {
+        self.hub.concurrency.load(Ordering::Relaxed)
     }
 
     /// Opens a stream. With `is_certain` its replies are held until it is certain whose they are.
@@ -89,14 +91,6 @@ impl Drop for Fetcher {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-/// A connection needs a descriptor: as many are allowed as may be. When that fails, or they are fewer than `limit`,
-/// requests wait for one.
-fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let allowed = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: allowed.maximum, maximum: allowed.maximum });
 }
 
 /// However the thread ends, nobody waits for it.
@@ -137,6 +131,7 @@ pub(super) struct FetchThread {
     pub(super) buckets: BucketResolver,
     pub(super) pace: Option<Pace>,
     pub(super) throttling: Throttling,
+    pub(super) concurrency: StreamConcurrency,
     /// As of the last turn,
     pub(super) clock: Rc<Cell<Millis>>,
     /// and exactly.
@@ -162,7 +157,12 @@ pub(super) struct FetchThread {
     collectors: RefCell<Vec<Rc<ReplyCollector>>>,
     unflushed: RefCell<Vec<Rc<ReplyCollector>>>,
     places: RefCell<Vec<Rc<TaskState>>>,
+    /// Tasks that have a request, ...
     busy: Cell<usize>,
+    /// the most of them since the last tick: replies come in waves, and a tick often comes right behind one,
+    busy_most: Cell<usize>,
+    /// ... and those of them whose connection rests behind its reply.
+    pub(super) resting_here: Cell<usize>,
     replies: Cell<u64>,
     has_replies: Notify,
     last_tick: Cell<Millis>,
@@ -178,6 +178,7 @@ impl FetchThread {
         let exact = Clock::start();
         let clock = Rc::new(Cell::new(exact.now()));
         FetchThread {
+            concurrency: StreamConcurrency::new(&options.http, Arc::clone(&hub)),
             hub,
             pool: Pool::new(settings, Rc::clone(&clock)),
             store: Arc::clone(store),
@@ -203,6 +204,8 @@ impl FetchThread {
             unflushed: RefCell::default(),
             places: RefCell::default(),
             busy: Cell::new(0),
+            busy_most: Cell::new(0),
+            resting_here: Cell::new(0),
             replies: Cell::new(0),
             has_replies: Notify::new(),
         }
@@ -263,20 +266,37 @@ impl FetchThread {
             place.watch.check();
         }
         self.throttling.tick(self.clock.get());
+        self.tick_concurrency();
         self.pool.names().tick();
         self.pool.sweep();
+    }
+
+    fn tick_concurrency(&self) {
+        let now = self.clock.get();
+        let is_dry = self.is_full() || self.queue.borrow().ready(now) == 0;
+        let in_flight = self.busy_most.replace(self.busy.get()).saturating_sub(self.resting_here.get());
+        self.concurrency.tick(in_flight, is_dry, self.throttling.has_pace(), now);
+    }
+
+    /// Requests that have a task.
+    pub(super) fn in_flight(&self) -> usize {
+        self.busy.get()
+    }
+
+    /// How many more may have one.
+    fn places(&self) -> usize {
+        self.concurrency.limit().saturating_sub(self.busy.get())
     }
 
     /// Wakes and makes tasks for what can be begun.
     fn start_tasks(self: &Rc<Self>) {
         // When too much is in memory, one looks for what is wanted all the same.
-        let most = if self.is_full() { 1 } else { usize::MAX };
+        let most = if self.is_full() { 1 } else { self.places() };
         let ready = self.queue.borrow().ready(self.clock.get()).min(most);
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        let missing =
-            ready.saturating_sub(idle).min((self.options.http.concurrency.most()).saturating_sub(made));
+        let missing = ready.saturating_sub(idle).min(self.concurrency.limit().saturating_sub(made));
         for _ in 0..missing {
             let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.options.http.timeouts()));
             let place = Rc::new(TaskState { watch, collector: RefCell::default() });
@@ -310,6 +330,8 @@ impl FetchThread {
         let now = self.clock.get();
         let is_taken = if self.is_full() {
             self.queue.borrow_mut().take_wanted(ticket, now)
+        } else if self.places() == 0 {
+            false
         } else {
             self.queue.borrow_mut().take(ticket, now, used)
         };
@@ -332,6 +354,7 @@ impl FetchThread {
 
     pub(super) fn begin(&self) {
         self.busy.set(self.busy.get() + 1);
+        self.busy_most.set(self.busy_most.get().max(self.busy.get()));
     }
 
     pub(super) fn end(&self, place: &TaskState) {

@@ -4,12 +4,13 @@
 //! handed over at the end of a turn of its event loop or when there are enough. Nothing here is stored, so nothing is
 //! journaled but how far the program has come ([`crate::journal::ProgressStore`]).
 //!
-//! What is in memory: `limit` requests in flight, a window of others and their replies, and bodies up to
+//! What is in memory: requests in flight, as many as may be, a window of others and their replies, and bodies up to
 //! `STREAM_BYTES_MAX`, as long as no single one is larger.
 
 mod attempt;
 mod batch;
 mod channel;
+mod concurrency;
 mod exchange;
 mod fetcher;
 mod options;
@@ -24,7 +25,7 @@ mod uncertain;
 mod verdict;
 
 pub use batch::{CustomRequest, ReplyBatch, ReplyBody, ReplyRecord, RequestBatch, RequestTimes};
-pub use channel::{Channel, TakenReplies};
+pub use channel::{Channel, StreamWindow, TakenReplies};
 pub use fetcher::Fetcher;
 pub use options::StreamOptions;
 pub use progress::{InputState, StreamProgress};

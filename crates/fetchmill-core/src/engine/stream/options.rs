@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::engine::http_options::{Concurrency, HttpOptions};
+use crate::engine::http_options::HttpOptions;
 use crate::engine::s3::{Access, S3Options};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits;
 use crate::options::{Bounds, OptionValue, Options};
 use crate::origin::OriginFields;
@@ -28,18 +28,9 @@ impl StreamOptions {
 
     /// Refuses what cannot be meant.
     pub fn check(&self) -> Result<()> {
-        if matches!(self.http.concurrency, Concurrency::Auto { .. }) {
-            return Err(Error::Usage("concurrency must be a number for streams, not auto".into()));
-        }
         Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
         self.fields().map(drop)
-    }
-
-    /// Requests of one stream that are on their way: in flight, waiting, or answered and not taken.
-    pub fn outstanding_max(&self, is_certain: bool) -> usize {
-        let window = if is_certain { limits::STREAM_CERTAIN_WINDOW } else { limits::STREAM_WINDOW };
-        self.http.concurrency.most() + window
     }
 
     /// Redirects that are followed one after the other.
@@ -65,6 +56,7 @@ impl StreamOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::http_options::Concurrency;
 
     #[test]
     fn what_cannot_be_meant_is_refused() {

@@ -15,6 +15,7 @@ use super::uncertain::{
 };
 use super::verdict::StreamAttempt;
 use crate::certainty::{MonotonicMicros, NextStep, REST_MAX};
+use crate::engine::load_counter::Counted;
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
@@ -55,7 +56,7 @@ impl FetchThread {
 
     /// Behind a reply: the connection goes on, asks to be ended with its next request, or rests.
     pub(super) async fn step_connection(&self, task: &mut StreamConnection, watch: &Deadlines) {
-        let share = limits::HELD_BYTES_MAX / self.options.http.concurrency.most();
+        let share = limits::HELD_BYTES_MAX / self.concurrency.limit();
         let is_full = task.uncertain.bytes
             >= share.clamp(limits::HELD_BYTES_MIN, limits::HELD_BYTES_EACH_MAX)
             || task.uncertain.given.len() >= limits::STREAM_UNCERTAIN_MAX;
@@ -75,7 +76,7 @@ impl FetchThread {
 
     /// Connections that may rest beside those of the tasks.
     fn resting_max(&self) -> usize {
-        limits::resting_connections(self.options.http.concurrency.most())
+        limits::resting_connections(self.concurrency.limit())
     }
 
     /// Before a task opens a connection. Those that tasks have parted from rest without a bound of their own; where they are
@@ -128,6 +129,7 @@ impl FetchThread {
 
     /// The task waits for the silence, or for what breaks it.
     async fn rest_here(&self, task: &mut StreamConnection, watch: &Deadlines) {
+        let _resting = Counted::new(&self.resting_here);
         task.connection.rest(watch).await;
         self.finish_rest(task);
     }
@@ -166,7 +168,7 @@ impl FetchThread {
     /// Keeps a connection that has rested, the oldest no longer when there are as many as may be needed.
     fn keep_rested(&self, task: StreamConnection) {
         let mut rested = self.rested.borrow_mut();
-        let is_full = rested.len() >= self.options.http.concurrency.most();
+        let is_full = rested.len() >= self.concurrency.limit();
         let oldest = if is_full { rested.pop_front() } else { None };
         rested.push_back((task, self.clock.get()));
         drop(rested);
@@ -235,7 +237,12 @@ impl FetchThread {
             self.waiting_for_silence.set(self.waiting_for_silence.get() + 1);
             self.hub.wake.notify_one();
         } else if task.connection.is_open() {
-            place.watch.only(limits::KEEP_ALIVE_IDLE);
+            let is_surplus = self.in_flight() >= self.concurrency.limit();
+            place.watch.only(if is_surplus {
+                limits::SURPLUS_CONNECTION_IDLE
+            } else {
+                limits::KEEP_ALIVE_IDLE
+            });
         } else {
             place.watch.rest();
         }

@@ -122,6 +122,11 @@ impl Throttling {
         !self.origins.borrow().is_empty()
     }
 
+    /// Whether any has a pace now.
+    pub(super) fn has_pace(&self) -> bool {
+        self.origins.borrow().values().any(|throttled| throttled.pace.is_set())
+    }
+
     fn paced(&self, origin: &OriginKey) -> Option<Rc<ThrottledOrigin>> {
         self.origins.borrow().get(origin).filter(|throttled| throttled.pace.is_set()).cloned()
     }

@@ -1,60 +1,44 @@
-//! What a worker has in flight, and the replies that came: for who finds out how many requests are useful.
+//! What a worker has in flight, and the replies that came: for who finds out how many requests are useful, and for who
+//! samples the job.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 
 use crate::certainty::MonotonicMicros;
+use crate::engine::load_counter::LoadCounter;
 use crate::engine::telemetry::{LatencyHistogram, OriginHistograms, WorkerTelemetry};
 use crate::origin::OriginKey;
-use crate::planner::concurrency::Load;
 
-/// A job is held back by a rate when so large a part of what is in flight waits for it.
-const PACED_SHARE: usize = 4;
 /// Few requests are in flight when they are at most this part of what may be.
 const FEW: usize = 8;
 
-/// Counted once a reply, so without a lock; taken once a tick.
+/// Counted once a reply, so without a lock.
 #[derive(Debug, Default)]
-pub(super) struct LoadCounter {
-    replies: Cell<u32>,
-    bytes: Cell<u64>,
-    latency: Cell<MonotonicMicros>,
-    /// Requests that are out, and targets that wait for a rate.
-    exchanging: Cell<usize>,
-    pacing: Cell<usize>,
-    is_starved: Cell<bool>,
+pub(super) struct WorkerLoad {
+    counter: LoadCounter,
     /// Replies whose requests went out when few others were in flight, and what they took.
     unloaded: Cell<(u64, MonotonicMicros)>,
     histogram: RefCell<LatencyHistogram>,
     origins: RefCell<OriginHistograms>,
 }
 
-/// While one of these is there, one more is counted.
-pub(super) struct Counted<'c>(&'c Cell<usize>);
+impl Deref for WorkerLoad {
+    type Target = LoadCounter;
 
-impl<'c> Counted<'c> {
-    fn new(count: &'c Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Counted(count)
+    fn deref(&self) -> &LoadCounter {
+        &self.counter
     }
 }
 
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
-impl LoadCounter {
-    /// A complete reply that is no sign of trouble. `is_unloaded`: see [`LoadCounter::is_low`], when its request went out.
-    pub(super) fn note(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
+impl WorkerLoad {
+    /// A complete reply that is no sign of trouble. `is_unloaded`: see [`WorkerLoad::is_low`], when its request went out.
+    pub(super) fn note_reply(&self, took: MonotonicMicros, bytes: u64, is_unloaded: bool) {
         self.histogram.borrow_mut().record(took);
         if is_unloaded {
             let (replies, micros) = self.unloaded.get();
             self.unloaded.set((replies + 1, micros + took));
         }
-        self.replies.set(self.replies.get() + 1);
-        self.latency.set(self.latency.get() + took);
-        self.bytes.set(self.bytes.get() + bytes);
+        self.counter.note(took, bytes);
     }
 
     /// The same reply, in a job over many origins.
@@ -64,12 +48,7 @@ impl LoadCounter {
 
     /// Whether few requests are out, of so many that may be.
     pub(super) fn is_low(&self, share: usize) -> bool {
-        self.exchanging.get() < (share / FEW).max(1)
-    }
-
-    /// Requests that are out, and targets that wait for a rate.
-    pub(super) fn places(&self) -> (usize, usize) {
-        (self.exchanging.get(), self.pacing.get())
+        self.counter.places().0 < (share / FEW).max(1)
     }
 
     /// What replies took, for who samples the job.
@@ -78,32 +57,5 @@ impl LoadCounter {
         telemetry.add_origins(&mut self.origins.borrow_mut());
         let (replies, micros) = self.unloaded.take();
         telemetry.add_unloaded(replies, micros);
-    }
-
-    /// A request is out.
-    pub(super) fn exchange(&self) -> Counted<'_> {
-        Counted::new(&self.exchanging)
-    }
-
-    /// A target waits for a rate.
-    pub(super) fn wait_for_pace(&self) -> Counted<'_> {
-        Counted::new(&self.pacing)
-    }
-
-    /// Nothing was there to do, or nothing may be done.
-    pub(super) fn starve(&self) {
-        self.is_starved.set(true);
-    }
-
-    /// For the planner, once a tick.
-    pub(super) fn take(&self, in_flight: usize) -> Load {
-        Load {
-            replies: self.replies.take(),
-            bytes: self.bytes.take(),
-            latency_micros: self.latency.take(),
-            in_flight: in_flight as u32,
-            exchanging: self.exchanging.get() as u32,
-            is_starved: self.is_starved.take() | (self.pacing.get() * PACED_SHARE > in_flight),
-        }
     }
 }

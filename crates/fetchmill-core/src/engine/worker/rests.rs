@@ -28,7 +28,7 @@ impl Worker {
         let is_trouble = FailureKind::of_status(replied.head.status).is_err_and(FailureKind::is_retryable);
         if !is_trouble {
             let took = now.saturating_sub(sent);
-            self.load.note(took, bytes, is_unloaded);
+            self.load.note_reply(took, bytes, is_unloaded);
             if self.control().origins.are_many()
                 && let Some(origin) = task.connection.origin()
             {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender};
 
-use super::load::LoadCounter;
+use super::load::WorkerLoad;
 use super::resting::WorkerConnection;
 use super::waiters::Waiters;
 use crate::engine::body_memory::BodyMemory;
@@ -74,7 +74,7 @@ pub(super) struct Worker {
     pub(super) share: Cell<usize>,
     /// Behind a share that became lower: until then unused connections above it are closed.
     pub(super) closes_surplus_until: Cell<Millis>,
-    pub(super) load: LoadCounter,
+    pub(super) load: WorkerLoad,
     /// When what replies took was told last.
     pub(super) telemetry_told: Cell<Millis>,
     pub(super) waiters: Waiters,
@@ -124,7 +124,7 @@ impl Worker {
             in_flight: Cell::new(0),
             share: Cell::new(setup.control.plan.share(setup.index)),
             closes_surplus_until: Cell::default(),
-            load: LoadCounter::default(),
+            load: WorkerLoad::default(),
             telemetry_told: Cell::new(0),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
             idle_connections: IdleConnections::default(),
