@@ -104,7 +104,7 @@ def _awaiting(
 ) -> Ask:
     transport = AiohttpTransport(options)
     runner = stack.enter_context(asyncio.Runner(loop_factory=loop))
-    given = Given()
+    given = Given(options.connections)
     state = runner.run(transport.start(given))
     stack.callback(lambda: runner.run(transport.done(state)))
     return lambda url, *fields: runner.run(_awaited(transport, Asked(url, fields or FIELDS), state, given))
@@ -113,7 +113,8 @@ def _awaiting(
 class Given:
     """Takes the answers that a transport has held."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = 1) -> None:
+        self.limit = limit
         self.held = 0
         self.answers: list[Answer] = []
         self.body_memory = BodyMemory()
@@ -950,7 +951,7 @@ def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> No
 
     async def fetch_all() -> list[Answer]:
         transport = AiohttpTransport(TransportOptions(connections=10))
-        given = Given()
+        given = Given(10)
         state = await transport.start(given)
         answers = await asyncio.gather(*(transport.fetch(Asked(f"{here}/get/{name}"), state) for name in names))
         await given.is_empty.wait()

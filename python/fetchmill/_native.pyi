@@ -115,6 +115,13 @@ class Dispatcher:
     def observe_arrivals(self, replies: OriginReplies) -> None:
         """From now on what replies say of the origin is taken from here as they come, and not from their answers."""
 
+    def note_running(self, requests: int, waiting: int) -> None:
+        """Says how many requests are out now, and how many targets that were handed out wait for a place."""
+
+    @property
+    def concurrency(self) -> int:
+        """Requests that this worker may have out at a time, now. It may change with every call."""
+
     @property
     def is_stopping(self) -> bool:
         """Whether the job is asked to stop: what is in flight may be finished."""
@@ -445,6 +452,12 @@ class OriginReplies:
     """What the replies of one worker were like: the rules of certainty, shared by its connections."""
 
     def __init__(self) -> None: ...
+    def note_reply(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> None:
+        """A complete reply with so many bytes came to a request that was sent at `started`.
+
+        For who does not know its connection. Times are seconds of a monotonic clock.
+        """
+
     def note_break(self) -> None:
         """A connection broke."""
 
@@ -459,8 +472,8 @@ class ConnectionReplies:
     """
 
     def __init__(self, origin: OriginReplies) -> None: ...
-    def note(self, started: float, ended: float, status: int, retry_after: str | None) -> bool:
-        """A reply came, to a request that was sent at `started`; whether it is certain at once whose it is.
+    def note(self, started: float, ended: float, status: int, retry_after: str | None, bytes: int) -> bool:
+        """A reply with so many bytes came, to a request that was sent at `started`; whether it is certain at once.
 
         What it says of the origin is told to the dispatcher that observes these replies.
         """
@@ -506,6 +519,10 @@ class Fetcher:
 
     def batches(self, items: Iterable[Any], batch_size: int, certain: bool, owns: bool) -> Batches:
         """Opens a stream whose replies are rows of record batches."""
+
+    @property
+    def concurrency(self) -> int:
+        """Requests in flight at most, now."""
 
     def close(self) -> None:
         """Ends the thread. Streams that are open have an InternalError then."""

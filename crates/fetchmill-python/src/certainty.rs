@@ -26,6 +26,11 @@ impl OriginReplies {
         OriginReplies { inner: Mutex::default(), arrivals: Arc::default() }
     }
 
+    /// A complete reply to a request that was sent at `started`, where connections are somebody else's.
+    fn note_reply(&self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) {
+        self.arrivals.note(status, retry_after, micros(ended - started), bytes);
+    }
+
     /// A connection broke.
     fn note_break(&self) {
         self.lock().note_break();
@@ -55,14 +60,14 @@ impl ConnectionReplies {
         ConnectionReplies { inner: certainty::ConnectionReplies::default(), origin }
     }
 
-    /// A reply came, to a request that was sent at `started`. Whether it is certain at once.
-    fn note(&mut self, started: f64, ended: f64, status: u16, retry_after: Option<&str>) -> bool {
+    /// A reply came, to a request that was sent at `started`, with so many bytes. Whether it is certain at once.
+    fn note(&mut self, started: f64, ended: f64, status: u16, retry_after: Option<&str>, bytes: u64) -> bool {
         let took = micros(ended - started);
         let is_certain = self.inner.replies() == 0;
         self.inner.start(micros(started));
         self.inner.note(took);
         self.origin.get().lock().note(took, micros(ended));
-        self.origin.get().arrivals.note(status, retry_after);
+        self.origin.get().arrivals.note(status, retry_after, took, bytes);
         is_certain
     }
 

@@ -116,6 +116,17 @@ impl Dispatcher {
         reported.map_err(|error| errors::of(&error))
     }
 
+    fn note_running(&self, requests: usize, waiting: usize) {
+        if let Some(dispatcher) = &mut *lock(&self.0) {
+            dispatcher.note_running(requests, waiting);
+        }
+    }
+
+    #[getter]
+    fn concurrency(&self) -> usize {
+        lock(&self.0).as_ref().map_or(0, engine::Dispatcher::concurrency)
+    }
+
     #[getter]
     fn is_stopping(&self) -> bool {
         lock(&self.0).as_ref().is_none_or(engine::Dispatcher::is_stopping)

@@ -10,7 +10,7 @@ from fetchmill._options.sources import SourceKind, check_source, kind_of
 from fetchmill.errors import UsageError
 
 _HELP = {
-    "concurrency": "Requests in flight at most; `auto` finds out how many are useful (engine native). "
+    "concurrency": "Requests in flight at most; `auto` finds out how many are useful. "
     f"{CONCURRENCY_DEFAULT} if not given, and with engine processes one for each processor.",
     "http2": "Use HTTP/2 where a server of https offers it; engine native only.",
     "threads": "Threads that fetch, with engine combo processes; one for each processor if not given.",

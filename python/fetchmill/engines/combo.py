@@ -7,6 +7,6 @@ from fetchmill.engines.worker_entry import WorkerMain
 __all__ = ["worker_main"]
 
 
-def worker_main(transport: AsyncTransport, limit: int, processes: int) -> WorkerMain:
-    """What each of so many processes does, with at most `limit` requests in flight."""
-    return WorkerMain(event_loop.run, (transport, limit, processes))
+def worker_main(transport: AsyncTransport, processes: int) -> WorkerMain:
+    """What each of so many processes does."""
+    return WorkerMain(event_loop.run, (transport, processes))

@@ -1,8 +1,8 @@
 """An event loop with many requests: the engine `asyncio`, and what each process of the engine `combo` does.
 
 One thread has the dispatcher, one the loop. They meet once a batch: targets come in by `call_soon_threadsafe`, answers
-go out together at the end of the loop's round. At most `limit` tasks exist, however many targets wait, and no more than
-there is memory for their bodies.
+go out together at the end of the loop's round. At most as many tasks exist as requests may be out, however many targets
+wait, and no more than there is memory for their bodies.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from fetchmill.engines.body_memory import BodyMemory, bytes_of
-from fetchmill.engines.exchange import DRAIN_SECONDS, AnswerQueue, exchange, read_ahead
+from fetchmill.engines.exchange import DRAIN_SECONDS, AnswerQueue, exchange
 from fetchmill.engines.transports import AsyncTransport, Target
 
 if TYPE_CHECKING:
@@ -25,19 +25,17 @@ if TYPE_CHECKING:
 _HELD_MAX = 8192
 
 
-def run(dispatcher: "Dispatcher", transport: AsyncTransport, limit: int, loops: int = 1) -> None:
-    """Fetches what the dispatcher gives with at most `limit` requests in flight, until there is no more.
+def run(dispatcher: "Dispatcher", transport: AsyncTransport, loops: int = 1) -> None:
+    """Fetches what the dispatcher gives, as many targets at a time as it says, until there is no more.
 
     The job has so many event loops, which share its memory.
     """
-    if (replies := transport.origin_replies) is not None:
-        dispatcher.observe_arrivals(replies)
-    loop = _EventLoop(transport, limit, BodyMemory(loops))
+    dispatcher.observe_arrivals(transport.origin_replies)
+    loop = _EventLoop(transport, dispatcher.concurrency, BodyMemory(loops))
     loop.thread.start()
     try:
         # What waits is bounded: of an origin that begins to refuse it is asked for without a pace.
-        most = limit + read_ahead(limit)
-        exchange(dispatcher, loop.add_targets, loop.answers, lambda: most + min(loop.held, _HELD_MAX), loop.on_reported)
+        exchange(dispatcher, loop, _HELD_MAX)
     finally:
         loop.end()
 
@@ -49,7 +47,8 @@ class _EventLoop:
         self.answers: AnswerQueue = SimpleQueue()
         self.thread = threading.Thread(target=self._run, name="fetchmill-loop", daemon=True)
         self._transport = transport
-        self._limit = limit
+        # Set by the dispatcher's thread.
+        self.limit = limit
         self._waiting: deque[Target] = deque()
         self._done: list[Answer] = []
         self._is_publishing = False
@@ -64,6 +63,17 @@ class _EventLoop:
     def add_targets(self, batch: Sequence[Target]) -> None:
         """From the dispatcher's thread."""
         self._call(self._append, batch)
+
+    def resize(self, limit: int) -> None:
+        """From the dispatcher's thread."""
+        may_start = limit > self.limit
+        self.limit = limit
+        if may_start:
+            self._call(self._append, ())
+
+    def running(self) -> tuple[int, int]:
+        """From the dispatcher's thread."""
+        return len(self._tasks), len(self._waiting)
 
     def on_reported(self, answers: "list[Answer]") -> None:
         """From the dispatcher's thread: it has taken them."""
@@ -129,7 +139,7 @@ class _EventLoop:
     def _start_tasks(self) -> None:
         if self._over.is_set():
             return
-        for _ in range(min(len(self._waiting), self._limit - len(self._tasks))):
+        for _ in range(min(len(self._waiting), self.limit - len(self._tasks))):
             if not self.body_memory.has_room(len(self._tasks)):
                 return
             task = self._loop.create_task(self._fetch_waiting())
@@ -147,7 +157,8 @@ class _EventLoop:
                 self.body_memory.note(answer)
                 self._done.append(answer)
                 self._publish_soon()
-            if not self.body_memory.has_room(len(self._tasks) - 1):
+            others = len(self._tasks) - 1
+            if others >= self.limit or not self.body_memory.has_room(others):
                 return
 
     def _publish_soon(self) -> None:

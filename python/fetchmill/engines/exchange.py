@@ -1,9 +1,8 @@
 """Moves targets from the dispatcher to an engine's workers and answers back: shared by all engines in one process."""
 
 import time
-from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fetchmill.engines.answers import Answer
 
@@ -25,52 +24,75 @@ HELD_MAX = 4096
 AnswerQueue = SimpleQueue[list[Answer] | BaseException]
 
 
-def read_ahead(limit: int) -> int:
-    """Targets that wait for a place while `limit` are fetched: workers need not wait for the dispatcher."""
-    return max(8, limit // 4)
+class Workers(Protocol):
+    """What makes requests: threads, or an event loop. The dispatcher's thread calls it.
+
+    Args:
+        answers: where answers come; an empty list says that there is room for more targets.
+        held: replies that have come and are not certain yet.
+    """
+
+    answers: AnswerQueue
+
+    @property
+    def held(self) -> int: ...  # noqa: D102 - see the class
+
+    def add_targets(self, batch: list["Target"]) -> None:
+        """Gives them targets; returns at once. Each target comes back as one answer."""
+
+    def resize(self, limit: int) -> None:
+        """At most so many requests are out from now on. Those that are out already are not given up."""
+
+    def running(self) -> tuple[int, int]:
+        """Requests that are out, and targets that wait for a place."""
+
+    def on_reported(self, answers: list[Answer]) -> None:
+        """The dispatcher has taken these."""
 
 
-def exchange(
-    dispatcher: "Dispatcher",
-    add_targets: Callable[[list["Target"]], None],
-    answers: AnswerQueue,
-    most: Callable[[], int],
-    on_reported: Callable[[list[Answer]], None] | None = None,
-) -> None:
+def targets_max(limit: int, held: int) -> int:
+    """Targets that workers have at most while `limit` requests may be out, and so many replies are held.
+
+    Some wait for a place: workers need not wait for the dispatcher.
+    """
+    return limit + max(8, limit // 4) + held if limit else held
+
+
+def exchange(dispatcher: "Dispatcher", workers: Workers, held_max: int) -> None:
     """Gives targets to workers and reports their answers, until there are no more targets.
+
+    How many requests may be out is the dispatcher's to say, and may change.
 
     Args:
         dispatcher: the job's.
-        add_targets: gives targets to the workers; returns at once. Each target comes back as one answer.
-        answers: where they come back; an empty list says that the workers may have more.
-        most: targets with the workers at most, now: this is the bound of what they hold.
-        on_reported: told of answers that the dispatcher has taken.
+        workers: what makes the requests.
+        held_max: replies that are held at most while more targets are given.
 
     Raises:
-        BaseException: what a worker has put into `answers`.
+        BaseException: what a worker has put into its answers.
     """
     outstanding = 0
     while True:
-        if (wanted := most() - outstanding) > 0:
+        limit = dispatcher.concurrency
+        workers.resize(limit)
+        dispatcher.note_running(*workers.running())
+        wanted = max(0, targets_max(limit, min(workers.held, held_max)) - outstanding)
+        if wanted or not outstanding:
             batch = dispatcher.next_batch(wanted, 0.0 if outstanding else IDLE_WAIT_SECONDS)
             if batch is None:
                 break
             if batch:
                 outstanding += len(batch)
-                add_targets(batch)
-        outstanding -= _report(dispatcher, answers, POLL_SECONDS if outstanding else 0.0, on_reported)
+                workers.add_targets(batch)
+        outstanding -= _report(dispatcher, workers, POLL_SECONDS if outstanding or not wanted else 0.0)
     deadline = time.monotonic() + DRAIN_SECONDS
     while outstanding and time.monotonic() < deadline:
-        outstanding -= _report(dispatcher, answers, POLL_SECONDS, on_reported)
+        outstanding -= _report(dispatcher, workers, POLL_SECONDS)
 
 
-def _report(
-    dispatcher: "Dispatcher",
-    answers: AnswerQueue,
-    seconds: float,
-    on_reported: Callable[[list[Answer]], None] | None,
-) -> int:
+def _report(dispatcher: "Dispatcher", workers: Workers, seconds: float) -> int:
     """Reports what there is, and waits at most so long for the first; gives how many."""
+    answers = workers.answers
     found: list[Answer] = []
     try:
         while len(found) < REPORT_MAX:
@@ -84,6 +106,6 @@ def _report(
         pass
     # Also without any: what replies that are held say of the origin is told.
     dispatcher.report(found)
-    if found and on_reported is not None:
-        on_reported(found)
+    if found:
+        workers.on_reported(found)
     return len(found)

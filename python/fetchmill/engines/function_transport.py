@@ -1,11 +1,14 @@
 """Transports that are the user's own function: what it gives, or raises, as an answer."""
 
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from inspect import isawaitable
-from typing import Any, ClassVar
+from typing import Any
 
+from fetchmill._native import OriginReplies
 from fetchmill.engines.answers import Answer, FailureAnswer, ReplyAnswer
 from fetchmill.engines.transports import AnswerReceiver, Target
 from fetchmill.errors import UsageError
@@ -77,6 +80,19 @@ class UserFunction:
         self.first_calls.on_answer()
         return answer
 
+    @cached_property
+    def origin_replies(self) -> OriginReplies:
+        """What its replies say of the origin; no answer is held."""
+        return OriginReplies()
+
+    def timed_answer(self, target: Target, value: Any, started: float) -> Answer:  # noqa: ANN401 - checked here
+        """The same for a call that began then."""
+        answer = self.answer(target, value)
+        if isinstance(answer, ReplyAnswer):
+            ended = time.monotonic()
+            self.origin_replies.note_reply(started, ended, answer.status, answer.retry_after, len(answer.body))
+        return answer
+
     def failure(self, target: Target, error: Exception) -> FailureAnswer:
         """What a call has raised.
 
@@ -90,9 +106,6 @@ class UserFunction:
 class FunctionTransport(UserFunction):
     """A function that blocks, as a `BlockingTransport`."""
 
-    # Its answers say all, and none is held.
-    origin_replies: ClassVar[None] = None
-
     def held(self) -> int:
         """None."""
         return 0
@@ -104,7 +117,8 @@ class FunctionTransport(UserFunction):
     def fetch(self, target: Target, state: tuple[Any, ...]) -> list[Answer]:
         """One call."""
         try:
-            return [self.answer(target, self.function(target, *state))]
+            started = time.monotonic()
+            return [self.timed_answer(target, self.function(target, *state), started)]
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             return [self.failure(target, error)]
 
@@ -121,9 +135,6 @@ class FunctionTransport(UserFunction):
 class CoroutineTransport(UserFunction):
     """A coroutine function, as an `AsyncTransport`."""
 
-    # Its answers say all.
-    origin_replies: ClassVar[None] = None
-
     async def start(self, receiver: AnswerReceiver) -> tuple[Any, ...]:  # noqa: ARG002 - nothing is held
         """What the function gets beside its target."""
         return () if self.on_start is None else (await _await_if_needed(self.on_start()),)
@@ -131,7 +142,8 @@ class CoroutineTransport(UserFunction):
     async def fetch(self, target: Target, state: tuple[Any, ...]) -> Answer:
         """One call."""
         try:
-            return self.answer(target, await self.function(target, *state))
+            started = time.monotonic()
+            return self.timed_answer(target, await self.function(target, *state), started)
         except Exception as error:  # noqa: BLE001 - whatever a user's function raises
             return self.failure(target, error)
 

@@ -34,10 +34,13 @@ class _Slot:
     process: SpawnProcess | None = None
     messages: Connection | None = None
     failed_starts: int = 0
+    was_started: bool = False
 
 
 class ProcessPool:
     """Processes that fetch. Targets, answers and receipts do not pass through here: the native job has them.
+
+    Each is started when the job wants as many requests in flight.
 
     Args:
         job: the job, with as many workers.
@@ -57,9 +60,8 @@ class ProcessPool:
         """Until the job has ended. Raises what a process has raised."""
         context = multiprocessing.get_context("spawn")
         try:
-            for slot in self._slots:
-                self._start(context, slot)
             while not self._job.wait(0):
+                self._start_wanted(context)
                 sentinels = [slot.process.sentinel for slot in self._slots if slot.process]
                 if not sentinels:
                     self._job.wait(POLL_SECONDS)
@@ -89,6 +91,15 @@ class ProcessPool:
             processes = [slot.process for slot in self._slots if slot.process is not None]
         for process in processes:
             _kill(process)
+
+    def _start_wanted(self, context: multiprocessing.context.SpawnContext) -> None:
+        """Those that have something to do."""
+        if all(slot.was_started for slot in self._slots):
+            return
+        for slot in self._slots[: self._job.snapshot()["concurrency"]]:
+            if not slot.was_started:
+                slot.was_started = True
+                self._start(context, slot)
 
     def _start(self, context: multiprocessing.context.SpawnContext, slot: _Slot) -> None:
         own_turns, turns = socket.socketpair()

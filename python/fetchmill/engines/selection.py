@@ -13,7 +13,7 @@ from fetchmill._options.keywords import CONCURRENCY_DEFAULT
 from fetchmill.engines.engine_job import EngineJob, start_in_process, start_processes
 from fetchmill.engines.function_transport import CoroutineTransport, FunctionTransport, UserFunction
 from fetchmill.engines.process_pool import pickle_worker_main
-from fetchmill.engines.transports import AsyncTransport, BlockingTransport, TransportOptions, resting_connections
+from fetchmill.engines.transports import AsyncTransport, BlockingTransport, TransportOptions
 from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 # Engines whose requests are coroutines, and those that are processes.
 ASYNC_ENGINES = ("asyncio", "combo")
 PROCESS_ENGINES = ("processes", "combo")
+# Where `concurrency="auto"` ends unless `concurrency_max` says otherwise. More threads would wait for each other, since
+# one runs at a time, and each has a client with its own connection, about a megabyte.
+_THREADS_MAX = 256
+# Of an event loop: one processor makes some thousand requests a second in it, so these are out when each takes half a
+# second. A connection with what it holds is about 50 KB.
+_LOOP_REQUESTS_MAX = 1024
+# A process is an interpreter of about 40 MB, with a sink and shards of its own. So many for each processor, and in all.
+_PROCESSES_EACH = 8
+_PROCESSES_MAX = 32
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,7 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     name, values = options.engine, json.loads(native)
     processes = _processes(options)
     limit = _limit(options, processes)
-    values["concurrency"] = limit
+    values["concurrency"] = {"most": limit} if options.concurrency == "auto" and name != "sync" else limit
     values |= {"processes": processes} if name in PROCESS_ENGINES else {"dispatcher": True}
     if own is not None:
         # What a function fetches, and from where, is its own business.
@@ -62,38 +71,31 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     if own is not None and not callable(own.function):
         raise UsageError(f"fetch must be a function, not {type(own.function).__name__}")
     if name in ASYNC_ENGINES:
-        limits = _shares(limit, processes if name == "combo" else 1)
-        return _async_engine(options, text, _async_transport(options, values, own, limits[0]), limits)
-    return _blocking_engine(options, text, _blocking_transport(options, values, own), limit, processes)
+        loops = processes if name == "combo" else 1
+        transport = _async_transport(options, values, own, -(-limit // loops))
+        return _async_engine(options, text, transport, loops)
+    return _blocking_engine(options, text, _blocking_transport(options, values, own), processes)
 
 
-def _shares(limit: int, processes: int) -> list[int]:
-    """Requests in flight of each process, the most first."""
-    return [limit // processes + (worker < limit % processes) for worker in range(processes)]
-
-
-def _async_engine(options: GetOptions, text: str, transport: AsyncTransport, limits: list[int]) -> Engine:
+def _async_engine(options: GetOptions, text: str, transport: AsyncTransport, processes: int) -> Engine:
     from fetchmill.engines import combo, event_loop
 
     if options.engine == "asyncio":
-        run = partial(event_loop.run, transport=transport, limit=limits[0])
+        run = partial(event_loop.run, transport=transport)
         return Engine(text, lambda job: start_in_process(job, run))
     # What cannot be given to a process is told before the job begins.
-    worker_mains = [pickle_worker_main(combo.worker_main(transport, limit, len(limits))) for limit in limits]
+    worker_mains = [pickle_worker_main(combo.worker_main(transport, processes))] * processes
     return Engine(text, lambda job: start_processes(job, text, worker_mains))
 
 
-def _blocking_engine(
-    options: GetOptions, text: str, transport: BlockingTransport, limit: int, processes: int
-) -> Engine:
+def _blocking_engine(options: GetOptions, text: str, transport: BlockingTransport, processes: int) -> Engine:
     from fetchmill.engines import processes as process_engine
     from fetchmill.engines import sync, threads
 
     if options.engine == "sync":
         return Engine(text, lambda job: start_in_process(job, partial(sync.run, transport=transport)))
     if options.engine == "threads":
-        resting = 0 if isinstance(transport, FunctionTransport) else resting_connections(limit)
-        run = partial(threads.run, transport=transport, limit=limit, resting=resting)
+        run = partial(threads.run, transport=transport, has_rests=not isinstance(transport, FunctionTransport))
         return Engine(text, lambda job: start_in_process(job, run))
     worker_mains = [pickle_worker_main(process_engine.worker_main(transport))] * processes
     return Engine(text, lambda job: start_processes(job, text, worker_mains))
@@ -154,7 +156,6 @@ def _refuse_native_only(options: GetOptions) -> None:
         "--format warc": options.format == "warc",
         "--redirects": bool(options.redirects),
         "--resolver": bool(options.resolver),
-        "--concurrency auto": options.concurrency == "auto",
     }
     for option, is_asked in asked.items():
         if is_asked:
@@ -164,17 +165,24 @@ def _refuse_native_only(options: GetOptions) -> None:
 def _processes(options: GetOptions) -> int:
     """As many as there are processors, or as `concurrency` says for `processes` and `threads` for `combo`."""
     cores = len(os.sched_getaffinity(0))
+    is_auto = options.concurrency == "auto"
     if options.engine == "processes":
+        if is_auto:
+            return options.concurrency_max or max(cores, min(_PROCESSES_EACH * cores, _PROCESSES_MAX))
         return options.concurrency or options.threads or cores
-    return max(1, min(options.threads or cores, options.concurrency or CONCURRENCY_DEFAULT))
+    requests = options.concurrency_max if is_auto else options.concurrency
+    return max(1, min(options.threads or cores, requests or CONCURRENCY_DEFAULT))
 
 
 def _limit(options: GetOptions, processes: int) -> int:
-    """Requests in flight."""
+    """Requests in flight at most, at any time."""
     if options.engine == "sync":
-        if options.concurrency not in (None, 1):
+        if options.concurrency not in (None, 1, "auto"):
             raise UsageError("concurrency must be 1 for engine sync: it makes one request after the other")
         return 1
     if options.engine == "processes":
         return processes
-    return options.concurrency or CONCURRENCY_DEFAULT
+    if options.concurrency != "auto":
+        return options.concurrency or CONCURRENCY_DEFAULT
+    of_engine = {"threads": _THREADS_MAX, "asyncio": _LOOP_REQUESTS_MAX, "combo": processes * _LOOP_REQUESTS_MAX}
+    return options.concurrency_max or of_engine[options.engine]

@@ -3,11 +3,11 @@
 import time
 from typing import TYPE_CHECKING
 
-from fetchmill.engines.exchange import IDLE_WAIT_SECONDS
+from fetchmill.engines.exchange import IDLE_WAIT_SECONDS, POLL_SECONDS
 from fetchmill.engines.transports import BlockingTransport
 
 if TYPE_CHECKING:
-    from fetchmill._native import Dispatcher
+    from fetchmill._native import Dispatcher, Target
     from fetchmill.engines.answers import Answer
 
 # Targets that are taken at once, and answers that are reported at once.
@@ -18,16 +18,16 @@ REPORT_SECONDS = 0.1
 
 def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
     """Fetches what the dispatcher gives, until there is no more."""
-    if (replies := transport.origin_replies) is not None:
-        dispatcher.observe_arrivals(replies)
+    dispatcher.observe_arrivals(transport.origin_replies)
     state = transport.start()
     try:
-        while (batch := dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)) is not None:
+        while (batch := _next_batch(dispatcher)) is not None:
             answers: list[Answer] = []
             reported = time.monotonic()
-            for target in batch:
+            for number, target in enumerate(batch, 1):
                 if dispatcher.is_stopping:
                     break  # the rest stays pending
+                dispatcher.note_running(1, len(batch) - number)
                 answers += transport.fetch(target, state)
                 answers += transport.rest(state, is_idle=False)
                 if time.monotonic() - reported >= REPORT_SECONDS:
@@ -39,3 +39,16 @@ def run(dispatcher: "Dispatcher", transport: BlockingTransport) -> None:
         dispatcher.report(transport.rest(state, is_idle=True))
     finally:
         transport.done(state)
+
+
+def _next_batch(dispatcher: "Dispatcher") -> "list[Target] | None":
+    """Some targets; none while fewer processes are wanted than there are."""
+    if dispatcher.concurrency:
+        batch = dispatcher.next_batch(BATCH, IDLE_WAIT_SECONDS)
+    else:
+        time.sleep(POLL_SECONDS)
+        dispatcher.report([])
+        batch = dispatcher.next_batch(0, 0.0)
+    if not batch:
+        dispatcher.note_running(0, 0)
+    return batch

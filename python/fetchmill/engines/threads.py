@@ -1,54 +1,99 @@
 """Many threads, each with a request at a time: the engine `threads`.
 
 Threads start on demand: when more targets are there than threads, as many at once as are ready, and one more. Starting
-one may be slow (a client is made), and a hundred starts at once would hold up those that are ready.
+one may be slow (a client is made), and a hundred starts at once would hold up those that are ready. They stay: when
+fewer requests may be out, those above wait for a place.
 """
 
 import threading
 from queue import Empty, SimpleQueue
+from types import TracebackType
 from typing import TYPE_CHECKING
 
-from fetchmill.engines.exchange import DRAIN_SECONDS, HELD_MAX, AnswerQueue, exchange, read_ahead
-from fetchmill.engines.transports import BlockingTransport
+from fetchmill.engines.exchange import DRAIN_SECONDS, HELD_MAX, AnswerQueue, exchange
+from fetchmill.engines.transports import BlockingTransport, resting_connections
 
 if TYPE_CHECKING:
     from fetchmill._native import Dispatcher, Target
     from fetchmill.engines.answers import Answer
 
 
-def run(dispatcher: "Dispatcher", transport: BlockingTransport, limit: int, resting: int = 0) -> None:
-    """Fetches what the dispatcher gives, at most `limit` targets at a time, until there is no more.
+def run(dispatcher: "Dispatcher", transport: BlockingTransport, *, has_rests: bool = False) -> None:
+    """Fetches what the dispatcher gives, as many targets at a time as it says, until there is no more.
 
-    There are `resting` threads more: those whose connection rests make no request.
+    With `has_rests` there are some threads more: those whose connection rests make no request.
 
     Threads that are still in a request when the job is stopped are left behind: they end with it, and its target stays
     pending.
     """
-    if (replies := transport.origin_replies) is not None:
-        dispatcher.observe_arrivals(replies)
-    threads = _ThreadPool(transport, limit, resting)
+    dispatcher.observe_arrivals(transport.origin_replies)
+    threads = _ThreadPool(transport, has_rests=has_rests)
     try:
-        most = limit + read_ahead(limit)
-        held = transport.held
-        exchange(dispatcher, threads.add_targets, threads.answers, lambda: most + min(held(), HELD_MAX))
+        exchange(dispatcher, threads, HELD_MAX)
     finally:
         threads.end()
+
+
+class _Places:
+    """Places for requests, for `with`: as many at a time as there are, a number that may change."""
+
+    def __init__(self) -> None:
+        self._freed = threading.Condition()
+        self._limit = 0
+        self.taken = 0
+
+    def resize(self, limit: int) -> None:
+        if limit == self._limit:
+            return
+        with self._freed:
+            self._limit = limit
+            self._freed.notify_all()
+
+    def __enter__(self) -> None:
+        with self._freed:
+            while self.taken >= self._limit:
+                self._freed.wait()
+            self.taken += 1
+
+    def __exit__(
+        self, _class: type[BaseException] | None, _value: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        with self._freed:
+            self.taken -= 1
+            self._freed.notify()
 
 
 class _ThreadPool:
     """The threads and the queues between. What they hold is bounded by what `exchange` gives."""
 
-    def __init__(self, transport: BlockingTransport, limit: int, resting: int) -> None:
+    def __init__(self, transport: BlockingTransport, *, has_rests: bool) -> None:
         self.answers: AnswerQueue = SimpleQueue()
         self._transport = transport
-        self._threads_max = limit + resting
-        self._in_flight = threading.Semaphore(limit)
+        self._has_rests = has_rests
+        self._threads_max = 0
+        self._places = _Places()
         self._work: SimpleQueue[Target | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._waiting = 0
         self._ready = 0
         self._is_over = False
+
+    @property
+    def held(self) -> int:
+        return self._transport.held()
+
+    def resize(self, limit: int) -> None:
+        self._threads_max = limit + (resting_connections(limit) if self._has_rests else 0)
+        self._places.resize(limit)
+
+    def running(self) -> tuple[int, int]:
+        with self._lock:
+            taken = self._places.taken
+            return taken, max(0, self._waiting - taken)
+
+    def on_reported(self, answers: "list[Answer]") -> None:
+        """Nothing waits for it."""
 
     def add_targets(self, batch: list["Target"]) -> None:
         with self._lock:
@@ -85,7 +130,7 @@ class _ThreadPool:
     def _fetch_all(self, state: object) -> None:
         self._start_threads()
         while (target := self._next_target(state)) is not None and not self._is_over:
-            with self._in_flight:
+            with self._places:
                 answers = self._transport.fetch(target, state)
             with self._lock:
                 self._waiting -= 1

@@ -42,7 +42,7 @@ class TransportOptions:
     """What the transports of a job have in common; the same in every process of it.
 
     Args:
-        connections: requests in flight of this worker at most.
+        connections: requests in flight of this worker at most, at any time.
         connect_timeout: seconds for a connection, TLS included.
         head_timeout: seconds from a request to the end of the reply's head.
         idle_timeout: seconds without a byte of a body.
@@ -77,8 +77,8 @@ class BlockingTransport(Protocol):
     """Makes requests in threads and processes. Threads share it; what is a thread's own is its state."""
 
     @property
-    def origin_replies(self) -> "OriginReplies | None":
-        """What replies say of the origin as they come, for a transport that holds them; else their answers say it."""
+    def origin_replies(self) -> "OriginReplies":
+        """What replies say of the origin as they come: their answers may be held."""
 
     def held(self) -> int:
         """Replies that have come and are held, of all threads. Called by the thread that has the dispatcher."""
@@ -107,9 +107,11 @@ class AnswerReceiver(Protocol):
 
     Args:
         body_memory: where a body that comes in pieces has its room before it is read.
+        limit: requests that may be out at a time, now.
     """
 
     body_memory: "BodyMemory"
+    limit: int
 
     def hold(self, answer: Answer) -> None:
         """One has come and is held from now on."""
@@ -125,7 +127,7 @@ class AsyncTransport(Protocol):
     """Makes requests in an event loop."""
 
     @property
-    def origin_replies(self) -> "OriginReplies | None":
+    def origin_replies(self) -> "OriginReplies":
         """As of a `BlockingTransport`."""
 
     async def start(self, receiver: AnswerReceiver) -> Any:  # noqa: ANN401

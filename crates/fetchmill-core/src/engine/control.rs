@@ -74,7 +74,8 @@ impl Control {
         let clock = Clock::start();
         let planner = PlannerOptions {
             workers,
-            limit: options.concurrency_of_hosts(),
+            // Each worker has hosts of its own: it needs a place for them.
+            limit: options.concurrency_of_hosts().max(workers),
             auto: options.concurrency_bounds(workers),
             commit_window: options.commit_window.as_millis() as Millis,
             give_up_after: options.give_up_after.as_millis() as Millis,

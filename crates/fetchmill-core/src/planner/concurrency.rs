@@ -10,6 +10,8 @@
 //! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing
 //! (docs/decisions/0029).
 
+use serde::{Deserialize, Serialize};
+
 use super::millis::Millis;
 
 /// A round has at least this long, and one that is compared with few others at least the second, ...
@@ -80,7 +82,7 @@ const BODIES: f64 = 2.5;
 const CONNECTION_BYTES: f64 = 1024.0;
 
 /// What a worker saw since it last said so.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Complete replies that are no sign of trouble.
     pub replies: u32,

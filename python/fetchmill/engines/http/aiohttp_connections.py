@@ -14,7 +14,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
 
 from fetchmill.engines.answers import ReplyAnswer
-from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies
+from fetchmill.engines.http.held_answers import HeldAnswers, HeldShare, OriginReplies
 from fetchmill.engines.transports import AnswerReceiver, Target, resting_connections
 
 if TYPE_CHECKING:
@@ -162,9 +162,10 @@ class HeldConnections:
     """The connections of one event loop: what they hold, and when they rest.
 
     Args:
-        requests_max: requests in flight at most; half as many connections more may rest, and at least one.
+        requests_max: requests in flight at most, at any time.
         origin: what the replies of this process were like.
-        receiver: where answers go that were held.
+        receiver: where answers go that were held. Of the requests that it may have out, half as many connections more
+            may rest, and at least one.
     """
 
     def __init__(self, requests_max: int, origin: OriginReplies, receiver: AnswerReceiver) -> None:
@@ -172,11 +173,12 @@ class HeldConnections:
         self._loop = asyncio.get_running_loop()
         self._origin = origin
         self._receiver = receiver
-        self._bytes_max = min(max(_HELD_BYTES_MAX // requests_max, _SHARE_BYTES_MIN), _SHARE_BYTES_MAX)
-        self._answers_max = max(1, _HELD_ANSWERS_MAX // requests_max)
+        self._share = HeldShare()
+        # What the share is reckoned for.
+        self._requests = 0
         self.unread_bytes = min(max(_UNREAD_BYTES_MAX // requests_max, _UNREAD_SHARE_MIN), _UNREAD_SHARE_MAX)
         # Connections that rest beside the requests in flight.
-        self._aside_max = resting_connections(requests_max)
+        self._aside_max = 0
         self._aside = 0
         # Connections that nobody uses, and since when; in the order of these times.
         self.unused: dict[HoldingConnection, float] = {}
@@ -193,7 +195,7 @@ class HeldConnections:
 
     def new_held(self) -> HeldAnswers:
         """For a connection."""
-        return HeldAnswers(self._origin, bytes_max=self._bytes_max, answers_max=self._answers_max)
+        return HeldAnswers(self._origin, self._share)
 
     async def close(self) -> None:
         """The job has ended: what is held is lost, and connections that rest, or were given up, are gone."""
@@ -214,10 +216,20 @@ class HeldConnections:
         self, connection: HoldingConnection, target: Target, answer: ReplyAnswer, sent_at: float
     ) -> ReplyAnswer | None:
         """Takes a reply, to a request that was sent then: gives it back if it is certain at once."""
+        if self._receiver.limit != self._requests:
+            self._share_out(self._receiver.limit)
         if connection.held.add(target, answer, sent_at):
             return answer
         self._receiver.hold(answer)
         return None
+
+    def _share_out(self, requests: int) -> None:
+        """So many requests may be out: what each connection may hold follows from it."""
+        self._requests = requests
+        requests = max(1, requests)
+        self._share.bytes_max = min(max(_HELD_BYTES_MAX // requests, _SHARE_BYTES_MIN), _SHARE_BYTES_MAX)
+        self._share.answers_max = max(1, _HELD_ANSWERS_MAX // requests)
+        self._aside_max = resting_connections(requests)
 
     def step(self, connection: HoldingConnection) -> float | None:
         """Behind a reply: how many seconds the connection must rest, or None when nothing more is to be done."""

@@ -8,13 +8,14 @@ import socket
 import ssl
 import sys
 import time
+from dataclasses import dataclass
 from enum import Enum
 
 from fetchmill._native import ConnectionReplies, OriginReplies
 from fetchmill.engines.answers import Answer, ReplyAnswer
 from fetchmill.engines.transports import Target
 
-__all__ = ["HeldAnswers", "OriginReplies", "Unused", "look", "rest"]
+__all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"]
 
 # Bytes of bodies that a connection holds: more would cost memory, and a rest of 50 ms for so many costs little.
 _HELD_BYTES_MAX = 256 * 1024
@@ -29,21 +30,30 @@ class Unused(Enum):
     BROKEN = "an error"
 
 
+@dataclass
+class HeldShare:
+    """What a connection may hold: with more it must rest. Connections share it, and it may change.
+
+    Args:
+        bytes_max: bytes of bodies.
+        answers_max: answers.
+    """
+
+    bytes_max: int = _HELD_BYTES_MAX
+    answers_max: int = sys.maxsize
+
+
 class HeldAnswers:
     """What one connection has brought and is not certain yet; a connection that takes its place begins anew.
 
     Args:
         origin: what the replies of this process were like.
-        bytes_max: bytes of bodies after which the connection must rest.
-        answers_max: answers after which it must.
+        share: what it may hold.
     """
 
-    def __init__(
-        self, origin: OriginReplies, *, bytes_max: int = _HELD_BYTES_MAX, answers_max: int = sys.maxsize
-    ) -> None:
+    def __init__(self, origin: OriginReplies, share: HeldShare | None = None) -> None:
         self._origin = origin
-        self._bytes_max = bytes_max
-        self._answers_max = answers_max
+        self._share = share or HeldShare()
         self._held: list[tuple[Target, ReplyAnswer]] = []
         # Bytes of their bodies.
         self.bytes = 0
@@ -59,7 +69,7 @@ class HeldAnswers:
     def add(self, target: Target, answer: ReplyAnswer, started: float) -> list[Answer]:
         """A reply to a request that was sent at `started`: gives it back if it is certain at once."""
         self.is_next_certain = False
-        if self._replies.note(started, time.monotonic(), answer.status, answer.retry_after):
+        if self._replies.note(started, time.monotonic(), answer.status, answer.retry_after, len(answer.body)):
             return [answer]
         self._held.append((target, answer))
         self.bytes += len(answer.body)
@@ -67,7 +77,7 @@ class HeldAnswers:
 
     def rest_seconds(self) -> float | None:
         """How long the connection must rest before its next request."""
-        is_full = self.bytes >= self._bytes_max or len(self._held) >= self._answers_max
+        is_full = self.bytes >= self._share.bytes_max or len(self._held) >= self._share.answers_max
         seconds = self._replies.rest_seconds(is_full, time.monotonic())
         self.is_ending = self._replies.is_ending
         return seconds

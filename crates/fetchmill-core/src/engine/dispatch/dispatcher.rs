@@ -20,11 +20,16 @@ use crate::http1::request_fields;
 use crate::limits;
 use crate::origin::OriginKey;
 use crate::planner::NextWork;
+use crate::planner::concurrency::Load;
 use crate::planner::origin::Observations;
 use crate::target::Sequence;
 
 /// A block waits so long for more outcomes: the sink's commit window begins with it.
 const BLOCK_AFTER: Duration = Duration::from_millis(50);
+/// How often it is told what is in flight: an engine is heard several times within it.
+const LOAD_EVERY: Duration = Duration::from_millis(100);
+/// So small a part of the places may be empty of an engine that has targets enough.
+const IDLE_SHARE: usize = 8;
 /// Times a second that the rate of a dispatcher is measured anew.
 const RATE_EVERY: Duration = Duration::from_millis(250);
 
@@ -48,6 +53,9 @@ pub struct Dispatcher {
     pub(super) done: TurnReport,
     /// What tells what replies say of the origin, if their answers come later than they do.
     pub(super) arrivals: Option<Arc<Arrivals>>,
+    /// What the engine is at, if it says so.
+    pub(super) running: Option<RunningRequests>,
+    load_told: Instant,
     /// When the last turn was.
     pub(super) told_at: Instant,
     pub(super) rate: AnswerRate,
@@ -55,6 +63,16 @@ pub struct Dispatcher {
     pub(super) places: BucketResolver,
     pub(super) is_done: bool,
     pub(super) worker_process: Option<WorkerThreads>,
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct RunningRequests {
+    requests: usize,
+    /// Since the last load, the most of them, and of targets that wait for a place: replies come in waves, and an engine
+    /// has most to say right behind one.
+    most: usize,
+    waiting: usize,
 }
 
 /// Answers a second, lately: what says how many targets are taken at once.
@@ -111,6 +129,8 @@ impl Dispatcher {
             paced_until: None,
             done: TurnReport::default(),
             arrivals: None,
+            running: None,
+            load_told: Instant::now(),
             told_at: Instant::now(),
             rate: AnswerRate { answers: 0, since: Instant::now(), per_second: 0.0 },
             path: Vec::new(),
@@ -132,6 +152,21 @@ impl Dispatcher {
     /// From now on what replies say of the origin is taken from here, and not from their answers.
     pub fn observe_arrivals(&mut self, arrivals: Arc<Arrivals>) {
         self.arrivals = Some(arrivals);
+    }
+
+    /// Requests that are out now, and targets that wait for a place.
+    pub fn note_running(&mut self, requests: usize, waiting: usize) {
+        let known = self.running.unwrap_or_default();
+        self.running = Some(RunningRequests {
+            requests,
+            most: known.most.max(requests),
+            waiting: known.waiting.max(waiting),
+        });
+    }
+
+    /// Requests of this dispatcher that may be out at a time, as of now: it may change at every turn.
+    pub fn concurrency(&self) -> usize {
+        self.link.share()
     }
 
     /// Whether the job is asked to stop: what is in flight may be finished.
@@ -168,7 +203,8 @@ impl Dispatcher {
     pub(super) fn turn(&mut self, max: usize, patience: Duration) -> Result<TurnResult> {
         self.told_at = Instant::now();
         let mut done = std::mem::take(&mut self.done);
-        done.in_flight = self.held.len() as u64;
+        done.in_flight = self.in_flight() as u64;
+        done.load = self.take_load();
         done.observed.add(self.take_arrivals());
         Ok(match self.link.turn(done, max, patience)? {
             NextWork::Batch(batch) => {
@@ -190,6 +226,30 @@ impl Dispatcher {
             return Observations { successes: observed.successes, ..Observations::default() };
         }
         observed
+    }
+
+    fn in_flight(&self) -> usize {
+        self.running.map_or(self.held.len(), |running| running.requests)
+    }
+
+    /// For who finds out how many requests are useful.
+    fn take_load(&mut self) -> Option<Load> {
+        if !self.control.finds_concurrency() || self.load_told.elapsed() < LOAD_EVERY {
+            return None;
+        }
+        self.load_told = Instant::now();
+        let share = self.link.share();
+        let RunningRequests { most: in_flight, waiting, requests } = self.running.unwrap_or_default();
+        self.running = Some(RunningRequests { requests, most: requests, waiting: 0 });
+        let seen = self.arrivals.as_ref().map(|arrivals| arrivals.take_load()).unwrap_or_default();
+        Some(Load {
+            in_flight: in_flight as u32,
+            // Whether a request is out or its connection is being made only a transport knows.
+            exchanging: in_flight as u32,
+            // Threads and tasks take a moment to begin: they are not without targets for that.
+            is_starved: waiting == 0 && in_flight + share / IDLE_SHARE < share,
+            ..seen
+        })
     }
 
     /// Sends the block when it is time, or now.

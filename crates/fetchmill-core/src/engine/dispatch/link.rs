@@ -12,6 +12,7 @@ use crate::engine::counters::Delta;
 use crate::engine::stop::Stop;
 use crate::error::Result;
 use crate::outcome::Outcome;
+use crate::planner::concurrency::Load;
 use crate::planner::origin::Observations;
 use crate::planner::{NextWork, Retry, WorkerReport};
 use crate::target::{Batch, Sequence};
@@ -28,8 +29,10 @@ pub(super) struct TurnReport {
     pub(super) attempts: u64,
     /// Bytes of bodies that came.
     pub(super) received: u64,
-    /// Targets that are handed out now.
+    /// Requests that are out now, or targets that are handed out.
     pub(super) in_flight: u64,
+    /// For who finds out how many requests are useful.
+    pub(super) load: Option<Load>,
 }
 
 /// A target with its outcome, and the bytes of its body.
@@ -48,6 +51,9 @@ pub(super) trait JobLink: Send {
 
     /// Whether targets go by their hosts: the job is one over many.
     fn has_many_origins(&self) -> bool;
+
+    /// Requests that may be out at a time.
+    fn share(&self) -> usize;
 
     /// Takes back what was not started; what it cannot take is returned.
     fn give_back(&mut self, batch: Batch) -> Option<Batch>;
@@ -97,8 +103,8 @@ impl JobLink for LocalLink {
     fn turn(&mut self, done: TurnReport, max: usize, patience: Duration) -> Result<NextWork> {
         let until = Instant::now() + patience;
         self.count(&done);
-        let TurnReport { settled, retries, observed, fetched, .. } = done;
-        let mut report = WorkerReport { settled: settled.len(), retries, observed, fetched, load: None };
+        let TurnReport { settled, retries, observed, fetched, load, .. } = done;
+        let mut report = WorkerReport { settled: settled.len(), retries, observed, fetched, load };
         loop {
             let next = self.control.turn(self.worker, std::mem::take(&mut report), max);
             let due = match next {
@@ -115,6 +121,10 @@ impl JobLink for LocalLink {
 
     fn has_many_origins(&self) -> bool {
         self.control.origins.are_many()
+    }
+
+    fn share(&self) -> usize {
+        self.control.plan.share(self.worker)
     }
 
     fn give_back(&mut self, batch: Batch) -> Option<Batch> {

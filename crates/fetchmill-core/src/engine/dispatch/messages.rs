@@ -43,6 +43,8 @@ pub(super) struct JobMessage {
     /// How far the job is asked to go on, as a number.
     pub(super) stop: u8,
     pub(super) has_many_origins: bool,
+    /// Requests that it may have out at a time.
+    pub(super) share: u32,
     /// Requests a second that this worker may make, while the origin throttles.
     pub(super) rate: Option<f64>,
     /// Until when it holds what it has not handed out, while the origin is not well; and what it does not hold.
@@ -145,6 +147,7 @@ mod tests {
         let told = JobMessage {
             stop: 1,
             has_many_origins: true,
+            share: 17,
             rate: Some(0.5),
             held_until: u64::MAX,
             probe: Some(3),
@@ -159,6 +162,7 @@ mod tests {
         let Some(JobMessage {
             stop: 1,
             has_many_origins: true,
+            share: 17,
             rate: Some(0.5),
             held_until: u64::MAX,
             probe: Some(3),

@@ -25,6 +25,7 @@ use crate::engine::threads::waiting_runtime;
 use crate::error::Result;
 use crate::limits;
 use crate::outcome::{FailureKind, Receipt, Runs, Tally};
+use crate::planner::concurrency::Load;
 use crate::planner::{NextWork, Retry, WorkerReport};
 use crate::sync::lock;
 use crate::target::{Batch, Sequence, WaitingTarget};
@@ -101,7 +102,11 @@ impl Supervisor {
     pub(in crate::engine) fn run(self) -> Result<()> {
         let mut link = LocalLink::new(self.worker, Arc::clone(&self.control), waiting_runtime()?);
         while self.control.stop.get() == Stop::No && !self.control.plan.lock().is_done() {
-            let Ok(attached) = self.attachments.recv_timeout(limits::TICK) else { continue };
+            let Ok(attached) = self.attachments.recv_timeout(limits::TICK) else {
+                // It has nothing in flight.
+                self.tell_in_flight(0);
+                continue;
+            };
             let ledger = Mutex::new(ProcessTargets::default());
             let has_ended = self.serve(&attached, &mut link, &ledger);
             self.control.counters[self.worker].set_in_flight(0);
@@ -113,6 +118,15 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// At each tick, for who finds out how many requests are useful: a process tells nothing while it waits for a reply.
+    fn tell_in_flight(&self, in_flight: u32) {
+        if self.control.finds_concurrency() {
+            let load = Load { in_flight, exchanging: in_flight, ..Load::default() };
+            let report = WorkerReport { load: Some(load), ..WorkerReport::default() };
+            self.control.turn(self.worker, report, 0);
+        }
     }
 
     /// One process, until it has ended; whether it had made everything durable.
@@ -141,9 +155,11 @@ impl Supervisor {
         if send(socket, &self.join_reply()).is_err() {
             return false;
         }
-        while self.is_heard(socket) {
+        let mut in_flight = 0;
+        while self.is_heard(socket, in_flight) {
             let told = match receive(socket) {
                 Ok(Some(WorkerMessage::Turn { done, max, patience_ms })) => {
+                    in_flight = done.load.map_or(in_flight, |load| load.in_flight);
                     self.turn(link, ledger, done, max as usize, Duration::from_millis(patience_ms.into()))
                 }
                 Ok(Some(WorkerMessage::Failed { code, text })) => {
@@ -161,7 +177,7 @@ impl Supervisor {
     }
 
     /// Waits for its next message; `false` when the job ends and it has said nothing for as long as a drain may take.
-    fn is_heard(&self, socket: &UnixStream) -> bool {
+    fn is_heard(&self, socket: &UnixStream, in_flight: u32) -> bool {
         let tick = Timespec { tv_sec: 0, tv_nsec: limits::TICK.as_nanos() as i64 };
         let mut stopping_since = None;
         loop {
@@ -170,7 +186,7 @@ impl Supervisor {
                 return true;
             }
             match self.control.stop.get() {
-                Stop::No => {}
+                Stop::No => self.tell_in_flight(in_flight),
                 Stop::Drain => {
                     let since = *stopping_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= limits::DRAIN + limits::DRAIN {
@@ -210,7 +226,15 @@ impl Supervisor {
         let stop = self.control.stop.get() as u8;
         let rate = self.control.plan.lock().rate().map(|rate| rate / self.control.plan.workers() as f64);
         let (held_until, probe) = self.control.plan.gate();
-        Ok(JobMessage { stop, has_many_origins: link.has_many_origins(), rate, held_until, probe, next })
+        Ok(JobMessage {
+            stop,
+            has_many_origins: link.has_many_origins(),
+            share: self.control.plan.share(self.worker) as u32,
+            rate,
+            held_until,
+            probe,
+            next,
+        })
     }
 
     /// What came back did not kill its process. Whether other candidates are left.

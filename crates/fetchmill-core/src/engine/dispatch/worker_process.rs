@@ -72,7 +72,12 @@ pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Resul
         })?
     };
     let writer = spawn("fetchmill-sink", &control.stop, move || writer.run())?;
-    let job_link = RemoteLink { socket: turns, control: Arc::clone(&control), has_many_origins: false };
+    let job_link = RemoteLink {
+        socket: turns,
+        share: control.plan.share(worker),
+        control: Arc::clone(&control),
+        has_many_origins: false,
+    };
     let mut dispatcher = Dispatcher::new(
         Arc::clone(&control),
         Box::new(job_link),
@@ -102,6 +107,7 @@ struct RemoteLink {
     socket: UnixStream,
     control: Arc<Control>,
     has_many_origins: bool,
+    share: usize,
 }
 
 impl RemoteLink {
@@ -123,6 +129,7 @@ impl JobLink for RemoteLink {
             return Ok(NextWork::Wait);
         };
         self.has_many_origins |= told.has_many_origins;
+        self.share = told.share as usize;
         self.control.plan.origin_pace.set(told.rate);
         self.control.plan.set_gate(told.held_until, told.probe);
         match told.stop {
@@ -139,6 +146,10 @@ impl JobLink for RemoteLink {
 
     fn has_many_origins(&self) -> bool {
         self.has_many_origins
+    }
+
+    fn share(&self) -> usize {
+        self.share
     }
 
     fn give_back(&mut self, batch: Batch) -> Option<Batch> {

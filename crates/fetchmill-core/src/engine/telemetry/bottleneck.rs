@@ -347,6 +347,11 @@ impl LimitFacts {
         }
         let (Some(latency), Some(unloaded)) = (self.latency, self.unloaded) else {
             let took = duration(self.in_flight as f64 / self.settled.max(1e-3));
+            if self.search == Search::Found {
+                let text =
+                    format!("the server: more than {in_flight} at once brings nothing, replies take {took}");
+                return (LimitKind::Server, text);
+            }
             let text = format!("--concurrency: {in_flight} in flight, and replies take {took}");
             return (LimitKind::Concurrency, text);
         };

@@ -66,6 +66,7 @@ fn each_cause_is_named_with_its_figure() {
         (facts(), LimitKind::Concurrency, "64 in flight, and replies take 100 ms, as with few"),
         (LimitFacts { search: Search::Trying, ..facts() }, LimitKind::Concurrency, "still looks"),
         (LimitFacts { search: Search::Found, ..queued() }, LimitKind::Server, "400 ms"),
+        (LimitFacts { search: Search::Found, latency: None, ..facts() }, LimitKind::Server, "brings nothing"),
         (with(CapacityUse::Names), LimitKind::Names, "looked up"),
         (
             LimitFacts {
