@@ -298,11 +298,12 @@ def share_server(area: WideArea) -> list[dict[str, Any]]:
         ("delay 100 ms", 0.0002, 0, [0.1, 0.1]),
     ):
         area.link.change(round_trip=round_trip, loss=0.0, megabits=megabits)
-        options = {} if delay is None else {"delay": delay}
+        options: dict[str, Any] = {} if delay is None else {"delay": delay}
         content = {"synthetic": {"count": COUNT, "size": 100}}
         with area.serving(tls=False, content=content, page_size=PAGE, **options) as site:
-            shared.append({"name": name, "rates": _both(run_near(area), site.url)})
-        low, high = sorted(shared[-1]["rates"])
+            rates = _both(run_near(area), site.url)
+        shared.append({"name": name, "rates": rates})
+        low, high = sorted(rates)
         print(f"two jobs, {name:24} {low:,.0f} and {high:,.0f} objects/s: {high / (low + high):.0%}", flush=True)
     return shared
 
