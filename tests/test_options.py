@@ -64,7 +64,7 @@ def test_every_option_is_one_of_the_core(table: type[Options], typed: type, core
             assert row["unit"] in units, field.name
             assert row["minimum"] == (least if least is not None else 1e-9) or field.name == "commit_window"
         if table in (GetOptions, PlanOptions) and field.name == "concurrency":
-            assert (field.default, row["default"]) == (None, keywords.CONCURRENCY_DEFAULT)
+            assert (field.default, row["default"]) == (None, "auto")
         else:
             assert field.default == row["default"], field.name
             assert type(field.default) is type(row["default"])
@@ -184,7 +184,7 @@ def test_defaults_are_what_they_were() -> None:
         "format": None,
     }
     of_stream = {field.name: field.default for field in fields(StreamOptions)}
-    assert (of_stream["concurrency"], of_stream["redirects"]) == (64, 5)
+    assert (of_stream["concurrency"], of_stream["redirects"]) == ("auto", 5)
 
 
 def test_json_has_every_option_that_is_given(tmp_path: Path) -> None:

@@ -4,14 +4,14 @@ import json
 import os
 from typing import TYPE_CHECKING, Unpack
 
-from fetchmill._options.keywords import CONCURRENCY_DEFAULT, GetKeywords
+from fetchmill._options.keywords import GetKeywords
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
 from fetchmill.errors import UsageError
 
 _HELP = {
-    "concurrency": "Requests in flight at most; `auto` finds out how many are useful. "
-    f"{CONCURRENCY_DEFAULT} if not given, and with engine processes one for each processor.",
+    "concurrency": "Requests in flight at most; `auto`, if not given, finds out how many are useful. "
+    "With engine processes one for each processor if not given.",
     "http2": "Use HTTP/2 where a server of https offers it; engine native only.",
     "threads": "Threads that fetch, with engine combo processes; one for each processor if not given.",
     "keep_columns": "Columns of a list that go into the rows of parquet and jsonl, with commas between them.",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Literal, TypedDict
 
-from fetchmill._options.rows import CORE, Option
+from fetchmill._options.rows import Option
 from fetchmill._transform.reply import Function
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
@@ -24,9 +24,6 @@ AddressingStyle = Literal["auto", "path", "virtual"]
 # A number, or as many as prove useful.
 Concurrency = int | Literal["auto"]
 PathText = str | os.PathLike[str]
-
-# Requests in flight unless somebody says so.
-CONCURRENCY_DEFAULT: int = CORE["job"]["concurrency"]["default"]
 
 
 class Storing(TypedDict, total=False):
@@ -129,8 +126,8 @@ class OfServer(TypedDict, total=False):
         Option(
             "choice",
             "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages "
-            "of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; `auto` "
-            "finds out.",
+            "of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; "
+            "`auto` finds out.",
         ),
     ]
     robots: Annotated[bool, Option("flag", "Heed the server's robots.txt where index pages in HTML are walked.")]
@@ -245,7 +242,7 @@ class OfTrying(TypedDict, total=False):
         Option(
             "count",
             "Requests in flight that --concurrency auto goes up to; if not given 64 for a list or a public address, "
-            "256 for AWS's S3, else 4096.",
+            "256 for AWS's S3, else 16384.",
         ),
     ]
 

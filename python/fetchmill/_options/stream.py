@@ -9,7 +9,7 @@ from fetchmill._options.rows import Options, option_class
 _HELP = {
     "concurrency": "Requests in flight at most; `auto` finds out how many are useful while all go to one origin.",
     "concurrency_max": "Requests in flight that concurrency auto goes up to; if not given 64 for a public address, 256 "
-    "for AWS's S3, else 4096.",
+    "for AWS's S3, else 16384.",
     "rate_per_host": "Requests a second at most, to each host; 0: no limit.",
     "redirects": "Redirects that are followed one after the other; with 0 they are replies.",
     "attempts": "Attempts at a request that may be made twice.",

@@ -3,13 +3,12 @@
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from fetchmill._options.get import GetOptions
-from fetchmill._options.keywords import CONCURRENCY_DEFAULT
 from fetchmill.engines.engine_job import EngineJob, start_in_process, start_processes
 from fetchmill.engines.function_transport import CoroutineTransport, FunctionTransport, UserFunction
 from fetchmill.engines.process_pool import pickle_worker_main
@@ -18,6 +17,7 @@ from fetchmill.errors import UsageError
 
 if TYPE_CHECKING:
     from fetchmill._native import Job
+    from fetchmill._options.keywords import Concurrency
 
 # Engines whose requests are coroutines, and those that are processes.
 ASYNC_ENGINES = ("asyncio", "combo")
@@ -28,6 +28,8 @@ _THREADS_MAX = 256
 # Of an event loop: one processor makes some thousand requests a second in it, so these are out when each takes half a
 # second. A connection with what it holds is about 50 KB.
 _LOOP_REQUESTS_MAX = 1024
+# Calls of a function at a time: whom it asks, and how much that bears, nobody here knows.
+_FUNCTION_CALLS = 64
 # A process is an interpreter of about 40 MB, with a sink and shards of its own. So many for each processor, and in all.
 _PROCESSES_EACH = 8
 _PROCESSES_MAX = 32
@@ -59,6 +61,8 @@ def select_engine(options: GetOptions, native: str, own: UserFunction | None) ->
     """
     _refuse_native_only(options)
     name, values = options.engine, json.loads(native)
+    if options.concurrency is None:
+        options = replace(options, concurrency=_usual(options, own))
     processes = _processes(options)
     limit = _limit(options, processes)
     values["concurrency"] = {"most": limit} if options.concurrency == "auto" and name != "sync" else limit
@@ -162,27 +166,34 @@ def _refuse_native_only(options: GetOptions) -> None:
             raise UsageError(f"{option} needs --engine native: engine {options.engine} cannot do it")
 
 
+def _usual(options: GetOptions, own: UserFunction | None) -> "Concurrency":
+    """What a job has that says nothing."""
+    if options.engine == "sync":
+        return 1
+    if options.engine == "processes":
+        return options.threads or len(os.sched_getaffinity(0))
+    return "auto" if own is None else _FUNCTION_CALLS
+
+
 def _processes(options: GetOptions) -> int:
     """As many as there are processors, or as `concurrency` says for `processes` and `threads` for `combo`."""
     cores = len(os.sched_getaffinity(0))
-    is_auto = options.concurrency == "auto"
+    given = options.concurrency if isinstance(options.concurrency, int) else None
     if options.engine == "processes":
-        if is_auto:
-            return options.concurrency_max or max(cores, min(_PROCESSES_EACH * cores, _PROCESSES_MAX))
-        return options.concurrency or options.threads or cores
-    requests = options.concurrency_max if is_auto else options.concurrency
-    return max(1, min(options.threads or cores, requests or CONCURRENCY_DEFAULT))
+        return given or options.concurrency_max or max(cores, min(_PROCESSES_EACH * cores, _PROCESSES_MAX))
+    wanted, requests = options.threads or cores, given or options.concurrency_max
+    return min(wanted, requests) if requests else wanted
 
 
 def _limit(options: GetOptions, processes: int) -> int:
     """Requests in flight at most, at any time."""
     if options.engine == "sync":
-        if options.concurrency not in (None, 1, "auto"):
+        if options.concurrency not in (1, "auto"):
             raise UsageError("concurrency must be 1 for engine sync: it makes one request after the other")
         return 1
     if options.engine == "processes":
         return processes
-    if options.concurrency != "auto":
-        return options.concurrency or CONCURRENCY_DEFAULT
+    if isinstance(options.concurrency, int):
+        return options.concurrency
     of_engine = {"threads": _THREADS_MAX, "asyncio": _LOOP_REQUESTS_MAX, "combo": processes * _LOOP_REQUESTS_MAX}
     return options.concurrency_max or of_engine[options.engine]

@@ -26,7 +26,7 @@ options! {
     /// See the module.
     pub struct HttpOptions {
         /// Requests in flight.
-        concurrency: Concurrency = Concurrency::Number(limits::CONCURRENCY_DEFAULT), Bounds::at_least(1.0, "");
+        concurrency: Concurrency = Concurrency::Auto { most: limits::AUTO_CONCURRENCY_MAX }, Bounds::at_least(1.0, "");
         /// Requests in flight that are gone up to while their number is found out; none: what this machine allows, and what
         /// courtesy does.
         concurrency_max: Option<u32> = None, Bounds::at_least(1.0, "");

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(job(r#""rows": {}, "concurrency": 7"#).unwrap().http.concurrency.most(), 7);
         assert_eq!(
             job(r#""rows": {"kind": "targets"}"#).unwrap().http.concurrency.most(),
-            limits::CONCURRENCY_DEFAULT as usize
+            limits::AUTO_CONCURRENCY_MAX as usize
         );
     }
 
