@@ -10,6 +10,8 @@ TEST_WORKERS ?= 6
 QUICK := bad_names check cli_surface diff get layers list_command options public_surface serve status stream tidy units verify
 # `fetchmill bench`, built with what requirements-dev.txt has installed.
 BENCH := packages/fetchmill-bench
+# Draws the plots of one bench: nothing else needs it.
+MATPLOTLIB := 3.11.2
 NO_ISOLATION := --no-deps --no-build-isolation
 # One interpreter for everything, so that the binding is built once.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
@@ -17,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-faults bench-report
+.PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-faults bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
 ifndef PART
@@ -210,6 +212,10 @@ bench-s3: build ## Measure clients of S3 side by side, for the README (ten minut
 
 bench-faults: build ## What faults of a server cost, beside the same server without (six minutes; ROUNDS=1 is quick)
 	$(BIN)/python -m benches.faults --rounds $(or $(ROUNDS),5)
+
+bench-concurrency: build servers ## What --concurrency auto reaches of the best fixed number, on 21 networks, with plots (40 minutes; quiet machine)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)
+	$(BIN)/python -m benches.concurrency
 
 bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench` and `make bench-s3`
 	$(BIN)/python -m benches.report

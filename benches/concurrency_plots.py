@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from benches.machine import ROOT
 
@@ -115,7 +116,7 @@ def draw_change(changing: dict[str, Any], path: Path) -> None:
     _save(figure, path)
 
 
-def _save(figure: "plt.Figure", path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)

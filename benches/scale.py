@@ -62,7 +62,7 @@ class Scale:
 
     def _client(self, server: Process, kill_at: int | None) -> None:
         """One run of the client."""
-        command = (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet")
+        command = (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet", "-j", "64")
         run = ClientRun()
         self._sums.runs.append(run)
         server_before = cpu_seconds(server.pid)
