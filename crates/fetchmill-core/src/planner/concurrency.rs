@@ -10,9 +10,11 @@
 //! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing
 //! (docs/decisions/0029).
 
-use serde::{Deserialize, Serialize};
+mod round;
 
 use super::millis::Millis;
+pub use round::Load;
+use round::{Measured, Round, WorkerState};
 
 /// A round has at least this long, and one that is compared with few others at least the second, ...
 const ROUND_MIN: Millis = 200;
@@ -29,9 +31,6 @@ const ROUND_MAX_LATENCIES: f64 = 6.0;
 const OVERLOADED: f64 = 8.0;
 /// Connections that are still being made, in so many requests, before a round begins.
 const CONNECTING: f64 = 0.125;
-/// Reports of a round in which the job was held back by something else; in flight on average at least this part.
-const STARVED: f64 = 0.25;
-const USED: f64 = 0.6;
 /// A limit twice as high is worth it when it gives so much more, or while latency has not grown so much.
 const GROWTH: f64 = 1.1;
 const QUEUED: f64 = 1.25;
@@ -71,8 +70,6 @@ const CALM_MAX: u32 = 32;
 /// The part of a step that goodput must grow by for it to be kept, and may fall by.
 const STEP_GAIN: f64 = 0.6;
 const STEP_LOSS: f64 = 0.25;
-/// A reply counts as one, and as one more for each so many bytes of its body.
-const UNIT_BYTES: f64 = 16.0 * 1024.0;
 /// Memory for what is in flight: a connection has room for its next body and holds some until they are certain, and half as
 /// many more rest: two and a half bodies for each request, and what a connection takes itself. What is larger than the
 /// second has a budget of its own (docs/decisions/0024).
@@ -80,23 +77,6 @@ const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;
 const CONNECTION_BYTES: f64 = 1024.0;
-
-/// What a worker saw since it last said so.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// Complete replies that are no sign of trouble.
-    pub replies: u32,
-    /// Of their bodies.
-    pub bytes: u64,
-    /// From their requests to their ends, together.
-    pub latency_micros: u64,
-    /// Targets in flight now, ...
-    pub in_flight: u32,
-    /// ... and those of them whose request is out.
-    pub exchanging: u32,
-    /// Something else than the limit kept it from more.
-    pub is_starved: bool,
-}
 
 /// Within what the limit is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -107,77 +87,6 @@ pub struct ConcurrencyBounds {
     pub least: usize,
     /// At most.
     pub most: usize,
-}
-
-/// What a round showed.
-#[derive(Debug, Clone, Copy, Default)]
-struct Measured {
-    /// Units a second.
-    goodput: f64,
-    /// Microseconds.
-    latency: f64,
-}
-
-/// Reports at one limit.
-#[derive(Debug, Clone, Copy, Default)]
-struct Round {
-    /// When the limit was set, and when everybody had heard of it and its connections were there.
-    since: Millis,
-    begun: Option<Millis>,
-    reports: u32,
-    starved: u32,
-    in_flight: f64,
-    replies: f64,
-    bytes: f64,
-    latency_micros: f64,
-}
-
-impl Round {
-    fn since(now: Millis) -> Self {
-        Round { since: now, ..Round::default() }
-    }
-
-    fn add(&mut self, load: Load, in_flight: usize) {
-        self.reports += 1;
-        self.starved += u32::from(load.is_starved);
-        self.in_flight += in_flight as f64;
-        self.replies += f64::from(load.replies);
-        self.bytes += load.bytes as f64;
-        self.latency_micros += load.latency_micros as f64;
-    }
-
-    /// Whether the limit, and nothing else, was what held the job back.
-    fn is_telling(&self, limit: usize) -> bool {
-        let reports = f64::from(self.reports.max(1));
-        f64::from(self.starved) <= STARVED * reports && self.in_flight >= USED * reports * limit as f64
-    }
-}
-
-/// What a worker has, as it last said, and what it has done in this round.
-#[derive(Debug, Clone, Copy, Default)]
-struct WorkerState {
-    in_flight: usize,
-    exchanging: usize,
-    said_at: Millis,
-    counted_from: Millis,
-    units: f64,
-}
-
-impl WorkerState {
-    fn note(&mut self, load: Load, now: Millis) {
-        (self.in_flight, self.exchanging) = (load.in_flight as usize, load.exchanging as usize);
-        self.units += f64::from(load.replies) + load.bytes as f64 / UNIT_BYTES;
-        self.said_at = now;
-    }
-
-    fn count_anew(&mut self) {
-        (self.counted_from, self.units) = (self.said_at, 0.0);
-    }
-
-    /// Units a second.
-    fn goodput(&self) -> f64 {
-        self.units * 1000.0 / self.said_at.saturating_sub(self.counted_from).max(1) as f64
-    }
 }
 
 /// Higher limits, one after the other.
