@@ -346,7 +346,8 @@ def test_what_is_planted_while_a_job_is_stopped_stays(start: Run, run: Run, raw:
     names = [f"n{number:02}" for number in range(30)]
     scripted: dict[str, Behaviour] = {name: in_turn(then_stall(b""), reply(name.encode())) for name in names[20:]}
     server = raw(mirror(names, scripted))
-    process = start("get", server.url, canary.dest, "--commit-window", "50ms")
+    # One connection each: what one has brought is not stored while it waits for the next reply.
+    process = start("get", server.url, canary.dest, "--commit-window", "50ms", "-j", "64")
     while len(stored(canary.dest)) < 20:
         assert process.poll() is None
         time.sleep(0.01)

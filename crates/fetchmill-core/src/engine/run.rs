@@ -77,16 +77,17 @@ impl Run {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             opened => opened?,
         }
+        // Where it leads to is seen to before anybody is asked for anything.
+        let upload = match self.prepare_upload(&control, &pool) {
+            Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
+            upload => upload?,
+        };
         let server = self.server(&control, is_listed);
         let server = match server.and_then(|server| self.find_listing(&control, server, &pool)) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             server => server?,
         };
         control.heed_courtesy(courtesy(&self.options, server.as_ref()));
-        let upload = match self.prepare_upload(&control, &pool) {
-            Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
-            upload => upload?,
-        };
         let is_given = matches!(self.options.source, SourceOptions::Iterable);
         self.journal.set("waits", "[]")?;
         let threads = self.start_workers(&control, server.as_ref(), &pool)?;

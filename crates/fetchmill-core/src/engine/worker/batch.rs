@@ -17,8 +17,12 @@ impl Worker {
                 self.queue.borrow_mut().set(batch);
                 return true;
             }
-            // Without a wish for a batch it is only heard when there was none before.
-            NextWork::WaitUntil(_) | NextWork::Wait if max == 0 && self.dry_until.get().is_none() => {}
+            // Without a wish for a batch it is only heard when there was none before, and never puts off when the next look
+            // is: the planner does not say then until when the origin rests.
+            NextWork::WaitUntil(until) if max == 0 => {
+                self.dry_until.set(self.dry_until.get().map(|known| known.min(until)));
+            }
+            NextWork::Wait if max == 0 => {}
             NextWork::WaitUntil(until) => self.dry_until.set(Some(until)),
             NextWork::Wait => self.dry_until.set(Some(Millis::MAX)),
             NextWork::Done => {
