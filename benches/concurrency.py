@@ -27,14 +27,14 @@ sys.path.insert(0, str(ROOT / "tests"))
 from wide_area import CLEAN, WideArea, wide_area
 
 RESULT = ROOT / "benches" / "results" / "concurrency.json"
-COARSE = (16, 64, 256, 1024, 4096)
+COARSE = (64, 512, 4096)
 MOST = 16_384
 COUNT = 1_000_000_000
 # With fewer, the listing would be what is measured: its pages come one after the other.
 PAGE = 10_000
-FIXED_SECONDS, COUNTED_SECONDS = 4.0, 4.0
+FIXED_SECONDS, COUNTED_SECONDS = 3.0, 3.0
 SETTLE_SECONDS, SETTLE_LATENCIES = 10.0, 12.0
-AUTO_COUNTED_SECONDS = 8.0
+AUTO_COUNTED_SECONDS = 5.0
 # A server that gets worse beyond so many connections; its latency below that, in seconds.
 CROWD, CROWD_LATENCY = 200, 0.05
 
@@ -250,8 +250,8 @@ def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return ended
 
 
-CHANGES = ((0.0, 0.01), (20.0, 0.3), (45.0, 0.01))
-CHANGED_SECONDS = 65.0
+CHANGES = ((0.0, 0.01), (15.0, 0.3), (35.0, 0.01))
+CHANGED_SECONDS = 50.0
 CHANGING, SHARED = "changing", "shared"
 
 
@@ -274,7 +274,7 @@ def follow_changes(area: WideArea) -> dict[str, Any]:
         return job
 
     area.link.change(round_trip=CHANGES[0][1], loss=0.0, megabits=100)
-    jobs = {number: changing(number) for number in ("auto", 64, 256, 1024, 2048, 4096)}
+    jobs = {number: changing(number) for number in ("auto", 512, 1024, 4096, 16_384)}
     starts = [at for at, _ in CHANGES]
     windows = [(start + SETTLE_SECONDS, end) for start, end in zip(starts, [*starts[1:], CHANGED_SECONDS], strict=True)]
     rates = {number: [job.rate(since + 0.5, until - 0.5) for since, until in windows] for number, job in jobs.items()}
@@ -325,47 +325,62 @@ def _both(runner: Runner, url: str) -> list[float]:
     return [jobs[number].rate(*ends[number]) for number in range(2)]
 
 
-def measure(wanted: str) -> dict[str, Any]:
-    """All cases whose name has this text."""
-    cases, changing, shared = [], None, None
+class Results:
+    """What was measured so far; a part that is measured again takes the place of what was there."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, Any] = json.loads(RESULT.read_text()) if RESULT.exists() else {"cases": {}}
+
+    def keep(self, **found: Any) -> None:  # noqa: ANN401 - JSON
+        """Writes it down, with the machine that it was measured on."""
+        self.found |= {"machine": facts(), **commit(), **found}
+        RESULT.write_text(json.dumps(self.found, indent=1) + "\n")
+
+    def keep_case(self, found: dict[str, Any]) -> None:
+        """The same of one case."""
+        self.keep(cases={**self.found["cases"], found["name"]: found})
+
+
+def measure(wanted: str, results: Results) -> None:
+    """All whose name has this text."""
     for case in LOCAL:
-        if wanted in case.name:
-            if case.delay is None:
-                # It still works for those that have gone: each job has its own.
-                cases.append(sweep(run_here, crowded, case))
-                continue
-            with delayed(case.delay) as url:
-                cases.append(sweep(run_here, running(url), case))
+        if wanted not in case.name:
+            continue
+        if case.delay is None:
+            # It still works for those that have gone: each job has its own.
+            results.keep_case(sweep(run_here, crowded, case))
+            continue
+        with delayed(case.delay) as url:
+            results.keep_case(sweep(run_here, running(url), case))
     far = [case for case in wide_area_cases() if wanted in case.name]
     if not far and wanted not in (CHANGING, SHARED):
-        return {"cases": cases}
+        return
+    content = {"synthetic": {"count": COUNT, "size": 100}}
     with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
+        if wanted in CHANGING:
+            results.keep(changing=follow_changes(area))
+        if wanted in SHARED:
+            results.keep(shared=share_server(area))
         for case in far:
             area.link.change(round_trip=case.round_trip, loss=case.loss, megabits=case.megabits)
-            with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
-                cases.append(sweep(run_near(area), running(site.url), case))
-        if wanted in CHANGING:
-            changing = follow_changes(area)
-        if wanted in SHARED:
-            shared = share_server(area)
-    return {"machine": facts(), **commit(), "cases": cases, "changing": changing, "shared": shared}
+            with area.serving(tls=False, content=content, page_size=PAGE) as site:
+                results.keep_case(sweep(run_near(area), running(site.url), case))
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name has it; nothing is written then")
+    parser.add_argument("--only", default="", metavar="TEXT", help="measure again what has it in its name")
     parser.add_argument("--serve-crowded", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve_crowded:
-        return CrowdedServer().run()
-    found = measure(options.only)
-    if not options.only:
-        from benches.concurrency_plots import write_page
+        CrowdedServer().run()
+        return
+    from benches.concurrency_plots import write_page
 
-        RESULT.write_text(json.dumps(found, indent=1) + "\n")
-        write_page(found)
-    return None
+    results = Results()
+    measure(options.only, results)
+    write_page(results.found)
 
 
 if __name__ == "__main__":

@@ -22,17 +22,21 @@ COLUMNS = 3
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Draws the plots and fills the tables of the page."""
-    draw_cases(found["cases"], DOCS / "plots" / "concurrency.svg")
-    draw_change(found["changing"], DOCS / "plots" / "concurrency-change.svg")
+    """Draws the plots and fills the tables of the page with what was measured so far."""
+    tables = {}
+    if found["cases"]:
+        cases = list(found["cases"].values())
+        draw_cases(cases, DOCS / "plots" / "concurrency.svg")
+        tables["cases"] = case_table(cases)
+    if "changing" in found:
+        draw_change(found["changing"], DOCS / "plots" / "concurrency-change.svg")
+        tables["changing"] = change_table(found["changing"])
+    if "shared" in found:
+        tables["shared"] = share_table(found["shared"])
     page = DOCS / "concurrency.md"
-    tables = {
-        "cases": case_table(found["cases"]),
-        "changing": change_table(found["changing"]),
-        "shared": share_table(found["shared"]),
-    }
     marked = re.compile(r"(<!-- concurrency:(\w+) -->\n).*?(<!-- /concurrency:\2 -->)", re.DOTALL)
-    page.write_text(marked.sub(lambda match: f"{match[1]}{tables[match[2]]}{match[3]}", page.read_text()))
+    filled = marked.sub(lambda match: f"{match[1]}{tables.get(match[2], '')}{match[3]}", page.read_text())
+    page.write_text(filled)
 
 
 def case_table(cases: list[dict[str, Any]]) -> str:

@@ -48,7 +48,7 @@ count = lambda: len(os.listdir("/proc/self/task"))
 threads = count()
 raised = None
 try:
-    fetchmill.get(source, dest, commit_window=0.05)
+    fetchmill.get(source, dest, commit_window=0.05, concurrency=64)
 except KeyboardInterrupt:
     raised = time.time()
     while count() > threads and time.time() < raised + 1:
@@ -103,7 +103,7 @@ def interrupt(environment: dict[str, str]) -> Callable[..., Interrupted]:
 
 def get_command(source: str, dest: Path) -> list[str]:
     """The real command."""
-    return [*COMMAND, "get", source, str(dest), "--commit-window", "50ms"]
+    return [*COMMAND, "get", source, str(dest), "--commit-window", "50ms", "-j", "64"]
 
 
 def python_command(source: Server, dest: Path, *, resumes: bool = False) -> list[str]:
@@ -420,8 +420,8 @@ def test_a_signal_ends_a_job_that_waits_for_its_first_page(
 ) -> None:
     """There is nothing to drain: neither a connection nor a reply that does not come is waited for."""
     with silent_port(accepts=accepts) as url:
-        lock = dest / ".fetchmill" / "stage"
-        ended = interrupt(get_command(url, dest), lock.exists, (0.2, number))
+        journal = dest / ".fetchmill" / "job.sqlite"
+        ended = interrupt(get_command(url, dest), journal.exists, (0.5, number))
 
     assert ended.code == 128 + number
     assert ended.seconds < 1

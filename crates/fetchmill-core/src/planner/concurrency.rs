@@ -76,7 +76,7 @@ const STEP_LOSS: f64 = 0.25;
 const MEMORY: f64 = 128.0 * 1024.0 * 1024.0;
 const COUNTED_BODY_MAX: f64 = 16.0 * 1024.0;
 const BODIES: f64 = 2.5;
-const CONNECTION_BYTES: f64 = 1024.0;
+const CONNECTION_BYTES: f64 = 6.0 * 1024.0;
 
 /// Within what the limit is looked for.
 #[derive(Debug, Clone, Copy)]

@@ -365,7 +365,7 @@ fn it_stays_within_its_bounds() {
 fn large_bodies_leave_memory_for_fewer() {
     let origin =
         Origin { latency: |_| (1_000_000, 1_000_000), capacity: |_| 1e9, connect_micros: 0, noise: 0.0 };
-    for (body, bound) in [(100, BOUNDS.most), (16 << 10, 3_196), (1 << 20, 3_196)] {
+    for (body, bound) in [(100, BOUNDS.most), (16 << 10, 2_849), (1 << 20, 2_849)] {
         let mut world = World { body, ..World::new(origin, 1) };
         world.run(20);
         assert_eq!(world.limits(15..20), (bound, bound), "{body}");
