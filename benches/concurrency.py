@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -310,19 +311,16 @@ def share_server(area: WideArea) -> list[dict[str, Any]]:
 
 def _both(runner: Runner, url: str) -> list[float]:
     """What each gets once both have run for a while."""
-    jobs: dict[int, Job] = {}
 
-    def start(number: int) -> None:
-        time.sleep(number * SECOND_AFTER)
-        jobs[number] = run_job(runner, url, "auto", BOTH_SECONDS - number * SECOND_AFTER)
+    def rate(number: int) -> float:
+        later = number * SECOND_AFTER
+        time.sleep(later)
+        job = run_job(runner, url, "auto", BOTH_SECONDS - later)
+        return job.rate(SHARED_SECONDS - later, BOTH_SECONDS - later)
 
-    threads = [threading.Thread(target=start, args=(number,)) for number in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    ends = [(SHARED_SECONDS - number * SECOND_AFTER, BOTH_SECONDS - number * SECOND_AFTER) for number in range(2)]
-    return [jobs[number].rate(*ends[number]) for number in range(2)]
+    # What ends one of them ends the bench, with its message.
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(rate, range(2)))
 
 
 class Results:

@@ -57,7 +57,11 @@ def case_table(cases: list[dict[str, Any]]) -> str:
 
 def change_table(changing: dict[str, Any]) -> str:
     """A line for each part between two changes."""
-    lines = ["| round trip | best fixed number | objects/s | `auto` | of the best |", "|---|--:|--:|--:|--:|"]
+    lines = [
+        "A round trip that changes while the job runs; counted is what comes 10 s after each change:\n",
+        "| round trip | best fixed number | objects/s | `auto` | of the best |",
+        "|---|--:|--:|--:|--:|",
+    ]
     rates = changing["rates"]
     for part, (_, round_trip) in enumerate(changing["changes"]):
         fixed = {number: rate[part] for number, rate in rates.items() if number != "auto"}
@@ -66,12 +70,17 @@ def change_table(changing: dict[str, Any]) -> str:
             f"| {round_trip * 1000:g} ms | {int(best):,} | {fixed[best]:,.0f} | {rates['auto'][part]:,.0f} | "
             f"{changing['ratios'][part]:.2f} |"
         )
+    lines.append("\n![Rate and number in flight over time](plots/concurrency-change.svg)")
     return "\n".join(lines) + "\n"
 
 
 def share_table(shared: list[dict[str, Any]]) -> str:
     """What each of two jobs gets."""
-    lines = ["| network or server | objects/s | the larger part |", "|---|--:|--:|"]
+    lines = [
+        "Two jobs against one server, the second 5 s after the first; counted from the 20th to the 40th second:\n",
+        "| network or server | objects/s | the larger part |",
+        "|---|--:|--:|",
+    ]
     for found in shared:
         first, second = found["rates"]
         larger = max(first, second) / (first + second)
