@@ -8,6 +8,7 @@ Python's from Python's server.
 import contextlib
 import gzip
 import json
+import os
 import re
 import socket
 import sqlite3
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -401,6 +403,61 @@ def test_sizes_of_nginx_are_in_manifests(
     assert {row["name"]: row["size"] for row in read_rows(tmp_path / "rounded.csv")}["large"] in ("", None)
     assert fetched.code == 3
     assert [failure.kind for failure in fetchmill.failures(dest)] == ["changed"]
+
+
+@pytest.mark.parametrize("autoindex", ["json", "html"])
+def test_times_are_in_manifests_where_their_zone_is_told(
+    run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path, autoindex: str
+) -> None:
+    """JSON of nginx is in GMT, whatever zone its server has; its pages name none, and are no dates."""
+    for number, name in enumerate(("old", "in/new", "in/a b")):
+        write(served / name, b"x" * number)
+        os.utime(served / name, (0, 1_767_261_600 + number))
+    server = nginx(site=Site(autoindex=autoindex, directives="autoindex_localtime on;"))
+
+    ended = run("list", server.url("site"), "times.parquet")
+
+    assert ended.code == 0, ended.err
+    rows = {row["name"]: (row["size"], row["last_modified"]) for row in read_rows(tmp_path / "times.parquet")}
+    times = [datetime(2026, 1, 1, 10, 0, second, tzinfo=UTC) if autoindex == "json" else None for second in range(3)]
+    assert rows == {"old": (0, times[0]), "in/new": (1, times[1]), "in/a b": (2, times[2])}
+
+
+@pytest.mark.parametrize("format", ["files", "tar"])
+def test_what_is_told_of_files_fails_none(run: Run, raw: Raw, dest: Path, format: str) -> None:
+    """Rounded sizes, times without a zone and what only looks like them are compared with nothing."""
+    told = (
+        "01-Jan-2026 10:00  1K",
+        "2026-01-01 10:00  12",
+        "2026-Jan-01 10:00:00 0.1K",
+        "01-Jan-2026 10:00",
+        "7 7 7",
+        "99",
+    )
+    rows = "".join(f"<tr><td><a href={n}>{n}</a></td><td>{text}</td></tr>" for n, text in enumerate(told))
+    routes = {f"/{number}": reply(b"four") for number in range(len(told))}
+    source = raw({**routes, "/": reply(f"<title>Index of /</title><table>{rows}</table></html>".encode())})
+
+    ended = run("get", source.url, dest, "--listing", "html", "--no-robots", "--format", format)
+
+    assert ended.code == 0, ended.err
+    assert f"{len(told)} listed = {len(told)} fetched" in ended.err
+
+
+def test_a_sitemap_s_times_are_in_manifests(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """With time and zone; a day alone is no time."""
+    lastmods = ("2026-01-01T12:00:00+02:00", "2026-01-01", "", "soon", "2026-01-01T10:00Z")
+    source = raw({})
+    entries = "".join(
+        f"<url><loc>{source.url}/{number}</loc><lastmod>{text}</lastmod></url>" for number, text in enumerate(lastmods)
+    )
+    source.routes["/sitemap.xml"] = reply(f"<urlset>{entries}</urlset>".encode())
+
+    ended = run("list", f"{source.url}/sitemap.xml", "times.csv")
+
+    assert ended.code == 0, ended.err
+    rows = {row["url"].rpartition("/")[2]: row["last_modified"] for row in read_rows(tmp_path / "times.csv")}
+    assert rows == {"0": "2026-01-01T10:00:00.000000Z", "1": "", "2": "", "3": "", "4": ""}
 
 
 def test_programs_and_plans_find_out_too(raw: Raw, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@
 use std::io::Write;
 
 use crate::extra_columns::{extra_values, write_extra};
-use crate::source_metadata::{ListedKey, SizedName};
+use crate::source_metadata::{ListedKey, ListedTime, SizedName};
 
 /// What tells a URL from what stands behind it.
 const MORE: u8 = 0;
@@ -31,13 +31,15 @@ pub struct ListEntry<'a> {
     pub expected: ExpectedObject<'a>,
 }
 
-/// What a manifest says of an object before it is fetched.
+/// What a manifest or a sitemap says of an object before it is fetched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ExpectedObject<'a> {
     /// Bytes of its body.
     pub size: Option<u64>,
     /// Its ETag, without quotes.
     pub etag: Option<&'a [u8]>,
+    /// When it was written last. What comes may be newer.
+    pub modified: Option<ListedTime>,
 }
 
 impl ExpectedObject<'_> {
@@ -61,8 +63,14 @@ impl<'a> ListEntry<'a> {
         }
         let size = self.expected.size.map(|size| size.to_string());
         let expected = [size.as_deref().map(str::as_bytes), self.expected.etag];
+        let modified = self.expected.modified.map(|modified| {
+            let mut bytes = Vec::new();
+            modified.write(&mut bytes);
+            bytes
+        });
         out.push(MORE);
-        write_extra(values.into_iter().chain(expected), out);
+        let modified = modified.is_some().then_some(modified.as_deref());
+        write_extra(values.into_iter().chain(expected).chain(modified), out);
     }
 
     /// The reverse of [`ListEntry::write`]. What it would not write is read as well: as far as it makes sense.
@@ -72,9 +80,10 @@ impl<'a> ListEntry<'a> {
         };
         let mut values = extra_values(&bytes[end + 1..]);
         let mut next = || values.next().flatten();
-        let (key, kept, size, etag) = (next(), next(), next(), next());
+        let (key, kept, size, etag, modified) = (next(), next(), next(), next(), next());
         let size = size.and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
-        ListEntry { url: &bytes[..end], key, kept, expected: ExpectedObject { size, etag } }
+        let modified = modified.map(|bytes| ListedTime::read(bytes).0);
+        ListEntry { url: &bytes[..end], key, kept, expected: ExpectedObject { size, etag, modified } }
     }
 
     /// Why it is no URL, for a line that is none.
@@ -88,7 +97,7 @@ impl<'a> ListEntry<'a> {
 pub enum Naming {
     /// The target's bytes are its name: the list/get API.
     Whole,
-    /// A name with a size ([`SizedName`]): a server's folders.
+    /// A name with a size and a time ([`SizedName`]): a server's folders.
     Sized,
     /// A listed key ([`crate::s3::ListedKey`]): the key is the name.
     Listed,
@@ -235,7 +244,7 @@ mod tests {
 
         // As journals of earlier versions have it.
         assert_eq!(written(keyed), b"http://a/\0\x02k\0");
-        let expected = ExpectedObject { size: Some(12), etag: Some(b"e") };
+        let expected = ExpectedObject { size: Some(12), etag: Some(b"e"), modified: None };
         assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");
     }
 
@@ -306,18 +315,27 @@ mod tests {
     }
 
     type Bytes = Option<Vec<u8>>;
-    type Parts = (Vec<u8>, Bytes, Bytes, Option<u64>, Bytes);
+    type Parts = (Vec<u8>, Bytes, Bytes, Option<u64>, Bytes, Option<u64>);
 
     fn any_parts() -> impl Strategy<Value = Parts> {
         let bytes = || prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
-        (prop::collection::vec(1..=255_u8, 0..40), bytes(), bytes(), any::<Option<u64>>(), bytes())
+        (
+            prop::collection::vec(1..=255_u8, 0..40),
+            bytes(),
+            bytes(),
+            any::<Option<u64>>(),
+            bytes(),
+            prop::option::of(0..1_u64 << 38),
+        )
     }
 
     proptest! {
         #[test]
-        fn any_entry_comes_back((url, key, kept, size, etag) in any_parts()) {
-            let expected = ExpectedObject { size, etag: etag.as_deref() };
-            let entry = ListEntry { url: &url, key: key.as_deref(), kept: kept.as_deref(), expected };
+        fn any_entry_comes_back((url, key, kept, size, etag, modified) in any_parts()) {
+            let modified = modified.map(ListedTime::exact);
+            let expected = ExpectedObject { size, etag: etag.as_deref(), modified };
+            let (key, kept) = (key.as_deref(), kept.as_deref());
+            let entry = ListEntry { url: &url, key, kept, expected };
 
             let bytes = written(entry);
             prop_assert_eq!(ListEntry::read(&bytes), entry);

@@ -1,5 +1,5 @@
 //! What a listing says of an object, as bytes, as it stands in the names of a page and so in the journal: a key of a
-//! bucket ([`ListedKey`]), a file of a server's folder ([`SizedName`]).
+//! bucket ([`ListedKey`]), a file of a server's folder ([`SizedName`]), a time ([`ListedTime`]).
 //!
 //! Of a key: what the listing says of it, then the key.
 //! One byte says how long the ETag is, plus one; 0 says that nothing is known but the key. Then the ETag, the size and
@@ -52,6 +52,62 @@ impl<'a> ListedKey<'a> {
     }
 }
 
+/// How exactly a listing tells a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeResolution {
+    /// To the second.
+    Second,
+    /// To the minute.
+    Minute,
+    /// Only the day.
+    Day,
+}
+
+/// When an object was written last, as its listing tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedTime {
+    /// Seconds since 1970, up to the year 9999; where what is told is a minute or a day, its start.
+    pub seconds: u64,
+    /// Whether the listing names the zone. Else this is what its server's clock showed, read as if that were UTC: two of
+    /// one server can be compared, and nothing else.
+    pub has_zone: bool,
+    /// How exactly it is told.
+    pub resolution: TimeResolution,
+}
+
+impl ListedTime {
+    /// To the second, in UTC.
+    pub fn exact(seconds: u64) -> Self {
+        ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second }
+    }
+
+    /// Seconds since 1970 UTC, where the listing tells just that.
+    pub fn utc(self) -> Option<u64> {
+        (self.has_zone && self.resolution == TimeResolution::Second).then_some(self.seconds)
+    }
+
+    /// Appends it: a LEB128, whose lowest three bits say what it is.
+    pub fn write(self, out: &mut Vec<u8>) {
+        let resolution = match self.resolution {
+            TimeResolution::Second => 0,
+            TimeResolution::Minute => 1,
+            TimeResolution::Day => 2,
+        };
+        write_number(self.seconds << 3 | u64::from(self.has_zone) << 2 | resolution, out);
+    }
+
+    /// The reverse, and what stands behind it.
+    pub fn read(bytes: &[u8]) -> (Self, &[u8]) {
+        let (number, rest) = read_number(bytes);
+        let resolution = match number & 3 {
+            0 => TimeResolution::Second,
+            1 => TimeResolution::Minute,
+            _ => TimeResolution::Day,
+        };
+        (ListedTime { seconds: number >> 3, has_zone: number & 4 != 0, resolution }, rest)
+    }
+}
+
 /// What a folder's listing says of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SizedName<'a> {
@@ -59,23 +115,41 @@ pub struct SizedName<'a> {
     pub name: &'a [u8],
     /// Bytes of the file.
     pub size: Option<u64>,
+    /// When it was written last.
+    pub modified: Option<ListedTime>,
 }
 
 /// What a name never begins with that was listed before sizes were kept: these are their own bytes.
 const SIZED: u8 = 0;
+/// What stands behind [`SIZED`] where a time is told: a LEB128 that no number is written as.
+const TIMED: &[u8] = &[0x80, 0];
 
 impl<'a> SizedName<'a> {
-    /// What stands before a name: [`SIZED`], and the size plus one as LEB128, or 0 when it is not known.
-    pub fn prefix(size: Option<u64>, out: &mut Vec<u8>) {
+    /// What stands before a name: [`SIZED`], and the size plus one as LEB128, or 0 when it is not known. With a time
+    /// [`TIMED`] and the time stand between them.
+    pub fn prefix(size: Option<u64>, modified: Option<ListedTime>, out: &mut Vec<u8>) {
         out.push(SIZED);
+        if let Some(modified) = modified {
+            out.extend_from_slice(TIMED);
+            modified.write(out);
+        }
         write_number(size.and_then(|size| size.checked_add(1)).unwrap_or(0), out);
     }
 
     /// The reverse: [`SizedName::prefix`] and the name, or only the name.
     pub fn read(bytes: &'a [u8]) -> Self {
-        let Some(rest) = bytes.strip_prefix(&[SIZED]) else { return SizedName { name: bytes, size: None } };
+        let Some(rest) = bytes.strip_prefix(&[SIZED]) else {
+            return SizedName { name: bytes, ..SizedName::default() };
+        };
+        let (modified, rest) = match rest.strip_prefix(TIMED) {
+            Some(timed) => {
+                let (modified, rest) = ListedTime::read(timed);
+                (Some(modified), rest)
+            }
+            None => (None, rest),
+        };
         let (number, name) = read_number(rest);
-        SizedName { name, size: number.checked_sub(1) }
+        SizedName { name, size: number.checked_sub(1), modified }
     }
 }
 
@@ -108,23 +182,44 @@ mod tests {
 
     use super::*;
 
+    fn any_time() -> impl Strategy<Value = ListedTime> {
+        let resolutions = vec![TimeResolution::Second, TimeResolution::Minute, TimeResolution::Day];
+        (0..1_u64 << 38, any::<bool>(), prop::sample::select(resolutions))
+            .prop_map(|(seconds, has_zone, resolution)| ListedTime { seconds, has_zone, resolution })
+    }
+
     #[test]
-    fn a_name_without_a_size_is_its_bytes() {
-        assert_eq!(SizedName::read(b"a/b"), SizedName { name: b"a/b", size: None });
+    fn a_name_is_read_as_earlier_versions_wrote_it() {
+        assert_eq!(SizedName::read(b"a/b"), SizedName { name: b"a/b", ..SizedName::default() });
         assert_eq!(SizedName::read(b""), SizedName::default());
-        // What is written where nothing is known.
-        assert_eq!(SizedName::read(b"\0\0a"), SizedName { name: b"a", size: None });
+        // What is written where nothing is known, and where only the size is.
+        assert_eq!(SizedName::read(b"\0\0a"), SizedName { name: b"a", ..SizedName::default() });
+        assert_eq!(SizedName::read(b"\0\x08a"), SizedName { name: b"a", size: Some(7), modified: None });
+    }
+
+    #[test]
+    fn a_time_is_one_in_utc_where_it_is_told_to_the_second_and_with_its_zone() {
+        let time = ListedTime::exact(9);
+
+        assert_eq!(time.utc(), Some(9));
+        assert_eq!(ListedTime { has_zone: false, ..time }.utc(), None);
+        assert_eq!(ListedTime { resolution: TimeResolution::Minute, ..time }.utc(), None);
+        assert_eq!(ListedTime { resolution: TimeResolution::Day, ..time }.utc(), None);
     }
 
     proptest! {
         #[test]
-        fn a_sized_name_comes_back(name in proptest::collection::vec(any::<u8>(), 0..40), size in any::<Option<u64>>()) {
+        fn a_sized_name_comes_back(
+            name in proptest::collection::vec(any::<u8>(), 0..40),
+            size in any::<Option<u64>>(),
+            modified in proptest::option::of(any_time()),
+        ) {
             let mut written = Vec::new();
-            SizedName::prefix(size, &mut written);
+            SizedName::prefix(size, modified, &mut written);
             written.extend_from_slice(&name);
 
             let size = size.filter(|size| *size < u64::MAX);
-            prop_assert_eq!(SizedName::read(&written), SizedName { name: &name, size });
+            prop_assert_eq!(SizedName::read(&written), SizedName { name: &name, size, modified });
         }
 
         #[test]
@@ -144,7 +239,8 @@ mod tests {
 
         #[test]
         fn any_bytes_can_be_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (ListedKey::read(&bytes), SizedName::read(&bytes));
+            let _ = (ListedKey::read(&bytes), SizedName::read(&bytes), ListedTime::read(&bytes));
+            let _ = SizedName::read(&[&[SIZED], TIMED, &bytes].concat());
         }
     }
 }

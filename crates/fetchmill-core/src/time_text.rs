@@ -95,6 +95,17 @@ pub(crate) fn parse_http_date(value: &[u8]) -> Option<u64> {
     seconds_of(year, month, day, &value[17..25])
 }
 
+/// Seconds since 1970 of `2026-11-20` and `21:08:00`, in whatever zone; `None` for a day that its month does not have.
+pub(crate) fn parse_date_and_time(day: &[u8], time: &[u8]) -> Option<u64> {
+    parse_date(&[day, b"T", time].concat())
+}
+
+/// The number of a month that is written as `Nov`, in two digits.
+pub(crate) fn month_of_name(name: &[u8]) -> Option<[u8; 2]> {
+    let month = MONTHS.iter().position(|month| month.as_bytes().eq_ignore_ascii_case(name))? as u8 + 1;
+    Some([b'0' + month / 10, b'0' + month % 10])
+}
+
 /// Digits only, as many as there are; a number that is too large is the largest.
 pub(crate) fn number(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0_u64, |number, byte| {

@@ -122,7 +122,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     }
     let mut entry = Vec::new();
     if naming == Naming::Sized {
-        SizedName::prefix(None, &mut entry);
+        SizedName::prefix(None, None, &mut entry);
         entry.extend_from_slice(&name);
         return Some(entry);
     }

@@ -7,9 +7,11 @@ use std::io::Read;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::folder::{EntryKind, FolderPages, FolderReadError};
+use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
 use super::{BadPage, ListedPage, PendingFolder};
 use crate::error::Error;
+use crate::source_metadata::ListedTime;
+use crate::time_text::parse_http_date;
 
 /// Reads a folder's listing from where `folder` says, and gives its pages to `each`; the last one ends it.
 pub fn read_folder(
@@ -32,65 +34,83 @@ pub fn read_folder(
     }
 }
 
-/// An entry as nginx writes it; the time is not looked at.
+/// An entry as nginx writes it.
 #[derive(Deserialize)]
 struct IndexEntry {
     name: RawName,
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
-    size: EntrySize,
+    size: EntryValue,
+    #[serde(default)]
+    mtime: EntryValue,
 }
 
-/// Bytes of a file, where they are told as they should be: a server that writes something else has told nothing.
-#[derive(Debug, Default, Clone, Copy)]
-struct EntrySize(Option<u64>);
-
-impl<'de> Deserialize<'de> for EntrySize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(EntrySizeVisitor)
+impl IndexEntry {
+    fn facts(&self) -> FileFacts {
+        FileFacts {
+            size: if let EntryValue::Number(size) = self.size { Some(size) } else { None },
+            modified: if let EntryValue::Time(time) = self.mtime { Some(time) } else { None },
+        }
     }
 }
 
-struct EntrySizeVisitor;
+/// A value that counts where it is what it should be: a server that writes something else has told nothing.
+#[derive(Debug, Default, Clone, Copy)]
+enum EntryValue {
+    #[default]
+    Nothing,
+    Number(u64),
+    /// A date as HTTP has it, which is always in GMT.
+    Time(ListedTime),
+}
 
-impl<'de> Visitor<'de> for EntrySizeVisitor {
-    type Value = EntrySize;
+impl<'de> Deserialize<'de> for EntryValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(EntryValueVisitor)
+    }
+}
+
+struct EntryValueVisitor;
+
+impl<'de> Visitor<'de> for EntryValueVisitor {
+    type Value = EntryValue;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("a size")
+        formatter.write_str("a value")
     }
 
-    fn visit_u64<E>(self, size: u64) -> Result<EntrySize, E> {
-        Ok(EntrySize(Some(size)))
+    fn visit_u64<E>(self, number: u64) -> Result<EntryValue, E> {
+        Ok(EntryValue::Number(number))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<EntrySize, E> {
-        Ok(EntrySize(None))
+    fn visit_i64<E>(self, _: i64) -> Result<EntryValue, E> {
+        Ok(EntryValue::Nothing)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<EntrySize, E> {
-        Ok(EntrySize(None))
+    fn visit_f64<E>(self, _: f64) -> Result<EntryValue, E> {
+        Ok(EntryValue::Nothing)
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<EntrySize, E> {
-        Ok(EntrySize(None))
+    fn visit_bool<E>(self, _: bool) -> Result<EntryValue, E> {
+        Ok(EntryValue::Nothing)
     }
 
-    fn visit_str<E>(self, _: &str) -> Result<EntrySize, E> {
-        Ok(EntrySize(None))
+    fn visit_str<E>(self, text: &str) -> Result<EntryValue, E> {
+        let seconds = parse_http_date(text.as_bytes());
+        Ok(seconds.map_or(EntryValue::Nothing, |seconds| EntryValue::Time(ListedTime::exact(seconds))))
     }
 
-    fn visit_unit<E>(self) -> Result<EntrySize, E> {
-        Ok(EntrySize(None))
+    fn visit_unit<E>(self) -> Result<EntryValue, E> {
+        Ok(EntryValue::Nothing)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<EntrySize, A::Error> {
-        IgnoredAny.visit_seq(seq).map(|_| EntrySize(None))
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<EntryValue, A::Error> {
+        IgnoredAny.visit_seq(seq).map(|_| EntryValue::Nothing)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EntrySize, A::Error> {
-        IgnoredAny.visit_map(map).map(|_| EntrySize(None))
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EntryValue, A::Error> {
+        IgnoredAny.visit_map(map).map(|_| EntryValue::Nothing)
     }
 }
 
@@ -145,7 +165,7 @@ impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> Visitor<'de> for EntriesSee
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         while let Some(entry) = seq.next_element::<IndexEntry>()? {
             let kind = match entry.kind.as_str() {
-                "file" => EntryKind::File(entry.size.0),
+                "file" => EntryKind::File(entry.facts()),
                 "directory" => EntryKind::Folder,
                 _ => EntryKind::Other,
             };
@@ -207,6 +227,20 @@ mod tests {
         assert!(known.iter().all(|sized| sized.name == b"f"));
         let sizes: Vec<_> = known.iter().map(|sized| sized.size).collect();
         assert_eq!(sizes, [Some(7), Some(0), None, None, None, None, None, None, None, None]);
+    }
+
+    #[test]
+    fn a_file_has_its_time_where_the_listing_tells_it() {
+        let times =
+            ["\"Fri, 20 Nov 2026 21:08:00 GMT\"", "\"20-Nov-2026 21:08\"", "\"\"", "17", "null", "[{}]"];
+        let entries = times.map(|time| format!(r#"{{"name":"f","type":"file","mtime":{time},"size":1}}"#));
+
+        let pages = read(format!("[{}]", entries.join(",")).as_bytes(), &PendingFolder::default()).unwrap();
+
+        let known: Vec<_> = pages[0].names.iter().map(SizedName::read).collect();
+        assert!(known.iter().all(|file| (file.name, file.size) == (&b"f"[..], Some(1))));
+        let times: Vec<_> = known.iter().map(|file| file.modified).collect();
+        assert_eq!(times, [Some(ListedTime::exact(1_795_208_880)), None, None, None, None, None]);
     }
 
     #[test]

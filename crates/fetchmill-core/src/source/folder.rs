@@ -5,9 +5,10 @@
 //! is passed over, and a digest proves that it is the same.
 
 use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
+use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Error;
 use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
-use crate::source_metadata::SizedName;
+use crate::source_metadata::{ListedTime, SizedName};
 use crate::target::Names;
 
 /// The path of a folder's listing.
@@ -35,19 +36,34 @@ pub enum FolderReadError {
     Job(Error),
 }
 
+/// What a listing tells of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct FileFacts {
+    /// Bytes of it, where the listing tells them exactly.
+    pub(super) size: Option<u64>,
+    pub(super) modified: Option<ListedTime>,
+}
+
 /// What an entry of a folder is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EntryKind {
-    /// A file, with its size where the listing tells it exactly.
-    File(Option<u64>),
+    /// A file.
+    File(FileFacts),
     /// A folder.
     Folder,
     /// Neither: it is counted as skipped.
     Other,
     /// A target by its URL, of a sitemap.
-    Url,
+    Url(Option<ListedTime>),
     /// Another sitemap, by its path.
     Sitemap,
+}
+
+impl EntryKind {
+    /// Whether it is a file of which only the name is known.
+    pub(super) fn tells_nothing(self) -> bool {
+        self == EntryKind::File(FileFacts::default())
+    }
 }
 
 /// A folder's entries on their way into pages.
@@ -57,8 +73,8 @@ pub(super) struct FolderPages<'f, E> {
     read: u64,
     digest: u64,
     names: Names,
-    /// What stands before a file's name; used for one after the other.
-    prefix: Vec<u8>,
+    /// What stands before a file's name, or an entry with a URL; used for one after the other.
+    scratch: Vec<u8>,
     found: Names,
     refused: Names,
     skipped: u64,
@@ -72,7 +88,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
             read: 0,
             digest: 0,
             names: Names::default(),
-            prefix: Vec::new(),
+            scratch: Vec::new(),
             found: Names::default(),
             refused: Names::default(),
             skipped: 0,
@@ -98,15 +114,20 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
         let between: &[u8] = if path.is_empty() { b"" } else { b"/" };
         let parts = [path, between, name];
         match kind {
-            EntryKind::File(size) => {
-                self.prefix.clear();
-                SizedName::prefix(size, &mut self.prefix);
-                self.names.push_parts(&[&self.prefix, path, between, name]);
+            EntryKind::File(FileFacts { size, modified }) => {
+                self.scratch.clear();
+                SizedName::prefix(size, modified, &mut self.scratch);
+                self.names.push_parts(&[&self.scratch, path, between, name]);
             }
             EntryKind::Folder if self.may_enter(name) => self.found.push_parts(&parts),
             EntryKind::Folder => self.refused.push_parts(&parts),
             EntryKind::Other => self.skipped += 1,
-            EntryKind::Url => self.names.push(name),
+            EntryKind::Url(modified) => {
+                self.scratch.clear();
+                let expected = ExpectedObject { modified, ..ExpectedObject::default() };
+                ListEntry { url: name, expected, ..ListEntry::default() }.write(&mut self.scratch);
+                self.names.push(&self.scratch);
+            }
             EntryKind::Sitemap => self.found.push(name),
         }
         Ok(())

@@ -10,6 +10,7 @@ mod bounded_reader;
 pub mod folder;
 pub mod html;
 pub mod list;
+mod listed_time;
 mod origin_url;
 mod page;
 pub(crate) mod percent;

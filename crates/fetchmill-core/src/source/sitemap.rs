@@ -16,13 +16,17 @@ use quick_xml::events::{BytesRef, Event};
 use super::bounded_reader::{BoundedReader, read_error};
 use super::folder::{EntryKind, FolderPages, FolderReadError};
 use super::list::normalise;
-use super::{BadPage, ListedPage, OriginUrl, PendingFolder};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name::for_display;
+use crate::source_metadata::ListedTime;
 
 /// How a file begins that gzip has made.
 const GZIP: &[u8] = &[0x1f, 0x8b];
+
+/// Longer than any time that is one, with space around it.
+const TIME_BYTES_MAX: usize = 256;
 
 const CUT: &str = "it was cut: it ends before its last element does";
 
@@ -129,6 +133,8 @@ enum SitemapPlace {
     Entry,
     /// In its URL.
     Loc,
+    /// In the time of its last change.
+    LastMod,
 }
 
 /// See the module.
@@ -143,6 +149,9 @@ struct SitemapParser {
     is_ended: bool,
     place: SitemapPlace,
     text: String,
+    /// The URL of the entry, once it has ended.
+    loc: Option<String>,
+    modified: Option<ListedTime>,
     /// Digests of the URLs so far.
     seen: HashSet<u128>,
 }
@@ -188,6 +197,7 @@ impl SitemapParser {
             (2, "url") if self.kind == Some(SitemapKind::Urls) => self.place = SitemapPlace::Entry,
             (2, "sitemap") if self.kind == Some(SitemapKind::Index) => self.place = SitemapPlace::Entry,
             (3, "loc") if self.place == SitemapPlace::Entry => self.place = SitemapPlace::Loc,
+            (3, "lastmod") if self.place == SitemapPlace::Entry => self.place = SitemapPlace::LastMod,
             _ => {}
         }
         self.text.clear();
@@ -195,23 +205,40 @@ impl SitemapParser {
     }
 
     fn close(&mut self) -> Result<Option<Entry>, FolderReadError> {
-        let is_loc = self.depth == 3 && self.place == SitemapPlace::Loc;
-        match self.depth {
-            2 => self.place = SitemapPlace::Elsewhere,
-            3 if is_loc => self.place = SitemapPlace::Entry,
-            _ => {}
-        }
+        let (depth, place) = (self.depth, self.place);
         self.depth = self.depth.saturating_sub(1);
         self.is_ended = self.depth == 0;
-        if is_loc { self.entry() } else { Ok(None) }
+        match (depth, place) {
+            (2, _) => {
+                self.place = SitemapPlace::Elsewhere;
+                self.end_entry()
+            }
+            (3, SitemapPlace::Loc) => {
+                self.place = SitemapPlace::Entry;
+                // One with two URLs is two.
+                let before = if self.loc.is_some() { self.end_entry()? } else { None };
+                self.loc = Some(std::mem::take(&mut self.text));
+                Ok(before)
+            }
+            (3, SitemapPlace::LastMod) => {
+                self.place = SitemapPlace::Entry;
+                self.modified = listed_time::of_sitemap(&self.text);
+                Ok(None)
+            }
+            _ => Ok(None),
+        }
     }
 
     fn add(&mut self, text: &str) -> Result<(), FolderReadError> {
-        if self.place != SitemapPlace::Loc || self.depth != 3 {
-            return Ok(());
+        match self.place {
+            _ if self.depth != 3 => return Ok(()),
+            // No time is longer.
+            SitemapPlace::LastMod if self.text.len() > TIME_BYTES_MAX => return Ok(()),
+            SitemapPlace::Loc | SitemapPlace::LastMod => {}
+            SitemapPlace::Elsewhere | SitemapPlace::Entry => return Ok(()),
         }
         self.text.push_str(text);
-        if self.text.len() > 2 * URL_BYTES_MAX {
+        if self.text.len() > 2 * URL_BYTES_MAX && self.place == SitemapPlace::Loc {
             return Err(bad("it has a URL that is longer than 128 KiB"));
         }
         Ok(())
@@ -227,14 +254,16 @@ impl SitemapParser {
         self.add(text)
     }
 
-    /// What the URL that has ended adds; none when it was there before.
-    fn entry(&mut self) -> Result<Option<Entry>, FolderReadError> {
-        let (entry, kind) = match (normalise(&self.text), self.kind) {
+    /// What the entry that has ended adds; none when its URL was there before, or is missing.
+    fn end_entry(&mut self) -> Result<Option<Entry>, FolderReadError> {
+        let modified = self.modified.take();
+        let Some(text) = self.loc.take() else { return Ok(None) };
+        let (entry, kind) = match (normalise(&text), self.kind) {
             (Ok(url), Some(kind)) if url.starts_with(&self.start) => match kind {
-                SitemapKind::Urls => (url.as_bytes().to_vec(), EntryKind::Url),
+                SitemapKind::Urls => (url.as_bytes().to_vec(), EntryKind::Url(modified)),
                 SitemapKind::Index => (url.as_bytes()[self.start.len()..].to_vec(), EntryKind::Sitemap),
             },
-            _ => (self.text.as_bytes().to_vec(), EntryKind::Other),
+            _ => (text.as_bytes().to_vec(), EntryKind::Other),
         };
         if !self.seen.insert(xxhash_rust::xxh3::xxh3_128(&entry)) {
             return Ok(None);
@@ -253,6 +282,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
+    use crate::entry::ListEntry;
     use crate::source::PageCursor;
 
     const HEAD: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
@@ -270,7 +300,7 @@ mod tests {
 
     /// URLs, sitemaps, and how many were left out.
     fn read(body: &str) -> (Vec<String>, Vec<String>, u64) {
-        let text = |name: &[u8]| String::from_utf8(name.to_vec()).unwrap();
+        let text = |name: &[u8]| String::from_utf8(ListEntry::read(name).url.to_vec()).unwrap();
         let page = read_as(format!("{HEAD}{body}").as_bytes(), "").unwrap().remove(0);
         let PageCursor::Folder { found, refused, is_last: true, .. } = &page.cursor else { panic!() };
         assert!(refused.is_empty());
@@ -299,6 +329,24 @@ mod tests {
 
         assert_eq!(urls, ["http://a.test:81/x%20y?b=1&c=%7e", "http://a.test:81/caf%C3%A9"]);
         assert_eq!((sitemaps.len(), skipped), (0, 5));
+    }
+
+    #[test]
+    fn a_url_has_its_time_wherever_that_stands() {
+        let body = "<urlset><url><lastmod> 2026-01-01T10:00:00Z</lastmod><loc>http://a.test:81/1</loc></url>\
+            <url><loc>http://a.test:81/2</loc><lastmod>2026-01-01T12:00:00+02:00</lastmod></url>\
+            <url><loc>http://a.test:81/3</loc><lastmod>yesterday</lastmod></url>\
+            <url><loc>http://a.test:81/4</loc><x><lastmod>2026-01-01T10:00:00Z</lastmod></x></url>\
+            <url><loc>http://a.test:81/5</loc><loc>http://a.test:81/6</loc><lastmod>2026-01-01T10:00:00Z</lastmod></url>\
+            <lastmod>2026-01-01T10:00:00Z</lastmod><url><loc>http://a.test:81/7</loc></url></urlset>";
+
+        let page = read_as(body.as_bytes(), "").unwrap().remove(0);
+
+        let times: Vec<_> = page.names.iter().map(|name| ListEntry::read(name).expected.modified).collect();
+        let time = Some(ListedTime::exact(1_767_261_600));
+        assert_eq!(times, [time, time, None, None, None, time, None]);
+        // What earlier versions wrote.
+        assert_eq!(page.names.get(2), b"http://a.test:81/3");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::http1::RequestTemplate;
 use crate::name;
 use crate::row::ListRow;
 use crate::source::list::normalise;
-use crate::source_metadata::{ListedKey, SizedName};
+use crate::source_metadata::{ListedKey, ListedTime, SizedName};
 
 /// Where the targets of a job are.
 pub(in crate::engine) enum TargetUrls {
@@ -39,13 +39,19 @@ impl TargetUrls {
             TargetUrls::Server(origin, template, naming) => {
                 let listed = match naming {
                     Naming::Sized => SizedName::read(entry),
-                    _ => SizedName { name: entry, size: None },
+                    _ => SizedName { name: entry, ..SizedName::default() },
                 };
                 let mut url = origin.clone().into_bytes();
                 template.write_target(listed.name, &mut url);
                 let url = String::from_utf8(url).ok();
                 let url = url.filter(|url| !listed.name.is_empty() && serves_url(url)).map(Cow::Owned);
-                ListRow { name: text_of(listed.name), url, size: listed.size, ..ListRow::default() }
+                ListRow {
+                    name: text_of(listed.name),
+                    url,
+                    size: listed.size,
+                    last_modified: listed.modified.and_then(ListedTime::utc),
+                    ..ListRow::default()
+                }
             }
             TargetUrls::Bucket(before) => {
                 let ListedKey { key, size, etag, modified } = ListedKey::read(entry);
@@ -70,7 +76,7 @@ impl TargetUrls {
                     url,
                     size: expected.size,
                     etag: expected.etag.and_then(text_of),
-                    last_modified: None,
+                    last_modified: expected.modified.and_then(ListedTime::utc),
                     kept: extra_values(kept).map(|value| value.and_then(text_of)).collect(),
                 }
             }
@@ -137,13 +143,16 @@ mod tests {
     #[test]
     fn a_line_of_a_list_is_what_it_says() {
         let mut entry = Vec::new();
-        let expected = ExpectedObject { size: Some(3), etag: Some(b"e") };
-        ListEntry { url: b"http://a/", key: Some(b"k"), kept: Some(b"\x02x\0"), expected }.write(&mut entry);
+        let modified = Some(ListedTime::exact(9));
+        let expected = ExpectedObject { size: Some(3), etag: Some(b"e"), modified };
+        ListEntry { url: b"http://a/", key: Some(b"k"), kept: Some(b"\x02x\0"), expected }
+            .write(&mut entry);
 
         let row = TargetUrls::List.row_of(&entry);
 
         let known = (row.name.as_deref(), row.url.as_deref(), row.size, row.etag.as_deref());
         assert_eq!(known, (Some("k"), Some("http://a/"), Some(3), Some("e")));
+        assert_eq!(row.last_modified, Some(9));
         assert_eq!(row.kept, [Some("x".into()), None]);
     }
 

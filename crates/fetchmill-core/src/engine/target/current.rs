@@ -79,12 +79,12 @@ impl CurrentTarget {
         let listed = match naming {
             Naming::Whole => return None,
             Naming::Sized => {
-                let SizedName { name, size } = SizedName::read(&self.entry);
+                let SizedName { name, size, .. } = SizedName::read(&self.entry);
                 ListedKey { key: name, size, ..ListedKey::default() }
             }
             Naming::Listed => ListedKey::read(&self.entry),
             Naming::Url | Naming::Path | Naming::Number => {
-                let ExpectedObject { size, etag } = ListEntry::read(&self.entry).expected;
+                let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
                 ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
             }
         };

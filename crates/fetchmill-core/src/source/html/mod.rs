@@ -13,8 +13,8 @@ use std::io::Read;
 use self::link::{IndexLink, IndexPlace};
 use self::tokens::{IndexToken, tokens};
 use super::bounded_reader::read_error;
-use super::folder::{EntryKind, FolderPages, FolderReadError};
-use super::{BadPage, ListedPage, OriginUrl, PendingFolder};
+use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
@@ -32,13 +32,22 @@ pub fn read_folder(
     let place = IndexPlace::new(origin, &folder.path);
     let mut pages = FolderPages::new(folder, each);
     let mut index = IndexReader::default();
+    // The last one: where an icon has a link, too, the name's comes next, and what is told of the file is behind that.
+    let mut last: Option<(Vec<u8>, EntryKind)> = None;
     for token in tokens(reader) {
         match token.map_err(read_error)? {
             IndexToken::Heading(text) => index.heading(&text),
             IndexToken::Link { href, behind } => {
                 index.must_be_index()?;
-                if let Some((name, kind)) = index.entry(&place, &href, &behind)? {
-                    pages.push(&name, kind)?;
+                let Some((name, kind)) = entry_of(&place, &href, &behind) else { continue };
+                if index.is_new(&name, kind)? {
+                    if let Some((name, kind)) = last.replace((name, kind)) {
+                        pages.push(&name, kind)?;
+                    }
+                } else if let Some(last) =
+                    last.as_mut().filter(|last| last.0 == name && last.1.tells_nothing())
+                {
+                    last.1 = kind;
                 }
             }
             IndexToken::Base => return bad("its links are to be read from elsewhere (<base>)"),
@@ -49,6 +58,9 @@ pub fn read_folder(
     if !index.has_end {
         // As if the connection had failed: it may be whole the next time.
         return Err(FolderReadError::Cut("the page was cut: it ends without </html>"));
+    }
+    if let Some((name, kind)) = last {
+        pages.push(&name, kind)?;
     }
     pages.finish()
 }
@@ -105,55 +117,57 @@ impl IndexReader {
         ))
     }
 
-    /// What a link adds to the folder; none for what is there already, or is the folder's own.
-    fn entry(
-        &mut self,
-        place: &IndexPlace,
-        href: &[u8],
-        behind: &[u8],
-    ) -> Result<Option<(Vec<u8>, EntryKind)>, FolderReadError> {
-        if href.len() > INDEX_HREF_BYTES_MAX {
-            return Ok(Some((href.to_vec(), EntryKind::Other)));
-        }
-        let (name, kind) = match place.read(href) {
-            IndexLink::Own => return Ok(None),
-            IndexLink::Outside => (href.to_vec(), EntryKind::Other),
-            IndexLink::Folder(name) => (name, EntryKind::Folder),
-            IndexLink::File(name) => (name, EntryKind::File(exact_size(behind))),
-        };
+    /// Whether it was not on the page before.
+    fn is_new(&mut self, name: &[u8], kind: EntryKind) -> Result<bool, FolderReadError> {
         let seed = match kind {
             EntryKind::File(_) => 0,
             EntryKind::Folder => 1,
             _ => 2,
         };
-        if !self.seen.insert(xxhash_rust::xxh3::xxh3_128_with_seed(&name, seed)) {
-            return Ok(None);
-        }
+        let is_new = self.seen.insert(xxhash_rust::xxh3::xxh3_128_with_seed(name, seed));
         if self.seen.len() > INDEX_ENTRIES_MAX {
             return bad(&format!(
                 "its page has more than {INDEX_ENTRIES_MAX} links; fetch from a list of URLs instead"
             ));
         }
-        Ok(Some((name, kind)))
+        Ok(is_new)
     }
 }
 
-/// Bytes of a file, when the text behind its link is what nginx writes: `01-Jan-2026 10:00   1234`. With a unit behind
-/// it, as Apache and lighttpd write it, a size is rounded and tells nothing exactly.
-fn exact_size(behind: &[u8]) -> Option<u64> {
-    let words: Vec<&[u8]> = behind.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    let &[date, time, size] = words.as_slice() else { return None };
-    let looks_like = |word: &[u8], shape: &[u8]| {
-        word.len() == shape.len()
-            && word.iter().zip(shape).all(|(byte, shape)| match shape {
-                b'0' => byte.is_ascii_digit(),
-                b'a' => byte.is_ascii_alphabetic(),
-                shape => byte == shape,
-            })
+/// What a link is of the folder; none for what is the folder's own.
+fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, EntryKind)> {
+    if href.len() > INDEX_HREF_BYTES_MAX {
+        return Some((href.to_vec(), EntryKind::Other));
+    }
+    match place.read(href) {
+        IndexLink::Own => None,
+        IndexLink::Outside => Some((href.to_vec(), EntryKind::Other)),
+        IndexLink::Folder(name) => Some((name, EntryKind::Folder)),
+        IndexLink::File(name) => Some((name, EntryKind::File(facts(behind)))),
+    }
+}
+
+/// What the text behind a file's link tells of it: `01-Jan-2026 10:00   1234`, say. A size is exact only where it is
+/// written as nginx does it. With a unit behind it, as Apache and lighttpd write it, it is rounded.
+fn facts(behind: &[u8]) -> FileFacts {
+    let mut words = behind.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let (Some(day), Some(time)) = (words.next(), words.next()) else { return FileFacts::default() };
+    let modified = listed_time::of_index_page(day, time);
+    let size = match (words.next(), words.next()) {
+        (Some(size), None) if modified.is_some() && is_of_nginx(day, time) => parse_size(size),
+        _ => None,
     };
-    let is_nginx = looks_like(date, b"00-aaa-0000") && looks_like(time, b"00:00");
-    let is_number = is_nginx && size.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(size).ok().filter(|_| is_number)?.parse().ok()
+    FileFacts { size, modified }
+}
+
+/// `01-Jan-2026 10:00`.
+fn is_of_nginx(day: &[u8], time: &[u8]) -> bool {
+    matches!(day, [_, _, b'-', _, _, _, b'-', ..]) && time.len() == 5
+}
+
+fn parse_size(text: &[u8]) -> Option<u64> {
+    let is_number = text.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(text).ok().filter(|_| is_number)?.parse().ok()
 }
 
 fn bad<T>(why: &str) -> Result<T, FolderReadError> {

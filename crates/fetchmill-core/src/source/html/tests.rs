@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::source::PageCursor;
-use crate::source_metadata::SizedName;
+use crate::source_metadata::{ListedTime, SizedName, TimeResolution};
 
 const NGINX: &[u8] =
     b"<html>\r\n<head><title>Index of /top/</title></head>\r\n<body>\r\n<h1>Index of /top/</h1><hr><pre>\
@@ -154,8 +154,42 @@ fn sizes_are_those_that_are_exact() {
         ("01-Jan-2026 10:00 1234 more", None),
         ("", None),
     ] {
-        assert_eq!(exact_size(behind.as_bytes()), size, "{behind}");
+        assert_eq!(facts(behind.as_bytes()).size, size, "{behind}");
     }
+}
+
+#[test]
+fn files_have_the_times_that_their_page_shows() {
+    for (page, server, resolution) in [
+        (NGINX, "nginx", Some(TimeResolution::Minute)),
+        (APACHE, "Apache", Some(TimeResolution::Minute)),
+        (LIGHTTPD, "lighttpd", Some(TimeResolution::Second)),
+        (PYTHON, "Python", None),
+    ] {
+        let pages = read_in(page, &PendingFolder::default()).unwrap();
+        let first = SizedName::read(pages[0].names.get(0));
+        let told =
+            resolution.map(|resolution| ListedTime { seconds: 1_767_261_600, has_zone: false, resolution });
+        assert_eq!((first.name, first.modified), (&b"a&b.txt"[..], told), "{server}");
+    }
+}
+
+#[test]
+fn what_is_told_stands_behind_the_link_or_in_its_row() {
+    let is_timed = |links: &str| {
+        let pages = read_in(&index(links), &PendingFolder::default()).unwrap();
+        SizedName::read(pages[0].names.get(0)).modified.is_some()
+    };
+    let told = "01-Jan-2026 10:00 1";
+
+    // Of two links to a file the one that tells more counts, when it comes next.
+    assert!(is_timed(&format!("<a href=x>i</a><a href=x>x</a> {told}")));
+    assert!(is_timed("<table><tr><td><a href=x>x</a></td><td>01-Jan-2026</td><td>10:00</td></tr>"));
+    assert!(is_timed(&format!("<a href=x>x</a> {told} a description")));
+    assert!(!is_timed(&format!("<a href=x>i</a><a href=y>y</a><a href=x>x</a> {told}")));
+    assert!(!is_timed(&format!("<a href=x>x</a><p>{told}</p>")));
+    assert!(!is_timed(&format!("<table><tr><td><a href=x>x</a></td></tr><tr><td>{told}</td></tr></table>")));
+    assert!(!is_timed(&format!("<a href=x>x</a> {told} {}", "x".repeat(300))));
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) enum IndexToken {
     Link {
         /// Where it leads to, without its entities.
         href: Vec<u8>,
-        /// The text behind it, up to the next tag; cut.
+        /// The text behind it, also in the next cells of its row of a table, which a space parts; none when it is long.
         behind: Vec<u8>,
     },
     /// The page says that its links are to be read from elsewhere.
@@ -129,8 +129,17 @@ impl IndexEmitter {
         } else if self.tag.is("title") || self.tag.is("h1") {
             self.end_link();
             self.begin_text(TextPlace::Heading);
+        } else if self.tag.is("td") {
+            self.next_cell();
         } else if self.text_place == TextPlace::BehindLink {
             self.end_link();
+        }
+    }
+
+    /// Servers put a file's time and size into cells of their own.
+    fn next_cell(&mut self) {
+        if self.text_place == TextPlace::BehindLink {
+            self.text.push(b" ", TEXT_BYTES_MAX);
         }
     }
 
@@ -139,6 +148,9 @@ impl IndexEmitter {
             if self.link.is_some() {
                 self.begin_text(TextPlace::BehindLink);
             }
+            return;
+        }
+        if self.tag.is("td") {
             return;
         }
         if self.text_place == TextPlace::BehindLink {

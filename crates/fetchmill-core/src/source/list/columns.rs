@@ -263,7 +263,7 @@ impl ColumnPlan {
         if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {
             return Err("its etag is longer than 1 KiB");
         }
-        Ok(ExpectedObject { size, etag })
+        Ok(ExpectedObject { size, etag, modified: None })
     }
 }
 

@@ -1,0 +1,128 @@
+//! Times as index pages and sitemaps write them.
+
+use crate::source_metadata::{ListedTime, TimeResolution};
+use crate::time_text::{SECONDS_MAX, month_of_name, number, parse_date_and_time};
+
+/// Of an index page: `01-Jan-2026` (nginx, older versions of Apache), `2026-01-01` (Apache) or `2026-Jan-01` (lighttpd), and
+/// `10:00` or `10:00:00`. Such pages name no zone.
+pub(super) fn of_index_page(day: &[u8], time: &[u8]) -> Option<ListedTime> {
+    let mut parts = day.split(|byte| *byte == b'-');
+    let (first, month, last) = (parts.next()?, parts.next()?, parts.next()?);
+    let (year, day) = if first.len() == 4 { (first, last) } else { (last, first) };
+    let named = month_of_name(month);
+    let month = named.as_ref().map_or(month, |digits| &digits[..]);
+    let (seconds, resolution) = on_day(&[year, month, day].join(&b'-'), time)?;
+    let is_date = parts.next().is_none();
+    is_date.then_some(ListedTime { seconds, has_zone: false, resolution })
+}
+
+/// Of a sitemap: a date of the W3C's profile of ISO 8601, `2026-01-01` or `2026-01-01T10:00:00.5+01:00`. What tells only the
+/// month tells nothing.
+pub(super) fn of_sitemap(text: &str) -> Option<ListedTime> {
+    let text = text.trim().as_bytes();
+    let Some((day, rest)) = text.split_at_checked(10).filter(|(_, rest)| !rest.is_empty()) else {
+        let seconds = parse_date_and_time(text, b"00:00:00")?;
+        return Some(ListedTime { seconds, has_zone: false, resolution: TimeResolution::Day });
+    };
+    let rest = rest.strip_prefix(b"T")?;
+    let zone_at = rest.iter().position(|byte| matches!(byte, b'Z' | b'+' | b'-'))?;
+    let (time, zone) = rest.split_at(zone_at);
+    let (seconds, resolution) = on_day(day, without_fraction(time)?)?;
+    let seconds =
+        seconds.checked_add_signed(-zone_offset(zone)?).filter(|seconds| *seconds <= SECONDS_MAX)?;
+    Some(ListedTime { seconds, has_zone: true, resolution })
+}
+
+fn on_day(day: &[u8], time: &[u8]) -> Option<(u64, TimeResolution)> {
+    let is_in_shape = time.iter().enumerate().all(|(at, byte)| (*byte == b':') == (at % 3 == 2));
+    match time.len() {
+        _ if !is_in_shape => None,
+        5 => Some((parse_date_and_time(day, &[time, b":00"].concat())?, TimeResolution::Minute)),
+        8 => Some((parse_date_and_time(day, time)?, TimeResolution::Second)),
+        _ => None,
+    }
+}
+
+fn without_fraction(time: &[u8]) -> Option<&[u8]> {
+    let Some(point) = memchr::memchr(b'.', time) else { return Some(time) };
+    let fraction = &time[point + 1..];
+    (!fraction.is_empty() && fraction.iter().all(u8::is_ascii_digit)).then_some(&time[..point])
+}
+
+/// Seconds of `Z`, `+01:00` or `-08:00`.
+fn zone_offset(zone: &[u8]) -> Option<i64> {
+    let &[sign @ (b'+' | b'-'), h, hh, b':', m, mm] = zone else { return (zone == b"Z").then_some(0) };
+    let seconds = (number(&[h, hh])? * 60 + number(&[m, mm])?) as i64 * 60;
+    Some(if sign == b'-' { -seconds } else { seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT_TEN: u64 = 1_767_261_600;
+
+    #[test]
+    fn index_pages_name_no_zone() {
+        for (day, time, seconds, resolution) in [
+            ("01-Jan-2026", "10:00", AT_TEN, TimeResolution::Minute),
+            ("2026-01-01", "10:00", AT_TEN, TimeResolution::Minute),
+            ("2026-Jan-01", "10:00:07", AT_TEN + 7, TimeResolution::Second),
+        ] {
+            let told = of_index_page(day.as_bytes(), time.as_bytes());
+            assert_eq!(told, Some(ListedTime { seconds, has_zone: false, resolution }), "{day} {time}");
+        }
+        for (day, time) in [
+            ("", ""),
+            ("-", "-"),
+            ("01-Jan-2026", ""),
+            ("01-Jan-2026", "1.2K"),
+            ("01-Jan-2026", "10:0"),
+            ("01-Jan-2026", "10:60"),
+            ("01-Jan-2026", "10-00"),
+            ("01-Jan-2026-", "10:00"),
+            ("31-Feb-2026", "10:00"),
+            ("2026-13-01", "10:00"),
+            ("01-01-26", "10:00"),
+        ] {
+            assert_eq!(of_index_page(day.as_bytes(), time.as_bytes()), None, "{day} {time}");
+        }
+    }
+
+    #[test]
+    fn sitemaps_may_name_one() {
+        let in_utc = |seconds, resolution| Some(ListedTime { seconds, has_zone: true, resolution });
+        for (text, told) in [
+            ("2026-01-01T10:00:00Z", in_utc(AT_TEN, TimeResolution::Second)),
+            (" 2026-01-01T10:00:00.25+00:00\n", in_utc(AT_TEN, TimeResolution::Second)),
+            ("2026-01-01T12:30+02:30", in_utc(AT_TEN, TimeResolution::Minute)),
+            ("2025-12-31T22:00:00-12:00", in_utc(AT_TEN, TimeResolution::Second)),
+            (
+                "2026-01-01",
+                Some(ListedTime {
+                    seconds: AT_TEN - 36_000,
+                    has_zone: false,
+                    resolution: TimeResolution::Day,
+                }),
+            ),
+        ] {
+            assert_eq!(of_sitemap(text), told, "{text}");
+        }
+        for text in [
+            "",
+            "2026",
+            "2026-01",
+            "2026-02-30",
+            "2026-01-01T10:00:00",
+            "2026-01-01 10:00:00Z",
+            "2026-01-01T10:00:00.Z",
+            "2026-01-01T10:00:00+1:00",
+            "1970-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-01:00",
+            "1 January 2026",
+            "\u{660}026-01-01",
+        ] {
+            assert_eq!(of_sitemap(text), None, "{text}");
+        }
+    }
+}
