@@ -5,6 +5,7 @@ It is the standard library's, and shares no code with the project.
 
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -28,9 +29,12 @@ class MethodsServer:
 
     `/error` is a 500, `/broken` closes the connection without a reply, `/303` and the like lead to `/x`, `/to/URL`
     leads to a URL, and everything else is five bytes.
+
+    Args:
+        delay: seconds before each reply.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, delay: float = 0) -> None:
         self.received: list[Received] = []
         self.connections = 0
         owner = self
@@ -51,6 +55,7 @@ class MethodsServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 fields = {name.lower(): value for name, value in self.headers.items()}
                 owner.received.append(Received(self.command, self.path, fields, body))
+                time.sleep(delay)
                 if self.path == "/broken":
                     self.connection.shutdown(socket.SHUT_RDWR)
                     self.close_connection = True

@@ -609,7 +609,7 @@ class Request:
         body: bytes to send.
         tag: any object; the reply has it.
         idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
-            GET, HEAD, PUT, DELETE and OPTIONS are, and other methods are not.
+            GET and HEAD may, and other methods may not.
 
     Raises:
         UsageError: the method or a header field cannot be sent.

@@ -29,6 +29,8 @@ pub struct ListEntry<'a> {
     pub kept: Option<&'a [u8]>,
     /// What its object is to be like.
     pub expected: ExpectedObject<'a>,
+    /// What it is asked with ([`crate::target_request`]); none: a plain `GET`.
+    pub request: Option<&'a [u8]>,
 }
 
 /// What a manifest or a sitemap says of an object before it is fetched.
@@ -54,7 +56,7 @@ impl<'a> ListEntry<'a> {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.url);
         let values = [self.key, self.kept];
-        if self.expected.is_empty() {
+        if self.expected.is_empty() && self.request.is_none() {
             if values != [None, None] {
                 out.push(MORE);
                 write_extra(values.into_iter(), out);
@@ -69,8 +71,10 @@ impl<'a> ListEntry<'a> {
             bytes
         });
         out.push(MORE);
-        let modified = modified.is_some().then_some(modified.as_deref());
-        write_extra(values.into_iter().chain(expected).chain(modified), out);
+        let is_asked_otherwise = self.request.is_some();
+        let modified = (modified.is_some() || is_asked_otherwise).then_some(modified.as_deref());
+        let request = is_asked_otherwise.then_some(self.request);
+        write_extra(values.into_iter().chain(expected).chain(modified).chain(request), out);
     }
 
     /// The reverse of [`ListEntry::write`]. What it would not write is read as well: as far as it makes sense.
@@ -80,10 +84,10 @@ impl<'a> ListEntry<'a> {
         };
         let mut values = extra_values(&bytes[end + 1..]);
         let mut next = || values.next().flatten();
-        let (key, kept, size, etag, modified) = (next(), next(), next(), next(), next());
+        let (key, kept, size, etag, modified, request) = (next(), next(), next(), next(), next(), next());
         let size = size.and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
         let modified = modified.map(|bytes| ListedTime::read(bytes).0);
-        ListEntry { url: &bytes[..end], key, kept, expected: ExpectedObject { size, etag, modified } }
+        ListEntry { url: &bytes[..end], key, kept, expected: ExpectedObject { size, etag, modified }, request }
     }
 
     /// Why it is no URL, for a line that is none.
@@ -165,34 +169,38 @@ pub struct EntryTraits {
     pub s3: bool,
     /// A key.
     pub key: bool,
+    /// A request that is no plain `GET`.
+    pub request: bool,
 }
 
 impl EntryTraits {
-    const WORDS: [&'static str; 4] = ["http", "https", "s3", "key"];
+    const WORDS: [&'static str; 5] = ["http", "https", "s3", "key", "request"];
 
     /// With what an entry has. A line without URL has none of it.
     #[must_use]
     pub fn and(self, entry: &[u8]) -> Self {
-        let ListEntry { url, key, .. } = ListEntry::read(entry);
+        let ListEntry { url, key, request, .. } = ListEntry::read(entry);
         EntryTraits {
             http: self.http || url.starts_with(b"http:"),
             https: self.https || url.starts_with(b"https:"),
             s3: self.s3 || url.starts_with(b"s3:"),
             key: self.key || (key.is_some() && !url.is_empty()),
+            request: self.request || request.is_some(),
         }
     }
 
     /// For the journal.
     pub fn to_text(self) -> String {
-        let has = [self.http, self.https, self.s3, self.key];
+        let has = [self.http, self.https, self.s3, self.key, self.request];
         let words = Self::WORDS.into_iter().zip(has).filter_map(|(word, has)| has.then_some(word));
         words.collect::<Vec<_>>().join(" ")
     }
 
     /// The reverse of [`EntryTraits::to_text`].
     pub fn from_text(text: &str) -> Self {
-        let [http, https, s3, key] = Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
-        EntryTraits { http, https, s3, key }
+        let [http, https, s3, key, request] =
+            Self::WORDS.map(|word| text.split(' ').any(|found| found == word));
+        EntryTraits { http, https, s3, key, request }
     }
 
     /// The only scheme, with what stands behind it.
@@ -246,6 +254,8 @@ mod tests {
         assert_eq!(written(keyed), b"http://a/\0\x02k\0");
         let expected = ExpectedObject { size: Some(12), etag: Some(b"e"), modified: None };
         assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");
+        let request = Some(&b"r"[..]);
+        assert_eq!(written(ListEntry { request, ..keyed }), b"http://a/\0\x02k\0\0\0\x02r");
     }
 
     #[test]
@@ -315,7 +325,7 @@ mod tests {
     }
 
     type Bytes = Option<Vec<u8>>;
-    type Parts = (Vec<u8>, Bytes, Bytes, Option<u64>, Bytes, Option<u64>);
+    type Parts = (Vec<u8>, Bytes, Bytes, Option<u64>, Bytes, Option<u64>, Bytes);
 
     fn any_parts() -> impl Strategy<Value = Parts> {
         let bytes = || prop::option::of(prop::collection::vec(any::<u8>(), 0..300));
@@ -326,16 +336,17 @@ mod tests {
             any::<Option<u64>>(),
             bytes(),
             prop::option::of(0..1_u64 << 38),
+            bytes(),
         )
     }
 
     proptest! {
         #[test]
-        fn any_entry_comes_back((url, key, kept, size, etag, modified) in any_parts()) {
+        fn any_entry_comes_back((url, key, kept, size, etag, modified, request) in any_parts()) {
             let modified = modified.map(ListedTime::exact);
             let expected = ExpectedObject { size, etag: etag.as_deref(), modified };
-            let (key, kept) = (key.as_deref(), kept.as_deref());
-            let entry = ListEntry { url: &url, key, kept, expected };
+            let (key, kept, request) = (key.as_deref(), kept.as_deref(), request.as_deref());
+            let entry = ListEntry { url: &url, key, kept, expected, request };
 
             let bytes = written(entry);
             prop_assert_eq!(ListEntry::read(&bytes), entry);

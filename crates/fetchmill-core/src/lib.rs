@@ -48,6 +48,7 @@ pub mod source;
 pub mod source_metadata;
 mod sync;
 pub mod target;
+pub mod target_request;
 mod time_text;
 pub mod transport;
 mod verdict;

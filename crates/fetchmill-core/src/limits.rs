@@ -103,6 +103,9 @@ pub const NAME_PATH_BYTES_MAX: usize = 4095;
 pub const KEPT_COLUMNS_MAX: usize = 64;
 /// Values of the kept columns of one target, as bytes.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// What one target of a list is asked with: body, method and header fields. It stands in the target's page, and twice more
+/// while its request is in flight.
+pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// A URL: no server takes a longer one.
 pub const URL_BYTES_MAX: usize = 64 * 1024;
 
@@ -587,6 +590,7 @@ const _: () = {
             + HEAD_BYTES_MAX
             + URL_BYTES_MAX
             + KEPT_BYTES_MAX
+            + REQUEST_BYTES_MAX
             < u32::MAX as usize
     );
     assert!(HEAD_LINE_BYTES_MAX <= HEAD_BYTES_MAX);

@@ -9,6 +9,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyIterator, PyString, PyTuple};
 
+use crate::stream::Request;
+
 /// An iterable that takes longer for a batch gives what it has.
 const BATCH_TIME: Duration = Duration::from_millis(20);
 
@@ -64,20 +66,32 @@ impl IterableSource {
 }
 
 fn push(item: &Bound<'_, PyAny>, number: u64, into: &mut ItemBatch) -> PyResult<()> {
-    if let Ok(url) = item.cast::<PyString>() {
-        into.push(url.to_str()?.as_bytes(), None);
+    if push_asked(item, None, into)? {
         return Ok(());
     }
     if let Ok(pair) = item.cast::<PyTuple>()
-        && let Ok((url, name)) = pair.extract::<(Bound<'_, PyString>, Bound<'_, PyString>)>()
+        && let Ok((asked, name)) = pair.extract::<(Bound<'_, PyAny>, Bound<'_, PyString>)>()
+        && push_asked(&asked, Some(name.to_str()?), into)?
     {
-        into.push(url.to_str()?.as_bytes(), Some(name.to_str()?.as_bytes()));
         return Ok(());
     }
     Err(PyTypeError::new_err(format!(
-        "item {number} of the iterable is {}: it must be a URL, or a pair of a URL and a name",
+        "item {number} of the iterable is {}: it must be a URL, a fetchmill.Request, or a pair of one of them and a name",
         item.get_type().name()?
     )))
+}
+
+/// Adds a URL or a request; whether it is one of them.
+fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch) -> PyResult<bool> {
+    let name = name.map(str::as_bytes);
+    if let Ok(url) = asked.cast::<PyString>() {
+        into.push(url.to_str()?.as_bytes(), name, None);
+        return Ok(true);
+    }
+    let Ok(request) = asked.cast::<Request>().map(Bound::get) else { return Ok(false) };
+    let own = request.call.as_ref().map(|call| call.to_bytes());
+    into.push(request.url(asked.py()).to_str()?.as_bytes(), name, own.as_deref());
+    Ok(true)
 }
 
 impl Items for IterableSource {

@@ -4,11 +4,11 @@ from collections.abc import AsyncIterable, Callable, Iterable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Unpack
 
-from fetchmill._job.async_input import InputItem, close_iterator, from_async
+from fetchmill._job.async_input import close_iterator, from_async
 from fetchmill._job.report import Report
 from fetchmill._job.run import run_to_end
 from fetchmill._job.with_dashboard import JobDashboard
-from fetchmill._native import Job
+from fetchmill._native import Job, Request
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import GetKeywords
 from fetchmill.errors import UsageError
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from fetchmill.engines.engine_job import EngineJob
 
 
+# What is asked for, or that and the name of its object.
+GetItem = str | Request | tuple[str, str] | tuple[Request, str]
 # What fetches in our place, and what each worker begins and ends with.
 OwnFunctions = tuple[Callable[..., Any] | None, Callable[[], Any] | None, Callable[[Any], object] | None]
 
 
 def get(
-    source: str | PathLike[str] | Iterable[InputItem] | AsyncIterable[InputItem],
+    source: str | PathLike[str] | Iterable[GetItem] | AsyncIterable[GetItem],
     dest: str | PathLike[str],
     *,
     fetch: Callable[..., Any] | None = None,
@@ -39,9 +41,9 @@ def get(
     Args:
         source: where targets come from: `http://host:port[/path]` or the same with https for a server that lists its
             objects; `s3://bucket[/prefix]` for a bucket; the path of a list of URLs; or any iterable or async iterable
-            of URLs, or of pairs of a URL and a name, a generator without end included. It is read on a thread of its
-            own, as far ahead as there is room. To resume, it must give the same items in the same order: those that
-            are done are skipped, and what differs stops the job.
+            of URLs or `fetchmill.Request`, or of pairs of one of these and a name, a generator without end included. It
+            is read on a thread of its own, as far ahead as there is room. To resume, it must give the same items in the
+            same order: those that are done are skipped, and what differs stops the job.
         dest: the destination: a folder that is missing, empty or the same job's; or `s3://BUCKET/PREFIX/`, which takes
             shards: what the job knows is then in `./NAME.fetchmill`, or in `state`.
         fetch: your own function instead of requests of ours, with an `engine` in Python: `fetch(target)` gives the
@@ -77,22 +79,45 @@ def get(
         checked = GetOptions(source=source, dest=dest, **options)
         return _run(checked, checked.to_json(), own, None)
     checked = GetOptions(source="an iterable", dest=dest, **options)
-    iterator = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    iterator: Iterator[Any] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    refusal = _refusal_of_requests(checked)
+    if refusal is not None:
+        iterator = _without_requests(iterator, refusal)
     try:
         return _run(checked, checked.to_json("iterable"), own, iterator)
     finally:
         close_iterator(iterator)
 
 
-def _run(options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[InputItem] | None) -> Report:
+def _run(options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None) -> Report:
     """The job from its start to its end, with its dashboard if it has one."""
     with JobDashboard("get", options) as dashboard:
         start = _make_start(options, native, own, iterator)
         return Report.from_native(run_to_end(lambda: dashboard.show_in_program(start())))
 
 
+def _refusal_of_requests(options: GetOptions) -> str | None:
+    """Why the items cannot be requests of their own; None when they can."""
+    if options.engine != "native":
+        return f"engine {options.engine} takes URLs only: a fetchmill.Request needs engine native"
+    if options.format == "warc":
+        return "format warc stores GET requests only: a fetchmill.Request needs parquet, jsonl, tar or files"
+    return None
+
+
+def _without_requests(iterator: Iterator[Any], refusal: str) -> Iterator[Any]:
+    """The same items, or an error."""
+    try:
+        for item in iterator:
+            if isinstance(item[0] if isinstance(item, tuple) else item, Request):
+                raise UsageError(refusal)
+            yield item
+    finally:
+        close_iterator(iterator)
+
+
 def _make_start(
-    options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[InputItem] | None
+    options: GetOptions, native: str, own: OwnFunctions, iterator: Iterator[Any] | None
 ) -> "Callable[[], Job | EngineJob]":
     """What starts the job, and the engine beside it if that is one in Python."""
     fetch, on_start, on_done = own

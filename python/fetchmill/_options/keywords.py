@@ -180,12 +180,35 @@ class OfList(TypedDict, total=False):
     sample: Annotated[int | None, Option("count", "Take only so many targets of a list, chosen evenly at random.")]
 
 
+class OfTargetRequests(TypedDict, total=False):
+    """What `get` alone has: what the targets of a list are asked with."""
+
+    method: Annotated[
+        str | None, Option("text", "Method of the requests of a list; POST with a body, else GET, if not given.")
+    ]
+    data: Annotated[
+        str | None,
+        Option("text", "Body of each request, as a form has it: 'q={column}&n=1'; values are percent-encoded."),
+    ]
+    data_json: Annotated[
+        str | None,
+        Option("text", 'Body of each request in JSON: \'{"q": "{column}", "n": {number}}\'; values are encoded.'),
+    ]
+    idempotent: Annotated[
+        bool, Option("flag", "Requests may be made twice, and are tried again; if not given only GET and HEAD are.")
+    ]
+
+
 class OfRequests(TypedDict, total=False):
     """What all have: what requests carry, and whom to believe."""
 
     headers: Annotated[
         Mapping[str, str] | None,
-        Option("headers", "Field of requests to the source's origin, as in 'Name: value'; may be repeated."),
+        Option(
+            "headers",
+            "Field of requests to the source's origin, as in 'Name: value'; {column} is a value of a list; "
+            "may be repeated.",
+        ),
     ]
     credentials_for: Annotated[
         str | None, Option("text", "Origin that gets headers and credentials, https://HOST[:PORT]; a list needs it.")
@@ -456,6 +479,7 @@ class GetKeywords(
     Storing,
     OfServer,
     OfList,
+    OfTargetRequests,
     OfFetching,
     OfTrying,
     OfHosts,

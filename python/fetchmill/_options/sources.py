@@ -14,6 +14,7 @@ SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
 _LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
+_REQUESTS = ("method", "data", "data_json", "idempotent")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
 _ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_style")
 # Requests to a bucket are signed instead, and lead nowhere else.
@@ -21,7 +22,7 @@ _UNSIGNED = ("redirects", "headers", "auth", "bearer", "netrc", "credentials_for
 # Options, the kinds of source that they are for, and what these are called.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("listing", "robots", *_API_ONLY), ("server",), "servers that list their objects"),
-    (_LIST_ONLY, ("list",), "lists of URLs"),
+    ((*_LIST_ONLY, *_REQUESTS), ("list",), "lists of URLs"),
     (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
     (_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
     (_UNSIGNED, ("server", "list"), "servers and lists of URLs"),

@@ -27,6 +27,9 @@ pub(super) enum JournalRequest {
     /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
     /// shard that was sealed.
     Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),
+    /// The requests of these targets are about to be made, and must not be made twice; the sender is told when that is in the
+    /// journal.
+    Begin(Runs, SyncSender<Option<ShardNumber>>),
     /// How far the upload of a shard is; the sender is told when that is in the journal.
     Upload(ShardNumber, UploadState, SyncSender<Option<ShardNumber>>),
     /// Targets that were settled, and that a reply which came too late puts in doubt, with their names.

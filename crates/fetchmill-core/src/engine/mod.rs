@@ -13,6 +13,7 @@ mod connect_probe;
 mod control;
 mod counters;
 mod courtesy;
+mod custom_request;
 mod descriptors;
 mod dispatch;
 mod export;
@@ -59,6 +60,7 @@ mod worker_registry;
 mod writer;
 
 pub use counters::Sum;
+pub use custom_request::CustomRequest;
 pub use dispatch::{
     AnswerFields, Arrivals, DispatchedTarget, Dispatcher, WorkerAnswer, WorkerProcessOptions, join_job,
 };
@@ -75,7 +77,7 @@ pub use s3::S3Options;
 pub use second_pass::RetryFailed;
 pub use stop_rules::{MaxFailed, StopReason};
 pub use stream::{
-    Channel, CustomRequest, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch,
-    RequestTimes, StreamOptions, StreamProgress, StreamWindow, TakenReplies, reply_schema,
+    Channel, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch, RequestTimes,
+    StreamOptions, StreamProgress, StreamWindow, TakenReplies, reply_schema,
 };
 pub use telemetry::{Latency, LimitKind, LimitedBy, OriginLatency, Sample};

@@ -15,7 +15,7 @@ use crate::options::{OptionRow, OptionValues, Options, read, take};
 use crate::results::{ResultsFormat, TableFormat};
 use crate::row::RowKind;
 use crate::s3::{KeyBounds, UploadDestination, parse_source};
-use crate::source::list::ListOptions;
+use crate::source::list::{ListOptions, RequestOptions};
 use crate::source::{ApiNames, OriginUrl};
 
 /// What is said of a job beside its options.
@@ -132,6 +132,7 @@ impl JobOptions {
         options.s3 = take(&mut given)?;
         options.api = take(&mut given)?;
         options.list = take(&mut given)?;
+        options.list.request = take(&mut given)?;
         options.bounds = take(&mut given)?;
         let frame: JobRequest = read(Value::Object(given))?;
         options.source = frame.source()?;
@@ -140,6 +141,7 @@ impl JobOptions {
         options.dest = frame.dest;
         options.rows = frame.rows.map(Rows::into_options).transpose()?;
         options.transform = frame.transform;
+        options.divide_headers();
         Ok(options)
     }
 }
@@ -163,7 +165,14 @@ fn read_text(text: &str) -> Result<OptionValues> {
 /// The options of jobs, of checks and of streams.
 pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
     let common = [HttpOptions::rows(), S3Options::rows()].concat();
-    let own = [JobOptions::rows(), ApiNames::rows(), ListOptions::rows(), KeyBounds::rows()].concat();
+    let own = [
+        JobOptions::rows(),
+        ApiNames::rows(),
+        ListOptions::rows(),
+        RequestOptions::rows(),
+        KeyBounds::rows(),
+    ]
+    .concat();
     let job = [own, common.clone()].concat();
     let (mut check, mut stream) = (job.clone(), common);
     let others = check_defaults();

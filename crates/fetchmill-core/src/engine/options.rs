@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::custom_request::JobRequests;
 use super::host_gate::HostGate;
 use super::http_options::{Concurrency, HttpOptions};
 use super::s3::{Access, S3Options};
@@ -23,7 +24,7 @@ use crate::journal::{
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
-use crate::origin::{OriginFields, OriginKey};
+use crate::origin::{OriginFields, OriginKey, is_open};
 use crate::outcome::Tally;
 use crate::pack::WarcOrigin;
 use crate::planner::concurrency::ConcurrencyBounds;
@@ -311,6 +312,7 @@ impl JobOptions {
         self.check_rows()?;
         self.check_upload()?;
         self.check_workers()?;
+        self.check_requests()?;
         if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only contradict each other");
         }
@@ -442,6 +444,53 @@ impl JobOptions {
         }
     }
 
+    /// What targets are asked with.
+    pub(super) fn requests(&self) -> Result<JobRequests> {
+        JobRequests::new(&self.list.request)
+    }
+
+    /// What requests that are no plain `GET` need.
+    fn check_requests(&self) -> Result<()> {
+        let request = &self.list.request;
+        if !request.is_custom() {
+            return Ok(());
+        }
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        if !matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
+            return refuse("--method, --data and --data-json are for lists of URLs");
+        }
+        if self.workers != Workers::Native {
+            return refuse("--method, --data, --data-json and headers with columns need --engine native");
+        }
+        if self.format == Format::Warc {
+            return refuse(
+                "--format warc stores GET requests only; choose another format for --method and --data",
+            );
+        }
+        let has_own_names = self.list.key_column.is_some() || self.names == NameScheme::Seq;
+        if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
+            return refuse(
+                "all targets have one URL, and files need different names: add --names seq or --key-column",
+            );
+        }
+        let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
+        OriginFields::new(self.fields_origin(), fields.collect())?;
+        self.requests().map(drop)
+    }
+
+    /// The origin that gets what may be a secret.
+    fn fields_origin(&self) -> Option<OriginKey> {
+        self.http.credentials_for.clone().or_else(|| self.server_key())
+    }
+
+    /// Which header fields are made for each target, and where they may go.
+    pub(super) fn divide_headers(&mut self) {
+        if matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
+            self.list.request.take_row_headers(&mut self.http.headers, is_open);
+        }
+        self.list.request.headers_for = self.fields_origin().map(|key| key.text().to_owned());
+    }
+
     /// What ends a run before the end of its job.
     pub(super) fn stop_rules(&self) -> StopRules {
         StopRules {
@@ -569,12 +618,16 @@ impl JobOptions {
         self.http.fields(self.server_key())
     }
 
-    /// The origin of a server that lists its objects.
+    /// The origin of a server that lists its objects, or that all URLs of a list have.
     pub(super) fn server_key(&self) -> Option<OriginKey> {
         match &self.source {
             SourceOptions::Server(url) => OriginKey::of_url(&url.text()).map(|(key, _)| key),
             SourceOptions::S3 { bucket, .. } => self.s3.place(bucket).ok().map(|place| place.key),
-            SourceOptions::List(_) | SourceOptions::Iterable => None,
+            // The template says that no target leads elsewhere.
+            SourceOptions::List(_) | SourceOptions::Iterable => {
+                let origin = self.list.fixed_origin()?;
+                OriginKey::of_url(&format!("{origin}/")).map(|(key, _)| key)
+            }
         }
     }
 
@@ -729,6 +782,7 @@ impl JobOptions {
                 .chain(columns)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
+                .chain(self.list.request.identity().map(|request| ("request", request)))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
         )
     }

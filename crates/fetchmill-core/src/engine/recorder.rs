@@ -23,6 +23,8 @@ const MESSAGES_MAX: usize = 64;
 struct CommitEffects {
     pages: Vec<Arc<Page>>,
     acknowledge: Vec<(SyncSender<Option<ShardNumber>>, Option<ShardNumber>)>,
+    /// A worker waits for one of them without a thread of its own.
+    wakes_workers: bool,
 }
 
 /// Works until every sender has gone. Returns the journal.
@@ -98,6 +100,11 @@ fn handle(
             let number = journal.settle(&receipt)?;
             afterwards.acknowledge.push((sender, number));
         }
+        JournalRequest::Begin(targets, sender) => {
+            journal.begin_requests(&targets)?;
+            afterwards.acknowledge.push((sender, None));
+            afterwards.wakes_workers = true;
+        }
         JournalRequest::Upload(number, upload, sender) => {
             journal.note_upload(number, upload)?;
             afterwards.acknowledge.push((sender, None));
@@ -162,6 +169,9 @@ impl CommitEffects {
     fn tell(self, control: &Control) {
         for (sender, number) in self.acknowledge {
             let _ = sender.send(number);
+        }
+        if self.wakes_workers {
+            control.plan.wake_all();
         }
         if !self.pages.is_empty() {
             let mut planner = control.plan.lock();

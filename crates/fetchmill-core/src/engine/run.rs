@@ -370,6 +370,7 @@ impl Run {
         let resting_max = self.resting_max.div_ceil(count);
         // With one origin, the connections that have rested are those that rest next.
         let rested = if control.origins.are_many() { 0 } else { resting_max };
+        let interrupted = Arc::new(self.journal.begun_requests());
         let (mut writers, mut workers) = (Vec::new(), Vec::new());
         for index in 0..count {
             let (writer, block_input) = self.writer(control, &setup, index)?;
@@ -387,6 +388,8 @@ impl Run {
                 resting_max,
                 hosts: self.options.host_rules(count),
                 rules: self.options.rules(),
+                requests: self.options.requests()?,
+                interrupted: Arc::clone(&interrupted),
                 enough: self.options.rows.as_ref().map(|_| self.options.http.max_size),
                 properties: block_input.properties,
                 body_memory: block_input.body_memory,
@@ -565,6 +568,11 @@ impl FinishedJob {
         let Some(mut journal) = self.journal.take() else {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };
+        if control.stop.get() != Stop::Abort && failure.is_none() {
+            // What was not sent stays pending, what was sent has its outcome.
+            journal.end_requests()?;
+            journal.commit()?;
+        }
         let is_complete = failure.is_none() && self.has_come_to_its_end(&journal, control)?;
         if is_complete {
             let tally = journal.tally();

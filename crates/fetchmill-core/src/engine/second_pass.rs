@@ -142,7 +142,8 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     naming.write_name(row.sequence, &url, &mut without_key);
     let key = (naming != Naming::Number && without_key != name).then_some(name.as_slice());
     // What a manifest expects stands in its page, which is gone.
-    ListEntry { url: &url, key, kept: row.extra_bytes().as_deref(), ..ListEntry::default() }
-        .write(&mut entry);
+    let (kept, request) = (row.extra_bytes(), row.request_bytes());
+    let (kept, request) = (kept.as_deref(), request.as_deref());
+    ListEntry { url: &url, key, kept, request, ..ListEntry::default() }.write(&mut entry);
     Some(entry)
 }

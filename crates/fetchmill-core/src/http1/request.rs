@@ -22,7 +22,7 @@ const REFUSED_FIELDS: &[&str] = &[
 ];
 
 /// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.
-pub const OPEN_FIELDS: &[&str] = &["accept", "accept-language", "user-agent"];
+pub const OPEN_FIELDS: &[&str] = &["accept", "accept-language", "content-type", "user-agent"];
 /// Fields of our own.
 const OWN_FIELDS: &[&str] = &["host", "accept-encoding"];
 /// Sent unless they are replaced.

@@ -20,6 +20,7 @@ impl Journal {
         if self.clear(&receipt.settled)? != receipt.settled.count() {
             return Err(Error::Internal("a target was settled twice".into()));
         }
+        self.settle_requests(&receipt.settled)?;
         self.tally.fetched += receipt.tally.fetched;
         self.tally.absent += receipt.tally.absent;
         self.tally.failed += receipt.tally.failed;

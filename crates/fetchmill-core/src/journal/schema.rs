@@ -1,5 +1,6 @@
 //! The journal's tables (docs/formats.md describes them for readers) and how the database is opened.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
@@ -9,7 +10,7 @@ use super::version;
 use crate::durable;
 use crate::entry::EntryTraits;
 use crate::error::Result;
-use crate::outcome::{FailureKind, KindCounts, Tally};
+use crate::outcome::{FailureKind, KindCounts, Runs, Tally};
 use crate::target::Sequence;
 
 /// Raised when an older fetchmill could not read a journal, or anything else of a destination, of this version.
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS shards (
     manifest TEXT NOT NULL, manifest_end INTEGER NOT NULL, manifest_crc32c INTEGER NOT NULL,
     objects INTEGER NOT NULL, bytes INTEGER NOT NULL, replaced_by INTEGER);
 CREATE TABLE IF NOT EXISTS samples (time REAL PRIMARY KEY, sample TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS begun (id INTEGER PRIMARY KEY CHECK (id = 0), sequences BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT);
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
@@ -175,4 +177,12 @@ pub(super) fn remove_waiting(db: &Connection, sequence: Sequence) -> rusqlite::R
 pub(super) fn waiting_name(db: &Connection, sequence: Sequence) -> rusqlite::Result<Option<Vec<u8>>> {
     let mut query = db.prepare_cached("SELECT name FROM waiting WHERE sequence = ?")?;
     query.query_row([sequence as i64], |row| row.get(0)).optional()
+}
+
+/// Targets whose requests must not be made twice and may have been made.
+pub(super) fn read_begun(db: &Connection) -> rusqlite::Result<BTreeSet<Sequence>> {
+    let blob = db.query_row("SELECT sequences FROM begun", [], |row| row.get::<_, Vec<u8>>(0)).optional()?;
+    let damaged = || rusqlite::Error::InvalidColumnType(0, "sequences".into(), rusqlite::types::Type::Blob);
+    let runs = blob.map(|blob| Runs::from_blob(&blob).ok_or_else(damaged)).transpose()?;
+    Ok(runs.iter().flat_map(Runs::numbers).collect())
 }

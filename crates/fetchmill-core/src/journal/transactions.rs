@@ -1,6 +1,6 @@
 //! The journal's database: opening it, facts of the job, and transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension as _};
@@ -22,6 +22,9 @@ pub struct Journal {
     /// Pages with targets that are not settled: the window of targets not yet fetched, two commit windows a worker,
     /// a bit a target. 1 million targets are 125 kB.
     pub(super) live: BTreeMap<Sequence, LivePage>,
+    /// Targets whose request may have been made and must not be made twice: some batches of each worker, and what came
+    /// of them and is not yet settled.
+    pub(super) begun: BTreeSet<Sequence>,
     pub(super) tally: Tally,
     pub(super) total: Option<u64>,
     pub(super) next_sequence: Sequence,
@@ -49,8 +52,9 @@ impl Journal {
         schema::make_tables(&db, &path)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;
+        let begun = schema::read_begun(&db).map_err(check)?;
         let mut journal =
-            Journal { db, path, live, tally, total: None, next_sequence, in_transaction: false };
+            Journal { db, path, live, begun, tally, total: None, next_sequence, in_transaction: false };
         journal.total = journal.get("total")?.and_then(|total| total.parse().ok());
         Ok(journal)
     }
@@ -141,6 +145,7 @@ impl Journal {
             self.in_transaction = false;
             (self.tally, self.next_sequence) = self.check(schema::read_tally(&self.db))?;
             self.live = self.check(live::load(&self.db))?;
+            self.begun = self.check(schema::read_begun(&self.db))?;
         }
         Ok(())
     }

@@ -37,7 +37,8 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     }
     // What a function has filled is not of the list.
     let made = transform_columns(snapshot.part(TRANSFORM)).len();
-    let has_more = snapshot.traits.key || ExtraColumns::of_identity(&snapshot.identity).kept().len() > made;
+    let has_own = snapshot.traits.key || snapshot.traits.request;
+    let has_more = has_own || ExtraColumns::of_identity(&snapshot.identity).kept().len() > made;
     match naming_of_list(snapshot) {
         _ if has_more => None,
         Naming::Path => snapshot.traits.scheme(),

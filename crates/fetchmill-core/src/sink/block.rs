@@ -62,7 +62,7 @@ struct EntryFacts {
     content_type_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// URL, kept values and detail, as [`write_extra`] writes them; 0 when there is none of them.
+    /// URL, kept values, detail and request, as [`write_extra`] writes them; 0 when there is none of them.
     rest_length: u32,
 }
 
@@ -77,6 +77,8 @@ pub struct EntryDescription<'d> {
     pub kept: Option<&'d [u8]>,
     /// What went wrong, for people; UTF-8.
     pub detail: Option<&'d [u8]>,
+    /// What it is asked with, when that is no plain `GET` ([`crate::target_request`]).
+    pub request: Option<&'d [u8]>,
 }
 
 impl<'d> EntryDescription<'d> {
@@ -130,17 +132,17 @@ impl Block {
             content_type_length: append(facts.content_type) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
-            rest_length: self.append_rest(facts.url, facts.kept, None),
+            rest_length: self.append_rest([facts.url, facts.kept, None, None]),
         }
     }
 
     /// What only targets of lists have: nothing for all others.
-    fn append_rest(&mut self, url: Option<&[u8]>, kept: Option<&[u8]>, detail: Option<&[u8]>) -> u32 {
-        if url.is_none() && kept.is_none() && detail.is_none() {
+    fn append_rest(&mut self, rest: [Option<&[u8]>; 4]) -> u32 {
+        if rest == [None; 4] {
             return 0;
         }
         let start = self.bytes.len();
-        write_extra([url, kept, detail].into_iter(), &mut self.bytes);
+        write_extra(rest.into_iter(), &mut self.bytes);
         (self.bytes.len() - start) as u32
     }
 
@@ -154,7 +156,7 @@ impl Block {
         target: &EntryDescription<'_>,
     ) {
         let name = self.append(target.name);
-        let rest_length = self.append_rest(target.url, target.kept, target.detail);
+        let rest_length = self.append_rest([target.url, target.kept, target.detail, target.request]);
         self.entries.push(BlockEntry {
             sequence,
             outcome,
@@ -249,7 +251,8 @@ impl Block {
         let rest = &self.bytes[start..start + entry.facts.rest_length as usize];
         let mut rest = extra_values(rest);
         let mut next = || rest.next().flatten();
-        EntryDescription { name: self.name(entry), url: next(), kept: next(), detail: next() }
+        let (url, kept, detail, request) = (next(), next(), next(), next());
+        EntryDescription { name: self.name(entry), url, kept, detail, request }
     }
 
     /// The bytes of an entry's body that are in this block.

@@ -64,6 +64,9 @@ pub struct FailureRow {
     /// Otherwise, what [`write_extra`] makes of them in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept_hex: Option<String>,
+    /// What it was asked with, when that was no plain `GET`: what [`crate::target_request`] writes, in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_hex: Option<String>,
 }
 
 impl FailureRow {
@@ -98,7 +101,13 @@ impl FailureRow {
             detail: target.detail.map(|detail| String::from_utf8_lossy(detail).into_owned()),
             kept_hex: target.kept.filter(|_| kept.is_none()).map(name::to_hex),
             kept,
+            request_hex: target.request.map(name::to_hex),
         }
+    }
+
+    /// What it was asked with, when that was no plain `GET`.
+    pub fn request_bytes(&self) -> Option<Vec<u8>> {
+        name::from_hex(self.request_hex.as_deref()?)
     }
 
     /// Whether a transform has dropped it: then it neither failed nor was absent.
@@ -372,15 +381,26 @@ mod tests {
         write_extra([Some(&b"1"[..]), None, Some(b"")].into_iter(), &mut texts);
         write_extra([Some(&b"\xff"[..])].into_iter(), &mut bytes);
         let targets = [
-            EntryDescription { name: b"key", url: Some(b"https://a/"), kept: Some(&texts), detail: None },
+            EntryDescription {
+                name: b"key",
+                url: Some(b"https://a/"),
+                kept: Some(&texts),
+                ..EntryDescription::default()
+            },
             EntryDescription {
                 name: b"line 17",
                 url: Some(b""),
                 kept: None,
                 detail: Some(b"it has no host"),
+                ..EntryDescription::default()
             },
-            EntryDescription { name: b"b", url: Some(b"\xfe"), kept: Some(&bytes), detail: None },
-            EntryDescription { name: b"c", url: None, kept: Some(b""), detail: None },
+            EntryDescription {
+                name: b"b",
+                url: Some(b"\xfe"),
+                kept: Some(&bytes),
+                ..EntryDescription::default()
+            },
+            EntryDescription { name: b"c", kept: Some(b""), ..EntryDescription::default() },
         ];
         let mut block = Block::default();
         for target in &targets {

@@ -305,7 +305,12 @@ async fn exchange_http1(
         let connection = &mut own.connection;
         let has_range =
             matches!(asked, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE));
-        if has_range { connection.send_range(&request) } else { connection.send(&request) }?;
+        let is_head = matches!(asked, RequestTarget::Call(call) if call.method == "HEAD");
+        match (has_range, is_head) {
+            (true, _) => connection.send_range(&request),
+            (_, true) => connection.send_head(&request),
+            _ => connection.send(&request),
+        }?;
     }
     own.connection.receive(body, &buffers.scratch, watch).await
 }

@@ -10,13 +10,6 @@ use pyo3::types::{PyBytes, PyDict, PyMapping, PyString};
 
 use crate::errors;
 
-/// Methods whose requests may be made twice, unless the program says otherwise.
-const IDEMPOTENT: &[&str] = &["GET", "HEAD", "PUT", "DELETE", "OPTIONS"];
-/// Methods that always have a body, be it empty.
-const BODIED: &[&str] = &["POST", "PUT", "PATCH"];
-/// The longest method that is registered has 17 letters.
-const METHOD_BYTES_MAX: usize = 32;
-
 /// What to ask for, when a URL alone does not say it.
 ///
 /// Args:
@@ -26,7 +19,7 @@ const METHOD_BYTES_MAX: usize = 32;
 ///     body: bytes to send.
 ///     tag: any object; the reply has it.
 ///     idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
-///         GET, HEAD, PUT, DELETE and OPTIONS are, and other methods are not.
+///         GET and HEAD may, and other methods may not.
 ///
 /// Raises:
 ///     `UsageError`: the method or a header field cannot be sent.
@@ -40,7 +33,7 @@ pub(crate) struct Request {
     pub(super) tag: Option<Py<PyAny>>,
     method: String,
     /// None for a plain GET.
-    pub(super) call: Option<Arc<CustomRequest>>,
+    pub(crate) call: Option<Arc<CustomRequest>>,
 }
 
 #[pymethods]
@@ -55,21 +48,12 @@ impl Request {
         tag: Option<Py<PyAny>>,
         idempotent: Option<bool>,
     ) -> PyResult<Self> {
-        let method = method.to_ascii_uppercase();
-        let is_token = method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
-        let is_length = (1..=METHOD_BYTES_MAX).contains(&method.len());
-        if !is_token || !is_length || matches!(method.as_str(), "CONNECT" | "TRACE") {
-            return Err(errors::usage(&format!(
-                "the method {method:?} cannot be used; GET, HEAD, POST and others can"
-            )));
-        }
         let fields = headers.map(fields_of).transpose()?.unwrap_or_default();
         let body = body.map(|body| body.to_vec());
-        let body = body.or_else(|| BODIED.contains(&method.as_str()).then(Vec::new));
-        let is_idempotent = idempotent.unwrap_or_else(|| IDEMPOTENT.contains(&method.as_str()));
-        let is_plain = method == "GET" && fields.is_empty() && body.is_none() && is_idempotent;
-        let call = (!is_plain)
-            .then(|| Arc::new(CustomRequest { method: method.clone(), fields, body, is_idempotent }));
+        let request =
+            CustomRequest::new(method, fields, body, idempotent).map_err(|error| errors::of(&error))?;
+        let method = request.method.clone();
+        let call = (!request.is_plain()).then(|| Arc::new(request));
         Ok(Request { url, tag, method, call })
     }
 
@@ -107,7 +91,7 @@ impl Request {
 }
 
 impl Request {
-    pub(super) fn url<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
+    pub(crate) fn url<'py>(&self, py: Python<'py>) -> &Bound<'py, PyString> {
         self.url.bind(py)
     }
 }

@@ -67,7 +67,7 @@ impl TargetUrls {
                 }
             }
             TargetUrls::List => {
-                let ListEntry { url, key, kept, expected } = ListEntry::read(entry);
+                let ListEntry { url, key, kept, expected, .. } = ListEntry::read(entry);
                 let url = text_of(url).filter(|url| !url.is_empty());
                 // Of a line without URL it is the reason.
                 let kept = kept.filter(|_| url.is_some()).unwrap_or_default();
@@ -145,7 +145,7 @@ mod tests {
         let mut entry = Vec::new();
         let modified = Some(ListedTime::exact(9));
         let expected = ExpectedObject { size: Some(3), etag: Some(b"e"), modified };
-        ListEntry { url: b"http://a/", key: Some(b"k"), kept: Some(b"\x02x\0"), expected }
+        ListEntry { url: b"http://a/", key: Some(b"k"), kept: Some(b"\x02x\0"), expected, request: None }
             .write(&mut entry);
 
         let row = TargetUrls::List.row_of(&entry);

@@ -4,22 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::engine::custom_request::CustomRequest;
 use crate::http1::{FieldSpans, Span};
 use crate::limits;
 use crate::outcome::FailureKind;
-
-/// What a request says that is not a plain `GET`.
-#[derive(Debug, Clone, Default)]
-pub struct CustomRequest {
-    /// In capitals, as `GET`.
-    pub method: String,
-    /// Its own fields, checked by [`crate::http1::check_field`].
-    pub fields: Vec<(String, String)>,
-    /// Its body.
-    pub body: Option<Vec<u8>>,
-    /// Whether it may be made twice: only then it is ever made again.
-    pub is_idempotent: bool,
-}
 
 /// A request within a batch.
 #[derive(Debug)]

@@ -1,18 +1,14 @@
 //! One request over one connection: the only place that knows its protocol.
 
-use std::borrow::Cow;
-
 use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
 use super::reply_buffer::ReplyBuffer;
 use super::uncertain::ExchangeReply;
 use crate::http1;
 use crate::limits;
-use crate::origin::is_open;
 use crate::transport::{
     BrokenExchange, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget, end_connection,
 };
-use crate::verdict::is_redirect;
 
 impl FetchThread {
     /// Sends the request and receives its reply.
@@ -67,7 +63,7 @@ impl FetchThread {
         incoming: &mut ReplyBuffer,
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
-        let fields = own_fields(ticket);
+        let fields = ticket.effects.fields(ticket.call.as_deref());
         let asked = match &ticket.call {
             None => RequestTarget::Path(path_of(origin, ticket)),
             Some(_) => RequestTarget::Call(&call_of(origin, ticket, &fields)),
@@ -122,40 +118,21 @@ fn path_of<'t>(origin: &OriginConnections, ticket: &'t TaskRequest) -> &'t str {
     origin.key.path_of(&ticket.url).unwrap_or("/")
 }
 
-/// The fields of a request. Away from where it was meant to go it has only those that are for everybody.
-fn own_fields(ticket: &TaskRequest) -> Cow<'_, [(String, String)]> {
-    let fields = ticket.call.as_ref().map_or(&[][..], |call| call.fields.as_slice());
-    if ticket.is_away {
-        return fields.iter().filter(|(name, _)| is_open(name)).cloned().collect();
-    }
-    Cow::Borrowed(fields)
-}
-
 fn call_of<'t>(
     origin: &OriginConnections,
     ticket: &'t TaskRequest,
     fields: &'t [(String, String)],
 ) -> http1::RequestParts<'t> {
-    let body = ticket.call.as_ref().filter(|_| !ticket.is_changed).and_then(|call| call.body.as_deref());
+    let body = ticket.effects.body(ticket.call.as_deref());
     http1::RequestParts { method: ticket.method(), path: path_of(origin, ticket), fields, body }
 }
 
 fn with_call(origin: &OriginConnections, ticket: &TaskRequest, write: impl FnOnce(RequestTarget<'_>)) {
     match &ticket.call {
         None => write(RequestTarget::Path(path_of(origin, ticket))),
-        Some(_) => write(RequestTarget::Call(&call_of(origin, ticket, &own_fields(ticket)))),
+        Some(call) => {
+            let fields = ticket.effects.fields(Some(call));
+            write(RequestTarget::Call(&call_of(origin, ticket, &fields)));
+        }
     }
-}
-
-/// How a request goes on where a redirect leads: `POST` becomes `GET` as browsers do it, and with 303 everything does
-/// but `HEAD`.
-pub(super) fn change_method(ticket: &mut TaskRequest, status: u16) {
-    debug_assert!(is_redirect(status));
-    let method = ticket.method();
-    let becomes_get = match status {
-        303 => method != "HEAD" && method != "GET",
-        301 | 302 => method == "POST",
-        _ => false,
-    };
-    ticket.is_changed |= becomes_get;
 }

@@ -24,7 +24,7 @@ mod throttling;
 mod uncertain;
 mod verdict;
 
-pub use batch::{CustomRequest, ReplyBatch, ReplyBody, ReplyRecord, RequestBatch, RequestTimes};
+pub use batch::{ReplyBatch, ReplyBody, ReplyRecord, RequestBatch, RequestTimes};
 pub use channel::{Channel, StreamWindow, TakenReplies};
 pub use fetcher::Fetcher;
 pub use options::StreamOptions;

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::CustomRequest;
+use crate::engine::custom_request::CustomRequest;
 use crate::error::{Error, Result};
 use crate::journal::{JobLocation, ProgressStore, SavedProgress};
 use crate::limits;

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::batch::{CustomRequest, RequestBatch};
+use super::batch::RequestBatch;
 use super::reply_collector::ReplyCollector;
+use crate::engine::custom_request::{CustomRequest, RedirectEffects};
 use crate::planner::origin::Millis;
 use crate::transport::AddressPolicy;
 use crate::verdict::AttemptState;
@@ -19,10 +20,8 @@ pub(super) struct TaskRequest {
     pub(super) index: u64,
     pub(super) url: String,
     pub(super) call: Option<Arc<CustomRequest>>,
-    /// A redirect has made a `GET` without a body of it.
-    pub(super) is_changed: bool,
-    /// A redirect has led it to another origin: its own fields may be secrets.
-    pub(super) is_away: bool,
+    /// What redirects have made of it.
+    pub(super) effects: RedirectEffects,
     /// Where it was before, as hashes.
     pub(super) visited: Vec<u64>,
     /// How far it may lead, as far as redirects say.
@@ -55,7 +54,7 @@ impl TaskRequest {
         self.call.clone_from(&requested.call);
         self.visited.clear();
         self.reach = AddressPolicy::Anywhere;
-        (self.is_changed, self.is_away, self.is_located) = (false, false, false);
+        (self.effects, self.is_located) = (RedirectEffects::default(), false);
         self.state = AttemptState::default();
         self.store_url = None;
         self.submitted = submitted;
@@ -64,16 +63,12 @@ impl TaskRequest {
 
     /// The method as it is now.
     pub(super) fn method(&self) -> &str {
-        match &self.call {
-            Some(_) if self.is_changed => "GET",
-            Some(call) => &call.method,
-            None => "GET",
-        }
+        self.effects.method(self.call.as_deref())
     }
 
     /// Whether it may be made more than once.
     pub(super) fn is_idempotent(&self) -> bool {
-        self.is_changed || self.call.as_ref().is_none_or(|call| call.is_idempotent)
+        self.effects.may_repeat(self.call.as_deref())
     }
 
     /// Its reply is held until it is certain whose it is.

@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use super::batch::RequestTimes;
-use super::exchange::change_method;
 use super::fetcher::FetchThread;
 use super::queue::TaskRequest;
 use super::reply_buffer::ReplyBuffer;
@@ -222,8 +221,8 @@ impl FetchThread {
         let host = from.as_ref().map_or("", OriginKey::host);
         ticket.reach = reach_behind(ticket.reach, host, exchanged.address);
         follow(&mut ticket.url, &mut ticket.visited, incoming.location(), self.options.redirects())?;
-        ticket.is_away |= from != OriginKey::of_url(&ticket.url).map(|(key, _)| key);
-        change_method(ticket, exchanged.replied.head.status);
+        let leads_away = from != OriginKey::of_url(&ticket.url).map(|(key, _)| key);
+        ticket.effects.note(ticket.call.as_deref(), exchanged.replied.head.status, leads_away);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::observed::ObservedReply;
+use crate::engine::custom_request::{CustomRequest, RedirectEffects};
 use crate::engine::s3::BucketResolver;
 use crate::entry::{ExpectedObject, ListEntry, Naming};
 use crate::name;
@@ -29,6 +30,10 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) name: Vec<u8>,
     /// Where it is asked for, when that does not follow from its name: a list's URL, or a redirect's.
     pub(in crate::engine) url: String,
+    /// What it is asked with, when that is no plain `GET`.
+    pub(in crate::engine) request: Option<Arc<CustomRequest>>,
+    /// What redirects have made of that.
+    pub(in crate::engine) effects: RedirectEffects,
     /// Where it was before, as hashes: a redirect to one of these is a loop.
     pub(in crate::engine) visited: Vec<u64>,
     /// How far it may lead, as far as redirects say.
@@ -67,6 +72,15 @@ impl CurrentTarget {
         self.sequence = page.first + position as u64;
         self.start(page.names.get(position));
         self.state = AttemptState::default();
+    }
+
+    /// One that waited for another attempt.
+    pub(in crate::engine) fn start_again(&mut self, waiting: &WaitingTarget) {
+        self.sequence = waiting.sequence;
+        self.start(&waiting.name);
+        let (attempts, throttled_since) = (waiting.attempts, waiting.throttled_since);
+        self.state = AttemptState { attempts, throttled_since, ..AttemptState::default() };
+        self.last_kind = Some(waiting.kind);
     }
 
     /// What it is stored as.
@@ -112,7 +126,7 @@ impl CurrentTarget {
         // The list's own, not where a redirect led: it is tried again from there.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
         let kept = entry.kept.filter(|_| detail.is_none());
-        EntryDescription { name, url, kept, detail }
+        EntryDescription { name, url, kept, detail, request: entry.request }
     }
 
     /// Finds its name and URL, and checks the name; `path` is memory that is used for one after the other.
@@ -153,6 +167,11 @@ impl CurrentTarget {
         Ok(())
     }
 
+    /// Whether it may be asked for more than once.
+    pub(in crate::engine) fn may_repeat(&self) -> bool {
+        self.effects.may_repeat(self.request.as_deref())
+    }
+
     /// What was known of where it is does not hold any more.
     pub(in crate::engine) fn forget_location(&mut self) {
         self.is_located = false;
@@ -166,6 +185,7 @@ impl CurrentTarget {
         self.name.clear();
         self.url.clear();
         self.visited.clear();
+        (self.request, self.effects) = (None, RedirectEffects::default());
         (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
         (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
         self.reach = AddressPolicy::Anywhere;

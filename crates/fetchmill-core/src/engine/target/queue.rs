@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::current::CurrentTarget;
 use crate::target::{Batch, Page, Sequence, WaitingTarget};
-use crate::verdict::AttemptState;
 
 /// What is left of a batch.
 #[derive(Debug, Default)]
@@ -42,11 +41,7 @@ impl TargetQueue {
             }
             TargetQueue::Retries(targets) => {
                 if let Some(waiting) = targets.next() {
-                    target.sequence = waiting.sequence;
-                    target.start(&waiting.name);
-                    let (attempts, throttled_since) = (waiting.attempts, waiting.throttled_since);
-                    target.state = AttemptState { attempts, throttled_since, ..AttemptState::default() };
-                    target.last_kind = Some(waiting.kind);
+                    target.start_again(&waiting);
                     return true;
                 }
             }

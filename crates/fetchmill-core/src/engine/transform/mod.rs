@@ -326,6 +326,7 @@ impl Transform {
             url: facts.url.filter(|_| !self.setup.is_of_server()),
             kept: facts.kept,
             detail: Some(detail.as_bytes()),
+            ..EntryDescription::default()
         };
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
     }

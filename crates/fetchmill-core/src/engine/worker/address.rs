@@ -7,6 +7,7 @@ use crate::engine::rate_wait::keep_pace;
 use crate::engine::redirect;
 use crate::engine::target::CurrentTarget;
 use crate::entry::Naming;
+use crate::http1::RequestParts;
 use crate::limits;
 use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
@@ -37,7 +38,11 @@ impl Worker {
     fn read_entry(&self, target: &mut CurrentTarget) -> Result<(), FailureKind> {
         let names_are_paths = self.setup.properties.names_are_paths;
         let path = &mut self.path.borrow_mut();
-        target.read_entry(self.setup.naming, names_are_paths, path, Some(&self.places))
+        target.read_entry(self.setup.naming, names_are_paths, path, Some(&self.places))?;
+        if target.request.is_none() && self.setup.naming.has_url() && !self.has_rows() {
+            target.request = self.setup.requests.of(&target.entry)?;
+        }
+        Ok(())
     }
 
     /// The origin of a URL; that of the last one, usually.
@@ -57,6 +62,7 @@ impl Worker {
         &self,
         target: &mut CurrentTarget,
         connection: &Connection,
+        status: u16,
         location: Option<&[u8]>,
     ) -> Result<(), FailureKind> {
         if target.url.is_empty()
@@ -69,6 +75,8 @@ impl Worker {
         let (from, _) = OriginKey::of_url(&target.url).ok_or(FailureKind::Url)?;
         target.reach = redirect::reach_behind(target.reach, from.host(), connection.address());
         redirect::follow(&mut target.url, &mut target.visited, location, self.setup.rules.redirects_max)?;
+        let leads_away = OriginKey::of_url(&target.url).is_none_or(|(to, _)| to != from);
+        target.effects.note(target.request.as_deref(), status, leads_away);
         if self.has_rows() {
             target.seen.hop(&target.url);
         }
@@ -115,6 +123,18 @@ impl Worker {
         let micros = || self.control().clock.micros();
         !self.is_done.get() && keep_pace(std::iter::once(pace), micros, watch).await
     }
+}
+
+/// The same with the method, body and fields of a request that is no plain `GET`; `fields` are what redirects have left of
+/// these.
+pub(super) fn call_of<'t>(
+    origin: &OriginConnections,
+    target: &'t CurrentTarget,
+    fields: &'t [(String, String)],
+) -> RequestParts<'t> {
+    let (request, effects) = (target.request.as_deref(), target.effects);
+    let path = origin.key.path_of(&target.url).unwrap_or("/");
+    RequestParts { method: effects.method(request), path, fields, body: effects.body(request) }
 }
 
 /// What the target's origin is asked for.

@@ -11,12 +11,10 @@ use crate::sink::Block;
 impl Worker {
     /// Reports to the planner and, with a `max`, takes a batch; see [`Control::turn`].
     pub(super) fn turn(&self, max: usize) -> bool {
+        let max = if self.beginning.borrow().is_some() { 0 } else { max };
         let report = self.report.take();
         match self.control().turn(self.setup.index, report, max) {
-            NextWork::Batch(batch) => {
-                self.queue.borrow_mut().set(batch);
-                return true;
-            }
+            NextWork::Batch(batch) => return self.begin_batch(batch),
             // Without a wish for a batch it is only heard when there was none before, and never puts off when the next look
             // is: the planner does not say then until when the origin rests.
             NextWork::WaitUntil(until) if max == 0 => {

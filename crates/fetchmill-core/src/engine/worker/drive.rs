@@ -153,6 +153,7 @@ impl Worker {
     /// Something has changed: the planner may have targets.
     fn look_again(&self) {
         self.dry_until.set(None);
+        self.wake_for(self.look_for_begun());
         self.look_for_memory();
         self.idle_connections.wake_one();
     }

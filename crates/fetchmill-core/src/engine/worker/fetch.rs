@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::address::asked_for;
+use super::address::{asked_for, call_of};
 use super::body::BodyReceiver;
 use super::resting::WorkerConnection;
 use super::state::Worker;
@@ -17,7 +17,8 @@ use crate::limits;
 use crate::outcome::{FailureKind, Outcome};
 use crate::planner::hosts::RequestOutcome;
 use crate::transport::{
-    BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, UnusedState,
+    BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
+    UnusedState,
 };
 
 /// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
@@ -197,7 +198,7 @@ impl Worker {
                 }
                 self.control().notice_distrust(&origin.key, &error);
             }
-            return self.failed(target, kind, None);
+            return self.unsent(target, kind);
         }
         let is_first = task.connection.replies() == 0;
         let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
@@ -243,6 +244,10 @@ impl Worker {
     ) -> Result<Rc<OriginConnections>, FetchAttempt> {
         loop {
             let kind = match self.locate(target) {
+                Ok(_) if self.was_interrupted(target) => {
+                    self.leave(target, RequestOutcome::Nothing);
+                    return Err(FetchAttempt::Over);
+                }
                 Ok(origin) => return Ok(origin),
                 Err(kind) => kind,
             };
@@ -321,15 +326,14 @@ impl Worker {
     ) -> Result<ReceivedReply, BrokenExchange> {
         self.delta.borrow_mut().attempts += 1;
         let _exchange = self.load.exchange();
-        connection
-            .exchange(
-                asked_for(origin, target, self.setup.naming),
-                &self.buffers,
-                body,
-                watch,
-                self.setup.pool.max_body,
-            )
-            .await
+        let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);
+        if target.request.is_some() {
+            let fields = target.effects.fields(target.request.as_deref());
+            let call = call_of(origin, target, &fields);
+            return connection.exchange(RequestTarget::Call(&call), buffers, body, watch, max_body).await;
+        }
+        let asked = asked_for(origin, target, self.setup.naming);
+        connection.exchange(asked, buffers, body, watch, max_body).await
     }
 
     /// A complete reply: whose it is must be certain before it goes to the sink.
@@ -356,7 +360,12 @@ impl Worker {
         if unused.is_surplus() && !is_first {
             body.discard();
             self.met_surplus(task, &origin);
-            return FetchAttempt::Again;
+            if target.may_repeat() {
+                return FetchAttempt::Again;
+            }
+            self.fail_uncertain(target);
+            self.leave(target, RequestOutcome::Answer);
+            return FetchAttempt::Over;
         }
         let attempt = if is_first {
             self.settle(&task.connection, target, body, &replied)

@@ -7,6 +7,8 @@
 mod address;
 mod admission;
 mod batch;
+mod begin;
+mod beginning_batch;
 mod body;
 mod drive;
 mod fetch;

@@ -76,7 +76,8 @@ impl Worker {
         held.targets.clear();
     }
 
-    /// It will never be certain: the targets are planned again, without an attempt more.
+    /// It will never be certain: the targets are planned again, without an attempt more. Those whose requests must not be
+    /// made twice have failed.
     pub(super) fn fetch_again(&self, held: &mut HeldOutcomes, kind: FailureKind) {
         self.release_held(held);
         for entry in held.block.entries() {
@@ -88,7 +89,9 @@ impl Worker {
             }
         }
         let now = self.clock.get();
-        let again = held.targets.waiting(kind, now);
+        self.fail_uncertain_of(&held.targets);
+        let again =
+            held.targets.waiting(kind, now).filter(|target| !self.setup.requests.is_once(&target.name));
         let again = again.map(|target| Retry { target, retry_after: None, not_before: Some(now) });
         self.report.borrow_mut().retries.extend(again);
         held.block.clear();

@@ -7,18 +7,21 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc::{Receiver, Sender};
 
+use super::beginning_batch::BeginningBatch;
 use super::load::WorkerLoad;
 use super::resting::WorkerConnection;
 use super::waiters::Waiters;
 use crate::engine::body_memory::BodyMemory;
 use crate::engine::control::Control;
 use crate::engine::counters::Delta;
+use crate::engine::custom_request::JobRequests;
 use crate::engine::idle_connections::IdleConnections;
 use crate::engine::job_origins::ListingServer;
 use crate::engine::resting::RestingConnections;
 use crate::engine::s3::BucketResolver;
 use crate::engine::target::{CurrentTarget, TargetQueue};
 use crate::entry::Naming;
+use crate::outcome::Runs;
 use crate::planner::WorkerReport;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
@@ -38,6 +41,10 @@ pub(in crate::engine) struct WorkerSetup {
     /// Connections that may rest beside those of the tasks.
     pub(in crate::engine) resting_max: usize,
     pub(in crate::engine) rules: Rules,
+    /// What targets are asked with.
+    pub(in crate::engine) requests: JobRequests,
+    /// Targets whose request a run before has perhaps made, without an outcome.
+    pub(in crate::engine) interrupted: Arc<Runs>,
     /// For the hosts of a job over many.
     pub(in crate::engine) hosts: HostRules,
     /// In a check, where every outcome is a row: a body is read so far.
@@ -60,6 +67,8 @@ pub(super) struct Worker {
     pub(super) places: BucketResolver,
     pub(super) clock: Rc<Cell<Millis>>,
     pub(super) queue: RefCell<TargetQueue>,
+    /// A batch that waits for the journal to know that its requests are made.
+    pub(super) beginning: RefCell<Option<BeginningBatch>>,
     /// The last tick came late and looked at no deadline.
     pub(super) was_late: Cell<bool>,
     /// The planner had nothing: not asked again until woken, or until this time.
@@ -116,6 +125,7 @@ impl Worker {
             places: BucketResolver::new(Arc::clone(&setup.control.store)),
             clock,
             queue: RefCell::new(TargetQueue::default()),
+            beginning: RefCell::default(),
             was_late: Cell::new(false),
             dry_until: Cell::new(None),
             is_done: Cell::new(false),

@@ -45,7 +45,7 @@ impl Worker {
         let mut state = target.state;
         let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
         facts.is_certain = connection.is_shared() || connection.replies() <= 1;
-        let verdict = state.after_reply(&facts, &self.setup.rules, self.clock.get());
+        let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
         target.state = state;
         match verdict {
             Verdict::Store if body.is_damaged() => {
@@ -57,7 +57,7 @@ impl Worker {
                 FetchAttempt::Over
             }
             Verdict::Redirect => {
-                let followed = self.redirect(target, connection, body.location());
+                let followed = self.redirect(target, connection, replied.head.status, body.location());
                 body.discard();
                 match followed {
                     Ok(()) => FetchAttempt::Redirected,
@@ -79,13 +79,13 @@ impl Worker {
         was_used: bool,
         is_shared: bool,
     ) -> FetchAttempt {
-        if self.is_done.get() {
+        if self.is_done.get() && target.may_repeat() {
             // Dropped while the job ends: the target stays pending.
             return FetchAttempt::Over;
         }
         let BrokenExchange { kind, is_unanswered, .. } = broken;
         let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared };
-        let verdict = target.state.after_broken(facts, &self.setup.rules, self.clock.get());
+        let verdict = target.state.after_broken(facts, &self.rules(target), self.clock.get());
         self.carry_out(target, verdict, None)
     }
 
@@ -106,8 +106,17 @@ impl Worker {
         if self.is_done.get() && replied.is_none() {
             return FetchAttempt::Over;
         }
-        let verdict = target.state.after_failure(kind, &self.setup.rules, self.clock.get());
+        let verdict = target.state.after_failure(kind, &self.rules(target), self.clock.get());
         self.carry_out(target, verdict, replied)
+    }
+
+    /// The same before anything was sent: whatever its request is, it was not made.
+    pub(super) fn unsent(&self, target: &mut CurrentTarget, kind: FailureKind) -> FetchAttempt {
+        if self.is_done.get() {
+            return FetchAttempt::Over;
+        }
+        let verdict = target.state.after_failure(kind, &self.setup.rules, self.clock.get());
+        self.carry_out(target, verdict, None)
     }
 
     /// Everything but the object itself and where it is.

@@ -3,14 +3,16 @@
 use std::borrow::Cow;
 
 use super::records::RecordValues;
+use super::request::{RequestPiece, RequestPieces, push_value};
 use super::template::{self, Piece};
-use super::{ListOptions, normalise};
+use super::{ListOptions, json_template, normalise, origin_of};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Result;
 use crate::extra_columns::write_extra;
-use crate::limits::KEPT_BYTES_MAX;
+use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::name::for_display;
 use crate::row::LISTED_COLUMNS;
+use crate::target_request::TargetRequest;
 
 /// A column as a user has named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +64,10 @@ pub(super) struct ColumnPlan {
     has_template: bool,
     key: Option<usize>,
     kept: Vec<usize>,
+    /// What each target is asked with; none: a plain `GET`.
+    request: Option<RequestPieces<usize>>,
+    /// Where items of a program have requests of their own.
+    own_request: Option<usize>,
     /// Where the columns of a manifest begin among the wanted ones, in the order of [`MANIFEST`]; none: nobody asks.
     manifest: Option<usize>,
 }
@@ -85,7 +91,7 @@ impl ColumnPlan {
             })
         };
         let pieces = match options.template.as_deref() {
-            Some(template) => template::parse(template)?,
+            Some(template) => template::parse(template, !options.request.has_columns()?)?,
             None => vec![Piece::Column { name: None, is_raw: true }],
         };
         let url = pieces
@@ -100,6 +106,10 @@ impl ColumnPlan {
             .collect::<Vec<_>>();
         let key = options.key_column.as_deref().map(|name| position_of(ColumnSelector::parse(name)));
         let kept = options.keep_columns.iter().map(|name| position_of(ColumnSelector::parse(name))).collect();
+        let request = options.request.is_custom().then(|| options.request.pieces()).transpose()?;
+        let request = request.map(|pieces| {
+            pieces.with_columns(|name| name.map_or(0, |name| position_of(ColumnSelector::parse(&name))))
+        });
         let url_column = url
             .iter()
             .find_map(|piece| if let UrlPiece::Column { column, .. } = piece { Some(*column) } else { None })
@@ -112,6 +122,8 @@ impl ColumnPlan {
             takes_text: options.any_text,
             key,
             kept,
+            request,
+            own_request: None,
             manifest: None,
         };
         plan.drop_unused();
@@ -124,25 +136,29 @@ impl ColumnPlan {
 
     /// A template with names only needs no URL's column.
     fn drop_unused(&mut self) {
-        let uses = |column: usize| {
-            self.url
-                .iter()
-                .any(|piece| matches!(piece, UrlPiece::Column { column: other, .. } if *other == column))
-                || self.key == Some(column)
-                || self.kept.contains(&column)
-        };
-        if uses(0) {
+        let is_used = self.columns().any(|column| *column == 0);
+        if is_used || self.wanted.len() == 1 {
             return;
         }
         self.wanted.remove(0);
-        for piece in &mut self.url {
-            if let UrlPiece::Column { column, .. } = piece {
-                *column -= 1;
-            }
-        }
-        self.url_column -= 1;
-        self.key = self.key.map(|column| column - 1);
-        self.kept.iter_mut().for_each(|column| *column -= 1);
+        self.columns().for_each(|column| *column -= 1);
+        self.url_column = self.url_column.saturating_sub(1);
+    }
+
+    /// All columns that something is made of.
+    fn columns(&mut self) -> impl Iterator<Item = &mut usize> {
+        let url = self.url.iter_mut().filter_map(|piece| match piece {
+            UrlPiece::Column { column, .. } => Some(column),
+            UrlPiece::Text(_) => None,
+        });
+        let request = self.request.iter_mut().flat_map(RequestPieces::columns);
+        url.chain(request).chain(&mut self.key).chain(&mut self.kept)
+    }
+
+    /// Items of a program may have a request of their own behind their other values.
+    pub(super) fn with_own_requests(mut self) -> Self {
+        self.own_request = Some(self.wanted.len());
+        self
     }
 
     /// The columns whose values are to be given, in this order.
@@ -224,10 +240,12 @@ impl ColumnPlan {
         std::str::from_utf8(value).map_err(|_| described_bytes(value))
     }
 
-    /// Writes the entry of a record that has this URL, or says why it cannot be one. `scratch` is used and left.
+    /// Writes the entry of a record that has this URL, and is asked with this [`ColumnPlan::request`]; or says why it
+    /// cannot be one. `scratch` is used and left.
     pub(super) fn write_entry(
         &self,
         url: &str,
+        request: Option<&[u8]>,
         values: &RecordValues,
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
@@ -242,8 +260,76 @@ impl ColumnPlan {
             return Err("its kept columns are longer than 64 KiB");
         }
         let kept = (!self.kept.is_empty()).then_some(scratch.as_slice());
-        ListEntry { url: url.as_bytes(), key, kept, expected: self.expected(values)? }.write(out);
+        let expected = self.expected(values)?;
+        ListEntry { url: url.as_bytes(), key, kept, expected, request }.write(out);
         Ok(())
+    }
+
+    /// What a record with this URL is asked with, or why it cannot be asked; none: a plain `GET`.
+    pub(super) fn request(
+        &self,
+        url: &str,
+        values: &RecordValues,
+    ) -> std::result::Result<Option<Vec<u8>>, String> {
+        let own = self.own_request.and_then(|place| values.get(place));
+        let made = match (own, &self.request) {
+            (Some(own), _) => own.to_vec(),
+            (None, Some(pieces)) => self.filled(pieces, url, values)?,
+            (None, None) => return Ok(None),
+        };
+        if made.len() > REQUEST_BYTES_MAX {
+            return Err("its request is longer than 64 KiB".to_owned());
+        }
+        Ok(Some(made))
+    }
+
+    fn filled(
+        &self,
+        pieces: &RequestPieces<usize>,
+        url: &str,
+        values: &RecordValues,
+    ) -> std::result::Result<Vec<u8>, String> {
+        let body = pieces.body.as_ref().map(|body| self.text_of(body, values)).transpose()?;
+        if let Some(body) = body.as_ref().filter(|_| pieces.is_json)
+            && let Err(error) = json_template::is_json(body)
+        {
+            return Err(format!("with its values --data-json is no JSON: {error}"));
+        }
+        let may_be_secret = pieces.headers_for.as_deref().map(str::as_bytes) == origin_of(url.as_bytes());
+        let mut fields = Vec::new();
+        for (name, value, is_open) in &pieces.fields {
+            if *is_open || may_be_secret {
+                fields.push((name.as_str(), self.text_of(value, values)?));
+            }
+        }
+        let mut made = Vec::new();
+        TargetRequest {
+            body: body.as_deref().map(str::as_bytes),
+            fields: fields.iter().map(|(name, value)| (*name, value.as_str())).collect(),
+            ..TargetRequest::default()
+        }
+        .write(&mut made);
+        Ok(made)
+    }
+
+    fn text_of(
+        &self,
+        pieces: &[RequestPiece<usize>],
+        values: &RecordValues,
+    ) -> std::result::Result<String, String> {
+        let mut text = String::new();
+        for piece in pieces {
+            match piece {
+                RequestPiece::Text(piece) => text.push_str(piece),
+                RequestPiece::Column(column, place) => {
+                    let value = values.get(*column);
+                    let value =
+                        value.map(|value| std::str::from_utf8(value).map_err(|_| described_bytes(value)));
+                    push_value(&mut text, *place, value.transpose()?, &self.wanted[*column].text())?;
+                }
+            }
+        }
+        Ok(text)
     }
 }
 

@@ -5,7 +5,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 use super::lines::ReadStep;
 use super::records::{RecordStep, RecordValues, Records};
 use crate::error::Result;
-use crate::limits::LIST_PAGE_TARGETS;
+use crate::limits::{LIST_PAGE_BYTES, LIST_PAGE_TARGETS};
 use crate::source::ListPosition;
 use crate::target::Names;
 
@@ -20,17 +20,20 @@ pub trait Items: Send {
     fn read(&mut self, into: &mut ItemBatch) -> Result<bool>;
 }
 
-/// Items that were read: a URL, or what a template makes one of, and perhaps a key.
+/// Items that were read: a URL, or what a template makes one of, and perhaps a key and a request that is no plain `GET`.
 #[derive(Debug, Default)]
 pub struct ItemBatch {
     urls: Names,
     keys: Names,
     has_key: Vec<bool>,
+    /// As [`crate::target_request`] writes them; empty for none.
+    requests: Names,
 }
 
 impl ItemBatch {
-    /// Adds one.
-    pub fn push(&mut self, url: &[u8], key: Option<&[u8]>) {
+    /// Adds one; `request` is what [`crate::target_request`] writes.
+    pub fn push(&mut self, url: &[u8], key: Option<&[u8]>, request: Option<&[u8]>) {
+        self.requests.push(request.unwrap_or_default());
         self.urls.push(url);
         self.keys.push(key.unwrap_or_default());
         self.has_key.push(key.is_some());
@@ -48,11 +51,15 @@ impl ItemBatch {
 
     /// Whether no more are to be added.
     pub fn is_full(&self) -> bool {
-        self.len() >= ITEMS_READ_MAX
+        self.len() >= ITEMS_READ_MAX || self.requests.byte_len() >= LIST_PAGE_BYTES
     }
 
     fn get(&self, position: usize) -> (&[u8], Option<&[u8]>) {
         (self.urls.get(position), self.has_key[position].then(|| self.keys.get(position)))
+    }
+
+    fn request(&self, position: usize) -> Option<&[u8]> {
+        Some(self.requests.get(position)).filter(|request| !request.is_empty())
     }
 }
 
@@ -114,6 +121,10 @@ impl ItemRecords {
             self.digest.update(&[1]);
             self.digest.update(key);
         }
+        if let Some(request) = self.batch.request(position) {
+            self.digest.update(&[2]);
+            self.digest.update(request);
+        }
         self.at += 1;
         self.count += 1;
         position
@@ -122,7 +133,7 @@ impl ItemRecords {
 
 impl Records for ItemRecords {
     fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
-        values.clear(2);
+        values.clear(3);
         match self.fill()? {
             ReadStep::NothingNow => Ok(RecordStep::NothingNow),
             ReadStep::End => Ok(RecordStep::End),
@@ -132,6 +143,9 @@ impl Records for ItemRecords {
                 values.set(0, url);
                 if let Some(key) = key {
                     values.set(1, key);
+                }
+                if let Some(request) = self.batch.request(position) {
+                    values.set(2, request);
                 }
                 Ok(RecordStep::Record)
             }
@@ -179,7 +193,7 @@ mod tests {
         fn read(&mut self, into: &mut ItemBatch) -> Result<bool> {
             for number in self.0.by_ref().take(self.1) {
                 let key = (number % 3 == 0).then(|| format!("key {number}"));
-                into.push(format!("http://a/{number}").as_bytes(), key.as_deref().map(str::as_bytes));
+                into.push(format!("http://a/{number}").as_bytes(), key.as_deref().map(str::as_bytes), None);
             }
             Ok(!self.0.is_empty())
         }
@@ -247,7 +261,7 @@ mod tests {
         struct One;
         impl Items for One {
             fn read(&mut self, into: &mut ItemBatch) -> Result<bool> {
-                into.push(b"no url", None);
+                into.push(b"no url", None, None);
                 Ok(false)
             }
         }

@@ -16,12 +16,14 @@ mod filters;
 mod format;
 mod items;
 mod json;
+mod json_template;
 mod lines;
 mod page_header;
 mod parquet;
 mod parquet_pages;
 mod reader;
 mod records;
+mod request;
 mod sample;
 mod table;
 mod template;
@@ -37,6 +39,7 @@ pub use filters::Filters;
 pub use format::{Compression, ListFormat, format_of};
 pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
 pub use reader::ListReader;
+pub use request::{RequestOptions, RowHeader};
 pub use sample::ListSample;
 pub use table::TableReader;
 pub use url_text::{is_plain_at, normalise, origin_of};
@@ -114,6 +117,9 @@ options! {
         sample: Option<u64> = None, Bounds::at_least(1.0, "");
         /// Whether what is no URL is a target all the same, as it stands: a function of the program makes something of it.
         any_text: bool = false;
+    } and {
+        /// What targets are asked with.
+        request: RequestOptions,
     }
 }
 
@@ -125,6 +131,20 @@ impl ListOptions {
             && self.key_column.is_none()
             && self.csv_header != CsvHeader::No
             && !self.any_text
+            && !self.request.is_custom()
+    }
+
+    /// The origin of all URLs, as they begin with it, when the template says it.
+    pub fn fixed_origin(&self) -> Option<String> {
+        let url = template::fixed_origin(self.template.as_deref()?)?;
+        let url = normalise(&url).ok()?;
+        origin_of(url.as_bytes()).and_then(|origin| std::str::from_utf8(origin).ok()).map(str::to_owned)
+    }
+
+    /// Whether all targets have one URL, and only what they are asked with differs.
+    pub fn has_one_url(&self) -> bool {
+        let pieces = self.template.as_deref().and_then(template::parse_pieces);
+        pieces.is_some_and(|pieces| !template::has_columns(&pieces))
     }
 
     /// For the job's identity: what is set, each with its option's name; empty when nothing is.

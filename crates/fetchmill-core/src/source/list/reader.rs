@@ -120,8 +120,11 @@ impl ListReader {
         let options = ListOptions { key_column: Some(KEY_COLUMN.to_owned()), ..options.clone() };
         let plan = ColumnPlan::new(&options)?;
         if plan.wanted().len() != 2 {
-            return Err(Error::Usage(format!("{called} has no columns: its --template can have {{}} only")));
+            return Err(Error::Usage(format!(
+                "{called} has no columns: --template, --data, --data-json and --header can have {{}} only"
+            )));
         }
+        let plan = plan.with_own_requests();
         Self::new(called.to_owned(), Box::new(ItemRecords::new(items)), plan, &options)
     }
 
@@ -189,11 +192,15 @@ impl ListReader {
                     self.entries += 1;
                     return Ok(RecordResult::Skipped);
                 }
-                Ok(url) => {
-                    let written =
-                        self.plan.write_entry(&url, &self.values, &mut self.scratch, &mut self.entry);
-                    written.err().map(Cow::Borrowed)
-                }
+                Ok(url) => match self.plan.request(&url, &self.values) {
+                    Ok(request) => {
+                        let request = request.as_deref();
+                        let (values, scratch) = (&self.values, &mut self.scratch);
+                        let written = self.plan.write_entry(&url, request, values, scratch, &mut self.entry);
+                        written.err().map(Cow::Borrowed)
+                    }
+                    Err(reason) => Some(Cow::Owned(reason)),
+                },
                 Err(reason) => Some(Cow::Owned(reason)),
             },
             RecordStep::Bad(reason) => Some(Cow::Borrowed(reason)),

@@ -18,8 +18,35 @@ pub(super) enum Piece {
 /// What asks for a value as it is: `{name!r}`.
 const RAW: &str = "!r";
 
-/// `https://www.{}/{name}`; `{{` and `}}` are braces.
-pub(super) fn parse(template: &str) -> Result<Vec<Piece>> {
+/// `https://www.{}/{name}`; `{{` and `}}` are braces. Without `needs_column` it may be a text without any place.
+pub(super) fn parse(template: &str, needs_column: bool) -> Result<Vec<Piece>> {
+    let pieces = parse_pieces(template).ok_or_else(|| unpaired(&format!("--template {template}")))?;
+    if needs_column && !has_columns(&pieces) {
+        return Err(Error::Usage(format!(
+            "--template {template} has no {{}}: every target would have the same URL; write {{}} where the value stands"
+        )));
+    }
+    Ok(pieces)
+}
+
+/// Whether any piece is a column's value.
+pub(super) fn has_columns(pieces: &[Piece]) -> bool {
+    pieces.iter().any(|piece| matches!(piece, Piece::Column { .. }))
+}
+
+/// The beginning of all URLs of a template, with the slash behind the host, if it has no column in it.
+pub(super) fn fixed_origin(template: &str) -> Option<String> {
+    let pieces = parse_pieces(template)?;
+    let Some(Piece::Text(text)) = pieces.first() else { return None };
+    let host = text.find("://")? + 3;
+    let end = text[host..].find(['/', '?', '#', '\\']).map(|end| host + end);
+    // With nothing behind it the text is the whole of the template.
+    let end = end.or((pieces.len() == 1).then_some(text.len()))?;
+    Some(format!("{}/", &text[..end]))
+}
+
+/// The pieces of a text with places; none when a brace has not its other one.
+pub(super) fn parse_pieces(template: &str) -> Option<Vec<Piece>> {
     let mut pieces = Vec::new();
     let mut text = String::new();
     let mut rest = template;
@@ -33,25 +60,37 @@ pub(super) fn parse(template: &str) -> Result<Vec<Piece>> {
             continue;
         }
         let end = behind.find('}').filter(|_| brace == "{");
-        let Some(end) = end else { return Err(unpaired(template)) };
-        let name = &behind[..end];
+        let name = &behind[..end?];
         if name.contains('{') {
-            return Err(unpaired(template));
+            return None;
         }
+        let end = name.len();
         pieces.push(Piece::Text(std::mem::take(&mut text)));
-        let (name, is_raw) = name.strip_suffix(RAW).map_or((name, false), |name| (name, true));
-        pieces.push(Piece::Column { name: (!name.is_empty()).then(|| name.to_owned()), is_raw });
+        pieces.push(column(name));
         rest = &behind[end + 1..];
     }
     text.push_str(rest);
     pieces.push(Piece::Text(text));
     pieces.retain(|piece| *piece != Piece::Text(String::new()));
-    if !pieces.iter().any(|piece| matches!(piece, Piece::Column { .. })) {
-        return Err(Error::Usage(format!(
-            "--template {template} has no {{}}: every target would have the same URL; write {{}} where the value stands"
-        )));
+    Some(pieces)
+}
+
+/// What stands between braces.
+pub(super) fn column(inside: &str) -> Piece {
+    let (name, is_raw) = inside.strip_suffix(RAW).map_or((inside, false), |name| (name, true));
+    Piece::Column { name: (!name.is_empty()).then(|| name.to_owned()), is_raw }
+}
+
+/// Appends a value percent-encoded: all of it but letters, digits and `-._~`.
+pub(super) fn push_encoded(text: &mut String, value: &str) {
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing into a text does not fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
     }
-    Ok(pieces)
 }
 
 /// Appends a value behind what there is of a URL, as the place needs it; an error says why it cannot stand there.
@@ -62,14 +101,7 @@ pub(super) fn push_value(url: &mut String, value: &str) -> std::result::Result<(
         return Ok(());
     };
     if url[scheme + 3..].contains(['/', '?', '#', '\\']) {
-        for byte in value.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                url.push(char::from(byte));
-            } else {
-                // Writing into a text does not fail.
-                let _ = write!(url, "%{byte:02X}");
-            }
-        }
+        push_encoded(url, value);
         return Ok(());
     }
     if !is_host(value) {
@@ -103,10 +135,9 @@ fn is_host(value: &str) -> bool {
     address.map_or_else(|| is_plain(value, "-._"), |address| is_plain(address, ":."))
 }
 
-fn unpaired(template: &str) -> Error {
-    Error::Usage(format!(
-        "--template {template} has a brace without its other one; write {{{{ or }}}} for a brace itself"
-    ))
+/// `of` is the option, with its value where that is no secret.
+pub(super) fn unpaired(of: &str) -> Error {
+    Error::Usage(format!("{of} has a brace without its other one; write {{{{ or }}}} for a brace itself"))
 }
 
 #[cfg(test)]
@@ -123,14 +154,14 @@ mod tests {
 
     #[test]
     fn a_template_has_places_for_values() {
-        assert_eq!(parse("https://www.{}").unwrap(), [text("https://www."), column("")]);
+        assert_eq!(parse("https://www.{}", true).unwrap(), [text("https://www."), column("")]);
         assert_eq!(
-            parse("http://{host}/{{x}}/{}/y").unwrap(),
+            parse("http://{host}/{{x}}/{}/y", true).unwrap(),
             [text("http://"), column("host"), text("/{x}/"), column(""), text("/y")]
         );
-        assert_eq!(parse("{{{}}}").unwrap(), [text("{"), column(""), text("}")]);
+        assert_eq!(parse("{{{}}}", true).unwrap(), [text("{"), column(""), text("}")]);
         let raw = |name: Option<&str>| Piece::Column { name: name.map(str::to_owned), is_raw: true };
-        assert_eq!(parse("{!r}{a!r}{a!x}").unwrap(), [raw(None), raw(Some("a")), column("a!x")]);
+        assert_eq!(parse("{!r}{a!r}{a!x}", true).unwrap(), [raw(None), raw(Some("a")), column("a!x")]);
     }
 
     #[test]
@@ -157,6 +188,21 @@ mod tests {
     }
 
     #[test]
+    fn a_template_may_fix_the_origin() {
+        for (template, origin) in [
+            ("https://a.test/{}", Some("https://a.test/")),
+            ("https://a.test?q={}", Some("https://a.test/")),
+            ("https://a.test", Some("https://a.test/")),
+            ("https://a.test{}", None),
+            ("https://{}/x", None),
+            ("{}/x", None),
+            ("/x/{}", None),
+        ] {
+            assert_eq!(fixed_origin(template).as_deref(), origin, "{template}");
+        }
+    }
+
+    #[test]
     fn a_segment_of_dots_leads_elsewhere() {
         for (url, start) in
             [("http://a/b/../c", 11), ("http://a/.", 9), ("http://a/%2E./c", 12), ("http://a/..?b", 10)]
@@ -171,7 +217,7 @@ mod tests {
     #[test]
     fn a_template_that_makes_no_sense_is_refused() {
         for template in ["", "http://a/", "http://a/{{}}", "{", "}", "a{b", "a}{}", "{a{b}}"] {
-            assert_eq!(parse(template).unwrap_err().exit_code(), 2, "{template}");
+            assert_eq!(parse(template, true).unwrap_err().exit_code(), 2, "{template}");
         }
     }
 }

@@ -1,0 +1,259 @@
+//! Requests that are no plain `GET`: what one asks for, what redirects make of it, and which one a target of a job has.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::entry::ListEntry;
+use crate::error::{Error, Result};
+use crate::name::for_display;
+use crate::origin::is_open;
+use crate::outcome::FailureKind;
+use crate::source::list::RequestOptions;
+use crate::target_request::TargetRequest;
+use crate::verdict::is_redirect;
+
+/// Methods whose requests may be made twice unless somebody says otherwise: they change nothing.
+const REPEATABLE: &[&str] = &["GET", "HEAD"];
+/// Methods that always have a body, be it empty.
+const BODIED: &[&str] = &["POST", "PUT", "PATCH"];
+/// The longest method that is registered has 17 letters.
+const METHOD_BYTES_MAX: usize = 32;
+/// The field that says what a body is.
+const CONTENT_TYPE: &str = "content-type";
+
+/// What a request says that is not a plain `GET`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CustomRequest {
+    /// In capitals, as `GET`.
+    pub method: String,
+    /// Its own fields, checked by [`crate::http1::check_field`].
+    pub fields: Vec<(String, String)>,
+    /// Its body.
+    pub body: Option<Vec<u8>>,
+    /// Whether it may be made twice: only then it is ever made again.
+    pub is_idempotent: bool,
+}
+
+impl CustomRequest {
+    /// Of a method in any case; the fields are checked already. Without a word on it, only `GET` and `HEAD` may be made
+    /// twice.
+    pub fn new(
+        method: &str,
+        fields: Vec<(String, String)>,
+        body: Option<Vec<u8>>,
+        is_idempotent: Option<bool>,
+    ) -> Result<Self> {
+        let upper = method.to_ascii_uppercase();
+        let is_token = upper.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-');
+        let is_length = (1..=METHOD_BYTES_MAX).contains(&upper.len());
+        if !is_token || !is_length || matches!(upper.as_str(), "CONNECT" | "TRACE") {
+            return Err(Error::Usage(format!(
+                "the method {:?} cannot be used; GET, HEAD, POST and others can",
+                for_display(method.as_bytes())
+            )));
+        }
+        let body = body.or_else(|| BODIED.contains(&upper.as_str()).then(Vec::new));
+        let is_idempotent = is_idempotent.unwrap_or_else(|| REPEATABLE.contains(&upper.as_str()));
+        Ok(CustomRequest { method: upper, fields, body, is_idempotent })
+    }
+
+    /// Whether it says no more than its URL does.
+    pub fn is_plain(&self) -> bool {
+        self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
+    }
+
+    /// For a target of a job.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        TargetRequest {
+            method: Some(&self.method),
+            is_idempotent: self.is_idempotent,
+            body: self.body.as_deref(),
+            fields: self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        }
+        .write(&mut bytes);
+        bytes
+    }
+}
+
+/// What redirects have made of a request.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RedirectEffects {
+    /// It is a `GET` without a body now.
+    is_changed: bool,
+    /// It is at another origin: its own fields may be secrets.
+    is_away: bool,
+}
+
+impl RedirectEffects {
+    /// A reply of this status leads a request on, perhaps to another origin. `POST` becomes `GET` as browsers do it, and
+    /// with 303 everything does but `HEAD`.
+    pub(super) fn note(&mut self, request: Option<&CustomRequest>, status: u16, leads_away: bool) {
+        debug_assert!(is_redirect(status));
+        let method = self.method(request);
+        self.is_changed |= match status {
+            303 => method != "HEAD" && method != "GET",
+            301 | 302 => method == "POST",
+            _ => false,
+        };
+        self.is_away |= leads_away;
+    }
+
+    /// The method as it is now.
+    pub(super) fn method(self, request: Option<&CustomRequest>) -> &str {
+        request.filter(|_| !self.is_changed).map_or("GET", |request| &request.method)
+    }
+
+    /// Whether it may be made more than once as it is now.
+    pub(super) fn may_repeat(self, request: Option<&CustomRequest>) -> bool {
+        self.is_changed || request.is_none_or(|request| request.is_idempotent)
+    }
+
+    /// The body as it is now.
+    pub(super) fn body(self, request: Option<&CustomRequest>) -> Option<&[u8]> {
+        request.filter(|_| !self.is_changed)?.body.as_deref()
+    }
+
+    /// The fields as they are now. Away from where it was meant to go it has only those that are for everybody.
+    pub(super) fn fields(self, request: Option<&CustomRequest>) -> Cow<'_, [(String, String)]> {
+        let fields = request.map_or(&[][..], |request| request.fields.as_slice());
+        if !self.is_away && !self.is_changed {
+            return Cow::Borrowed(fields);
+        }
+        let is_kept = |name: &str| {
+            (!self.is_away || is_open(name)) && !(self.is_changed && name.eq_ignore_ascii_case(CONTENT_TYPE))
+        };
+        fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
+    }
+}
+
+/// What the targets of a job are asked with.
+#[derive(Debug, Clone, Default)]
+pub(super) struct JobRequests {
+    /// What holds where a target's entry says nothing else; none: a plain `GET`.
+    common: Option<Arc<CustomRequest>>,
+}
+
+impl JobRequests {
+    pub(super) fn new(options: &RequestOptions) -> Result<Self> {
+        if !options.is_custom() {
+            return Ok(JobRequests::default());
+        }
+        let field = options.body_field().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let said = options.idempotent.then_some(true);
+        let fields = field.into_iter().collect();
+        let common = CustomRequest::new(&options.method(), fields, options.common_body()?, said)?;
+        Ok(JobRequests { common: Some(Arc::new(common)) })
+    }
+
+    /// That of a target; none for a plain `GET`. An error when nothing tells it any more.
+    pub(super) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
+        let Some(bytes) = ListEntry::read(entry).request else {
+            // It must not be asked with another one.
+            return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
+        };
+        let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;
+        let fields = own.fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let body = own.body.map(<[u8]>::to_vec);
+        if let Some(method) = own.method {
+            let (method, is_idempotent) = (method.to_owned(), own.is_idempotent);
+            return Ok(Some(Arc::new(CustomRequest {
+                method,
+                fields: fields.collect(),
+                body,
+                is_idempotent,
+            })));
+        }
+        let common = self.common.as_ref().ok_or(FailureKind::Url)?;
+        if own == TargetRequest::default() {
+            return Ok(Some(Arc::clone(common)));
+        }
+        let fields = common.fields.iter().cloned().chain(fields).collect();
+        let body = body.or_else(|| common.body.clone());
+        Ok(Some(Arc::new(CustomRequest { fields, body, ..CustomRequest::clone(common) })))
+    }
+
+    /// Whether a target's request must not be made twice.
+    pub(super) fn is_once(&self, entry: &[u8]) -> bool {
+        let is_idempotent = || match ListEntry::read(entry).request.and_then(TargetRequest::read) {
+            Some(TargetRequest { method: Some(_), is_idempotent, .. }) => is_idempotent,
+            _ => self.common.as_ref().is_none_or(|common| common.is_idempotent),
+        };
+        !is_idempotent()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn post() -> CustomRequest {
+        let fields =
+            vec![("X-Key".to_owned(), "s".to_owned()), ("Content-Type".to_owned(), "a/b".to_owned())];
+        CustomRequest::new("post", fields, Some(b"x".to_vec()), None).unwrap()
+    }
+
+    fn entry(request: &TargetRequest<'_>) -> Vec<u8> {
+        let (mut bytes, mut entry) = (Vec::new(), Vec::new());
+        request.write(&mut bytes);
+        ListEntry { url: b"http://a/", request: Some(&bytes), ..ListEntry::default() }.write(&mut entry);
+        entry
+    }
+
+    #[test]
+    fn only_what_changes_nothing_may_be_made_twice() {
+        for (method, said, may) in [
+            ("GET", None, true),
+            ("HEAD", None, true),
+            ("PUT", None, false),
+            ("POST", None, false),
+            ("POST", Some(true), true),
+            ("GET", Some(false), false),
+        ] {
+            let request = CustomRequest::new(method, Vec::new(), None, said).unwrap();
+            assert_eq!(request.is_idempotent, may, "{method} {said:?}");
+        }
+        for method in ["", "CONNECT", "trace", "G T", "G\r\n"] {
+            assert_eq!(CustomRequest::new(method, Vec::new(), None, None).unwrap_err().exit_code(), 2);
+        }
+    }
+
+    #[test]
+    fn a_redirect_makes_a_get_of_a_post() {
+        let post = post();
+        for (status, method) in [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")] {
+            let mut effects = RedirectEffects::default();
+            effects.note(Some(&post), status, false);
+            assert_eq!(effects.method(Some(&post)), method);
+            assert_eq!(effects.body(Some(&post)).is_some(), method == "POST");
+            assert_eq!(effects.may_repeat(Some(&post)), method == "GET");
+        }
+    }
+
+    #[test]
+    fn away_from_its_origin_a_request_has_no_secrets() {
+        let (post, mut effects) = (post(), RedirectEffects::default());
+        effects.note(Some(&post), 307, true);
+        assert_eq!(effects.fields(Some(&post)).len(), 1);
+        effects.note(Some(&post), 303, false);
+        assert_eq!(effects.fields(Some(&post)).len(), 0);
+    }
+
+    #[test]
+    fn a_target_adds_to_what_its_job_says() {
+        let options = RequestOptions { data: Some("a=b".into()), ..RequestOptions::default() };
+        let job = JobRequests::new(&options).unwrap();
+
+        let same = job.of(&entry(&TargetRequest::default())).unwrap().unwrap();
+        assert_eq!((same.method.as_str(), same.body.as_deref()), ("POST", Some(&b"a=b"[..])));
+        let own = TargetRequest { body: Some(b"c"), fields: vec![("X-Id", "1")], ..TargetRequest::default() };
+        let more = job.of(&entry(&own)).unwrap().unwrap();
+        assert_eq!((more.body.as_deref(), more.fields.len()), (Some(&b"c"[..]), 2));
+        let item = job.of(&entry(&TargetRequest { method: Some("PUT"), ..TargetRequest::default() }));
+        assert_eq!(item.unwrap().unwrap().method, "PUT");
+        // What was forgotten is not asked for with less.
+        assert_eq!(job.of(b"http://a/"), Err(FailureKind::Url));
+        assert_eq!(JobRequests::default().of(b"http://a/"), Ok(None));
+        assert!(job.is_once(&entry(&own)) && !JobRequests::default().is_once(b"http://a/"));
+    }
+}

@@ -1,0 +1,423 @@
+//! `--method`, `--data`, `--data-json` and `--header` with columns' values: what the targets of a list are asked with.
+//! A value fills its place and nothing beside it: in a form it is percent-encoded, in JSON it stays inside its text or is
+//! one plain value, and in a header field it cannot end the line.
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::json_template::{self, JsonPiece};
+use super::template::{self, Piece};
+use crate::error::{Error, Result};
+use crate::options::options;
+
+const FORM: &str = "application/x-www-form-urlencoded";
+const JSON: &str = "application/json";
+const GET: &str = "GET";
+const POST: &str = "POST";
+
+options! {
+    /// What targets of a list are asked with, as a user writes it.
+    #[derive(PartialEq, Eq)]
+    pub struct RequestOptions {
+        /// The method; none: `POST` with a body, else `GET`.
+        method: Option<String> = None;
+        /// A body, as a form has it: `a={column}&b=c`.
+        data: Option<String> = None;
+        /// A body in JSON: `{"a": "{column}"}`.
+        data_json: Option<String> = None;
+        /// Whether a request of any method may be made twice.
+        idempotent: bool = false;
+    } and {
+        /// The header fields whose values have columns.
+        headers: Vec<RowHeader>,
+        /// The origin that gets those of them that may be secrets, as URLs of it begin.
+        headers_for: Option<String>,
+        /// What the user says that a body is.
+        content_type: Option<String>,
+    }
+}
+
+/// A header field with columns in its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowHeader {
+    /// Its name.
+    pub name: String,
+    /// Its value, with places.
+    pub value: String,
+    /// Whether it is no secret, whatever it says.
+    pub is_open: bool,
+}
+
+/// How a column's value is written where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ValueEncoding {
+    /// As it is.
+    Raw,
+    /// In a form.
+    Form,
+    /// Inside a text of JSON.
+    JsonText,
+    /// A value of JSON.
+    JsonValue,
+    /// In a header field.
+    Field,
+}
+
+/// A piece of a body or of a header field; columns are those of `C`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RequestPiece<C> {
+    Text(String),
+    Column(C, ValueEncoding),
+}
+
+/// Body and fields in pieces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RequestPieces<C> {
+    /// A body with columns; none: each target has the job's.
+    pub(super) body: Option<Vec<RequestPiece<C>>>,
+    /// Whether it must be JSON.
+    pub(super) is_json: bool,
+    /// Fields, and whether they are no secrets.
+    pub(super) fields: Vec<(String, Vec<RequestPiece<C>>, bool)>,
+    /// See [`RequestOptions::headers_for`].
+    pub(super) headers_for: Option<String>,
+}
+
+impl<C> RequestPieces<C> {
+    fn all(&mut self) -> impl Iterator<Item = &mut RequestPiece<C>> {
+        self.body.iter_mut().flatten().chain(self.fields.iter_mut().flat_map(|(_, pieces, _)| pieces))
+    }
+
+    /// The columns that it has.
+    pub(super) fn columns(&mut self) -> impl Iterator<Item = &mut C> {
+        self.all().filter_map(|piece| match piece {
+            RequestPiece::Column(column, _) => Some(column),
+            RequestPiece::Text(_) => None,
+        })
+    }
+
+    /// The same with other columns in the place of these.
+    pub(super) fn with_columns<D>(self, mut other: impl FnMut(C) -> D) -> RequestPieces<D> {
+        let mut changed = |pieces: Vec<RequestPiece<C>>| -> Vec<RequestPiece<D>> {
+            let change = |piece| match piece {
+                RequestPiece::Text(text) => RequestPiece::Text(text),
+                RequestPiece::Column(column, place) => RequestPiece::Column(other(column), place),
+            };
+            pieces.into_iter().map(change).collect()
+        };
+        let body = self.body.map(&mut changed);
+        let fields = self.fields.into_iter().map(|(name, pieces, is_open)| (name, changed(pieces), is_open));
+        let fields = fields.collect();
+        RequestPieces { body, is_json: self.is_json, fields, headers_for: self.headers_for }
+    }
+}
+
+/// The columns of a template: a name, or that of the URL.
+pub(super) type NamedColumn = Option<String>;
+
+impl RequestOptions {
+    /// Whether targets are asked with anything but a plain `GET`.
+    pub fn is_custom(&self) -> bool {
+        self.method() != GET || self.has_body() || !self.headers.is_empty()
+    }
+
+    fn has_body(&self) -> bool {
+        self.data.is_some() || self.data_json.is_some()
+    }
+
+    /// In capitals.
+    pub fn method(&self) -> String {
+        match &self.method {
+            Some(method) => method.to_ascii_uppercase(),
+            None if self.has_body() => POST.to_owned(),
+            None => GET.to_owned(),
+        }
+    }
+
+    /// Takes the fields out of these whose values have columns; `is_open` knows those that are no secrets.
+    pub fn take_row_headers(&mut self, headers: &mut Vec<(String, String)>, is_open: impl Fn(&str) -> bool) {
+        let content_type = headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        self.content_type = content_type.map(|(_, value)| value.clone());
+        headers.retain(|(name, value)| {
+            let has_places = field_pieces(value).is_some();
+            if has_places {
+                let (name, value) = (name.clone(), value.clone());
+                self.headers.push(RowHeader { is_open: is_open(&name), name, value });
+            }
+            !has_places
+        });
+    }
+
+    /// The field that says what a body is, unless the user says it.
+    pub fn body_field(&self) -> Option<(&'static str, &'static str)> {
+        let kind = if self.data_json.is_some() { JSON } else { FORM };
+        let is_said = self.headers.iter().any(|header| header.name.eq_ignore_ascii_case("content-type"));
+        (self.has_body() && self.content_type.is_none() && !is_said).then_some(("Content-Type", kind))
+    }
+
+    /// The body of all targets, when it has no columns.
+    pub fn common_body(&self) -> Result<Option<Vec<u8>>> {
+        let pieces = self.body_pieces()?;
+        let texts = pieces.into_iter().flatten().map(|piece| match piece {
+            RequestPiece::Text(text) => Some(text),
+            RequestPiece::Column(..) => None,
+        });
+        if !self.has_body() {
+            return Ok(None);
+        }
+        Ok(texts.collect::<Option<String>>().map(String::into_bytes))
+    }
+
+    /// Whether requests differ by more than their URLs.
+    pub(super) fn has_columns(&self) -> Result<bool> {
+        Ok(!self.headers.is_empty() || (self.has_body() && self.common_body()?.is_none()))
+    }
+
+    /// For the identity of a job: another request is another job. What it says may be a secret, and is not shown.
+    pub fn identity(&self) -> Option<String> {
+        if !self.is_custom() {
+            return None;
+        }
+        let headers: Vec<_> = self.headers.iter().map(|header| (&header.name, &header.value)).collect();
+        let said = format!("{:?} {:?} {headers:?}", self.data, self.data_json);
+        let digest = xxh3_128(said.as_bytes());
+        Some(format!("{} {digest:032x}", self.method()))
+    }
+
+    fn body_pieces(&self) -> Result<Option<Vec<RequestPiece<NamedColumn>>>> {
+        match (&self.data, &self.data_json) {
+            (Some(_), Some(_)) => {
+                Err(Error::Usage("--data and --data-json exclude one another: give one".into()))
+            }
+            (Some(data), None) => form_pieces(data, self.content_type.as_deref()).map(Some),
+            (None, Some(data)) => json_template::parse(data).map(|pieces| Some(of_json(pieces))),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// What is made for each target; none when all are asked with the same, or with a plain `GET`.
+    pub(super) fn pieces(&self) -> Result<RequestPieces<NamedColumn>> {
+        let body = if self.common_body()?.is_none() { self.body_pieces()? } else { None };
+        let fields = self.headers.iter().map(|header| {
+            let pieces = field_pieces(&header.value).unwrap_or_default();
+            (header.name.clone(), pieces, header.is_open)
+        });
+        Ok(RequestPieces {
+            body,
+            is_json: self.data_json.is_some(),
+            fields: fields.collect(),
+            headers_for: self.headers_for.clone(),
+        })
+    }
+}
+
+fn placed(pieces: Vec<Piece>, place: ValueEncoding) -> Vec<RequestPiece<NamedColumn>> {
+    let placed = |piece| match piece {
+        Piece::Text(text) => RequestPiece::Text(text),
+        Piece::Column { name, is_raw } => {
+            RequestPiece::Column(name, if is_raw { ValueEncoding::Raw } else { place })
+        }
+    };
+    pieces.into_iter().map(placed).collect()
+}
+
+fn form_pieces(data: &str, content_type: Option<&str>) -> Result<Vec<RequestPiece<NamedColumn>>> {
+    let pieces = template::parse_pieces(data).ok_or_else(|| template::unpaired("--data"))?;
+    let kind = content_type.map(|kind| kind.split(';').next().unwrap_or_default().trim());
+    let is_form = kind.is_none_or(|kind| kind.eq_ignore_ascii_case(FORM));
+    let is_encoded = |piece: &Piece| matches!(piece, Piece::Column { is_raw: false, .. });
+    if !is_form && pieces.iter().any(is_encoded) {
+        return Err(Error::Usage(format!(
+            "how a value stands in --data of the type {} is not known: write {{name!r}} for values as they are, or use \
+             --data-json",
+            kind.unwrap_or_default()
+        )));
+    }
+    Ok(placed(pieces, ValueEncoding::Form))
+}
+
+/// The pieces of a header field's value, if it has columns. Braces that are none of a column stay what they are:
+/// a value may be JSON.
+fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
+    let pieces = template::parse_pieces(value)?;
+    let is_name = |piece: &Piece| match piece {
+        Piece::Text(_) => true,
+        Piece::Column { name, .. } => name.as_ref().is_none_or(|name| !name.contains(['"', ':', ','])),
+    };
+    (template::has_columns(&pieces) && pieces.iter().all(is_name))
+        .then(|| placed(pieces, ValueEncoding::Field))
+}
+
+fn of_json(pieces: Vec<JsonPiece>) -> Vec<RequestPiece<NamedColumn>> {
+    let placed = |piece| match piece {
+        JsonPiece::Text(text) => RequestPiece::Text(text),
+        JsonPiece::Column { name, is_raw: true, .. } => RequestPiece::Column(name, ValueEncoding::Raw),
+        JsonPiece::Column { name, is_inside: true, .. } => {
+            RequestPiece::Column(name, ValueEncoding::JsonText)
+        }
+        JsonPiece::Column { name, .. } => RequestPiece::Column(name, ValueEncoding::JsonValue),
+    };
+    pieces.into_iter().map(placed).collect()
+}
+
+/// Appends a value as its place needs it; an error says why it cannot stand there. None is a column that the record
+/// does not have.
+pub(super) fn push_value(
+    out: &mut String,
+    place: ValueEncoding,
+    value: Option<&str>,
+    column: &str,
+) -> std::result::Result<(), String> {
+    let Some(value) = value else {
+        if place == ValueEncoding::JsonValue {
+            out.push_str("null");
+            return Ok(());
+        }
+        return Err(format!("it has no column {column}"));
+    };
+    match place {
+        ValueEncoding::Form => template::push_encoded(out, value),
+        ValueEncoding::JsonText => json_template::push_escaped(out, value),
+        ValueEncoding::JsonValue if json_template::is_plain(value) => out.push_str(value),
+        ValueEncoding::JsonValue => {
+            return Err(format!(
+                "column {column} is no number, true, false or null; --data-json takes a text in quotes: \"{{{column}}}\""
+            ));
+        }
+        ValueEncoding::Field if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') => {
+            return Err(format!("column {column} has control characters, which no header field can have"));
+        }
+        ValueEncoding::Raw | ValueEncoding::Field => out.push_str(value),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, place: ValueEncoding) -> RequestPiece<NamedColumn> {
+        RequestPiece::Column((!name.is_empty()).then(|| name.into()), place)
+    }
+
+    fn text(text: &str) -> RequestPiece<NamedColumn> {
+        RequestPiece::Text(text.into())
+    }
+
+    fn json(data: &str) -> RequestOptions {
+        RequestOptions { data_json: Some(data.into()), ..RequestOptions::default() }
+    }
+
+    fn form(data: &str) -> RequestOptions {
+        RequestOptions { data: Some(data.into()), ..RequestOptions::default() }
+    }
+
+    #[test]
+    fn a_place_says_how_its_value_is_written() {
+        let body = |options: RequestOptions| options.pieces().unwrap().body.unwrap();
+        assert_eq!(
+            body(form("a={}&b={b}&c={c!r}")),
+            [
+                text("a="),
+                column("", ValueEncoding::Form),
+                text("&b="),
+                column("b", ValueEncoding::Form),
+                text("&c="),
+                column("c", ValueEncoding::Raw)
+            ]
+        );
+        assert_eq!(
+            body(json(r#"{"a": "x{a}", "n": {n}}"#)),
+            [
+                text(r#"{"a": "x"#),
+                column("a", ValueEncoding::JsonText),
+                text(r#"", "n": "#),
+                column("n", ValueEncoding::JsonValue),
+                text("}")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_value_stays_in_its_place() {
+        for (place, value, written) in [
+            (ValueEncoding::Form, "a&b=c d\r\n\u{e4}{", "a%26b%3Dc%20d%0D%0A%C3%A4%7B"),
+            (
+                ValueEncoding::JsonText,
+                "\"}, \"x\": \"\\\r\n\u{1}\u{e4}",
+                "\\\"}, \\\"x\\\": \\\"\\\\\\r\\n\\u0001\u{e4}",
+            ),
+            (ValueEncoding::JsonValue, "-1.5e3", "-1.5e3"),
+            (ValueEncoding::JsonValue, "null", "null"),
+            (ValueEncoding::Field, "a\tb: \u{e4}", "a\tb: \u{e4}"),
+            (ValueEncoding::Raw, "a&b", "a&b"),
+        ] {
+            let mut out = String::new();
+            push_value(&mut out, place, Some(value), "c").unwrap();
+            assert_eq!(out, written);
+        }
+        for (place, value) in [
+            (ValueEncoding::JsonValue, "1, \"x\": 2"),
+            (ValueEncoding::JsonValue, "[1]"),
+            (ValueEncoding::JsonValue, "01"),
+            (ValueEncoding::JsonValue, ""),
+            (ValueEncoding::Field, "a\r\nX: b"),
+            (ValueEncoding::Field, "a\0"),
+        ] {
+            assert!(push_value(&mut String::new(), place, Some(value), "c").is_err(), "{value}");
+        }
+        let mut out = String::new();
+        push_value(&mut out, ValueEncoding::JsonValue, None, "c").unwrap();
+        assert_eq!(out, "null");
+        assert!(push_value(&mut out, ValueEncoding::JsonText, None, "c").is_err());
+    }
+
+    #[test]
+    fn the_method_follows_from_the_body() {
+        assert_eq!(RequestOptions::default().method(), "GET");
+        assert_eq!(form("a=b").method(), "POST");
+        let put = RequestOptions { method: Some("put".into()), ..json("[]") };
+        assert_eq!((put.method(), put.common_body().unwrap()), ("PUT".into(), Some(b"[]".to_vec())));
+        assert!(!RequestOptions::default().is_custom());
+        assert_eq!(json("{}").body_field(), Some(("Content-Type", JSON)));
+        let said = RequestOptions { content_type: Some("text/xml".into()), ..form("<a/>") };
+        assert_eq!(said.body_field(), None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let both = RequestOptions { data: Some("a".into()), ..json("1") };
+        let typed = RequestOptions { content_type: Some("text/xml".into()), ..form("<a>{a}</a>") };
+        for options in [both, typed, form("{"), form("a}"), json("{"), json("{a}}"), json(r#"{"a": "{"}"#)] {
+            assert_eq!(options.pieces().unwrap_err().exit_code(), 2, "{options:?}");
+        }
+        let raw = RequestOptions { content_type: Some("text/xml".into()), ..form("<a>{a!r}</a>") };
+        assert!(raw.pieces().is_ok());
+    }
+
+    #[test]
+    fn only_fields_with_columns_are_of_a_row() {
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let mut headers = vec![
+            header("X-Id", "n {id}"),
+            header("X-Json", "{\"a\": 1}"),
+            header("X-Brace", "{"),
+            header("Content-Type", "text/plain"),
+        ];
+        let mut options = RequestOptions::default();
+        options.take_row_headers(&mut headers, |_| false);
+
+        assert_eq!(headers.len(), 3);
+        assert_eq!(options.headers.len(), 1);
+        assert_eq!(options.content_type.as_deref(), Some("text/plain"));
+        let fields = options.pieces().unwrap().fields;
+        assert_eq!(fields, [("X-Id".into(), vec![text("n "), column("id", ValueEncoding::Field)], false)]);
+    }
+
+    #[test]
+    fn another_request_is_another_identity() {
+        assert_eq!(RequestOptions::default().identity(), None);
+        let first = form("a={a}").identity().unwrap();
+        assert!(first.starts_with("POST ") && !first.contains("{a}"), "{first}");
+        assert_ne!(Some(first), form("b={a}").identity());
+    }
+}

@@ -1,0 +1,75 @@
+//! What a target is asked with when that is no plain `GET` of its URL, as bytes in its entry and in rows of failures.
+//! Whatever the bytes, they can be read: a journal may be damaged.
+
+use crate::extra_columns::{extra_values, write_extra};
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TargetRequest<'a> {
+    /// In capitals. Without one it is the job's, and so is all that is missing here.
+    pub method: Option<&'a str>,
+    /// With a method: whether it may be made twice.
+    pub is_idempotent: bool,
+    /// Its body.
+    pub body: Option<&'a [u8]>,
+    /// Its own fields, checked when they were given.
+    pub fields: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> TargetRequest<'a> {
+    /// Appends it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let idempotent = self.is_idempotent.then_some(&b""[..]);
+        let start = [self.method.map(str::as_bytes), idempotent, self.body];
+        let fields = self.fields.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
+        write_extra(start.into_iter().chain(fields.map(Some)), out);
+    }
+
+    /// The reverse of [`TargetRequest::write`]; `None` for what it does not write.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let mut values = extra_values(bytes);
+        let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
+        let method = match values.next()? {
+            Some(method) => Some(text(method)?),
+            None => None,
+        };
+        let (is_idempotent, body) = (values.next()?.is_some(), values.next()?);
+        let mut fields = Vec::new();
+        while let Some(name) = values.next() {
+            fields.push((text(name?)?, text(values.next()??)?));
+        }
+        Some(TargetRequest { method, is_idempotent, body, fields })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_request_comes_back() {
+        for request in [
+            TargetRequest::default(),
+            TargetRequest { body: Some(b""), ..TargetRequest::default() },
+            TargetRequest {
+                method: Some("POST"),
+                is_idempotent: true,
+                body: Some(b"\0\xff{}"),
+                fields: vec![("X-Id", "7"), ("X-Empty", "")],
+            },
+        ] {
+            let mut bytes = Vec::new();
+            request.write(&mut bytes);
+            assert_eq!(TargetRequest::read(&bytes), Some(request));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_can_be_read(bytes in prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..60)) {
+            TargetRequest::read(&bytes);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+"""Methods, bodies and headers of a list, and `fetchmill.Request` in `fetchmill.get`: what a server receives."""
+
+import json
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+import fetchmill
+from fetchmill._job.get import GetItem
+from fetchmill.errors import UsageError
+from lists import write_list
+from methods_server import MethodsServer
+from stored import read_objects
+
+Run = Callable[..., Any]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+HOSTILE = ['a"b\\c', "x\r\nX-Evil: 1", "}, {", "a&b=c d%20+", "näme ☃", "{id}", '","admin":true,"x":"', "\t"]
+
+
+@pytest.fixture
+def methods() -> Iterator[MethodsServer]:
+    """A server that keeps what it received."""
+    with MethodsServer() as server:
+        yield server
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    """Of a list whose URLs are all made of one template."""
+    return [{"id": str(index), "text": f"t{index}"} for index in range(count)]
+
+
+def get(run: Run, listed: Path, dest: Path, *options: object) -> Any:  # noqa: ANN401 - as `run`
+    """A job of a list, in a format that takes one URL many times."""
+    return run("get", listed, dest, "--format", "jsonl", "--allow-private", *options)
+
+
+def test_each_row_is_posted_once_with_its_own_body(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
+) -> None:
+    """To one URL; the body is JSON, with a number, a text and the type of it."""
+    listed = write_list(tmp_path, rows(300), "csv")
+    template = '{"id": {id}, "text": "<{text}>", "empty": {}}'
+    done = get(run, listed, dest, "--template", methods.url + "/x", "--data-json", template)
+
+    assert done.code == 0, done.err
+    assert {request.method for request in methods.received} == {"POST"}
+    assert {request.fields["content-type"] for request in methods.received} == {"application/json"}
+    bodies = sorted((json.loads(request.body) for request in methods.received), key=lambda body: body["id"])
+    assert bodies == [{"id": index, "text": f"<t{index}>", "empty": {}} for index in range(300)]
+    assert len(list(read_objects(dest, "jsonl"))) == 300
+
+
+@pytest.mark.parametrize("option", ["--data", "--data-json"])
+def test_a_hostile_value_stays_in_its_place(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, option: str
+) -> None:
+    """It comes out of the body as it stands in the list, whatever is in it."""
+    listed = write_list(tmp_path, [{"id": str(index), "text": value} for index, value in enumerate(HOSTILE)], "jsonl")
+    data = "id={id}&text={text}" if option == "--data" else '{"id": "{id}", "text": "{text}"}'
+    done = get(run, listed, dest, "--template", methods.url + "/{id}x", option, data)
+
+    assert done.code == 0, done.err
+    found = {}
+    for request in methods.received:
+        if option == "--data":
+            body = {name: values[0] for name, values in parse_qs(request.body.decode(), True, True).items()}
+        else:
+            body = json.loads(request.body)
+        assert sorted(body) == ["id", "text"]
+        found[int(body["id"])] = body["text"]
+        assert "x-evil" not in request.fields
+    assert [found[index] for index in range(len(HOSTILE))] == HOSTILE
+
+
+def test_headers_by_row_refuse_control_characters(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+    """They go to the template's own origin; a line with a line end in its value fails without a request."""
+    values = ["plain", "x\r\nX-Evil: 1", "nul\0", "{braces}"]
+    listed = write_list(tmp_path, [{"id": str(index), "v": value} for index, value in enumerate(values)], "jsonl")
+    template = ("--template", methods.url + "/{id}x?v={v}")
+    done = get(run, listed, dest, *template, "--header", "X-Value: <{v}>", "--header", 'X-Json: {"a": 1}')
+
+    assert done.code == 3, done.err
+    assert {(request.method, request.fields["x-value"]) for request in methods.received} == {
+        ("GET", "<plain>"),
+        ("GET", "<{braces}>"),
+    }
+    assert {request.fields["x-json"] for request in methods.received} == {'{"a": 1}'}
+    failures = run("status", dest, "--failures", "--json").out
+    assert "control characters" in failures
+
+
+def test_a_header_by_row_needs_to_know_where_it_may_go(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
+) -> None:
+    """A list may lead anywhere, so its rows get no field that may be a secret unless an origin is named."""
+    other = MethodsServer()
+    with other:
+        listed = write_list(tmp_path, [{"url": server.url + "/x", "v": "1"} for server in (methods, other)], "csv")
+        refused = get(run, listed, dest, "--header", "X-Value: k{v}")
+        assert refused.code == 2
+        assert "--credentials-for" in refused.err
+        done = get(run, listed, dest, "--header", "X-Value: k{v}", "--credentials-for", methods.url)
+        assert done.code == 0, done.err
+        assert methods.received[0].fields["x-value"] == "k1"
+        assert "x-value" not in other.received[0].fields
+
+
+@pytest.mark.parametrize("path", ["/503", "/error", "/broken", "/429"])
+@pytest.mark.parametrize(
+    ("options", "may"),
+    [
+        ((), True),
+        (("--method", "POST"), False),
+        (("--method", "PUT"), False),
+        (("--data", "a=b", "--idempotent"), True),
+    ],
+)
+def test_only_what_is_idempotent_is_tried_again(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, path: str, options: tuple[str, ...], may: bool
+) -> None:
+    """After a 503, a 500 and a connection that breaks."""
+    listed = write_list(tmp_path, [{"url": methods.url + path}])
+    patience = ("--attempts", 2) if path not in {"/429", "/503"} else ("--give-up-after", "3s")
+    done = get(run, listed, dest, *options, *patience)
+
+    assert done.code == (3 if not may or "--attempts" in patience else 5), done.err
+    posts = [request for request in methods.received if not may or request.method != "GET" or not options]
+    assert len(posts) > 1 if may else len(posts) == 1
+
+
+def test_a_redirected_post_does_what_a_stream_does(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
+) -> None:
+    """303 makes a GET of it, 307 leaves it as it is; another origin gets no field that may be a secret."""
+    with MethodsServer() as other:
+        paths = ["/303", "/307", f"/to/{other.url}/x"]
+        listed = write_list(tmp_path, [{"url": methods.url + path, "id": path} for path in paths], "csv")
+        options = ("--data", "a={id}", "--header", "X-Id: {id}", "--credentials-for", methods.url)
+        done = get(run, listed, dest, *options, "--key-column", "id")
+
+        assert done.code == 0, done.err
+        followed = [(request.method, len(request.body)) for request in methods.received if request.path == "/x"]
+        assert sorted(followed) == [("GET", 0), ("POST", len("a=%2F307"))]
+        assert [(request.method, "x-id" in request.fields) for request in other.received] == [("GET", False)]
+
+
+def test_another_body_is_another_job(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+    """What is stored and what is still to come would not belong together. The body itself is not shown."""
+    listed = write_list(tmp_path, rows(3), "csv")
+    template = ("--template", methods.url + "/{id}x")
+    assert get(run, listed, dest, *template, "--data", "secret={text}").code == 0
+
+    refused = get(run, listed, dest, *template, "--data", "other={text}")
+    assert refused.code == 2
+    assert "request" in refused.err
+    assert "secret=" not in refused.err
+    assert get(run, listed, dest, *template, "--data", "secret={text}").code == 0
+    assert len(methods.received) == 3
+
+
+def test_a_second_pass_sends_the_same_request(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+    """Method, body and fields of what failed are kept with it."""
+    listed = write_list(tmp_path, [{"id": "error", "text": "t"}], "csv")
+    options = ("--template", methods.url + "/{id}", "--data", "a={text}", "--header", "X-Id: {id}")
+    assert get(run, listed, dest, *options).code == 3
+    assert get(run, listed, dest, *options, "--retry-failed").code == 3
+
+    first, second = methods.received
+    assert (first.method, first.body, first.fields["x-id"]) == ("POST", b"a=t", "error")
+    assert second == first
+
+
+def test_a_post_is_never_made_twice_by_a_run_behind_a_kill(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+    """Each is received once at most, over five kills; what was on its way then has failed, and says why."""
+    count = 1500
+    listed = write_list(tmp_path, rows(count), "csv")
+    with MethodsServer(delay=0.01) as server:
+        command: tuple[object, ...] = (
+            "get",
+            listed,
+            dest,
+            "--format",
+            "jsonl",
+            "--allow-private",
+            "-j",
+            8,
+            "--commit-window",
+            "200ms",
+        )
+        command += ("--template", server.url + "/{id}x", "--data", "id={id}")
+        for kill in range(1, 6):
+            process = start(*command)
+            until = time.monotonic() + 10
+            while len(server.received) < kill * 60 and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        done = run(*command)
+        received = Counter(request.body for request in server.received)
+        report = json.loads(run("status", dest, "--json").out)
+
+    assert done.code == 3, done.err
+    assert max(received.values()) == 1
+    assert report["listed"] == count == report["fetched"] + report["failed"]
+    assert len(list(read_objects(dest, "jsonl"))) == report["fetched"]
+    assert "worker" in run("status", dest, "--failures").out
+
+
+def test_after_sigint_all_is_posted_exactly_once(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+    """What was sent gets its outcome before the run ends, and what was not is sent by the next."""
+    listed = write_list(tmp_path, rows(300), "csv")
+    with MethodsServer(delay=0.01) as server:
+        command: tuple[object, ...] = ("get", listed, dest, "--format", "jsonl", "--allow-private", "-j", 8)
+        command += ("--template", server.url + "/{id}x", "--data", "id={id}")
+        process = start(*command)
+        while len(server.received) < 50 and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert run(*command).code == 0
+        received = Counter(request.body for request in server.received)
+
+    assert len(received) == 300
+    assert set(received.values()) == {1}
+
+
+def test_requests_of_a_program_go_through_get(methods: MethodsServer, tmp_path: Path) -> None:
+    """With method, body and headers of their own, among URLs, and again only for other items."""
+    items: list[GetItem] = [
+        fetchmill.Request(methods.url + "/a", "POST", {"X-Id": "1"}, b"\0\xff"),
+        methods.url + "/b",
+        (fetchmill.Request(methods.url + "/a", "PUT", body=b"2"), "named"),
+        fetchmill.Request(methods.url + "/h", "HEAD"),
+    ]
+    report = fetchmill.get(items, tmp_path / "out", format="jsonl")
+
+    assert (report.fetched, report.failed) == (4, 0)
+    seen = {(request.method, request.path, request.body) for request in methods.received}
+    assert seen == {("POST", "/a", b"\0\xff"), ("GET", "/b", b""), ("PUT", "/a", b"2"), ("HEAD", "/h", b"")}
+    stored = dict(read_objects(tmp_path / "out", "jsonl"))
+    assert stored["named"] == b"xxxxx"
+    assert fetchmill.get(items, tmp_path / "out", format="jsonl").already_finished
+
+
+@pytest.mark.parametrize("options", [{"engine": "threads"}, {"engine": "asyncio"}, {"format": "warc"}])
+def test_what_cannot_make_such_requests_refuses_them(
+    methods: MethodsServer, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """In one line, and nothing is sent."""
+    item = fetchmill.Request(methods.url + "/a", "POST")
+    with pytest.raises(UsageError, match=r"native|jsonl"):
+        fetchmill.get([item], tmp_path / "out", **{"format": "jsonl", **options})
+    with pytest.raises(UsageError, match=r"native|another format"):
+        fetchmill.get([methods.url], tmp_path / "out2", method="POST", **{"format": "jsonl", **options})
+    assert methods.received == []
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--data", "a={nothing}"), "nothing"),
+        (("--data", "{"), "--data has a brace"),
+        (("--data-json", '{"a": }'), "no JSON"),
+        (("--data", "a", "--data-json", "1"), "exclude one another"),
+        (("--method", "TRACE"), "cannot be used"),
+        (("--data", "<a>{id}</a>", "--header", "Content-Type: text/xml"), "{name!r}"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    """Exit code 2, before anything is sent."""
+    listed = write_list(tmp_path, rows(2), "csv")
+    refused = get(run, listed, dest, "--template", methods.url + "/{id}x", *options)
+
+    assert refused.code == 2
+    assert said in refused.err
+    assert methods.received == []
+
+
+def test_files_of_one_url_need_names(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+    """Else all but the first would be posted and thrown away."""
+    listed = write_list(tmp_path, rows(2), "csv")
+    options = ("--allow-private", "--template", methods.url + "/x", "--data", "a={id}")
+    refused = run("get", listed, dest, *options)
+
+    assert (refused.code, methods.received) == (2, [])
+    assert "--names seq" in refused.err
+    assert run("get", listed, dest, *options, "--key-column", "id").code == 0
+    assert sorted(name for name, _ in read_objects(dest, "files")) == ["0", "1"]
