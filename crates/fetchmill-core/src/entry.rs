@@ -87,7 +87,13 @@ impl<'a> ListEntry<'a> {
         let (key, kept, size, etag, modified, request) = (next(), next(), next(), next(), next(), next());
         let size = size.and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
         let modified = modified.map(|bytes| ListedTime::read(bytes).0);
-        ListEntry { url: &bytes[..end], key, kept, expected: ExpectedObject { size, etag, modified }, request }
+        ListEntry {
+            url: &bytes[..end],
+            key,
+            kept,
+            expected: ExpectedObject { size, etag, modified },
+            request,
+        }
     }
 
     /// Why it is no URL, for a line that is none.
