@@ -112,6 +112,27 @@ class Objects(Mapping[str, bytes]):
         """
         return _object(self._find(name))
 
+    def length(self, name: str) -> int:
+        """How many bytes an object has, from the manifests alone.
+
+        Args:
+            name: its name.
+
+        Returns:
+            Its length.
+
+        Raises:
+            KeyError: there is no such name.
+
+        Example:
+            >>> objects.length("file-000000000001")
+            100
+        """
+        length = self._native.length(_encode(name))
+        if length is None:
+            raise KeyError(name)
+        return length
+
     def names(self, pattern: str | None = None) -> Iterator[str]:
         """The names, from the manifests alone.
 

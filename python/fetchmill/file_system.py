@@ -1,0 +1,501 @@
+"""What a job has stored as a file system of fsspec, which pandas, pyarrow, DuckDB, dask, zarr and others read from.
+
+    fs = fsspec.filesystem("fetchmill", dest="out/")
+    pandas.read_csv("fetchmill://2026/a.csv", storage_options={"dest": "out/"})
+    fsspec.open("fetchmill://2026/a.csv::/data/out")
+
+Nothing is unpacked, and nothing can be written. docs/reading.md says how names become paths, and what each call costs.
+"""
+
+import errno
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from glob import has_magic
+from pathlib import Path
+from threading import Lock
+from typing import Any, NoReturn
+
+from fetchmill._destination.object_paths import from_spelling, to_name, to_path
+from fetchmill._destination.objects import Object, Objects
+from fetchmill.errors import FetchmillError, UsageError
+
+try:
+    from fsspec import AbstractFileSystem
+    from fsspec.utils import tokenize
+except ModuleNotFoundError as error:
+    # What is missing inside an installed fsspec is another fault, with a message of its own.
+    if error.name != "fsspec":
+        raise
+    raise ModuleNotFoundError(
+        "fetchmill.file_system needs the library fsspec, which is not installed: pip install 'fetchmill[fsspec]'",
+        name="fsspec",
+    ) from None
+
+__all__ = ["FetchmillFileSystem", "ObjectFile"]
+
+# Directories that are remembered, some 200 bytes each. Where there are more, a question about another one reads names.
+_DIRECTORIES_MAX = 1 << 18
+# What is known of an object besides its name and its bytes.
+_FACTS = ("status", "content_type", "etag", "last_modified", "fetched_at", "sequence", "crc32c", "url", "columns")
+
+Entry = dict[str, Any]
+
+
+class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec has no types
+    """The objects of a destination as files, read-only; threads and processes may share it.
+
+    The path of an object is its name; directories are what stands before a `/` in a name. What is sealed after this
+    was made is seen after `invalidate_cache()`.
+
+    Args:
+        dest: the destination, a local path.
+        state: folder of the journal, when the job was given one.
+        fo: the destination as chained URLs name it: `fetchmill://NAME::/data/out`.
+        target_protocol: where that is; `file` is all that can be read.
+        target_options: ignored.
+        storage_options: what fsspec has for all file systems.
+
+    Raises:
+        UsageError: there is no job, its format keeps no objects, or the destination is not a local path.
+        JournalError: the journal cannot be read.
+
+    Example:
+        >>> import fsspec
+        >>> fs = fsspec.filesystem("fetchmill", dest="out/")
+        >>> fs.cat_file("file-000000000001", start=-10)
+        b'...'
+    """
+
+    protocol = "fetchmill"
+    # One that is cached would show the destination as it once was; and `out/` may be another folder by now.
+    cachable = False
+
+    def __init__(
+        self,
+        dest: str | os.PathLike[str] | None = None,
+        state: str | os.PathLike[str] | None = None,
+        *,
+        fo: str | os.PathLike[str] | None = None,
+        target_protocol: str | None = None,
+        target_options: object = None,
+        **storage_options: object,
+    ) -> None:
+        super().__init__(**storage_options)
+        del target_options
+        if (dest is None) == (fo is None):
+            raise UsageError(
+                "name one destination: as the option dest, or in the URL, as in fetchmill://NAME::/data/out"
+            )
+        place = os.fspath(fo if dest is None else dest)  # type: ignore[arg-type] # one of them is there
+        if target_protocol not in (None, "file", "local") or "://" in place:
+            raise UsageError(f"a destination is read from a local path, which {place} is not; copy its shards first")
+        # A process that gets this may work in another folder.
+        self.dest = os.path.abspath(place)  # noqa: PTH100 - without looking at links
+        self.state = None if state is None else os.path.abspath(state)  # noqa: PTH100 - the same
+        self._open_destination()
+
+    def _open_destination(self) -> None:
+        self._objects = Objects(self.dest, state=self.state)
+        self._directories = _Directories(self._objects)
+
+    @property
+    def objects(self) -> Objects:
+        """The same objects as a mapping, which lists any number of names in flat memory and gives Arrow batches."""
+        return self._objects
+
+    @staticmethod
+    def path_of(name: str) -> str:
+        """The path of an object.
+
+        Args:
+            name: its name, as `fetchmill.open` has it.
+
+        Returns:
+            The name itself, escaped where a path cannot have it.
+
+        Example:
+            >>> fs.path_of("a//b")
+            'a/%empty/b'
+        """
+        return to_path(name)
+
+    @staticmethod
+    def name_of(path: str) -> str:
+        """The name of the object that a path means, whether there is one or not.
+
+        Args:
+            path: as `ls` and `find` give it.
+
+        Returns:
+            The name, as `fetchmill.open` has it.
+
+        Raises:
+            FileNotFoundError: no name has this path.
+
+        Example:
+            >>> fs.name_of("a/%empty/b")
+            'a//b'
+        """
+        name = to_name(path)
+        if name is None:
+            raise _missing(path)
+        return name
+
+    # --- one object --------------------------------------------------------------------------------------------------
+
+    def info(self, path: str, **kwargs: object) -> Entry:
+        """Name, size, type, and what the format has kept of an object; of other formats than `files` it is read."""
+        del kwargs
+        path = self._strip_protocol(path)
+        length = self._length(path)
+        if length is None:
+            if self._is_directory(path):
+                return _directory(path)
+            raise _missing(path)
+        entry = _file(path, length)
+        return entry if self._objects.format == "files" else entry | _facts(self._record(path))
+
+    def exists(self, path: str, **kwargs: object) -> bool:
+        """Whether there is an object or a directory. Damage is an error, and no answer."""
+        del kwargs
+        path = self._strip_protocol(path)
+        return self._length(path) is not None or self._is_directory(path)
+
+    def isfile(self, path: str) -> bool:
+        """Whether there is an object, by the index alone."""
+        return self._length(self._strip_protocol(path)) is not None
+
+    def isdir(self, path: str) -> bool:
+        """Whether there is a directory and no object of this name."""
+        path = self._strip_protocol(path)
+        return self._length(path) is None and self._is_directory(path)
+
+    def size(self, path: str) -> int:
+        """Bytes of an object, by the index alone; 0 of a directory."""
+        path = self._strip_protocol(path)
+        length = self._length(path)
+        if length is None and not self._is_directory(path):
+            raise _missing(path)
+        return length or 0
+
+    def modified(self, path: str) -> datetime:
+        """Last-Modified, else when it was fetched, else when the destination's folder was last changed."""
+        info = self.info(path)
+        found: datetime | None = info.get("last_modified") or info.get("fetched_at")
+        return found or datetime.fromtimestamp(Path(self.dest).stat().st_mtime, UTC)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: object) -> bytes:
+        """Bytes of an object, or a slice of them."""
+        del kwargs
+        return self._read(self._strip_protocol(path))[start:end]
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: list[int | None] | int | None,
+        ends: list[int | None] | int | None,
+        max_gap: int | None = None,
+        on_error: str = "return",
+        **kwargs: object,
+    ) -> list[bytes | Exception]:
+        """Slices of objects. Each object is read once, and only one is held at a time."""
+        del max_gap, kwargs
+        if not isinstance(paths, list):
+            raise TypeError("paths must be a list")
+        first = starts if isinstance(starts, list) else [starts] * len(paths)
+        last = ends if isinstance(ends, list) else [ends] * len(paths)
+        if not len(first) == len(last) == len(paths):
+            raise ValueError("paths, starts and ends must have one length")
+        by_path: dict[str, list[int]] = {}
+        for index, path in enumerate(paths):
+            by_path.setdefault(path, []).append(index)
+        results: list[bytes | Exception] = [b""] * len(paths)
+        for path, indexes in by_path.items():
+            try:
+                body = self.cat_file(path)
+            except OSError as error:
+                if on_error != "return":
+                    raise
+                results = [error if index in indexes else result for index, result in enumerate(results)]
+                continue
+            for index in indexes:
+                results[index] = body[first[index] : last[index]]
+        return results
+
+    def _open(self, path: str, mode: str = "rb", **kwargs: object) -> "ObjectFile":
+        del kwargs  # how to buffer: all of it is in memory
+        if mode != "rb":
+            self._refuse(path)
+        return ObjectFile(self, path, self._read(path))
+
+    # --- many objects: names of all manifests are read ---------------------------------------------------------------
+
+    def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:  # noqa: ANN401 - of any type
+        """What is directly in a directory, sorted; of an object, the object."""
+        path = self._strip_protocol(path)
+        tree = kwargs.get("tree")
+        entries = (self._tree(path, 1) if tree is None else tree).get(path, [])
+        entries = [entry for entry in entries if entry["name"] != path] or entries
+        if not entries and path:
+            raise _missing(path)
+        entries.sort(key=lambda entry: (entry["name"], entry["type"]))
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def walk(
+        self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: object = "omit", **kwargs: object
+    ) -> Iterator[tuple[str, Any, Any]]:
+        """Directories with what is in them. Names are read once, and those below the path are held until the end."""
+        if "tree" not in kwargs:
+            kwargs["tree"] = self._tree(self._strip_protocol(path), maxdepth)
+        yield from super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **kwargs)
+
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = False, **kwargs: object
+    ) -> Any:  # noqa: ANN401 - a list, or a dict with detail
+        """All objects below a directory, sorted; and the object of this name, if there is one."""
+        del kwargs
+        if maxdepth is not None and maxdepth < 1:
+            raise ValueError("maxdepth must be at least 1")
+        path = self._strip_protocol(path)
+        found: dict[str, Entry] = {}
+        for entry in self._entries(path, maxdepth, with_directories=withdirs):
+            if entry["type"] == "file" or entry["name"] not in found:
+                found[entry["name"]] = entry
+        if withdirs and path and found:
+            found.setdefault(path, _directory(path))
+        names = sorted(found)
+        return {name: found[name] for name in names} if detail else names
+
+    def du(
+        self, path: str, total: bool = True, maxdepth: int | None = None, withdirs: bool = False, **kwargs: object
+    ) -> Any:  # noqa: ANN401 - a number, or a dict without total
+        """Bytes of the objects below a directory."""
+        if total:
+            return sum(entry["size"] for entry in self._entries(self._strip_protocol(path), maxdepth))
+        found = self.find(path, maxdepth=maxdepth, withdirs=withdirs, detail=True, **kwargs)
+        return {name: entry["size"] for name, entry in found.items()}
+
+    def expand_path(
+        self,
+        path: str | os.PathLike[str] | list[str],
+        recursive: bool = False,
+        maxdepth: int | None = None,
+        assume_literal: bool = False,
+        **kwargs: object,
+    ) -> list[str]:
+        """Paths that a pattern or a list of them means. The name of an object is no pattern, whatever is in it."""
+        paths = self._strip_protocol([path] if isinstance(path, str | os.PathLike) else list(path))
+        literal = [each for each in paths if assume_literal or not has_magic(each) or self._length(each) is not None]
+        patterns = [each for each in paths if each not in literal]
+        found: set[str] = set()
+        for some, is_literal in ((literal, True), (patterns, False)):
+            with suppress(FileNotFoundError):  # where nothing is found, and the others may find something
+                options = {"recursive": recursive, "maxdepth": maxdepth, "assume_literal": is_literal, **kwargs}
+                found |= set(super().expand_path(some, **options))
+        if not found:
+            raise _missing(str(path))
+        return sorted(found)
+
+    def get(
+        self,
+        rpath: str | os.PathLike[str] | list[str],
+        lpath: str | os.PathLike[str] | list[str],
+        recursive: bool = False,
+        **kwargs: object,
+    ) -> None:
+        """Writes objects into local files."""
+        path = None if isinstance(rpath, list) else self._strip_protocol(rpath)
+        if path is not None and not recursive and not isinstance(lpath, list) and has_magic(path) and self.isfile(path):
+            # fsspec would take the name for a pattern, and the local file for a folder.
+            is_folder = os.fspath(lpath).endswith("/") or Path(lpath).is_dir()
+            target = Path(lpath, path.rpartition("/")[2]) if is_folder else Path(lpath)
+            rpath, lpath = [path], [str(target)]
+        super().get(rpath, lpath, recursive=recursive, **kwargs)
+
+    # --- the rest ----------------------------------------------------------------------------------------------------
+
+    def invalidate_cache(self, path: str | None = None) -> None:
+        """Looks at the destination again: what its job has sealed since is there then."""
+        super().invalidate_cache(path)
+        self._open_destination()
+
+    def _refuse(self, path: object = None, *_arguments: object, **_options: object) -> NoReturn:
+        """Nothing can be written."""
+        shown = str(path) if isinstance(path, str | os.PathLike) else None
+        raise OSError(errno.EROFS, f"the destination {self.dest} is read-only: only fetchmill writes to it", shown)
+
+    mkdir = makedirs = rmdir = rm = rm_file = _rm = mv = copy = cp_file = _refuse
+    pipe = pipe_file = put = put_file = touch = _refuse
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:  # noqa: ANN401 - a path or a list of them, as fsspec has it
+        if isinstance(path, list):
+            return [cls._strip_protocol(each) for each in path]
+        return from_spelling(os.fspath(path).removeprefix("fetchmill://").rstrip("/"))
+
+    @property
+    def _fs_token(self) -> str:
+        """What says that two are of one destination: fsspec would take the thread, and `dest` as it was written."""
+        token: str = tokenize(type(self).__qualname__, self.dest, self.state)
+        return token
+
+    def __reduce__(self) -> tuple[type["FetchmillFileSystem"], tuple[str, str | None]]:
+        return type(self), (self.dest, self.state)
+
+    def _length(self, path: str) -> int | None:
+        name = to_name(path)
+        try:
+            with _told_as_os_error(path):
+                return None if name is None else self._objects.length(name)
+        except KeyError:
+            return None
+
+    def _record(self, path: str) -> Object:
+        try:
+            with _told_as_os_error(path):
+                return self._objects.record(self.name_of(path))
+        except KeyError:
+            raise _missing(path) from None
+
+    def _read(self, path: str) -> bytes:
+        return self._record(path).body
+
+    def _is_directory(self, path: str) -> bool:
+        with _told_as_os_error(path):
+            return not path or self._directories.has(path)
+
+    def _entries(self, path: str, maxdepth: int | None = None, *, with_directories: bool = False) -> Iterator[Entry]:
+        """Objects at and below a path; with directories, each of these once."""
+        start = path + "/" if path else ""
+        known = {path}
+        with _told_as_os_error(path):
+            for name, length in self._objects.lengths():
+                found = to_path(name)
+                if not found.startswith(start):
+                    if found == path:
+                        yield _file(found, length)
+                    continue
+                parts = found[len(start) :].split("/", -1 if maxdepth is None else maxdepth)
+                is_deeper = maxdepth is not None and len(parts) > maxdepth
+                if not is_deeper:
+                    yield _file(found, length)
+                if with_directories:
+                    directory = found[: -len(parts[-1]) - 1]
+                    while directory and directory not in known:
+                        known.add(directory)
+                        yield _directory(directory)
+                        directory = directory.rpartition("/")[0]
+
+    def _tree(self, path: str, maxdepth: int | None) -> dict[str, list[Entry]]:
+        """The same with directories, by the directory that they are in. The object of this name is in itself."""
+        tree: dict[str, list[Entry]] = {}
+        for entry in self._entries(path, maxdepth, with_directories=True):
+            name = entry["name"]
+            tree.setdefault(path if name == path else name.rpartition("/")[0], []).append(entry)
+        return tree
+
+
+class ObjectFile(io.BytesIO):
+    """An object that is open for reading: its bytes, in memory. A copy in another process reads them there again."""
+
+    def __init__(self, fs: FetchmillFileSystem, path: str, body: bytes) -> None:
+        super().__init__(body)
+        self.fs = fs
+        self.path = self.name = path
+        self.size = len(body)
+
+    @property
+    def mode(self) -> str:
+        """How it was opened."""
+        return "rb"
+
+    def writable(self) -> bool:
+        """It is not."""
+        return False
+
+    def write(self, _data: object) -> NoReturn:
+        """Refuses."""
+        raise io.UnsupportedOperation("not writable")
+
+    def writelines(self, _lines: object) -> NoReturn:
+        """Refuses."""
+        self.write(b"")
+
+    def truncate(self, _size: int | None = None) -> NoReturn:
+        """Refuses."""
+        self.write(b"")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (self.fs, self.path, self.tell())
+
+
+def _reopen(fs: FetchmillFileSystem, path: str, position: int) -> ObjectFile:
+    file: ObjectFile = fs.open(path)
+    file.seek(position)
+    return file
+
+
+class _Directories:
+    """Which directories there are. Names are read once, and only as far as the questions need."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._names = objects.names()
+        self._known: set[str] = set()
+        self._lock = Lock()
+
+    def has(self, path: str) -> bool:
+        """Whether some name is below this path."""
+        with self._lock:
+            while path not in self._known and len(self._known) < _DIRECTORIES_MAX:
+                name = self._next_name()
+                if name is None:
+                    return False
+                directory = to_path(name).rpartition("/")[0]
+                while directory and directory not in self._known:
+                    self._known.add(directory)
+                    directory = directory.rpartition("/")[0]
+            if path in self._known:
+                return True
+        start = path + "/"
+        return any(to_path(name).startswith(start) for name in self._objects.names())
+
+    def _next_name(self) -> str | None:
+        try:
+            return next(self._names, None)
+        except FetchmillError:
+            self._names = self._objects.names()  # or the next question would find its end
+            raise
+
+
+@contextmanager
+def _told_as_os_error(path: str) -> Iterator[None]:
+    """What cannot be read is an OSError for everybody who uses fsspec."""
+    try:
+        yield
+    except UsageError:
+        raise
+    except FetchmillError as error:
+        raise OSError(errno.EIO, str(error), path) from error
+
+
+def _missing(path: str) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+
+def _file(path: str, size: int) -> Entry:
+    return {"name": path, "size": size, "type": "file"}
+
+
+def _directory(path: str) -> Entry:
+    return {"name": path, "size": 0, "type": "directory"}
+
+
+def _facts(record: Object) -> Entry:
+    facts = {name: value for name in _FACTS if (value := getattr(record, name)) not in (None, {})}
+    if record.last_modified is not None:
+        facts["mtime"] = record.last_modified.timestamp()  # as fsspec's local files have it
+    return facts
