@@ -33,7 +33,6 @@ from fetchmill._destination.object_paths import from_spelling, to_name, to_path
 from fetchmill.file_system import FetchmillFileSystem, ObjectFile
 from fetchmill.testing import Server, synthetic_body
 from foreign import SUFFIXES
-from independent import synthetic_name
 from raw_server import RawServer, mirror, reply
 
 FORMATS = ("files", *SUFFIXES)
@@ -538,8 +537,8 @@ def test_a_running_job_is_read_as_far_as_it_is_sealed(
     process.kill()
     process.wait()
 
+    assert counts[0] > 0
     assert counts == sorted(set(counts))
-    assert fs.isfile(synthetic_name(0)) or counts[0]
 
 
 def test_a_destination_must_be_named_and_local(packed: FetchmillFileSystem, tmp_path: Path) -> None:

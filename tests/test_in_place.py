@@ -113,6 +113,7 @@ def test_it_is_a_mapping(store: Path, format: str) -> None:
         assert objects.format == format
         assert len(objects) == len(expected)
         assert {name: objects[name] for name in expected} == expected
+        assert {name: objects.length(name) for name in expected} == {name: len(expected[name]) for name in expected}
         assert sorted(objects) == sorted(expected)
         assert {name: body == expected[name] for name, body in objects.items()} == dict.fromkeys(expected, True)
         assert sorted(map(len, objects.values())) == sorted(map(len, expected.values()))
@@ -128,6 +129,8 @@ def test_a_missing_name_is_a_key_error(store: Path) -> None:
             assert objects.get(name) is None
             with pytest.raises(KeyError):
                 objects.record(name)
+            with pytest.raises(KeyError):
+                objects.length(name)
 
 
 def test_a_record_has_what_the_format_keeps(store: Path, format: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fetchmill
-from fetchmill import _native, errors, testing
+from fetchmill import _native, errors, file_system, testing
 
 # What a class of the native module has beside what is declared: Python's own names.
 PYTHON_OWN = set(dir(type("Plain", (), {"__slots__": ()})))
@@ -27,7 +27,7 @@ def test_every_public_name_is_there_and_no_other() -> None:
 
 def test_every_public_name_is_documented() -> None:
     """By itself, not by what it inherits."""
-    for module in (fetchmill, testing):
+    for module in (fetchmill, file_system, testing):
         for name in module.__all__:
             if name != "__version__":
                 assert (getattr(module, name).__doc__ or "").strip(), name

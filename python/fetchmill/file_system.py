@@ -219,7 +219,8 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             except OSError as error:
                 if on_error != "return":
                     raise
-                results = [error if index in indexes else result for index, result in enumerate(results)]
+                for index in indexes:
+                    results[index] = error
                 continue
             for index in indexes:
                 results[index] = body[first[index] : last[index]]
@@ -288,13 +289,16 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
     ) -> list[str]:
         """Paths that a pattern or a list of them means. The name of an object is no pattern, whatever is in it."""
         paths = self._strip_protocol([path] if isinstance(path, str | os.PathLike) else list(path))
-        literal = [each for each in paths if assume_literal or not has_magic(each) or self._length(each) is not None]
+        literal = {each for each in paths if assume_literal or not has_magic(each) or self._length(each) is not None}
         patterns = [each for each in paths if each not in literal]
         found: set[str] = set()
-        for some, is_literal in ((literal, True), (patterns, False)):
-            with suppress(FileNotFoundError):  # where nothing is found, and the others may find something
-                options = {"recursive": recursive, "maxdepth": maxdepth, "assume_literal": is_literal, **kwargs}
-                found |= set(super().expand_path(some, **options))
+        for each in literal:
+            if recursive:
+                found.update(self.find(each, maxdepth=maxdepth, withdirs=True))
+            if not recursive or self.exists(each):
+                found.add(each)
+        with suppress(FileNotFoundError):  # where nothing matches
+            found.update(super().expand_path(patterns, recursive=recursive, maxdepth=maxdepth, **kwargs))
         if not found:
             raise _missing(str(path))
         return sorted(found)
