@@ -100,10 +100,14 @@ ESCAPED = {
 }
 
 
+def names_and_bodies(format: str) -> dict[str, bytes]:
+    """What a destination of a format has."""
+    return BODIES | {name: body for name, body in AWKWARD.items() if format != "files" or name.startswith("%")}
+
+
 def contents(format: str) -> dict[str, bytes]:
-    """Paths and bytes that a destination of a format has."""
-    escaped = {ESCAPED[name]: body for name, body in AWKWARD.items()}
-    return BODIES | {path: body for path, body in escaped.items() if format != "files" or path.startswith("%25")}
+    """The same by path."""
+    return {ESCAPED.get(name, name): body for name, body in names_and_bodies(format).items()}
 
 
 def fetch(source: str, dest: Path, format: str) -> fetchmill.Report:
@@ -116,14 +120,15 @@ def fetch(source: str, dest: Path, format: str) -> fetchmill.Report:
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
     """Destinations with the contents above, by format; each is made when it is first asked for."""
     disk = tmp_path_factory.mktemp("stores")
-    bodies = BODIES | AWKWARD
-    scripted = {name: reply(body, *FACTS) for name, body in bodies.items()}
-    with folder_in_memory(disk) as folder, RawServer(mirror([*bodies], scripted)) as origin:
+    with folder_in_memory(disk) as folder:
 
         def make(format: str) -> Path:
             dest = folder / format
             if not dest.exists():
-                fetch(origin.url, dest, format)
+                bodies = names_and_bodies(format)
+                scripted = {name: reply(body, *FACTS) for name, body in bodies.items()}
+                with RawServer(mirror([*bodies], scripted)) as origin:
+                    assert fetch(origin.url, dest, format).fetched == len(bodies)
             return dest
 
         yield make
@@ -334,6 +339,7 @@ def test_a_name_can_be_written_as_it_is(packed: FetchmillFileSystem) -> None:
         if name and not name.endswith("/") and not name.startswith("%"):
             assert packed.cat_file(name) == body
             assert packed.cat_file(f"fetchmill://{name}") == body
+            assert packed.name_of(name) == name
     assert packed.cat_file("fetchmill://top.csv") == packed.cat_file("top.csv") == BODIES["top.csv"]
     assert packed.path_of("fetchmill://x") == "fetchmill:/%empty/x"
     with pytest.raises(FileNotFoundError):

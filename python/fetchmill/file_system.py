@@ -122,12 +122,12 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
         """
         return to_path(name)
 
-    @staticmethod
-    def name_of(path: str) -> str:
+    @classmethod
+    def name_of(cls, path: str) -> str:
         """The name of the object that a path means, whether there is one or not.
 
         Args:
-            path: as `ls` and `find` give it.
+            path: as `ls` and `find` give it, or as `open` takes it.
 
         Returns:
             The name, as `fetchmill.open` has it.
@@ -139,7 +139,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
             >>> fs.name_of("a/%empty/b")
             'a//b'
         """
-        name = to_name(path)
+        name = to_name(cls._strip_protocol(path))
         if name is None:
             raise _missing(path)
         return name
