@@ -302,7 +302,7 @@ def test_directories_are_found_when_there_are_more_than_are_remembered(
     packed: FetchmillFileSystem, monkeypatch: pytest.MonkeyPatch, directories_max: int
 ) -> None:
     """By reading names again."""
-    monkeypatch.setattr("fetchmill.file_system._DIRECTORIES_MAX", directories_max)
+    monkeypatch.setattr("fetchmill._destination.object_directories._DIRECTORIES_MAX", directories_max)
     folders = {entry["name"] for entry in packed.find("", withdirs=True, detail=True).values() if not entry["size"]}
     for folder in sorted(folders - {"empty"}):
         assert packed.isdir(folder), folder

@@ -15,9 +15,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from glob import has_magic
 from pathlib import Path
-from threading import Lock
 from typing import Any, NoReturn
 
+from fetchmill._destination.object_directories import ObjectDirectories
 from fetchmill._destination.object_paths import from_spelling, to_name, to_path
 from fetchmill._destination.objects import Object, Objects
 from fetchmill.errors import FetchmillError, UsageError
@@ -36,8 +36,6 @@ except ModuleNotFoundError as error:
 
 __all__ = ["FetchmillFileSystem", "ObjectFile"]
 
-# Directories that are remembered, some 200 bytes each. Where there are more, a question about another one reads names.
-_DIRECTORIES_MAX = 1 << 18
 # What is known of an object besides its name and its bytes.
 _FACTS = ("status", "content_type", "etag", "last_modified", "fetched_at", "sequence", "crc32c", "url", "columns")
 
@@ -99,7 +97,7 @@ class FetchmillFileSystem(AbstractFileSystem):  # type: ignore[misc] # fsspec ha
 
     def _open_destination(self) -> None:
         self._objects = Objects(self.dest, state=self.state)
-        self._directories = _Directories(self._objects)
+        self._directories = ObjectDirectories(self._objects)
 
     @property
     def objects(self) -> Objects:
@@ -440,39 +438,6 @@ def _reopen(fs: FetchmillFileSystem, path: str, position: int) -> ObjectFile:
     file: ObjectFile = fs.open(path)
     file.seek(position)
     return file
-
-
-class _Directories:
-    """Which directories there are. Names are read once, and only as far as the questions need."""
-
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
-        self._names = objects.names()
-        self._known: set[str] = set()
-        self._lock = Lock()
-
-    def has(self, path: str) -> bool:
-        """Whether some name is below this path."""
-        with self._lock:
-            while path not in self._known and len(self._known) < _DIRECTORIES_MAX:
-                name = self._next_name()
-                if name is None:
-                    return False
-                directory = to_path(name).rpartition("/")[0]
-                while directory and directory not in self._known:
-                    self._known.add(directory)
-                    directory = directory.rpartition("/")[0]
-            if path in self._known:
-                return True
-        start = path + "/"
-        return any(to_path(name).startswith(start) for name in self._objects.names())
-
-    def _next_name(self) -> str | None:
-        try:
-            return next(self._names, None)
-        except FetchmillError:
-            self._names = self._objects.names()  # or the next question would find its end
-            raise
 
 
 @contextmanager

@@ -1,0 +1,43 @@
+"""Which directories the names of a destination make: what stands before a `/` in the path of one."""
+
+from threading import Lock
+
+from fetchmill._destination.object_paths import to_path
+from fetchmill._destination.objects import Objects
+from fetchmill.errors import FetchmillError
+
+# Directories that are remembered, some 200 bytes each. Where there are more, a question about another one reads names.
+_DIRECTORIES_MAX = 1 << 18
+
+
+class ObjectDirectories:
+    """Answers questions of threads. Names are read once, and only as far as the questions need."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._names = objects.names()
+        self._known: set[str] = set()
+        self._lock = Lock()
+
+    def has(self, path: str) -> bool:
+        """Whether some name is below this path."""
+        with self._lock:
+            while path not in self._known and len(self._known) < _DIRECTORIES_MAX:
+                name = self._next_name()
+                if name is None:
+                    return False
+                directory = to_path(name).rpartition("/")[0]
+                while directory and directory not in self._known:
+                    self._known.add(directory)
+                    directory = directory.rpartition("/")[0]
+            if path in self._known:
+                return True
+        start = path + "/"
+        return any(to_path(name).startswith(start) for name in self._objects.names())
+
+    def _next_name(self) -> str | None:
+        try:
+            return next(self._names, None)
+        except FetchmillError:
+            self._names = self._objects.names()  # or the next question would find its end
+            raise
