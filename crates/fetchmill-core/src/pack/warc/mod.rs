@@ -17,7 +17,9 @@
 
 mod decode;
 mod encode;
+mod member;
 mod message;
+mod small_deflate;
 #[cfg(test)]
 mod tests;
 
