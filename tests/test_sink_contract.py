@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -137,6 +138,7 @@ BODIES = {
     "513": b"x" * 513,
     **{f"{size}": random.Random(size).randbytes(size) for size in (MIB - 1, MIB, MIB + 1)},
     "64MiB": random.Random(64).randbytes(64 * MIB),
+    **{f"text-{size}": (b'{"id": 17, "name": "a"}, ' * size)[:size] for size in (100, 1400, 1800, 64 * KIB, 5 * MIB)},
 }
 
 
@@ -526,6 +528,25 @@ def test_a_warc_passes_its_own_check(job: Job) -> None:
 
     assert shards
     assert [said for shard in shards[:20] if (said := check_warc(shard))] == []
+
+
+@pytest.mark.parametrize(
+    "job", [pytest.param((content, "warc"), id=content) for content in ("many", "bodies")], indirect=True
+)
+def test_each_record_of_a_warc_is_a_gzip_member_of_its_own(job: Job) -> None:
+    """By Python's zlib, which checks length and checksum: members follow each other, and each is one whole record."""
+    for shard in find_shards(job.dest, job.format)[:20]:
+        packed = shard.read_bytes()
+        while packed:
+            member = zlib.decompressobj(wbits=31)
+            record = member.decompress(packed)
+            assert member.eof
+            head, _, rest = record.partition(b"\r\n\r\n")
+            assert head.startswith(b"WARC/1.1\r\n")
+            length = re.search(rb"\r\nContent-Length: (\d+)$", head)
+            assert length
+            assert (len(rest), rest[-4:]) == (int(length[1]) + 4, b"\r\n\r\n")
+            packed = member.unused_data
 
 
 @formats_of("odd", "warc")
