@@ -16,13 +16,14 @@ from benches.settings import SIZE, Settings
 LOOP = ROOT / "target" / "release" / "examples" / "bare_files"
 LOOP_FACTOR = 1.2
 CPU_AT_MOST = 1.0
-CLIENTS = ("null", "loop", "files", "files, no syncs")
-# A round stores three times, and one round warms up.
-STORING = 3
+RATE_AT_LEAST = 0.9
+CLIENTS = ("null", "loop", "loop, syncs", "files", "files, no syncs")
+# A round stores four times, and one round warms up.
+STORING = 4
 
 
 def files(settings: Settings) -> dict[str, Any]:
-    """The bar: CPU an object, as a ratio to null's plus 1.2 times the loop's."""
+    """The bars: CPU an object, as a ratio to null's plus 1.2 times the loop's; and the rate beside a loop that syncs."""
     if not LOOP.exists():
         raise SystemExit("build the loop first: cargo build --release -p fetchmill-core --example bare_files")
     server_arguments = settings.synthetic(settings.files)
@@ -34,13 +35,14 @@ def files(settings: Settings) -> dict[str, Any]:
         "connections": settings.connections,
         "mounted": settings.mounts,
         "clients": {name: summary(found[name] for found in rounds) for name in CLIENTS},
-        "bars": [_bar(rounds, "files").to_dict()],
+        "bars": [_bar(rounds, "files").to_dict(), _rate_bar(rounds).to_dict()],
         "without_syncs": _bar(rounds, "files, no syncs").ratio,
         "rounds": [{name: run.to_dict() for name, run in found.items()} for found in rounds],
         "commands": [
             f"fetchmill serve {' '.join(server_arguments)}",
             f"fetchmill get URL DEST --limit {settings.connections} --format null --json",
             f"bare_files DEST {settings.files} {SIZE}",
+            f"bare_files DEST {settings.files} {SIZE} --sync",
             f"fetchmill get URL DEST --limit {settings.connections} --format files --json",
             f"fetchmill get URL DEST --limit {settings.connections} --format files --durability process --json",
         ],
@@ -50,6 +52,11 @@ def files(settings: Settings) -> dict[str, Any]:
 def _bar(rounds: list[dict[str, Measured]], name: str) -> Bar:
     ratios = [found[name].cpu_us / (found["null"].cpu_us + LOOP_FACTOR * found["loop"].cpu_us) for found in rounds]
     return Bar("CPU an object / (null's + 1.2 x loop's)", statistics.median(ratios), at_most=CPU_AT_MOST)
+
+
+def _rate_bar(rounds: list[dict[str, Measured]]) -> Bar:
+    ratios = [found["files"].rate / found["loop, syncs"].rate for found in rounds]
+    return Bar("rate / that of the loop that syncs", statistics.median(ratios), at_least=RATE_AT_LEAST)
 
 
 def _round(settings: Settings, server: Process, url: str, folder: Path) -> dict[str, Measured]:
@@ -63,16 +70,17 @@ def _round(settings: Settings, server: Process, url: str, folder: Path) -> dict[
     folder.mkdir()
     return {
         "null": run_null(server, url, settings.folder, connections=connections, core=core),
-        "loop": _run_loop(folder / "loop", settings),
+        "loop": _run_loop("loop", folder / "loop", settings),
+        "loop, syncs": _run_loop("loop, syncs", folder / "loop-syncs", settings, "--sync"),
         "files": stored("files"),
         "files, no syncs": stored("files, no syncs", "--durability", "process"),
     }
 
 
-def _run_loop(folder: Path, settings: Settings) -> Measured:
-    usage = measure((LOOP, folder, str(settings.files), str(SIZE)), settings.cores.client)
+def _run_loop(name: str, folder: Path, settings: Settings, *options: str) -> Measured:
+    usage = measure((LOOP, folder, str(settings.files), str(SIZE), *options), settings.cores.client)
     return Measured(
-        client="loop",
+        client=name,
         objects=settings.files,
         seconds=float(usage.output),
         wall=usage.seconds,

@@ -202,8 +202,10 @@ def start(environment: dict[str, str], tmp_path: Path) -> Iterator[Callable[...,
 
 @pytest.fixture
 def traced(environment: dict[str, str], tmp_path: Path) -> Callable[..., Traced]:
-    """Runs the real command under strace: `traced("get", url, "out")`."""
-    return lambda *arguments, **extra: trace([*COMMAND, *map(str, arguments)], tmp_path, environment | extra)
+    """Runs the real command under strace: `traced("get", url, "out", slow={"syncfs": 0.2})`."""
+    return lambda *arguments, slow=None, **extra: trace(
+        [*COMMAND, *map(str, arguments)], tmp_path, environment | extra, slow
+    )
 
 
 @pytest.fixture

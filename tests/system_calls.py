@@ -89,12 +89,16 @@ def read_trace(trace: Path) -> Iterator[Call]:
         yield Call(thread, call[1], call[2], int(call[3]), began, number)
 
 
-def trace(command: list[str], folder: Path, environment: Mapping[str, str]) -> Traced:
-    """Runs a command under strace, in a folder where the trace is kept as well."""
+def trace(
+    command: list[str], folder: Path, environment: Mapping[str, str], slow: Mapping[str, float] | None = None
+) -> Traced:
+    """Runs a command under strace, in a folder where the trace is kept as well; `slow`: seconds that calls take more."""
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
     lines = folder / "trace"
     options = ["-f", "--seccomp-bpf", "--decode-pids=comm", "-y", "-s", "100000", "-o", str(lines)]
+    for call, seconds in (slow or {}).items():
+        options += ["-e", f"inject={call}:delay_enter={round(seconds * 1_000_000)}"]
     ended = subprocess.run(
         [strace, *options, "-e", f"trace={','.join(CALLS)}", *command],
         env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},

@@ -41,13 +41,16 @@ class Watcher:
     # Failures shards: bytes written and bytes synced.
     written: Counter[str] = field(default_factory=Counter)
     synced: Counter[str] = field(default_factory=Counter)
+    # Manifests: the lines where bytes were written, with the end that the file had then; how far they are durable.
+    listed: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    listed_durable: Counter[str] = field(default_factory=Counter)
     # What the journal said when it was last synced.
     journaled: set[int] = field(default_factory=set)
     seen: Counter[str] = field(default_factory=Counter)
     # Of a run before this one: they are among the closed ones, because nobody knows which they are.
     refused_before: int = 0
     # As the sinks stood when the journal's present transaction began to be written.
-    before: tuple[set[int], set[int], Counter[str]] | None = None
+    before: tuple[set[int], set[int], Counter[str], Counter[str]] | None = None
 
     def follow(self, calls: list[Call]) -> None:
         """Each call where it ended."""
@@ -58,6 +61,9 @@ class Watcher:
                 self.follow_journal(call)
             elif "/.fetchmill/stage/" in call.path or call.name == "renameat2":
                 self.follow_stage(call)
+            elif "/.fetchmill/manifests/" in call.path and call.name == "write":
+                writes = self.listed.setdefault(Path(call.path).name, [])
+                writes.append((call.ended, call.result + (writes[-1][1] if writes else 0)))
             elif "/.fetchmill/failures/" in call.path:
                 if call.name == "write":
                     self.written[Path(call.path).name] += call.result
@@ -71,6 +77,9 @@ class Watcher:
         elif call.name == "syncfs":
             self.staged_durable |= {number for number, line in self.closed.items() if line < call.began}
             self.renamed_durable |= {number for number, line in self.renamed.items() if line < call.began}
+            for manifest, writes in self.listed.items():
+                durable = max((end for line, end in writes if line < call.began), default=0)
+                self.listed_durable[manifest] = max(self.listed_durable[manifest], durable)
             self.seen["syncfs"] += 1
         elif call.name == "renameat2":
             number = int(Path(call.text().decode()).name)
@@ -85,11 +94,14 @@ class Watcher:
         """What the sinks have made durable when a transaction begins is compared with it when it is synced."""
         event = self.journal.follow(call)
         if event == "begun":
-            self.before = (set(self.staged_durable), set(self.renamed_durable), self.synced.copy())
+            synced = (self.synced.copy(), self.listed_durable.copy())
+            self.before = (set(self.staged_durable), set(self.renamed_durable), *synced)
         elif event == "synced" and self.before is not None:
             self.check(*self.before)
 
-    def check(self, staged_durable: set[int], renamed_durable: set[int], synced: Counter[str]) -> None:
+    def check(
+        self, staged_durable: set[int], renamed_durable: set[int], synced: Counter[str], listed: Counter[str]
+    ) -> None:
         """Whether all that the journal says is durable was so before the journal wrote it."""
         found = self.read_journal()
         fetched = {number for number in found.settled if number in self.closed}
@@ -103,9 +115,13 @@ class Watcher:
         for shard, end in found.failures.items():
             if synced[shard] < end:
                 self.problems.append(f"{shard} is journaled up to {end} and durable up to {synced[shard]}")
+        for manifest, end in found.manifests.items():
+            if listed[manifest] < end:
+                self.problems.append(f"{manifest} is journaled up to {end} and durable up to {listed[manifest]}")
         self.journaled = found.staged
         self.seen["windows"] += bool(found.staged)
         self.seen["failures"] += bool(found.failures)
+        self.seen["manifests"] += bool(found.manifests)
 
     def remember(self) -> None:
         """Takes over what a run before has left: its journal, what is staged, and what was renamed."""
@@ -122,6 +138,9 @@ class Watcher:
         for shard in found.failures:
             size = (self.dest / ".fetchmill" / "failures" / shard).stat().st_size
             self.written[shard] = self.synced[shard] = size
+        for manifest in found.manifests:
+            size = (self.dest / ".fetchmill" / "manifests" / manifest).stat().st_size
+            self.listed[manifest], self.listed_durable[manifest] = [(-1, size)], size
 
     def read_journal(self) -> "Journaled":
         """What the copy says."""
@@ -131,11 +150,12 @@ class Watcher:
 
 @dataclass
 class Journaled:
-    """What a journal says: sequence numbers that are staged, that are settled; shards' ends; how many are refused."""
+    """What a journal says: sequence numbers that are staged, that are settled; files' ends; how many are refused."""
 
     staged: set[int] = field(default_factory=set)
     settled: set[int] = field(default_factory=set)
     failures: dict[str, int] = field(default_factory=dict)
+    manifests: dict[str, int] = field(default_factory=dict)
     refused: int = 0
 
 
@@ -151,7 +171,8 @@ def read_journal(db: sqlite3.Connection) -> Journaled:
     settled -= {row[0] for row in db.execute("SELECT sequence FROM waiting")}
     failures = dict(db.execute("SELECT path, end FROM failures"))
     refused = db.execute("SELECT absent + failed FROM tally").fetchone()[0]
-    return Journaled(staged, settled, failures, refused)
+    manifests = dict(db.execute("SELECT path, end FROM manifests"))
+    return Journaled(staged, settled, failures, manifests, refused)
 
 
 def has_staged(dest: Path) -> bool:
@@ -204,7 +225,8 @@ def assert_no_sync_where_it_fetches(calls: list[Call]) -> None:
     syncing = Counter(call.thread for call in calls if call.name in SYNCS)
 
     assert threads["fetchmill-fetch"] > 0, threads
-    assert set(syncing) <= {"fetchmill-start", "fetchmill-job", "fetchmill-sink", "fetchmill-journ"}, syncing
+    allowed = {f"fetchmill-{name}" for name in ("start", "job", "sink", "sync", "journ")}
+    assert set(syncing) <= allowed, syncing
 
 
 def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
@@ -221,8 +243,24 @@ def test_each_journal_sync_comes_after_the_syncs_that_it_covers(
     assert watcher.seen["renames"] == len(content.bodies)
     assert watcher.seen["windows"] >= 5
     assert watcher.seen["failures"] >= 1
+    assert watcher.seen["manifests"] >= 5
     assert watcher.seen["syncfs"] >= 5
     assert_no_sync_where_it_fetches(ended.calls)
+
+
+def test_the_next_window_is_written_while_one_is_synced(
+    traced: Callable[..., Traced], source: Server, dest: Path, content: Expected, watcher: Watcher
+) -> None:
+    """With syncs of 0.2 s objects are staged meanwhile, and the order stays."""
+    ended = traced("get", source.url, dest, *WINDOW, slow={"syncfs": 0.2})
+
+    watcher.follow(ended.calls)
+
+    syncs = [call for call in ended.calls if call.name == "syncfs"]
+    staged = [call.ended for call in ended.calls if call.name == "close" and STAGED.search(call.path)]
+    meanwhile = [line for line in staged if any(sync.began < line < sync.ended for sync in syncs)]
+    assert len(meanwhile) >= 50
+    assert (ended.code, watcher.problems, find_problems(dest, content)) == (3, [], [])
 
 
 def test_a_run_that_resumes_keeps_the_order(

@@ -1,13 +1,15 @@
-//! What files cost at least: creates, writes and renames into another folder, and nothing else. No sync, no journal.
+//! What files cost at least: creates, writes and renames into another folder, and nothing else. No journal, and no sync
+//! but, with `--sync`, one of the file system each second on another thread, and one at the end.
 //!
-//! `bare_files FOLDER COUNT SIZE` makes `FOLDER/stage` and `FOLDER/out/file-000000000000` and so on, as many and as
+//! `bare_files FOLDER COUNT SIZE [--sync]` makes `FOLDER/stage` and `FOLDER/out/file-000000000000` and so on, as many and as
 //! large as a job's; the benchmark of `files` compares CPU times.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, clippy::unwrap_used)]
 
 use std::io::Write as _;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Instant;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, Mode, OFlags, openat, renameat};
 
@@ -16,11 +18,21 @@ fn main() {
     let folder = arguments.next().unwrap();
     let count: usize = arguments.next().unwrap().parse().unwrap();
     let size: usize = arguments.next().unwrap().parse().unwrap();
+    let is_synced = arguments.next().is_some_and(|argument| argument == "--sync");
     let stage = made(&Path::new(&folder).join("stage"));
     let out = made(&Path::new(&folder).join("out"));
     let body = vec![b'x'; size];
     let (mut staged, mut name) = (Vec::new(), Vec::new());
     let started = Instant::now();
+    let (end, ended) = channel::<()>();
+    let folder_to_sync = is_synced.then(|| made(Path::new(&folder)));
+    let syncing = std::thread::spawn(move || {
+        let Some(folder) = folder_to_sync else { return };
+        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            rustix::fs::syncfs(&folder).unwrap();
+        }
+        rustix::fs::syncfs(&folder).unwrap();
+    });
     for number in 0..count {
         staged.clear();
         write!(staged, "{number}").unwrap();
@@ -32,6 +44,8 @@ fn main() {
         drop(file);
         renameat(&stage, staged.as_slice(), &out, name.as_slice()).unwrap();
     }
+    drop(end);
+    syncing.join().unwrap();
     println!("{:.6}", started.elapsed().as_secs_f64());
 }
 

@@ -29,7 +29,7 @@ use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use crate::reader::{EXPORT_OF, are_of_list, for_each_object, warc_origin};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, EntryDescription, FetchedBody, Format, Sink, SinkSetup, Stage};
+use crate::sink::{Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage};
 use crate::source::{ListedPage, PageCursor};
 use crate::target::{Names, Sequence};
 
@@ -522,7 +522,8 @@ impl ExportWriter<'_> {
     fn commit(&mut self, is_last: bool) -> Result<()> {
         self.window = ExportWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
-        let durable = self.sink.checkpoint(is_last)?;
+        let mut durable = self.sink.checkpoint(is_last)?;
+        durable.sync.take().map_or(Ok(()), FileSystemSync::run)?;
         let receipt = self.gathered.receipt(0, durable, failures);
         let number = receipt.map_or(Ok(None), |receipt| self.journal.settle(&receipt))?;
         self.journal.commit()?;

@@ -425,7 +425,7 @@ fn a_name_as_large_as_a_page_fits_and_a_larger_one_does_not() {
 fn a_manifest_to_be_sealed_takes_rows_max_and_an_unsealed_one_more() {
     let fixture = Fixture::new();
     let mut sealed = fixture.writer("sealed");
-    let mut unsealed = ManifestWriter::new_unsealed(fixture.folder.path(), "unsealed".into(), false);
+    let mut unsealed = ManifestWriter::new_unsealed(fixture.folder.path(), "unsealed".into());
     let row = Owned::numbered(0, "");
     for _ in 0..ROWS_MAX {
         sealed.add(&row.row()).unwrap();

@@ -36,9 +36,10 @@ impl ManifestWriter {
         Self::with_index(folder, name, is_durable, Some(ManifestIndex::new(hash44)))
     }
 
-    /// A new manifest that is never sealed: it keeps nothing in memory and takes any number of rows.
-    pub fn new_unsealed(folder: &Path, name: String, is_durable: bool) -> Self {
-        Self::with_index(folder, name, is_durable, None)
+    /// A new manifest that is never sealed: it keeps nothing in memory and takes any number of rows. What makes its rows
+    /// durable is the sync of the file system that their objects need anyway.
+    pub fn new_unsealed(folder: &Path, name: String) -> Self {
+        Self::with_index(folder, name, false, None)
     }
 
     pub(super) fn with_index(

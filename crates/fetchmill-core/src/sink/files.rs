@@ -1,9 +1,9 @@
 //! `files`: an object a file, under its name.
 //!
-//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end syncs
-//! the file system once; its receipt says "window k is staged, window k-1 is settled". Only when that is in the
-//! journal are the files of window k renamed to their names, never replacing anything; the sync of window k+1 makes
-//! the renames durable. So after a crash a staged file of a journaled window is still to be renamed, a missing one
+//! The objects of window k are written to the worker's [`Stage`]. The checkpoint at its end asks for one sync of the file
+//! system, while which the objects of window k+1 are written; its receipt says "window k is staged, window k-1 is
+//! settled". Only when that is in the journal are the files of window k renamed to their names, never replacing anything;
+//! the sync at the end of window k+1 makes the renames durable. So after a crash a staged file of a journaled window is still to be renamed, a missing one
 //! is done, and staged files of no journaled window are rubbish.
 //!
 //! Cost an object: create, write, close, rename; the folders that are written to stay open.
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::object::{read_staged, release};
-use super::{Block, BlockBody, BlockEntry, CheckpointResult, RefusedObject, Sink, Stage};
+use super::{Block, BlockBody, BlockEntry, CheckpointResult, FileSystemSync, RefusedObject, Sink, Stage};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::manifest::{ManifestRow, ManifestWriter};
@@ -175,10 +175,8 @@ impl Sink for FilesSink {
     }
 
     fn checkpoint(&mut self, _is_last: bool) -> Result<CheckpointResult> {
-        if self.is_durable && self.has_unsettled() {
-            durable::sync_file_system(self.stage.folder())
-                .map_err(|error| Error::storage("sync the file system of", self.stage.path(), error))?;
-        }
+        let has_unsynced = self.is_durable && self.has_unsettled();
+        // It lies in the job's state as the stage does: the same sync makes it durable.
         let manifest = if self.open.objects.is_empty() { None } else { self.manifest.checkpoint()? };
         self.staged = std::mem::take(&mut self.open);
         let settled = Runs::from_unsorted(&mut self.renamed);
@@ -189,6 +187,7 @@ impl Sink for FilesSink {
             bytes,
             staged: self.staged.sequences(),
             manifest,
+            sync: has_unsynced.then(|| FileSystemSync(Arc::clone(&self.stage))),
             ..CheckpointResult::default()
         })
     }
@@ -315,7 +314,7 @@ mod tests {
         let dest = folder.path().join("dest");
         let stage = dest.join(".fetchmill/stage/0");
         std::fs::create_dir(&dest).unwrap();
-        let manifest = ManifestWriter::new_unsealed(&dest.join(".fetchmill/manifests"), "0".into(), true);
+        let manifest = ManifestWriter::new_unsealed(&dest.join(".fetchmill/manifests"), "0".into());
         let sink = FilesSink::open(&dest, Arc::new(Stage::open(&stage).unwrap()), manifest, true).unwrap();
         World { _folder: folder, dest, stage, sink }
     }

@@ -2,7 +2,8 @@
 //!
 //! A sink lives on a thread of its own beside a worker's and takes whole blocks. Its life is a repetition of
 //! [`Sink::write`] (some blocks: no sync), [`Sink::checkpoint`] (sync: what is durable now) and [`Sink::committed`]
-//! (the receipt of that checkpoint is in the journal). Bytes durable, then receipt, then journal.
+//! (the receipt of that checkpoint is in the journal). Bytes durable, then receipt, then journal. A checkpoint may leave
+//! its sync to others ([`FileSystemSync`]): then more is written meanwhile, and the receipt waits for the sync.
 
 mod block;
 pub mod failures;
@@ -33,7 +34,10 @@ pub use shard_folder::ShardFolder;
 pub use stage::Stage;
 pub use upload_queue::{NextShard, UploadQueue};
 
-use crate::error::Result;
+use std::sync::Arc;
+
+use crate::durable;
+use crate::error::{Error, Result};
 use crate::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
 use crate::target::Sequence;
 
@@ -59,6 +63,20 @@ pub struct Properties {
     pub names_are_paths: bool,
 }
 
+/// A sync that makes durable all that a checkpoint says, and whatever else lies on its file system.
+#[derive(Debug)]
+#[must_use = "nothing is durable before it has run"]
+pub struct FileSystemSync(Arc<Stage>);
+
+impl FileSystemSync {
+    /// Waits for the disk. What is written meanwhile may or may not be durable then.
+    pub fn run(self) -> Result<()> {
+        let FileSystemSync(stage) = self;
+        durable::sync_file_system(stage.folder())
+            .map_err(|error| Error::storage("sync the file system of", stage.path(), error))
+    }
+}
+
 /// What a checkpoint has made durable.
 #[derive(Debug, Default)]
 pub struct CheckpointResult {
@@ -76,12 +94,15 @@ pub struct CheckpointResult {
     pub removed: Vec<ShardNumber>,
     /// See [`crate::outcome::Receipt::manifest`].
     pub manifest: Option<ShardEnd>,
+    /// What must have run before any of it is true: then a receipt may be sent. Until [`Sink::committed`] only
+    /// [`Sink::write`] may be called.
+    pub sync: Option<FileSystemSync>,
 }
 
 impl CheckpointResult {
     /// Whether a receipt of it would say nothing.
     pub fn is_empty(&self) -> bool {
-        let CheckpointResult { settled, staged, open, sealed, removed, manifest, bytes: _ } = self;
+        let CheckpointResult { settled, staged, open, sealed, removed, manifest, bytes: _, sync: _ } = self;
         let is_settled = settled.is_empty() && staged.is_empty();
         is_settled && open.is_none() && sealed.is_none() && removed.is_empty() && manifest.is_none()
     }
@@ -107,7 +128,7 @@ pub trait Sink: Send {
     /// [`Sink::is_full`]. No sync. Called some thousand times a second at most.
     fn write(&mut self, block: &Block, from: usize) -> Result<usize>;
 
-    /// Makes durable what was written, as far as the format allows. Called once a commit window, and with `is_last`
+    /// Makes durable what was written, as far as the format allows, or tells what does. Called once a commit window, and with `is_last`
     /// while [`Sink::is_open`] at the end: then everything is settled and sealed.
     fn checkpoint(&mut self, is_last: bool) -> Result<CheckpointResult>;
 

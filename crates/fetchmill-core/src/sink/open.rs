@@ -79,7 +79,7 @@ impl SinkSetup {
             return Ok(Box::new(NullSink::default()));
         }
         let (_, name) = super::shard_names(worker);
-        let manifest = ManifestWriter::new_unsealed(&self.manifests, name, self.is_durable);
+        let manifest = ManifestWriter::new_unsealed(&self.manifests, name);
         let sink = FilesSink::open(&self.dest, Arc::clone(stage), manifest, self.is_durable)?;
         Ok(Box::new(sink.with_server_times(self.server_times)))
     }
