@@ -23,7 +23,7 @@ STORING = 4
 
 
 def files(settings: Settings) -> dict[str, Any]:
-    """The bars: CPU an object, as a ratio to null's plus 1.2 times the loop's; and the rate beside a loop that syncs."""
+    """The bars: CPU an object, as a ratio to null's plus 1.2 times the loop's; the rate beside a loop that syncs."""
     if not LOOP.exists():
         raise SystemExit("build the loop first: cargo build --release -p fetchmill-core --example bare_files")
     server_arguments = settings.synthetic(settings.files)

@@ -131,7 +131,8 @@ def _in_flight(results: dict[str, Any]) -> str:
 
 def _files(results: dict[str, Any]) -> str:
     found = results["scenarios"]["files"]
-    names = {"null": "`--format null`", "loop": "bare loop", "loop, syncs": "the same, a sync each second", "files": "`--format files`"}
+    names = {"null": "`--format null`", "loop": "bare loop", "loop, syncs": "the same, a sync each second"}
+    names["files"] = "`--format files`"
     names["files, no syncs"] = "the same, `--durability process`"
     rows = [_client_row(shown, found["clients"][name]) for name, shown in names.items()]
     where = "one fresh ext4" if found["mounted"] else "a folder of the machine's disk"

@@ -92,7 +92,7 @@ def read_trace(trace: Path) -> Iterator[Call]:
 def trace(
     command: list[str], folder: Path, environment: Mapping[str, str], slow: Mapping[str, float] | None = None
 ) -> Traced:
-    """Runs a command under strace, in a folder where the trace is kept as well; `slow`: seconds that calls take more."""
+    """Runs a command under strace, in a folder where the trace is kept as well; `slow`: calls, and seconds for each."""
     strace = shutil.which("strace")
     assert strace, "strace is missing: make servers"
     lines = folder / "trace"

@@ -1,5 +1,6 @@
 """A process of an engine: it joins the job, fetches until there is no more, and leaves when the parent has gone."""
 
+import contextlib
 import multiprocessing
 import os
 import pickle
@@ -61,7 +62,9 @@ def run_worker(pickled: bytes, parameters: JoinParameters, messages: Connection)
         finally:
             dispatcher.close()
     except BaseException as error:  # noqa: BLE001 - raised in the parent
-        messages.send_bytes(_pickle_error(error))
+        # A job that has ended does not listen any more.
+        with contextlib.suppress(BrokenPipeError):
+            messages.send_bytes(_pickle_error(error))
 
 
 def _exit_with_parent() -> None:

@@ -98,6 +98,11 @@ impl JournalLink {
         acknowledged.recv().map_err(|_| ended())
     }
 
+    /// The same for a receipt. It fails only with an error that is known by then, and is the one that is shown.
+    pub(super) fn commit_receipt(&self, receipt: Receipt) -> Result<Option<ShardNumber>> {
+        self.commit(|acknowledge| JournalRequest::Receipt(Box::new(receipt), acknowledge))
+    }
+
     /// The journal has written so many waiting targets.
     pub(super) fn written(&self, targets: usize) {
         self.unwritten.fetch_sub(targets, Ordering::Relaxed);

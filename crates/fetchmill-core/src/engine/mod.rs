@@ -47,6 +47,7 @@ mod stop_rules;
 mod stop_watch;
 mod stray_replies;
 mod stream;
+mod sync_thread;
 mod target;
 mod telemetry;
 mod threads;

@@ -1,33 +1,30 @@
 //! The thread beside a worker that has its sink: takes blocks, and at the end of each commit window makes them
 //! durable, sends the receipt and waits until that is in the journal. All syncs happen here, or, where the sink lets them,
-//! on a thread that has the window's end while this one writes the next window ([`PendingCommit`]).
+//! on a thread of its own while this one writes the next window ([`SyncThread`]).
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{Receiver, Sender};
-use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use super::block_sender::BlockSender;
 use super::body_memory::BodyMemory;
 use super::control::Control;
-use super::journal_link::JournalRequest;
 use super::options::JobOptions;
 use super::recovery;
 use super::stop::Stop;
+use super::sync_thread::SyncThread;
 use super::telemetry::WriterActivity;
 use super::threads::waiting_runtime;
 use super::transform::{self, Transform};
 use super::window_outcomes::WindowOutcomes;
-use crate::background::Background;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::journal::JobLocation;
 use crate::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use crate::outcome::{Outcome, Receipt, ShardNumber};
+use crate::outcome::{Outcome, ShardNumber};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, FileSystemSync, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
+use crate::sink::{Block, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
 
 pub(super) struct SinkWriter {
     worker: u32,
@@ -46,8 +43,8 @@ pub(super) struct SinkWriter {
     empty: Sender<Block>,
     body_memory: Arc<BodyMemory>,
     gathered: WindowOutcomes,
-    /// The end of the window before, at most one.
-    pending: Option<PendingCommit>,
+    /// Ends windows whose sink lets it; started with the first of them.
+    sync_thread: Option<SyncThread>,
     /// What fetched replies become before they are stored.
     transform: Option<Transform>,
 }
@@ -101,7 +98,7 @@ pub(super) fn open(
         empty,
         body_memory: Arc::clone(&body_memory),
         gathered: WindowOutcomes::default(),
-        pending: None,
+        sync_thread: None,
         transform: transform::of_worker(options, control, worker, &stage)?,
     };
     let stage = (properties.keeps >= StoredParts::Bodies).then_some(stage);
@@ -145,7 +142,7 @@ impl SinkWriter {
         if self.control.stop.get() == Stop::Abort {
             return Ok(());
         }
-        self.end_pending(&mut window)?;
+        self.wait_for_sync(&mut window)?;
         while self.sink.is_open() || !self.gathered.is_empty() {
             self.commit(&mut window, true)?;
         }
@@ -162,7 +159,7 @@ impl SinkWriter {
             self.does(WriterActivity::Transforming);
             // The function may take longer for a block than a window is.
             let is_over = window.since.is_some_and(|since| since.elapsed() >= self.commit_window);
-            if is_over && !self.is_syncing() { self.commit(window, false) } else { Ok(()) }
+            if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
         self.transform = Some(transform);
         Ok(())
@@ -190,12 +187,10 @@ impl SinkWriter {
     /// The next block; commits when a window ends before it comes. `None`: there will be none.
     fn next_block(&mut self, window: &mut WriterWindow) -> Result<Option<Block>> {
         loop {
-            if self.pending.is_some() && !self.is_syncing() {
-                self.end_pending(window)?;
-            }
+            let is_syncing = self.is_syncing(window)?;
             let left = window.since.map(|since| self.commit_window.saturating_sub(since.elapsed()));
             // It goes on while the one before is synced, until it is full.
-            let left = left.filter(|left| self.pending.is_none() || !left.is_zero());
+            let left = left.filter(|left| !(is_syncing && left.is_zero()));
             if left.is_some_and(|left| left.is_zero()) {
                 self.commit(window, false)?;
                 continue;
@@ -204,19 +199,20 @@ impl SinkWriter {
             match self.wait(left) {
                 Waited::Block(block) if self.control.stop.get() != Stop::Abort => return Ok(block),
                 Waited::Block(_) => return Ok(None),
-                Waited::Other => {}
+                Waited::Synced(number) => self.committed(window, number?)?,
+                Waited::Long => {}
             }
         }
     }
 
     /// Waits for a block, for so long at most, or until a sync has ended.
     fn wait(&mut self, left: Option<Duration>) -> Waited {
-        let SinkWriter { runtime, blocks, pending, .. } = self;
+        let SinkWriter { runtime, blocks, sync_thread, .. } = self;
         runtime.block_on(async {
             tokio::select! {
                 block = blocks.recv() => Waited::Block(block),
-                () = PendingCommit::wait(pending.as_mut()) => Waited::Other,
-                () = sleep(left) => Waited::Other,
+                number = end_of(sync_thread.as_mut()) => Waited::Synced(number),
+                () = sleep(left) => Waited::Long,
             }
         })
     }
@@ -251,37 +247,49 @@ impl SinkWriter {
         Ok(())
     }
 
-    /// Whether the window before is still on its way to the disk and the journal.
-    fn is_syncing(&mut self) -> bool {
-        self.pending.as_mut().is_some_and(|pending| !pending.has_ended())
+    /// Whether the window before is still on its way to the disk and the journal; if it has arrived, it ends.
+    fn is_syncing(&mut self, window: &mut WriterWindow) -> Result<bool> {
+        let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
+            return Ok(false);
+        };
+        match thread.poll()? {
+            None => Ok(true),
+            Some(number) => self.committed(window, number).map(|()| false),
+        }
+    }
+
+    /// Waits for the end of the window before, if it has not come.
+    fn wait_for_sync(&mut self, window: &mut WriterWindow) -> Result<()> {
+        self.does(WriterActivity::Storing);
+        let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else { return Ok(()) };
+        let number = thread.wait()?;
+        self.committed(window, number)
     }
 
     /// Ends a window: bytes durable, receipt, journal, and then what the sink does behind that. All but the first may come
     /// later, while the next window is written.
     fn commit(&mut self, window: &mut WriterWindow, is_last: bool) -> Result<()> {
-        self.end_pending(window)?;
-        self.does(WriterActivity::Storing);
+        self.wait_for_sync(window)?;
         *window = WriterWindow::default();
         let failures = if self.gathered.is_empty() { None } else { self.failures.checkpoint()? };
         let mut durable = self.sink.checkpoint(is_last)?;
         let sync = durable.sync.take();
         let receipt = self.gathered.receipt(self.worker, durable, failures);
         match sync {
-            Some(sync) => self.pending = Some(PendingCommit::start(&self.control, sync, receipt)?),
+            Some(sync) => {
+                let thread = match self.sync_thread.take() {
+                    Some(thread) => thread,
+                    None => SyncThread::start(&self.control)?,
+                };
+                self.sync_thread.insert(thread).begin(sync, receipt)?;
+            }
             None => {
-                let number = receipt.map_or(Ok(None), |receipt| journal(&self.control, receipt))?;
+                let number =
+                    receipt.map_or(Ok(None), |receipt| self.control.journal.commit_receipt(receipt))?;
                 self.committed(window, number)?;
             }
         }
-        if is_last { self.end_pending(window) } else { Ok(()) }
-    }
-
-    /// Waits for the end of the window before, if it has not come.
-    fn end_pending(&mut self, window: &mut WriterWindow) -> Result<()> {
-        let Some(pending) = self.pending.take() else { return Ok(()) };
-        self.does(WriterActivity::Storing);
-        let number = pending.end()?;
-        self.committed(window, number)
+        if is_last { self.wait_for_sync(window) } else { Ok(()) }
     }
 
     /// The receipt of the last checkpoint is in the journal.
@@ -298,59 +306,26 @@ impl SinkWriter {
     }
 }
 
-fn journal(control: &Control, receipt: Receipt) -> Result<Option<ShardNumber>> {
-    // It fails only with an error that is known by then, and is the one that is shown.
-    control.journal.commit(|acknowledge| JournalRequest::Receipt(Box::new(receipt), acknowledge))
-}
-
 /// What a writer was woken by.
 enum Waited {
     /// A block, or the worker's end.
     Block(Option<Block>),
-    /// Anything else.
-    Other,
+    /// The end of the window before: what the journal says.
+    Synced(Result<Option<ShardNumber>>),
+    /// As long as it may wait.
+    Long,
+}
+
+async fn end_of(thread: Option<&mut SyncThread>) -> Result<Option<ShardNumber>> {
+    match thread.filter(|thread| thread.is_busy()) {
+        Some(thread) => thread.end().await,
+        None => std::future::pending().await,
+    }
 }
 
 async fn sleep(left: Option<Duration>) {
     match left {
         Some(left) => tokio::time::sleep(left).await,
         None => std::future::pending().await,
-    }
-}
-
-/// The end of a window on a thread of its own: the sync, and then the receipt. One a window, so some in a second.
-struct PendingCommit {
-    work: Background<Option<ShardNumber>>,
-    /// Nothing is ever sent: it is dropped when the work ends, also by a panic.
-    ended: oneshot::Receiver<Infallible>,
-}
-
-impl PendingCommit {
-    fn start(control: &Arc<Control>, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<Self> {
-        let (ends, ended) = oneshot::channel();
-        let (panics, control) = (&control.stop.panics, Arc::clone(control));
-        let work = Background::start("fetchmill-sync", panics, move || {
-            let _ends: oneshot::Sender<Infallible> = ends;
-            sync.run()?;
-            receipt.map_or(Ok(None), |receipt| journal(&control, receipt))
-        })?;
-        Ok(PendingCommit { work, ended })
-    }
-
-    /// Until the end of one; for ever if there is none.
-    async fn wait(pending: Option<&mut Self>) {
-        match pending {
-            Some(pending) => drop((&mut pending.ended).await),
-            None => std::future::pending().await,
-        }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        !matches!(self.ended.try_recv(), Err(TryRecvError::Empty))
-    }
-
-    fn end(self) -> Result<Option<ShardNumber>> {
-        self.work.join();
-        self.work.take().unwrap_or_else(|| Err(Error::Internal("a window ended twice".into())))
     }
 }

@@ -1,0 +1,81 @@
+//! The thread beside a writer that ends its commit windows: it waits for the sync and for the journal, while the writer
+//! writes the next window. It has one window at a time.
+
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use tokio::sync::mpsc::{Receiver, channel, error::TryRecvError};
+
+use super::control::Control;
+use super::threads::spawn;
+use crate::error::{Error, Result};
+use crate::outcome::{Receipt, ShardNumber};
+use crate::sink::FileSystemSync;
+
+/// See the module. It ends when this is dropped, behind the window that it has.
+pub(super) struct SyncThread {
+    windows: SyncSender<(FileSystemSync, Option<Receipt>)>,
+    ended: Receiver<Option<ShardNumber>>,
+    is_busy: bool,
+}
+
+impl SyncThread {
+    pub(super) fn start(control: &Arc<Control>) -> Result<Self> {
+        let (windows, to_end) = sync_channel::<(FileSystemSync, Option<Receipt>)>(1);
+        let (ends, ended) = channel(1);
+        let journal = Arc::clone(control);
+        spawn("fetchmill-sync", &control.stop, move || {
+            for (sync, receipt) in to_end {
+                sync.run()?;
+                let number = receipt.map_or(Ok(None), |receipt| journal.journal.commit_receipt(receipt))?;
+                if ends.blocking_send(number).is_err() {
+                    break;
+                }
+            }
+            Ok(())
+        })?;
+        Ok(SyncThread { windows, ended, is_busy: false })
+    }
+
+    /// Whether it has a window whose end was not yet taken.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_busy
+    }
+
+    /// Gives it a window; it must not be busy.
+    pub(super) fn begin(&mut self, sync: FileSystemSync, receipt: Option<Receipt>) -> Result<()> {
+        self.is_busy = true;
+        self.windows.send((sync, receipt)).map_err(|_| gone())
+    }
+
+    /// The end of its window, if that has come: the number of a shard that was sealed.
+    pub(super) fn poll(&mut self) -> Result<Option<Option<ShardNumber>>> {
+        match self.ended.try_recv() {
+            Ok(number) => Ok(Some(self.idle(number))),
+            Err(TryRecvError::Empty) => Ok(None),
+            Err(TryRecvError::Disconnected) => Err(gone()),
+        }
+    }
+
+    /// The same when it comes.
+    pub(super) async fn end(&mut self) -> Result<Option<ShardNumber>> {
+        let number = self.ended.recv().await.ok_or_else(gone)?;
+        Ok(self.idle(number))
+    }
+
+    /// The same for who has nothing else to do.
+    pub(super) fn wait(&mut self) -> Result<Option<ShardNumber>> {
+        let number = self.ended.blocking_recv().ok_or_else(gone)?;
+        Ok(self.idle(number))
+    }
+
+    fn idle(&mut self, number: Option<ShardNumber>) -> Option<ShardNumber> {
+        self.is_busy = false;
+        number
+    }
+}
+
+/// Its error is the job's by then.
+fn gone() -> Error {
+    Error::Internal("the thread that syncs has ended".into())
+}
