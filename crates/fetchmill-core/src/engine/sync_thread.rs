@@ -15,7 +15,7 @@ use crate::sink::FileSystemSync;
 /// See the module. It ends when this is dropped, behind the window that it has.
 pub(super) struct SyncThread {
     windows: SyncSender<(FileSystemSync, Option<Receipt>)>,
-    ended: Receiver<Option<ShardNumber>>,
+    ended: Receiver<Result<Option<ShardNumber>>>,
     is_busy: bool,
 }
 
@@ -23,12 +23,12 @@ impl SyncThread {
     pub(super) fn start(control: &Arc<Control>) -> Result<Self> {
         let (windows, to_end) = sync_channel::<(FileSystemSync, Option<Receipt>)>(1);
         let (ends, ended) = channel(1);
-        let journal = Arc::clone(control);
-        spawn("fetchmill-sync", &control.stop, move || {
+        let (stop, control) = (Arc::clone(&control.stop), Arc::clone(control));
+        spawn("fetchmill-sync", &stop, move || {
             for (sync, receipt) in to_end {
-                sync.run()?;
-                let number = receipt.map_or(Ok(None), |receipt| journal.journal.commit_receipt(receipt))?;
-                if ends.blocking_send(number).is_err() {
+                let journal = || receipt.map_or(Ok(None), |receipt| control.journal.commit_receipt(receipt));
+                // An error is the writer's: it ends the job with it, and this thread.
+                if ends.blocking_send(sync.run().and_then(|()| journal())).is_err() {
                     break;
                 }
             }
@@ -51,7 +51,7 @@ impl SyncThread {
     /// The end of its window, if that has come: the number of a shard that was sealed.
     pub(super) fn poll(&mut self) -> Result<Option<Option<ShardNumber>>> {
         match self.ended.try_recv() {
-            Ok(number) => Ok(Some(self.idle(number))),
+            Ok(number) => self.idle(number).map(Some),
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Err(gone()),
         }
@@ -60,22 +60,22 @@ impl SyncThread {
     /// The same when it comes.
     pub(super) async fn end(&mut self) -> Result<Option<ShardNumber>> {
         let number = self.ended.recv().await.ok_or_else(gone)?;
-        Ok(self.idle(number))
+        self.idle(number)
     }
 
     /// The same for who has nothing else to do.
     pub(super) fn wait(&mut self) -> Result<Option<ShardNumber>> {
         let number = self.ended.blocking_recv().ok_or_else(gone)?;
-        Ok(self.idle(number))
+        self.idle(number)
     }
 
-    fn idle(&mut self, number: Option<ShardNumber>) -> Option<ShardNumber> {
+    fn idle(&mut self, number: Result<Option<ShardNumber>>) -> Result<Option<ShardNumber>> {
         self.is_busy = false;
         number
     }
 }
 
-/// Its error is the job's by then.
+/// It has panicked: that is the job's error by then.
 fn gone() -> Error {
     Error::Internal("the thread that syncs has ended".into())
 }
