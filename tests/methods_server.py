@@ -24,58 +24,97 @@ class Received:
     body: bytes
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Answers for its server to any method."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    owner: "MethodsServer"
+
+    def setup(self) -> None:
+        """A connection begins."""
+        self.owner.connections += 1
+        self.replies = 0
+        super().setup()
+
+    def log_message(self, *_arguments: object) -> None:
+        """Says nothing."""
+
+    def answer(self) -> None:
+        """To any method."""
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        fields = {name.lower(): value for name, value in self.headers.items()}
+        received = Received(self.command, self.path, fields, body)
+        self.owner.received.append(received)
+        if self.owner.watch is not None:
+            self.owner.watch(received)
+        time.sleep(self.owner.delay)
+        if self.path == "/broken":
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+            return
+        path, _, query = self.path.partition("?")
+        status, location = outcome_of(path)
+        self.send_response(status)
+        if location:
+            self.send_header("Location", location)
+        if query.startswith("after="):
+            self.send_header("Retry-After", query.removeprefix("after="))
+        sent = body if path == "/echo" else BODY
+        self.send_header("Content-Length", str(len(sent)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(sent)
+        self.end_reply()
+
+    def end_reply(self) -> None:
+        """What goes wrong behind a reply."""
+        owner = self.owner
+        self.replies += 1
+        if owner.stray_every and len(owner.received) % owner.stray_every == 0:
+            owner.strays += 1
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nstray")
+        if owner.close_after and self.replies >= owner.close_after:
+            self.close_connection = True
+
+    def __getattr__(self, name: str) -> Callable[[], None]:
+        # The base class looks for `do_GET` and the like.
+        if name.startswith("do_"):
+            return self.answer
+        raise AttributeError(name)
+
+
 class MethodsServer:
     """Serves from the moment it is made until the end of a `with` block.
 
     `/error` is a 500, `/broken` closes the connection without a reply, `/303` and the like lead to `/x`, `/to/URL`
-    leads to a URL, and everything else is five bytes.
+    leads to a URL, as `/to-307/URL` does with that status, `/echo` gives the request's body, `?after=N` asks for a
+    pause, and everything else is five bytes.
 
     Args:
         delay: seconds before each reply.
+        watch: called with each request before its reply.
+        stray_every: behind every so many replies comes one that nobody has asked for.
+        close_after: a connection is closed behind so many replies, without a word.
+        port: where to listen; any if not given.
     """
 
-    def __init__(self, delay: float = 0) -> None:
+    def __init__(
+        self,
+        delay: float = 0,
+        *,
+        watch: Callable[[Received], None] | None = None,
+        stray_every: int = 0,
+        close_after: int = 0,
+        port: int = 0,
+    ) -> None:
         self.received: list[Received] = []
         self.connections = 0
-        owner = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
-            def setup(self) -> None:
-                owner.connections += 1
-                super().setup()
-
-            def log_message(self, *_arguments: object) -> None:
-                """Says nothing."""
-
-            def answer(self) -> None:
-                """To any method."""
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                fields = {name.lower(): value for name, value in self.headers.items()}
-                owner.received.append(Received(self.command, self.path, fields, body))
-                time.sleep(delay)
-                if self.path == "/broken":
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    self.close_connection = True
-                    return
-                status, location = outcome_of(self.path)
-                self.send_response(status)
-                if location:
-                    self.send_header("Location", location)
-                self.send_header("Content-Length", str(len(BODY)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(BODY)
-
-            def __getattr__(self, name: str) -> Callable[[], None]:
-                # The base class looks for `do_GET` and the like.
-                if name.startswith("do_"):
-                    return self.answer
-                raise AttributeError(name)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.strays = 0
+        self.delay, self.watch = delay, watch
+        self.stray_every, self.close_after = stray_every, close_after
+        handler = type("OwnHandler", (Handler,), {"owner": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="methods-server")
@@ -96,6 +135,8 @@ def outcome_of(path: str) -> tuple[int, str | None]:
         return 500, None
     if path.startswith("/to/"):
         return 302, path.removeprefix("/to/")
+    if path.startswith("/to-"):
+        return int(path[4:7]), path[8:]
     if path[1:].isdigit():
         return int(path[1:]), "/x"
     return 200, None

@@ -20,6 +20,7 @@ SYNCS = ("fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "msync")
 CALLS = (
     *SYNCS,
     *("open", "creat", "openat", "openat2", "close", "write", "writev", "pwrite64", "pwritev", "ftruncate", "truncate"),
+    *("sendto", "sendmsg"),
     *("rename", "renameat", "renameat2", "unlink", "unlinkat", "link", "linkat", "symlinkat", "mkdirat", "mkdir"),
 )
 JOURNAL = ("job.sqlite", "job.sqlite-wal", "job.sqlite-journal")

@@ -161,6 +161,11 @@ impl Naming {
     pub fn url_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
         self.has_url().then(|| ListEntry::read(entry).url.into())
     }
+
+    /// What a list's target is asked with, when that is no plain `GET`.
+    pub fn request_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
+        if self.has_url() { ListEntry::read(entry).request.map(Into::into) } else { None }
+    }
 }
 
 /// What some entry of a list has.

@@ -26,6 +26,9 @@ pub struct Facts<'a> {
     pub url: Option<&'a [u8]>,
     /// Values of the kept columns, see [`crate::extra_columns::extra_values`].
     pub kept: Option<&'a [u8]>,
+    /// As its list has it ([`crate::entry::ListEntry`]), for a target that is asked with no plain `GET` and may still fail: its
+    /// row of failures needs that. No format stores it.
+    pub entry: Option<&'a [u8]>,
 }
 
 /// An object on its way into a pack, or out of one.
@@ -85,6 +88,7 @@ impl StoredObject {
                 head: self.head.as_deref(),
                 url: self.url.as_deref(),
                 kept: self.kept.as_deref(),
+                entry: None,
             },
         }
     }

@@ -17,6 +17,16 @@ pub struct TargetRequest<'a> {
 }
 
 impl<'a> TargetRequest<'a> {
+    /// What says no more than a URL does.
+    pub fn plain() -> Self {
+        TargetRequest { method: Some("GET"), is_idempotent: true, ..TargetRequest::default() }
+    }
+
+    /// Whether it is that.
+    pub fn is_plain(&self) -> bool {
+        *self == TargetRequest::plain()
+    }
+
     /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
         let idempotent = self.is_idempotent.then_some(&b""[..]);

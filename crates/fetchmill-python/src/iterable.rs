@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use fetchmill_core::engine::CustomRequest;
 use fetchmill_core::error::{Error, Result};
 use fetchmill_core::source::list::{ItemBatch, Items};
 use pyo3::exceptions::PyTypeError;
@@ -89,8 +90,9 @@ fn push_asked(asked: &Bound<'_, PyAny>, name: Option<&str>, into: &mut ItemBatch
         return Ok(true);
     }
     let Ok(request) = asked.cast::<Request>().map(Bound::get) else { return Ok(false) };
-    let own = request.call.as_ref().map(|call| call.to_bytes());
-    into.push(request.url(asked.py()).to_str()?.as_bytes(), name, own.as_deref());
+    // It is made as it says, whatever the job says of URLs.
+    let own = request.call.as_ref().map_or_else(CustomRequest::plain_bytes, |call| call.to_bytes());
+    into.push(request.url(asked.py()).to_str()?.as_bytes(), name, Some(&own));
     Ok(true)
 }
 

@@ -9,7 +9,10 @@ from fetchmill._options.keywords import ListKeywords
 from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, kind_of
 
-_HELP = {"state": "Folder of the journal, on a local file system; MANIFEST.fetchmill if not given."}
+_HELP = {
+    "state": "Folder of the journal, on a local file system; MANIFEST.fetchmill if not given.",
+    "headers": "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
+}
 
 
 @option_class(ListKeywords, "job", help=_HELP)

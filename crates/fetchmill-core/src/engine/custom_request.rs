@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::entry::ListEntry;
 use crate::error::{Error, Result};
+use crate::limits::REQUEST_BYTES_MAX;
 use crate::name::for_display;
 use crate::origin::is_open;
 use crate::outcome::FailureKind;
@@ -62,6 +63,13 @@ impl CustomRequest {
         self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent
     }
 
+    /// A plain `GET` as a target of a job.
+    pub fn plain_bytes() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        TargetRequest::plain().write(&mut bytes);
+        bytes
+    }
+
     /// For a target of a job.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -83,6 +91,8 @@ pub(super) struct RedirectEffects {
     is_changed: bool,
     /// It is at another origin: its own fields may be secrets.
     is_away: bool,
+    /// It was made, here or before a redirect.
+    was_sent: bool,
 }
 
 impl RedirectEffects {
@@ -97,6 +107,16 @@ impl RedirectEffects {
             _ => false,
         };
         self.is_away |= leads_away;
+    }
+
+    /// It is about to be made.
+    pub(super) fn note_sent(&mut self) {
+        self.was_sent = true;
+    }
+
+    /// Whether it was made.
+    pub(super) fn was_sent(self) -> bool {
+        self.was_sent
     }
 
     /// The method as it is now.
@@ -141,8 +161,14 @@ impl JobRequests {
         }
         let field = options.body_field().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let said = options.idempotent.then_some(true);
+        let body = options.common_body()?;
+        if body.as_ref().is_some_and(|body| body.len() > REQUEST_BYTES_MAX) {
+            return Err(Error::Usage(
+                "--data and --data-json can be 64 KiB long at most: they go with each target".into(),
+            ));
+        }
         let fields = field.into_iter().collect();
-        let common = CustomRequest::new(&options.method(), fields, options.common_body()?, said)?;
+        let common = CustomRequest::new(&options.method(), fields, body, said)?;
         Ok(JobRequests { common: Some(Arc::new(common)) })
     }
 

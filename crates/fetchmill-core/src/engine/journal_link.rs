@@ -30,6 +30,8 @@ pub(super) enum JournalRequest {
     /// The requests of these targets are about to be made, and must not be made twice; the sender is told when that is in the
     /// journal.
     Begin(Runs, SyncSender<Option<ShardNumber>>),
+    /// The replies of these have come, and this run makes nothing of them.
+    Leave(Runs),
     /// How far the upload of a shard is; the sender is told when that is in the journal.
     Upload(ShardNumber, UploadState, SyncSender<Option<ShardNumber>>),
     /// Targets that were settled, and that a reply which came too late puts in doubt, with their names.

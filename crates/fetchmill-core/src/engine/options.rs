@@ -485,7 +485,9 @@ impl JobOptions {
 
     /// Which header fields are made for each target, and where they may go.
     pub(super) fn divide_headers(&mut self) {
-        if matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
+        let is_list = matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable);
+        // A check, or a list, makes the same of all: there braces are braces.
+        if is_list && self.rows.is_none() {
             self.list.request.take_row_headers(&mut self.http.headers, is_open);
         }
         self.list.request.headers_for = self.fields_origin().map(|key| key.text().to_owned());

@@ -105,6 +105,7 @@ fn handle(
             afterwards.acknowledge.push((sender, None));
             afterwards.wakes_workers = true;
         }
+        JournalRequest::Leave(targets) => journal.leave_requests(&targets),
         JournalRequest::Upload(number, upload, sender) => {
             journal.note_upload(number, upload)?;
             afterwards.acknowledge.push((sender, None));

@@ -261,6 +261,7 @@ fn finish_window(
                     sequence,
                     name: name.into(),
                     url: naming.url_of(entry),
+                    request: naming.request_of(entry),
                     kind,
                 })?;
             }

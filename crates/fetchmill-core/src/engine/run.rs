@@ -389,6 +389,7 @@ impl Run {
                 hosts: self.options.host_rules(count),
                 rules: self.options.rules(),
                 requests: self.options.requests()?,
+                keeps_entries: self.options.transform.is_some() || block_input.properties.names_are_paths,
                 interrupted: Arc::clone(&interrupted),
                 enough: self.options.rows.as_ref().map(|_| self.options.http.max_size),
                 properties: block_input.properties,

@@ -11,20 +11,21 @@ use tokio::sync::mpsc::{Receiver, Sender};
 use super::block_sender::BlockSender;
 use super::body_memory::BodyMemory;
 use super::control::Control;
+use super::journal_link::JournalRequest;
 use super::options::JobOptions;
 use super::recovery;
 use super::stop::Stop;
 use super::sync_thread::SyncThread;
 use super::telemetry::WriterActivity;
 use super::threads::waiting_runtime;
-use super::transform::{self, Transform};
+use super::transform::{self, Transform, TransformProgress};
 use super::window_outcomes::WindowOutcomes;
 use crate::error::Result;
 use crate::journal::JobLocation;
 use crate::limits::{self, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
-use crate::outcome::{Outcome, ShardNumber};
+use crate::outcome::{Outcome, Runs, ShardNumber};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
+use crate::sink::{Block, BlockEntry, Properties, ShardSize, Sink, SinkSetup, Stage, StoredParts};
 
 pub(super) struct SinkWriter {
     worker: u32,
@@ -118,7 +119,9 @@ impl WriterWindow {
     fn add(&mut self, block: &Block, from: usize) {
         self.since.get_or_insert_with(Instant::now);
         self.outcomes += block.entries().len() - from;
-        self.bytes += block.entries()[from..].iter().map(|entry| entry.body.len()).sum::<u64>();
+        // What an object was asked with is kept in memory, too, until its file is in its place.
+        let of_entry = |entry: &BlockEntry| entry.body.len() + block.rest_bytes(entry);
+        self.bytes += block.entries()[from..].iter().map(of_entry).sum::<u64>();
     }
 }
 
@@ -154,7 +157,7 @@ impl SinkWriter {
     fn transform_and_take(&mut self, block: &Block, window: &mut WriterWindow) -> Result<()> {
         let Some(mut transform) = self.transform.take() else { return self.take(block, window) };
         self.does(WriterActivity::Transforming);
-        transform.run(block, &mut |made| {
+        let progress = transform.run(block, &mut |made| {
             self.take(made, window)?;
             self.does(WriterActivity::Transforming);
             // The function may take longer for a block than a window is.
@@ -162,6 +165,10 @@ impl SinkWriter {
             if is_over && !self.is_syncing(window)? { self.commit(window, false) } else { Ok(()) }
         })?;
         self.transform = Some(transform);
+        if progress == TransformProgress::Stopped {
+            let mut left: Vec<_> = block.fetched(0).map(|(_, entry)| entry.sequence).collect();
+            self.control.journal.send(JournalRequest::Leave(Runs::from_unsorted(&mut left)));
+        }
         Ok(())
     }
 

@@ -21,13 +21,19 @@ impl Journal {
         runs_of(&self.begun)
     }
 
-    /// All that were made have their outcomes.
+    /// These were made in this run, and get no outcome in it.
+    pub fn leave_requests(&mut self, targets: &Runs) {
+        self.interrupted.extend(targets.numbers().filter(|sequence| self.begun.contains(sequence)));
+    }
+
+    /// A run ends in which all that were made have their outcomes, but for those that were left. What an earlier run has
+    /// left, and this one has not come to, stays noted as well.
     pub fn end_requests(&mut self) -> Result<()> {
         if self.begun.is_empty() {
             return Ok(());
         }
         self.begin()?;
-        self.begun.clear();
+        self.begun.retain(|sequence| self.interrupted.contains(sequence));
         self.store_begun()
     }
 
@@ -52,4 +58,30 @@ impl Journal {
 
 fn runs_of(begun: &BTreeSet<Sequence>) -> Runs {
     Runs::from_unsorted(&mut begun.iter().copied().collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::journal::{JobLocation, Journal};
+    use crate::outcome::Runs;
+
+    #[test]
+    fn what_a_killed_run_has_begun_outlives_a_run_that_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = JobLocation::prepare(folder.path(), None).unwrap();
+        let mut killed = Journal::open_any(&place, false).unwrap();
+        killed.begin_requests(&Runs::from_unsorted(&mut [1, 2])).unwrap();
+        killed.commit().unwrap();
+        drop(killed);
+
+        let mut stopped = Journal::open_any(&place, false).unwrap();
+        stopped.begin_requests(&Runs::from_unsorted(&mut [2, 3, 4])).unwrap();
+        stopped.leave_requests(&Runs::from_unsorted(&mut [4, 9]));
+        stopped.end_requests().unwrap();
+        stopped.commit().unwrap();
+        drop(stopped);
+
+        let left = Journal::open_any(&place, false).unwrap().begun_requests();
+        assert_eq!(left.numbers().collect::<Vec<_>>(), [1, 2, 4]);
+    }
 }

@@ -25,6 +25,8 @@ pub struct Journal {
     /// Targets whose request may have been made and must not be made twice: some batches of each worker, and what came
     /// of them and is not yet settled.
     pub(super) begun: BTreeSet<Sequence>,
+    /// Those of them that are without an outcome at the end of a run: of a run before, or left by this one.
+    pub(super) interrupted: BTreeSet<Sequence>,
     pub(super) tally: Tally,
     pub(super) total: Option<u64>,
     pub(super) next_sequence: Sequence,
@@ -53,8 +55,18 @@ impl Journal {
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;
         let begun = schema::read_begun(&db).map_err(check)?;
-        let mut journal =
-            Journal { db, path, live, begun, tally, total: None, next_sequence, in_transaction: false };
+        let interrupted = begun.clone();
+        let mut journal = Journal {
+            db,
+            path,
+            live,
+            begun,
+            interrupted,
+            tally,
+            total: None,
+            next_sequence,
+            in_transaction: false,
+        };
         journal.total = journal.get("total")?.and_then(|total| total.parse().ok());
         Ok(journal)
     }

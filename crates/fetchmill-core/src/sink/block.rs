@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::entry::ListEntry;
 use crate::extra_columns::{extra_values, write_extra};
 use crate::limits::{BLOCK_BYTES, BLOCK_OUTCOMES_MAX, BODY_MEMORY_BYTES_MAX};
 use crate::object::{Facts, Micros, Seconds};
@@ -62,7 +63,8 @@ struct EntryFacts {
     content_type_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// URL, kept values, detail and request, as [`write_extra`] writes them; 0 when there is none of them.
+    /// URL, kept values, detail, and the request or, of a fetched target, the entry, as [`write_extra`] writes them; 0 when
+    /// there is none of them.
     rest_length: u32,
 }
 
@@ -85,6 +87,21 @@ impl<'d> EntryDescription<'d> {
     /// One of which nothing else is known.
     pub fn named(name: &'d [u8]) -> Self {
         EntryDescription { name, ..EntryDescription::default() }
+    }
+
+    /// A fetched one that fails all the same, so that it can be asked for again as it was.
+    pub fn fetched(name: &'d [u8], facts: &Facts<'d>) -> Self {
+        match facts.entry.map(ListEntry::read) {
+            // Its list's URL, not where a redirect led: its request must not go anywhere else.
+            Some(entry) => EntryDescription {
+                name,
+                url: Some(entry.url).filter(|url| *url != name),
+                kept: facts.kept,
+                detail: None,
+                request: entry.request,
+            },
+            None => EntryDescription { url: facts.url, kept: facts.kept, ..EntryDescription::named(name) },
+        }
     }
 }
 
@@ -132,7 +149,7 @@ impl Block {
             content_type_length: append(facts.content_type) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
-            rest_length: self.append_rest([facts.url, facts.kept, None, None]),
+            rest_length: self.append_rest([facts.url, facts.kept, None, facts.entry]),
         }
     }
 
@@ -237,12 +254,13 @@ impl Block {
             head,
             url: rest.next().flatten(),
             kept: rest.next().flatten(),
+            entry: rest.nth(1).flatten(),
         }
     }
 
-    /// The URL of an entry, when that is not its name.
-    pub fn url(&self, entry: &BlockEntry) -> Option<&[u8]> {
-        if entry.facts.rest_length == 0 { None } else { self.facts(entry).url }
+    /// Bytes of what stands in lists only: URL, kept values, and what it was asked with.
+    pub fn rest_bytes(&self, entry: &BlockEntry) -> u64 {
+        u64::from(entry.facts.rest_length)
     }
 
     /// What is known of an entry that was not fetched.
@@ -327,9 +345,10 @@ mod tests {
             head: Some(b"h"),
             url: Some(b"https://a/"),
             kept: Some(b"\x02a"),
+            entry: Some(b"https://b/\0\x02k\0\0\0\x02r"),
             ..Facts::default()
         };
-        let plain = Facts { url: None, kept: None, ..facts };
+        let plain = Facts { url: None, kept: None, entry: None, ..facts };
 
         block.push_fetched(1, 1, b"key", FetchedBody::Bytes(b"body"), &facts);
         let length = block.bytes.len();
@@ -338,7 +357,8 @@ mod tests {
         assert_eq!(block.bytes.len() - length, "keyehbody".len());
         let [listed, other] = block.entries() else { panic!("two entries") };
         assert_eq!((block.facts(listed), block.facts(other)), (facts, plain));
-        assert_eq!((block.url(listed), block.url(other)), (facts.url, None));
+        let described = EntryDescription::fetched(b"key", &block.facts(listed));
+        assert_eq!((described.url, described.request), (Some(&b"https://b/"[..]), Some(&b"r"[..])));
         assert_eq!((block.body(listed), block.body(other)), (&b"body"[..], &b"body"[..]));
     }
 }

@@ -183,8 +183,11 @@ impl FailuresShard {
 
     /// Adds an object that a sink could not put in its place.
     pub fn add_refused(&mut self, refused: &RefusedObject) -> Result<()> {
-        let target =
-            EntryDescription { url: refused.url.as_deref(), ..EntryDescription::named(&refused.name) };
+        let target = EntryDescription {
+            url: refused.url.as_deref(),
+            request: refused.request.as_deref(),
+            ..EntryDescription::named(&refused.name)
+        };
         self.add_row(&FailureRow::new(refused.sequence, Outcome::Failed(refused.kind), 0, 1, &target))
     }
 

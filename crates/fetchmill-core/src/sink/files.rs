@@ -16,7 +16,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::object::{read_staged, release};
-use super::{Block, BlockBody, BlockEntry, CheckpointResult, FileSystemSync, RefusedObject, Sink, Stage};
+use super::{
+    Block, BlockBody, BlockEntry, CheckpointResult, EntryDescription, FileSystemSync, RefusedObject, Sink, Stage,
+};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::manifest::{ManifestRow, ManifestWriter};
@@ -36,6 +38,8 @@ struct StagedObject {
     name: std::ops::Range<usize>,
     /// Of its URL, which lies behind the name, when it has one.
     url_length: Option<u32>,
+    /// Of what it was asked with, which lies behind these, when that was no plain `GET`.
+    request_length: Option<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -122,9 +126,15 @@ impl FilesSink {
                 }
                 RenameResult::Refused(kind) => {
                     self.refused.push(staged.sequence);
-                    let end = staged.name.end;
-                    let url = staged.url_length.map(|length| window.names[end..end + length as usize].into());
-                    refused.push(RefusedObject { sequence: staged.sequence, name: name.into(), url, kind });
+                    let mut behind = &window.names[staged.name.end..];
+                    let mut next = |length: Option<u32>| {
+                        let (value, rest) = behind.split_at(length? as usize);
+                        behind = rest;
+                        Some(value.into())
+                    };
+                    let (url, request) = (next(staged.url_length), next(staged.request_length));
+                    let (sequence, name) = (staged.sequence, name.into());
+                    refused.push(RefusedObject { sequence, name, url, request, kind });
                 }
             }
         }
@@ -164,12 +174,14 @@ impl Sink for FilesSink {
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));
             let name = start..self.open.names.len();
-            let url_length = block.url(entry).map(|url| {
-                self.open.names.extend_from_slice(url);
-                url.len() as u32
-            });
+            let described = EntryDescription::fetched(&[], &block.facts(entry));
+            let mut append = |value: Option<&[u8]>| {
+                self.open.names.extend_from_slice(value?);
+                value.map(|value| value.len() as u32)
+            };
+            let (url_length, request_length) = (append(described.url), append(described.request));
             let (sequence, bytes) = (entry.sequence, entry.body.len());
-            self.open.objects.push(StagedObject { sequence, bytes, name, url_length });
+            self.open.objects.push(StagedObject { sequence, bytes, name, url_length, request_length });
         }
         Ok(block.entries().len())
     }

@@ -117,6 +117,8 @@ pub struct RefusedObject {
     pub name: Box<[u8]>,
     /// See [`crate::object::Facts::url`].
     pub url: Option<Box<[u8]>>,
+    /// See [`EntryDescription::request`].
+    pub request: Option<Box<[u8]>>,
     /// Why.
     pub kind: FailureKind,
 }

@@ -32,7 +32,7 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) url: String,
     /// What it is asked with, when that is no plain `GET`.
     pub(in crate::engine) request: Option<Arc<CustomRequest>>,
-    /// What redirects have made of that.
+    /// What has become of that.
     pub(in crate::engine) effects: RedirectEffects,
     /// Where it was before, as hashes: a redirect to one of these is a loop.
     pub(in crate::engine) visited: Vec<u64>,
@@ -112,7 +112,8 @@ impl CurrentTarget {
         }
         let url = Some(self.url.as_bytes()).filter(|url| *url != self.name(naming));
         let kept = if naming.has_url() { ListEntry::read(&self.entry).kept } else { None };
-        Facts { url, kept, ..facts }
+        let entry = self.request.as_ref().map(|_| self.entry.as_slice());
+        Facts { url, kept, entry, ..facts }
     }
 
     /// The same when it was not.
@@ -167,9 +168,19 @@ impl CurrentTarget {
         Ok(())
     }
 
-    /// Whether it may be asked for more than once.
+    /// Whether its request must not be made twice, whatever redirects have made of it.
+    pub(in crate::engine) fn is_once(&self) -> bool {
+        self.request.as_deref().is_some_and(|request| !request.is_idempotent)
+    }
+
+    /// Whether it may be asked for from the start, as another attempt does: its request was not made, or may be made twice.
+    pub(in crate::engine) fn may_start_again(&self) -> bool {
+        !self.effects.was_sent() || !self.is_once()
+    }
+
+    /// Whether it may be asked for once more where redirects have led it.
     pub(in crate::engine) fn may_repeat(&self) -> bool {
-        self.effects.may_repeat(self.request.as_deref())
+        !self.effects.was_sent() || self.effects.may_repeat(self.request.as_deref())
     }
 
     /// What was known of where it is does not hold any more.

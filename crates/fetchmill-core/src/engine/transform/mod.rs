@@ -321,12 +321,10 @@ impl Transform {
 
     fn fail(&mut self, block: &Block, entry: &BlockEntry, detail: &str) -> Result<()> {
         let facts = block.facts(entry);
+        let facts = Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts };
         let target = EntryDescription {
-            name: block.name(entry),
-            url: facts.url.filter(|_| !self.setup.is_of_server()),
-            kept: facts.kept,
             detail: Some(detail.as_bytes()),
-            ..EntryDescription::default()
+            ..EntryDescription::fetched(block.name(entry), &facts)
         };
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
     }

@@ -13,7 +13,8 @@ use crate::target::{Batch, Sequence, TargetList};
 use crate::verdict::Rules;
 
 /// What is said of a target that is not asked for again.
-const INTERRUPTED: &str = "the run that had it was killed: whether its request was made is not known; --retry-failed=worker makes it again";
+const INTERRUPTED: &str = "the run that had it was killed: whether its request was made is not known; \
+                           --retry-failed=worker makes it again";
 const UNCERTAIN: &str = "the request was made, and which reply is its own is not known";
 
 impl Worker {
@@ -73,16 +74,25 @@ impl Worker {
 
     /// Whether a target must not be asked for, since a run before has perhaps done that; then it has its outcome.
     pub(super) fn was_interrupted(&self, target: &CurrentTarget) -> bool {
-        let is_interrupted = !target.may_repeat() && self.setup.interrupted.contains(target.sequence);
+        let is_interrupted = target.is_once()
+            && !target.effects.was_sent()
+            && self.setup.interrupted.contains(target.sequence);
         if is_interrupted {
             self.settle_other(target, Outcome::Failed(FailureKind::Worker), 0, 1, Some(INTERRUPTED));
         }
         is_interrupted
     }
 
-    /// What holds for the attempts at a target.
+    /// What holds for the attempts at a target. Another one begins where the list says, behind no redirect.
     pub(super) fn rules(&self, target: &CurrentTarget) -> Rules {
-        Rules { may_repeat: target.may_repeat(), ..self.setup.rules }
+        Rules { may_repeat: target.may_start_again(), ..self.setup.rules }
+    }
+
+    /// The worker ends: what waits for the host that a redirect has led it to cannot be pending, since its request was made.
+    pub(super) fn fail_all_left(&self) {
+        for target in self.waiters.take_all() {
+            self.fail_left(&target);
+        }
     }
 
     /// Whose reply it is cannot be known: a target that must not be asked for twice has failed, with its outcome in what

@@ -67,6 +67,7 @@ impl Worker {
             self.check_stop(&tasks, &mut drain_until);
         }
         self.end_rests(drain_until).await;
+        self.fail_all_left();
         self.finish().await;
         Ok(())
     }

@@ -168,7 +168,8 @@ impl Worker {
             Err(attempt) => return attempt,
         };
         if !self.keep_pace(&origin, watch).await {
-            // The target stays pending.
+            // The target stays pending, unless its request was made before a redirect.
+            self.fail_left(target);
             return FetchAttempt::Over;
         }
         self.begin_row(target);
@@ -198,7 +199,7 @@ impl Worker {
                 }
                 self.control().notice_distrust(&origin.key, &error);
             }
-            return self.unsent(target, kind);
+            return self.failed(target, kind, None);
         }
         let is_first = task.connection.replies() == 0;
         let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
@@ -320,11 +321,12 @@ impl Worker {
         &self,
         connection: &mut Connection,
         origin: &OriginConnections,
-        target: &CurrentTarget,
+        target: &mut CurrentTarget,
         body: &mut BodyReceiver,
         watch: &Deadlines,
     ) -> Result<ReceivedReply, BrokenExchange> {
         self.delta.borrow_mut().attempts += 1;
+        target.effects.note_sent();
         let _exchange = self.load.exchange();
         let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);
         if target.request.is_some() {

@@ -7,6 +7,9 @@ use crate::outcome::{FailureKind, Outcome};
 use crate::planner::Retry;
 use crate::planner::origin::Millis;
 
+/// What is said of a target that a redirect led to a host that could not be asked at once.
+const LEFT: &str = "the request was made, and the host that its redirect leads to could not be asked at once";
+
 impl Worker {
     pub(super) fn settled(&self) {
         let mut report = self.report.borrow_mut();
@@ -65,8 +68,20 @@ impl Worker {
         }
     }
 
-    /// Puts a target aside, on disk when that is for long. It has had no attempt more.
+    /// A target whose request must not be made twice, and was made, cannot wait for another attempt: it has failed.
+    pub(super) fn fail_left(&self, target: &CurrentTarget) {
+        if !target.may_start_again() {
+            let kind = target.last_kind.unwrap_or(FailureKind::Worker);
+            self.settle_other(target, Outcome::Failed(kind), 0, 1, Some(LEFT));
+        }
+    }
+
+    /// Puts a target aside, on disk when that is for long. It has had no attempt more. One that a redirect has led on would
+    /// be asked for from the start then: if it must not be, it has failed.
     pub(super) fn defer(&self, target: &CurrentTarget, not_before: Millis, now: Millis) {
+        if !target.may_start_again() {
+            return self.fail_left(target);
+        }
         let not_before = not_before.max(now + limits::DEFERRED_FOR.as_millis() as Millis);
         self.report.borrow_mut().retries.push(target.aside(not_before));
     }

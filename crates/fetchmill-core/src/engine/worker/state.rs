@@ -43,6 +43,8 @@ pub(in crate::engine) struct WorkerSetup {
     pub(in crate::engine) rules: Rules,
     /// What targets are asked with.
     pub(in crate::engine) requests: JobRequests,
+    /// Whether what was fetched may still fail: then what it was asked with goes with it.
+    pub(in crate::engine) keeps_entries: bool,
     /// Targets whose request a run before has perhaps made, without an outcome.
     pub(in crate::engine) interrupted: Arc<Runs>,
     /// For the hosts of a job over many.

@@ -8,6 +8,7 @@ use crate::engine::s3::Renewal;
 use crate::engine::target::CurrentTarget;
 use crate::error::Error;
 use crate::limits;
+use crate::object::Facts;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::{self, RequestOutcome};
 use crate::planner::origin::Millis;
@@ -79,7 +80,7 @@ impl Worker {
         was_used: bool,
         is_shared: bool,
     ) -> FetchAttempt {
-        if self.is_done.get() && target.may_repeat() {
+        if self.is_done.get() && target.may_start_again() {
             // Dropped while the job ends: the target stays pending.
             return FetchAttempt::Over;
         }
@@ -103,20 +104,11 @@ impl Worker {
         kind: FailureKind,
         replied: Option<&ReceivedReply>,
     ) -> FetchAttempt {
-        if self.is_done.get() && replied.is_none() {
+        if self.is_done.get() && replied.is_none() && target.may_start_again() {
             return FetchAttempt::Over;
         }
         let verdict = target.state.after_failure(kind, &self.rules(target), self.clock.get());
         self.carry_out(target, verdict, replied)
-    }
-
-    /// The same before anything was sent: whatever its request is, it was not made.
-    pub(super) fn unsent(&self, target: &mut CurrentTarget, kind: FailureKind) -> FetchAttempt {
-        if self.is_done.get() {
-            return FetchAttempt::Over;
-        }
-        let verdict = target.state.after_failure(kind, &self.setup.rules, self.clock.get());
-        self.carry_out(target, verdict, None)
     }
 
     /// Everything but the object itself and where it is.
@@ -191,6 +183,7 @@ impl Worker {
             } else {
                 (&[][..], body.facts(status))
             };
+            let facts = Facts { entry: facts.entry.filter(|_| self.setup.keeps_entries), ..facts };
             self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body.get(), &facts);
             body.handed_over();
         }

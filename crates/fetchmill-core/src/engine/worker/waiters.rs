@@ -146,6 +146,16 @@ impl Waiters {
         Some(host)
     }
 
+    /// Everything that waits.
+    pub(super) fn take_all(&self) -> Vec<CurrentTarget> {
+        let queues = std::mem::take(&mut *self.queues.borrow_mut());
+        let ready = std::mem::take(&mut *self.ready.borrow_mut());
+        let blocked = std::mem::take(&mut *self.blocked.borrow_mut());
+        self.held.set(0);
+        let queued = queues.into_values().flat_map(|queue| queue.targets);
+        queued.chain(ready.into_iter().flatten()).chain(blocked).collect()
+    }
+
     /// Everything that waits for a host.
     pub(super) fn take_queue(&self, host: HostId) -> VecDeque<CurrentTarget> {
         let targets = self.queues.borrow_mut().remove(&host).map(|queue| queue.targets).unwrap_or_default();

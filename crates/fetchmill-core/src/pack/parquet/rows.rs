@@ -84,6 +84,7 @@ impl<'a> BatchRows<'a> {
                 head: None,
                 url: self.url.and_then(|url| text(url, row)),
                 kept: self.kept_of(row, kept),
+                entry: None,
             },
         })
     }

@@ -273,10 +273,16 @@ impl ColumnPlan {
     ) -> std::result::Result<Option<Vec<u8>>, String> {
         let own = self.own_request.and_then(|place| values.get(place));
         let made = match (own, &self.request) {
+            (Some(own), None) if TargetRequest::read(own).is_some_and(|own| own.is_plain()) => {
+                return Ok(None);
+            }
             (Some(own), _) => own.to_vec(),
             (None, Some(pieces)) => self.filled(pieces, url, values)?,
             (None, None) => return Ok(None),
         };
+        if url.starts_with("s3:") {
+            return Err("an object of a bucket is asked for with a plain GET only".to_owned());
+        }
         if made.len() > REQUEST_BYTES_MAX {
             return Err("its request is longer than 64 KiB".to_owned());
         }

@@ -1,0 +1,322 @@
+"""What must not be made twice: over kills, stops, redirects, broken connections and stray replies."""
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from fetchmill._job.get import GetItem
+from independent import open_journal
+from lists import write_list
+from methods_server import MethodsServer, Received
+from ports import free_ports
+from stored import read_objects
+from system_calls import JOURNAL, JournalCopy, Traced
+
+Run = Callable[..., Any]
+Start = Callable[..., "subprocess.Popen[str]"]
+Command = tuple[object, ...]
+
+SEED = int(os.environ.get("FETCHMILL_SEED") or random.randrange(1 << 32))
+
+
+@pytest.fixture
+def methods() -> Iterator[MethodsServer]:
+    """A server that keeps what it received."""
+    with MethodsServer() as server:
+        yield server
+
+
+def post_ids(listed: Path, dest: Path, url: str, *options: object, format: str = "jsonl") -> Command:
+    """A job that posts each row's id."""
+    start = ("get", listed, dest, "--format", format, "--key-column", "id", "--allow-private")
+    return (*start, "--template", url, "--data", "{id}", *options)
+
+
+def ids(folder: Path, count: int) -> Path:
+    """A list of numbers."""
+    return write_list(folder, [{"id": str(index)} for index in range(count)], "csv")
+
+
+def counts(server: MethodsServer) -> Counter[bytes]:
+    """How often each body was posted."""
+    return Counter(request.body for request in server.received if request.method == "POST")
+
+
+def begun(dest: Path) -> set[int]:
+    """The targets that the journal says are begun, or settled."""
+    with closing(open_journal(dest)) as db:
+        return begun_in(db)
+
+
+def begun_in(db: Any) -> set[int]:  # noqa: ANN401 - a connection
+    """The same of an open journal."""
+    found: set[int] = set()
+    for (blob,) in db.execute("SELECT sequences FROM begun"):
+        for first, length in struct.iter_unpack("<QQ", blob):
+            found.update(range(first, first + length))
+    known = set(range(db.execute("SELECT next_sequence FROM tally").fetchone()[0]))
+    for first, count, bits in db.execute("SELECT first, count, settled FROM pages"):
+        known -= {first + at for at in range(count) if not (bits and bits[at // 8] >> at % 8 & 1)}
+    return found | known
+
+
+@pytest.mark.parametrize("format", ["jsonl", "files"])
+def test_no_run_behind_kills_and_stops_posts_again(
+    start: Start, run: Run, dest: Path, tmp_path: Path, format: str
+) -> None:
+    """At moments drawn from a seed. What is not known has failed, and only `--retry-failed=worker` makes it again."""
+    drawn = random.Random(f"{SEED} {format}")
+    count = 400
+    listed = ids(tmp_path, count)
+    with MethodsServer(delay=0.004) as server:
+        options = ("--concurrency", 4, "--commit-window", "100ms")
+        command = post_ids(listed, dest, server.url + "/echo", *options, format=format)
+        # A stop soon behind a kill: that run has not come to what the killed one has left.
+        for ending in (signal.SIGKILL, signal.SIGINT, signal.SIGKILL, signal.SIGKILL, signal.SIGINT):
+            process = start(*command)
+            until = time.monotonic() + 10
+            wanted = len(server.received) + drawn.randrange(1, 60) * (ending == signal.SIGKILL)
+            while len(server.received) < wanted and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.002)
+            # A stop comes when the run has just begun.
+            time.sleep(drawn.random() * 0.2 + 0.3 * (ending == signal.SIGINT))
+            process.send_signal(ending)
+            process.wait()
+        done = run(*command)
+        assert done.code == 3, f"seed {SEED}: {done.err}"
+        assert max(counts(server).values()) == 1, f"seed {SEED}"
+
+        failed = {failure.name: failure.kind for failure in fetchmill.failures(dest)}
+        assert set(failed.values()) == {"worker"}, f"seed {SEED}"
+        assert len(failed) + len(list(read_objects(dest, format))) == count
+        assert run(*command, "--retry-failed=worker").code == 0
+        again = {body.decode() for body, times in counts(server).items() if times > 1}
+
+    assert again <= set(failed)
+    assert max(counts(server).values()) <= 2
+    assert dict(read_objects(dest, format)) == {str(number): str(number).encode() for number in range(count)}
+
+
+def test_the_journal_knows_of_a_request_before_the_server_does(run: Run, dest: Path, tmp_path: Path) -> None:
+    """The server looks into it for each request that it gets, and finds its target begun."""
+    unknown: list[bytes] = []
+
+    def look(request: Received) -> None:
+        if int(request.body) not in begun(dest):
+            unknown.append(request.body)
+
+    with MethodsServer(watch=look) as server:
+        done = run(*post_ids(ids(tmp_path, 60), dest, server.url + "/echo", "--concurrency", 4))
+        assert done.code == 0, done.err
+        assert len(server.received) == 60
+    assert unknown == []
+
+
+def test_the_journal_is_durable_before_a_request_leaves(
+    traced: Callable[..., Traced], methods: MethodsServer, dest: Path, tmp_path: Path
+) -> None:
+    """Read from the system calls: what the journal said when it was last synced has the target of each request."""
+    ended = traced(*post_ids(ids(tmp_path, 40), dest, methods.url + "/echo", "--concurrency", 4))
+    assert ended.code == 0
+    journal = JournalCopy(tmp_path / "copy")
+    journal.folder.mkdir()
+    durable: set[int] = set()
+    sent: list[int] = []
+    for call in ended.calls:
+        if call.result < 0:
+            continue
+        if Path(call.path).name in JOURNAL:
+            if journal.follow(call) == "synced":
+                with closing(journal.open()) as db:
+                    has_table = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'begun'").fetchone()
+                    durable = begun_in(db) if has_table else set()
+        elif call.name in {"sendto", "sendmsg", "write", "writev"} and '"POST /echo' in call.arguments:
+            body = b"".join(call.text(index) for index in range(call.arguments.count('"') // 2))
+            sent.append(int(body.rpartition(b"\r\n\r\n")[2]))
+            assert sent[-1] in durable, f"{sent[-1]} was sent before the journal was synced with it"
+
+    assert sorted(sent) == list(range(40))
+
+
+@pytest.mark.parametrize(("status", "method"), [(301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")])
+def test_a_redirect_makes_of_a_post_what_browsers_make_of_it(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int, method: str
+) -> None:
+    """A `GET` has neither the body nor its type."""
+    listed = ids(tmp_path, 1)
+    done = run(*post_ids(listed, dest, f"{methods.url}/to-{status}//echo"))
+
+    assert done.code == 0, done.err
+    first, second = methods.received
+    assert (first.method, first.body, second.path) == ("POST", b"0", "/echo")
+    assert (second.method, second.body) == (method, b"0" if method == "POST" else b"")
+    assert ("content-type" in second.fields) == (method == "POST")
+
+
+@pytest.mark.parametrize("status", [303, 307])
+def test_what_fails_behind_a_redirect_is_not_posted_again(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
+) -> None:
+    """Not even when it is a `GET` that failed: another attempt would begin with the `POST`."""
+    closed = f"http://127.0.0.1:{free_ports(1)[0]}/x"
+    ends = ["/error", "/503", "/429?after=1", "/broken", closed]
+    rows = [{"id": str(index), "url": f"{methods.url}/to-{status}/{end}"} for index, end in enumerate(ends)]
+    start = ("get", write_list(tmp_path, rows, "csv"), dest, "--format", "jsonl", "--key-column", "id")
+    done = run(*start, "--allow-private", "--data", "{id}", "--attempts", 3, "--give-up-after", "5s")
+
+    assert done.code == 3, done.err
+    posts = Counter(request.body for request in methods.received if request.path.startswith("/to-"))
+    assert posts == {str(index).encode(): 1 for index in range(len(ends))}
+    assert {failure.name for failure in fetchmill.failures(dest)} == {row["id"] for row in rows}
+
+
+def test_a_stop_behind_a_redirect_posts_nothing_again(start: Start, run: Run, dest: Path, tmp_path: Path) -> None:
+    """Targets that wait for the host that a redirect leads to have failed when the run ends: their request was made."""
+    with MethodsServer() as first, MethodsServer(delay=0.5) as second:
+        rows = [{"id": str(index), "url": f"{first.url}/to-307/{second.url}/echo"} for index in range(30)]
+        rows.append({"id": "30", "url": second.url + "/echo"})
+        command: Command = ("get", write_list(tmp_path, rows, "csv"), dest, "--format", "jsonl", "--key-column", "id")
+        command += ("--allow-private", "--data", "{id}", "--limit-per-host", 2, "--rate-per-host", 1000)
+        process = start(*command)
+        until = time.monotonic() + 10
+        while len(first.received) < 12 and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        done = run(*command)
+        posted, led = counts(first), counts(second)
+
+    assert done.code in {0, 3}, done.err
+    assert (len(posted), max(posted.values()), max(led.values())) == (30, 1, 1)
+    report = json.loads(run("status", dest, "--json").out)
+    assert report["listed"] == 31 == report["fetched"] + report["failed"]
+
+
+def test_what_was_not_sent_is_tried_again(start: Start, dest: Path, tmp_path: Path) -> None:
+    """A connection that nobody takes: no server has seen the request."""
+    port = free_ports(1)[0]
+    process = start(*post_ids(ids(tmp_path, 20), dest, f"http://127.0.0.1:{port}/echo", "--attempts", 50))
+    time.sleep(1.5)
+    with MethodsServer(port=port) as server:
+        assert process.wait(30) == 0
+        posted = counts(server)
+    assert len(posted) == 20
+    assert set(posted.values()) == {1}
+
+
+@pytest.mark.parametrize(("stray_every", "close_after"), [(7, 0), (0, 3)])
+@pytest.mark.parametrize("options", [(), ("--idempotent",)])
+def test_a_bad_connection_makes_no_post_twice(
+    run: Run, dest: Path, tmp_path: Path, stray_every: int, close_after: int, options: tuple[str, ...]
+) -> None:
+    """Stray replies, or connections that end without a word: nothing is stored under another's name, or made again."""
+    with MethodsServer(stray_every=stray_every, close_after=close_after) as server:
+        done = run(*post_ids(ids(tmp_path, 200), dest, server.url + "/echo", "--concurrency", 4, *options))
+        posted = counts(server)
+    stored = dict(read_objects(dest, "jsonl"))
+
+    assert all(body == name.encode() for name, body in stored.items())
+    assert len(posted) >= len(stored)
+    failed = {failure.name: failure.kind for failure in fetchmill.failures(dest)}
+    assert len(stored) + len(failed) == 200
+    if options:
+        assert (done.code, failed) == (0, {}), done.err
+    else:
+        assert max(posted.values()) == 1
+        assert set(failed.values()) <= {"framing", "reset", "closed", "truncated"}
+    assert bool(server.strays) == bool(stray_every)
+
+
+@pytest.mark.parametrize("status", [401, 429, 503])
+def test_a_post_that_is_refused_has_failed(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, status: int
+) -> None:
+    """At once and once, whatever pause the server asks for; others of its origin keep that pause and are made."""
+    paths = [f"/{status}?after=1", "/echo", "/echo"]
+    rows = [{"id": str(index), "url": methods.url + path} for index, path in enumerate(paths)]
+    start = ("get", write_list(tmp_path, rows, "csv"), dest, "--format", "jsonl", "--key-column", "id")
+    done = run(*start, "--allow-private", "--data", "{id}", "--concurrency", 1)
+
+    assert done.code == 3, done.err
+    assert [(failure.name, failure.status) for failure in fetchmill.failures(dest)] == [("0", status)]
+    assert counts(methods) == {b"0": 1, b"1": 1, b"2": 1}
+
+
+def test_what_a_transform_fails_on_is_asked_for_again_as_it_was(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path
+) -> None:
+    """Its row has the request, and the URL of the list: not the one that a redirect led to."""
+    listed = ids(tmp_path, 3)
+    (tmp_path / "failing.py").write_text("def f(replies):\n    return [ValueError('no') for _ in replies]\n")
+    options = ("--header", "X-Id: {id}", "--transform", "failing:f")
+    command = post_ids(listed, dest, f"{methods.url}/to-303//x", *options)
+    assert run(*command).code == 3
+    first = sorted((r.path, r.method, r.body, r.fields.get("x-id", "")) for r in methods.received)
+    methods.received.clear()
+
+    assert run(*command, "--retry-failed").code == 3
+    assert sorted((r.path, r.method, r.body, r.fields.get("x-id", "")) for r in methods.received) == first
+    assert ("/to-303//x", "POST", b"2", "2") in first
+
+
+def test_what_finds_its_name_taken_is_asked_for_again_as_it_was(methods: MethodsServer, tmp_path: Path) -> None:
+    """With `files`; the name is another's file, or that of an earlier target."""
+    dest = tmp_path / "out"
+    items = [
+        (fetchmill.Request(methods.url + path, "POST", {"X-Id": "1"}, b"b%d" % index), "same")
+        for index, path in enumerate(["/to-307//x", "/to-307//y"])
+    ]
+    report = fetchmill.get(items, dest, concurrency=1)
+    assert (report.fetched, report.failed) == (1, 1)
+    taken = next(iter(fetchmill.failures(dest)))
+    assert taken.kind == "name-taken"
+    methods.received.clear()
+    (dest / "same").unlink()
+
+    assert fetchmill.get(items, dest, retry_failed=True).fetched == 2
+    seen = [(request.method, request.path, request.body, request.fields["x-id"]) for request in methods.received]
+    assert len(seen) == 2
+    assert {(method, body, field) for method, _, body, field in seen} == {("POST", seen[0][2], "1")}
+    assert seen[0][1].startswith("/to-307/")
+
+
+def test_failed_requests_of_a_program_are_made_again_as_they_were(methods: MethodsServer, tmp_path: Path) -> None:
+    """Method, body and fields of a `fetchmill.Request`; a plain one stays one, whatever the job's method is."""
+    items: list[GetItem] = [
+        fetchmill.Request(methods.url + "/error", "PUT", {"X-Id": "1"}, b"\0\xff"),
+        fetchmill.Request(methods.url + "/error?plain"),
+        methods.url + "/error?url",
+    ]
+    options: dict[str, Any] = {"format": "jsonl", "method": "DELETE", "attempts": 1}
+    assert fetchmill.get(items, tmp_path / "out", **options).failed == 3
+    first = sorted((request.method, request.path, request.body) for request in methods.received)
+    methods.received.clear()
+    assert fetchmill.get(items, tmp_path / "out", **options, retry_failed=True).failed == 3
+
+    assert first == [("DELETE", "/error?url", b""), ("GET", "/error?plain", b""), ("PUT", "/error", b"\0\xff")]
+    assert sorted((request.method, request.path, request.body) for request in methods.received) == first
+
+
+def test_repair_says_that_it_cannot_ask_again(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+    """A name does not tell what was asked: nothing is sent, and the damage is told."""
+    command = post_ids(ids(tmp_path, 3), dest, methods.url + "/echo", format="files")
+    assert run(*command).code == 0
+    (dest / "1").write_bytes(b"damaged")
+    methods.received.clear()
+    done = run("verify", dest, "--repair", "--json")
+
+    assert done.code != 0
+    assert methods.received == []
+    assert json.loads(done.out.splitlines()[-1])["without_url"] == 1
