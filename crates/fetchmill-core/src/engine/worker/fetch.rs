@@ -168,9 +168,7 @@ impl Worker {
             Err(attempt) => return attempt,
         };
         if !self.keep_pace(&origin, watch).await {
-            // The target stays pending, unless its request was made before a redirect.
-            self.fail_left(target);
-            return FetchAttempt::Over;
+            return self.leave_pending(target);
         }
         self.begin_row(target);
         if target.is_of_store {

@@ -90,6 +90,12 @@ impl Worker {
         self.carry_out(target, verdict, None)
     }
 
+    /// The job ends before the target was asked for: it stays pending, unless its request was made before a redirect.
+    pub(super) fn leave_pending(&self, target: &CurrentTarget) -> FetchAttempt {
+        self.fail_left(target);
+        FetchAttempt::Over
+    }
+
     /// There are no credentials yet: it waits for them, as it would for a host.
     pub(super) fn await_credentials(&self, target: &mut CurrentTarget) {
         let now = self.clock.get();
