@@ -71,6 +71,12 @@ pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// What a Parquet list may take at once, decompressed: dictionaries and pages of the columns that are read, all pages of
 /// one batch, and what the page that is being read has on disk. 1 MiB is usual, beside the budget of 192 MiB for more.
 pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;
+/// A `manifest.json` of an S3 Inventory: 100,000 data files of 335 bytes each. It is read as a stream; what stays of a file
+/// is its key and 48 bytes for at least 70, in a vector that is at most half empty: 32 MiB of keys, or 44 MiB of files
+/// with none to speak of, beside the budget of 192 MiB.
+pub const INVENTORY_MANIFEST_BYTES_MAX: u64 = 32 * MIB as u64;
+/// A key of a bucket: S3 has no longer ones.
+pub const S3_KEY_BYTES_MAX: usize = 1024;
 /// Bytes of a page's header that are looked at: it may have statistics with a smallest and a largest value.
 pub const LIST_PARQUET_HEADER_BYTES_MAX: u64 = 4 * MIB as u64;
 /// Targets of `--sample`: 8 bytes for each, 8 MiB, while the list is read for them.

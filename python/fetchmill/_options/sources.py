@@ -53,6 +53,11 @@ def check_source(options: Any) -> None:  # noqa: ANN401 - a dataclass
     kind, source = kind_of(options.source), options.source
     if kind == "s3":
         _check_bucket(source)
+        if getattr(options, "list_format", None) == "inventory":
+            raise UsageError(
+                f"an inventory is read from files, not from {source}: download its whole folder, with aws s3 sync or"
+                " fetchmill get, and give the path of the manifest.json in it"
+            )
     given = {option.name for option in fields(options) if getattr(options, option.name) != option.default}
     for names, kinds, meant in _MEANT:
         wrong = [name for name in names if name in given and kind not in kinds]

@@ -391,7 +391,7 @@ fn a_list_has_its_position_and_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
     let of_list = |entries, is_last| {
-        let position = ListPosition { entries, offset: 20, line: 3, digest: u64::MAX };
+        let position = ListPosition { entries, offset: 20, line: 3, digest: u64::MAX, file: entries };
         (position, ListedPage { cursor: PageCursor::List { position, is_last }, ..page(&["a"], None, None) })
     };
     let (first, page) = of_list(2, false);

@@ -45,7 +45,7 @@ impl ResultsFormat {
             Some(ListFormat::Parquet) => Some(TableFormat::Parquet),
             Some(ListFormat::Csv) => Some(TableFormat::Csv),
             Some(ListFormat::Jsonl) => Some(TableFormat::Jsonl),
-            Some(ListFormat::Text | ListFormat::Tsv) | None => None,
+            Some(ListFormat::Text | ListFormat::Tsv | ListFormat::Inventory) | None => None,
         };
         let table = table.or(named)?;
         (table != TableFormat::Parquet || compression.is_none())

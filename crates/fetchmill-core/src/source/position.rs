@@ -11,12 +11,15 @@ pub struct ListPosition {
     pub line: u64,
     /// A digest of all of that.
     pub digest: u64,
+    /// Files before the one that the other numbers but `entries` count in, for a list that has many.
+    pub file: u64,
 }
 
 impl ListPosition {
     /// For the journal.
     pub fn to_text(&self) -> String {
-        format!("{} {} {} {:016x}", self.entries, self.offset, self.line, self.digest)
+        let text = format!("{} {} {} {:016x}", self.entries, self.offset, self.line, self.digest);
+        if self.file == 0 { text } else { format!("{text} {}", self.file) }
     }
 
     /// The reverse of [`ListPosition::to_text`]; `None` for what is none.
@@ -25,6 +28,7 @@ impl ListPosition {
         let mut number = || parts.next()?.parse().ok();
         let (entries, offset, line) = (number()?, number()?, number()?);
         let digest = u64::from_str_radix(parts.next()?, 16).ok()?;
-        parts.next().is_none().then_some(ListPosition { entries, offset, line, digest })
+        let file = parts.next().map_or(Some(0), |file| file.parse().ok())?;
+        parts.next().is_none().then_some(ListPosition { entries, offset, line, digest, file })
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn open(path: Option<&Path>) -> Result<File> {
     }
 }
 
-fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
+pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
     let hint = match error.kind() {
         ErrorKind::NotFound => "; a server that lists its objects is written http://HOST:PORT",
         _ => "",

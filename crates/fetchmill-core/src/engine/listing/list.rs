@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::hand_over::hand_over;
-use super::input;
+use super::{input, inventory_files};
 use crate::engine::control::Control;
 use crate::engine::journal_link::JournalRequest;
 use crate::engine::options::{JobOptions, SourceOptions};
@@ -53,6 +53,10 @@ fn open(
     let (named, promised) = path.map_or((None, None), |path| format_of(&path.to_string_lossy()));
     let format = format.or(named).unwrap_or(ListFormat::Text);
     let reader = match (format, length) {
+        (ListFormat::Inventory, _) => {
+            let (inventory, files) = inventory_files::open(path, file, &label)?;
+            ListReader::of_inventory(&label, inventory, files, options)?
+        }
         (ListFormat::Parquet, Some(_)) if promised.is_none() => {
             ListReader::of_parquet(&label, file, options)?
         }

@@ -5,6 +5,7 @@ pub(super) mod detect;
 pub(super) mod folders;
 mod hand_over;
 mod input;
+mod inventory_files;
 mod list;
 mod robots;
 pub(super) mod s3;

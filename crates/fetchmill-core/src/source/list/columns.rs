@@ -12,7 +12,9 @@ use crate::extra_columns::write_extra;
 use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::name::for_display;
 use crate::row::LISTED_COLUMNS;
+use crate::source_metadata::ListedTime;
 use crate::target_request::TargetRequest;
+use crate::time_text::parse_utc_to_the_second;
 
 /// A column as a user has named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) enum ColumnSelector {
     Name(String),
     /// One of a manifest: only a file that has all of a manifest's has it.
     Manifest(&'static str),
+    /// One that the schema of an inventory says.
+    Inventory(String),
 }
 
 impl ColumnSelector {
@@ -41,7 +45,7 @@ impl ColumnSelector {
         match self {
             ColumnSelector::Url => "url".into(),
             ColumnSelector::Number(number) => (number + 1).to_string(),
-            ColumnSelector::Name(name) => name.clone(),
+            ColumnSelector::Name(name) | ColumnSelector::Inventory(name) => name.clone(),
             ColumnSelector::Manifest(name) => (*name).to_owned(),
         }
     }
@@ -70,10 +74,16 @@ pub(super) struct ColumnPlan {
     own_request: Option<usize>,
     /// Where the columns of a manifest begin among the wanted ones, in the order of [`MANIFEST`]; none: nobody asks.
     manifest: Option<usize>,
+    /// Where the times of an inventory's objects are.
+    modified: Option<usize>,
 }
 
 /// The columns of a manifest that are read besides the URL.
-const MANIFEST: [&str; 3] = ["name", "size", "etag"];
+const MANIFEST: [&str; 3] = [NAME, SIZE, ETAG];
+pub(super) const NAME: &str = "name";
+pub(super) const SIZE: &str = "size";
+pub(super) const ETAG: &str = "etag";
+pub(super) const MODIFIED: &str = "last_modified";
 
 #[derive(Debug, Clone)]
 enum UrlPiece {
@@ -125,6 +135,7 @@ impl ColumnPlan {
             request,
             own_request: None,
             manifest: None,
+            modified: None,
         };
         plan.drop_unused();
         if options.may_be_manifest() {
@@ -153,6 +164,18 @@ impl ColumnPlan {
         });
         let request = self.request.iter_mut().flat_map(RequestPieces::columns);
         url.chain(request).chain(&mut self.key).chain(&mut self.kept)
+    }
+
+    /// Only these columns, as they stand in a file.
+    pub(super) fn of_columns(columns: Vec<ColumnSelector>) -> Result<Self> {
+        Ok(ColumnPlan { wanted: columns, url_column: 0, ..Self::new(&ListOptions::default())? })
+    }
+
+    /// Times are behind the other columns of a manifest.
+    pub(super) fn with_times(mut self) -> Self {
+        self.modified = Some(self.wanted.len());
+        self.wanted.push(ColumnSelector::Manifest(MODIFIED));
+        self
     }
 
     /// Items of a program may have a request of their own behind their other values.
@@ -355,14 +378,15 @@ impl ColumnPlan {
         if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {
             return Err("its etag is longer than 1 KiB");
         }
-        Ok(ExpectedObject { size, etag, modified: None })
+        let modified = self.modified.and_then(value).and_then(parse_utc_to_the_second).map(ListedTime::exact);
+        Ok(ExpectedObject { size, etag, modified })
     }
 }
 
 /// Longer than any that a server gives.
 const ETAG_BYTES_MAX: usize = 1024;
 
-fn parse_size(text: &[u8]) -> Option<u64> {
+pub(super) fn parse_size(text: &[u8]) -> Option<u64> {
     text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }
 

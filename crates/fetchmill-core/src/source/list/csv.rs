@@ -88,7 +88,7 @@ impl Csv {
             ColumnSelector::Url => Ok(Some(0)),
             ColumnSelector::Number(number) => Ok(Some(*number)),
             ColumnSelector::Manifest(_) => Ok(None),
-            ColumnSelector::Name(name) => Err(self.no_column(name)),
+            ColumnSelector::Name(name) | ColumnSelector::Inventory(name) => Err(self.no_column(name)),
         };
         self.wanted.iter().map(place).collect()
     }
@@ -101,7 +101,7 @@ impl Csv {
                 Ok(self.place_of(|field| field == name.as_bytes()))
             }
             ColumnSelector::Manifest(_) => Ok(None),
-            ColumnSelector::Name(name) => {
+            ColumnSelector::Name(name) | ColumnSelector::Inventory(name) => {
                 let place = self.place_of(|field| field == name.as_bytes());
                 place.map(Some).ok_or_else(|| self.no_column(name))
             }

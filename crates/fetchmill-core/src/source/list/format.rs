@@ -20,6 +20,8 @@ pub enum ListFormat {
     Jsonl,
     /// Rows of a Parquet file.
     Parquet,
+    /// The `manifest.json` of an inventory of a bucket, with data files of its own.
+    Inventory,
 }
 
 impl ListFormat {
@@ -31,6 +33,7 @@ impl ListFormat {
             ListFormat::Tsv => "tsv",
             ListFormat::Jsonl => "jsonl",
             ListFormat::Parquet => "parquet",
+            ListFormat::Inventory => "inventory",
         }
     }
 
@@ -42,12 +45,16 @@ impl ListFormat {
             "tsv" => ListFormat::Tsv,
             "jsonl" | "ndjson" => ListFormat::Jsonl,
             "parquet" => ListFormat::Parquet,
+            "inventory" => ListFormat::Inventory,
             _ => return None,
         })
     }
 }
 
 words!(ListFormat);
+
+/// What S3 calls the file that an inventory begins with.
+const INVENTORY: &str = "manifest.json";
 
 /// How a list is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +68,9 @@ pub enum Compression {
 /// What a file's name says of its format and its compression.
 pub fn format_of(path: &str) -> (Option<ListFormat>, Option<Compression>) {
     let name = path.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+    if name == INVENTORY {
+        return (Some(ListFormat::Inventory), None);
+    }
     let (stem, compression) = if let Some(stem) = name.strip_suffix(".gz") {
         (stem, Some(Compression::Gzip))
     } else if let Some(stem) = name.strip_suffix(".zst") {
@@ -85,6 +95,8 @@ mod tests {
             ("a.ndjson", Some(ListFormat::Jsonl), None),
             ("a.jsonl", Some(ListFormat::Jsonl), None),
             ("a.parquet", Some(ListFormat::Parquet), None),
+            ("a/manifest.json", Some(ListFormat::Inventory), None),
+            ("a.manifest.json", None, None),
             ("a.csv/urls", None, None),
             ("urls.gz", None, Some(Compression::Gzip)),
             ("-", None, None),

@@ -157,7 +157,8 @@ impl Records for ItemRecords {
     }
 
     fn position(&mut self) -> ListPosition {
-        ListPosition { entries: 0, offset: self.count, line: self.count, digest: self.digest.digest() }
+        let digest = self.digest.digest();
+        ListPosition { offset: self.count, line: self.count, digest, ..ListPosition::default() }
     }
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {

@@ -91,7 +91,8 @@ impl Lines {
 
     fn here(&mut self) -> ListPosition {
         self.catch_up();
-        ListPosition { entries: 0, offset: self.offset, line: self.line, digest: self.digest.digest() }
+        let digest = self.digest.digest();
+        ListPosition { offset: self.offset, line: self.line, digest, ..ListPosition::default() }
     }
 
     /// Bytes that were found.

@@ -1,4 +1,5 @@
-//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, the first four also compressed.
+//! Lists of URLs as a source: text, CSV, TSV, JSON lines and Parquet, the first four also compressed; and inventories of
+//! buckets.
 //!
 //! A list is read as a stream: memory has a bound whatever its length and whatever is in it, and the first page comes
 //! as soon as there are entries for it. A line that gives no URL is a target too, one that fails, with its line's
@@ -14,6 +15,7 @@ mod csv;
 mod decode;
 mod filters;
 mod format;
+mod inventory;
 mod items;
 mod json;
 mod json_template;
@@ -37,6 +39,7 @@ mod tests;
 pub use decode::decoded;
 pub use filters::Filters;
 pub use format::{Compression, ListFormat, format_of};
+pub use inventory::{DataFile, DataFiles, Inventory};
 pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
 pub use reader::ListReader;
 pub use request::{RequestOptions, RowHeader};

@@ -137,7 +137,8 @@ impl Records for ParquetRecords {
     }
 
     fn position(&mut self) -> ListPosition {
-        ListPosition { entries: 0, offset: self.row, line: self.row, digest: self.digest.digest() }
+        let digest = self.digest.digest();
+        ListPosition { offset: self.row, line: self.row, digest, ..ListPosition::default() }
     }
 
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
@@ -191,6 +192,7 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
             ColumnSelector::Number(number) => Some(*number).filter(|number| *number < fields.len()),
             ColumnSelector::Name(name) => find(name),
             ColumnSelector::Url => find("url"),
+            ColumnSelector::Inventory(name) => return column_of_inventory(label, schema, name).map(Some),
             ColumnSelector::Manifest(name) if is_manifest => find(name),
             ColumnSelector::Manifest(_) => return Ok(None),
         };
@@ -219,6 +221,15 @@ fn columns_of(label: &str, plan: &ColumnPlan, schema: &Schema) -> Result<Vec<Opt
         )))
     };
     plan.wanted().iter().map(column_of).collect()
+}
+
+/// A column that the schema of an inventory has: nobody can choose another.
+fn column_of_inventory(label: &str, schema: &Schema, name: &str) -> Result<usize> {
+    let place = schema.fields().iter().position(|field| field.name() == name);
+    place.filter(|place| value::is_readable(schema.field(*place).data_type())).ok_or_else(|| {
+        let shown = crate::name::for_display(name.as_bytes());
+        unreadable(label, &format!("it has no column {shown} of text or numbers, as its manifest.json says"))
+    })
 }
 
 /// Rows that have about the bytes of a batch in every row group. Where a value is written as the end of the one before

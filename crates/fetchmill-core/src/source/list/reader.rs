@@ -8,6 +8,7 @@ use ::parquet::file::reader::ChunkReader;
 use super::columns::ColumnPlan;
 use super::csv::Csv;
 use super::decode::DecodedInput;
+use super::inventory::{DataFiles, Inventory, InventoryRecords};
 use super::items::{ItemRecords, Items, KEY_COLUMN};
 use super::json::JsonRecords;
 use super::lines::{Lines, ReadStep, unreadable};
@@ -86,6 +87,11 @@ impl ListReader {
             ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, options.csv_header.said())?),
             ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, options.csv_header.said())?),
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
+            ListFormat::Inventory => {
+                return Err(Error::Usage(format!(
+                    "the inventory {label} is not read as a stream: its data files are found beside its manifest.json"
+                )));
+            }
             ListFormat::Parquet => {
                 return Err(Error::Usage(format!(
                     "the list {label} is Parquet, which is not read as a stream: store it in a file, not compressed \
@@ -106,6 +112,24 @@ impl ListReader {
         let plan = ColumnPlan::new(options)?;
         let records = Box::new(ParquetRecords::open(label, file, &plan)?);
         Self::new(format!("the list {label}"), records, plan, options)
+    }
+
+    /// An inventory of a bucket, by what stands in its `manifest.json`; its data files are opened as they are due.
+    pub fn of_inventory<D: DataFiles + 'static>(
+        label: &str,
+        inventory: Inventory,
+        files: D,
+        options: &ListOptions,
+    ) -> Result<Self> {
+        if !options.may_be_manifest() || options.csv_header.said().is_some() {
+            return Err(Error::Usage(format!(
+                "the inventory {label} says itself what its columns are, and its objects are fetched with a plain GET: \
+                 leave out options that say otherwise"
+            )));
+        }
+        let plan = ColumnPlan::new(options)?.with_times();
+        let records = Box::new(InventoryRecords::new(label, inventory, files, &plan)?);
+        Self::new(format!("the inventory {label}"), records, plan, options)
     }
 
     /// What a program gives. Its items have a URL and perhaps a key, no columns.
@@ -204,6 +228,10 @@ impl ListReader {
                 Err(reason) => Some(Cow::Owned(reason)),
             },
             RecordStep::Bad(reason) => Some(Cow::Borrowed(reason)),
+            RecordStep::LeftOut => {
+                self.entries += 1;
+                return Ok(RecordResult::Skipped);
+            }
             RecordStep::NothingNow => return Ok(RecordResult::NothingNow),
             RecordStep::End => return Ok(RecordResult::End),
         };

@@ -13,6 +13,8 @@ pub(super) enum RecordStep {
     Record,
     /// A record that cannot be understood, and why.
     Bad(&'static str),
+    /// A record of what is to be left out.
+    LeftOut,
     /// See [`super::ListStep::NothingNow`].
     NothingNow,
     /// There is none.

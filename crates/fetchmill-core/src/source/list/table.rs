@@ -40,7 +40,7 @@ impl TableReader {
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
             ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, Some(true))?),
             ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, Some(true))?),
-            ListFormat::Text | ListFormat::Parquet => {
+            ListFormat::Text | ListFormat::Parquet | ListFormat::Inventory => {
                 return Err(Error::Internal(format!("{label} has no columns as a stream")));
             }
         };
@@ -59,7 +59,7 @@ impl TableReader {
             return match self.records.next(&mut self.values)? {
                 RecordStep::Record => Ok(true),
                 RecordStep::End => Ok(false),
-                RecordStep::NothingNow => continue,
+                RecordStep::NothingNow | RecordStep::LeftOut => continue,
                 RecordStep::Bad(reason) => Err(Error::Usage(format!("{}: {reason}", self.place()))),
             };
         }

@@ -1,0 +1,71 @@
+//! The data files of an inventory beside its `manifest.json`, laid out as in the bucket that they were written to.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::input;
+use crate::error::{Error, Result};
+use crate::source::list::{DataFile, DataFiles, Inventory};
+
+/// The folder with the data files, beside that of a `manifest.json`.
+const DATA: &str = "data";
+
+/// See the module.
+pub(super) struct InventoryFiles {
+    /// Where the `manifest.json` is.
+    folder: PathBuf,
+}
+
+/// Reads a `manifest.json`, and looks whether its data files are there.
+pub(super) fn open(path: Option<&Path>, file: File, label: &str) -> Result<(Inventory, InventoryFiles)> {
+    let Some(path) = path else {
+        return Err(Error::Usage(
+            "an inventory is not read from standard input: give the path of its manifest.json, with the data files as \
+             they are in the bucket"
+                .into(),
+        ));
+    };
+    let inventory = Inventory::read(label, file)?;
+    let path = path.canonicalize().map_err(|error| input::cannot_open(path, &error))?;
+    let files = InventoryFiles { folder: path.parent().unwrap_or(Path::new("/")).to_owned() };
+    for file in &inventory.files {
+        files.find(file)?;
+    }
+    Ok((inventory, files))
+}
+
+impl InventoryFiles {
+    /// A data file: in `../data`, which is its place whatever part of the bucket was downloaded; or under its key below
+    /// the folder of the `manifest.json` or one above it, up to the folder that would be the bucket.
+    fn find(&self, file: &DataFile) -> Result<PathBuf> {
+        let path: PathBuf = file.path().collect();
+        let beside =
+            self.folder.parent().zip(path.file_name()).map(|(above, name)| above.join(DATA).join(name));
+        let below = self.folder.ancestors().take(path.components().count()).map(|above| above.join(&path));
+        let mut missing = true;
+        for candidate in beside.into_iter().chain(below) {
+            match candidate.metadata() {
+                Ok(metadata) if metadata.is_file() && metadata.len() == file.size => return Ok(candidate),
+                Ok(_) => missing = false,
+                Err(_) => {}
+            }
+        }
+        let what = if missing { "is missing" } else { "has not the size that its manifest.json says" };
+        Err(Error::Usage(format!(
+            "the data file {} of the inventory in {} {what}: download the whole folder of the inventory, with \
+             aws s3 sync or fetchmill get s3://..., and give the manifest.json in it",
+            file.text(),
+            self.folder.display()
+        )))
+    }
+}
+
+impl DataFiles for InventoryFiles {
+    type File = File;
+
+    fn open(&self, file: &DataFile) -> Result<(File, String)> {
+        let path = self.find(file)?;
+        let opened = File::open(&path).map_err(|error| input::cannot_open(&path, &error))?;
+        Ok((opened, path.display().to_string()))
+    }
+}

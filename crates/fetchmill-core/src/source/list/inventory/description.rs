@@ -1,0 +1,236 @@
+//! What a `manifest.json` says: the bucket, the columns, the data files. Whoever has written it may mean harm.
+
+use std::collections::HashSet;
+use std::io::{BufReader, Read};
+
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _};
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::super::normalise;
+use crate::error::{Error, Result};
+use crate::limits::{INVENTORY_MANIFEST_BYTES_MAX, S3_KEY_BYTES_MAX};
+use crate::name::for_display;
+
+/// An inventory, as its `manifest.json` says it.
+#[derive(Debug)]
+pub struct Inventory {
+    /// The bucket whose objects are listed.
+    pub(super) bucket: String,
+    pub(super) format: DataFormat,
+    /// What the columns of the data files are called, as they stand there.
+    pub(super) columns: Vec<String>,
+    /// The data files, in their order.
+    pub files: Vec<DataFile>,
+}
+
+/// How data files are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub(super) enum DataFormat {
+    #[serde(rename = "CSV")]
+    Csv,
+    Parquet,
+    #[serde(rename = "ORC")]
+    Orc,
+}
+
+/// A data file.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct DataFile {
+    /// Its key in the bucket that the inventory was written to.
+    key: String,
+    /// Its bytes.
+    pub size: u64,
+    #[serde(rename = "MD5checksum", deserialize_with = "md5_of_hexadecimal")]
+    pub(super) md5: [u8; 16],
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Document {
+    source_bucket: String,
+    file_format: DataFormat,
+    file_schema: String,
+    files: Vec<DataFile>,
+}
+
+impl DataFile {
+    /// The folders that it is in, and its own name: none of them leads up, and none is empty.
+    pub fn path(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.key.split('/').filter(|name| !name.is_empty())
+    }
+
+    /// For messages.
+    pub fn text(&self) -> String {
+        for_display(self.key.as_bytes())
+    }
+
+    /// Whether its key is that of a file below whatever folder it is looked for in.
+    fn is_below(&self) -> bool {
+        let is_plain = |name: &str| name != "." && name != ".." && !name.contains('\0');
+        self.key.len() <= S3_KEY_BYTES_MAX && !self.key.ends_with('/') && self.path().all(is_plain)
+    }
+}
+
+impl Inventory {
+    /// Reads a `manifest.json`; `label` is what messages call it.
+    pub fn read(label: &str, input: impl Read) -> Result<Self> {
+        // One byte more than there may be tells that there is more.
+        let input = BufReader::new(input.take(INVENTORY_MANIFEST_BYTES_MAX + 1));
+        let document: Document = serde_json::from_reader(input).map_err(|error| {
+            let why = for_display(error.to_string().as_bytes());
+            Error::Usage(format!(
+                "{label} is no manifest.json of an S3 Inventory of up to {} MiB: {why}; for a list of another form give \
+                 --list-format",
+                INVENTORY_MANIFEST_BYTES_MAX >> 20
+            ))
+        })?;
+        let refused = |why: String| Error::Usage(format!("the inventory {label} cannot be read: {why}"));
+        let bucket = &document.source_bucket;
+        if bucket.contains('/') || normalise(&format!("s3://{bucket}/x")).is_err() {
+            let bucket = for_display(bucket.as_bytes());
+            return Err(refused(format!("its sourceBucket {bucket} is no name of a bucket")));
+        }
+        let columns = match document.file_format {
+            DataFormat::Csv => document.file_schema.split(',').map(|name| name.trim().to_owned()).collect(),
+            DataFormat::Parquet => columns_of_message(&document.file_schema),
+            DataFormat::Orc => {
+                return Err(refused(
+                    "its data files are ORC, which fetchmill does not read: let S3 write it as Parquet or CSV, or \
+                     convert its rows into a list of URLs"
+                        .to_owned(),
+                ));
+            }
+        };
+        let mut keys = HashSet::new();
+        for file in &document.files {
+            if !file.is_below() {
+                return Err(refused(format!(
+                    "its data file {} has a name that could lead elsewhere",
+                    file.text()
+                )));
+            }
+            if !keys.insert(&file.key) {
+                return Err(refused(format!("it names its data file {} twice", file.text())));
+            }
+        }
+        drop(keys);
+        let Document { source_bucket: bucket, file_format: format, files, .. } = document;
+        Ok(Inventory { bucket, format, columns, files })
+    }
+
+    /// Differs when anything differs that rows are made of.
+    pub(super) fn digest(&self) -> u64 {
+        let mut digest = Xxh3Default::new();
+        let mut add = |text: &[u8]| {
+            digest.update(&(text.len() as u64).to_le_bytes());
+            digest.update(text);
+        };
+        add(self.bucket.as_bytes());
+        add(&[u8::from(self.format == DataFormat::Csv)]);
+        add(self.columns.join(",").as_bytes());
+        for file in &self.files {
+            add(file.key.as_bytes());
+            add(&file.size.to_le_bytes());
+            add(&file.md5);
+        }
+        digest.digest()
+    }
+}
+
+/// The names of `message s3.inventory { required binary bucket (UTF8); optional int64 size; }`.
+fn columns_of_message(schema: &str) -> Vec<String> {
+    let fields = schema.split_once('{').map_or("", |(_, fields)| fields);
+    let names = fields.split(';').filter_map(|field| {
+        let name = field.split_ascii_whitespace().nth(2)?;
+        Some(name.split('(').next().unwrap_or_default().to_owned())
+    });
+    names.collect()
+}
+
+fn md5_of_hexadecimal<'de, D: Deserializer<'de>>(input: D) -> std::result::Result<[u8; 16], D::Error> {
+    let text = String::deserialize(input)?;
+    let mut md5 = [0; 16];
+    let mut digits = text.chars().map(|digit| digit.to_digit(16));
+    for byte in &mut md5 {
+        let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
+            return Err(D::Error::custom("an MD5checksum has 32 hexadecimal digits"));
+        };
+        *byte = (high * 16 + low) as u8;
+    }
+    if digits.next().is_some() {
+        return Err(D::Error::custom("an MD5checksum has 32 hexadecimal digits"));
+    }
+    Ok(md5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CSV: &str = "Bucket, Key, Size";
+
+    fn text(bucket: &str, format: &str, schema: &str, keys: &[&str]) -> String {
+        let files = keys.iter().map(|key| {
+            serde_json::json!({"key": key, "size": 1, "MD5checksum": "00112233445566778899AAbbccddeeff"})
+        });
+        serde_json::json!({
+            "sourceBucket": bucket, "destinationBucket": "arn:aws:s3:::other", "version": "2016-11-30",
+            "fileFormat": format, "fileSchema": schema, "files": files.collect::<Vec<_>>(),
+        })
+        .to_string()
+    }
+
+    fn refusal(text: &str) -> String {
+        let error = Inventory::read("m", text.as_bytes()).unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        assert_eq!(error.to_string().lines().count(), 1);
+        error.to_string()
+    }
+
+    #[test]
+    fn columns_and_files_are_those_of_the_document() {
+        let csv = Inventory::read("m", text("b", "CSV", CSV, &["a//b/c"]).as_bytes()).unwrap();
+        let message = "message s3.inventory {  required binary bucket (UTF8);  required binary key(STRING); \
+                       optional int64 last_modified_date (TIMESTAMP(MILLIS,true)); }";
+        let parquet = Inventory::read("m", text("b", "Parquet", message, &[]).as_bytes()).unwrap();
+
+        assert_eq!(csv.columns, ["Bucket", "Key", "Size"]);
+        assert_eq!(csv.files[0].path().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(csv.files[0].md5[..3], [0, 0x11, 0x22]);
+        assert_eq!(parquet.columns, ["bucket", "key", "last_modified_date"]);
+        assert_ne!(csv.digest(), parquet.digest());
+    }
+
+    #[test]
+    fn a_data_file_is_never_elsewhere_or_twice() {
+        for key in ["../x", "a/../x", "..", ".", "a/./b", "a\0b", "a/", "", &"k".repeat(1025)] {
+            let refused = refusal(&text("b", "CSV", CSV, &[key]));
+            assert!(refused.contains("could lead elsewhere"), "{key}: {refused}");
+        }
+        assert!(refusal(&text("b", "CSV", CSV, &["a", "b", "a"])).contains("a twice"));
+    }
+
+    #[test]
+    fn what_is_no_inventory_is_told_in_one_line() {
+        for bucket in ["", "..", "a/b", "a@b", "a b", "a?"] {
+            assert!(refusal(&text(bucket, "CSV", CSV, &[])).contains("no name of a bucket"), "{bucket}");
+        }
+        assert!(refusal(&text("b", "ORC", "struct<>", &[])).contains("Parquet or CSV"));
+        for text in [
+            "",
+            "[]",
+            "http://a/\n",
+            "{\"sourceBucket\": 1}",
+            &text("b", "XML", CSV, &[]),
+            &text("b", "CSV", CSV, &["a"]).replace("ff\"", "f\""),
+            &text("b", "CSV", CSV, &["a"]).replace("ff\"", "fff\""),
+            &text("b", "CSV", CSV, &["a"]).replace("ff\"", "f-\""),
+            &text("b", "CSV", CSV, &["a"]).replace(":1", ":-1"),
+            &format!("{{\"x\": {}", "[".repeat(100_000)),
+            &format!("{{\"sourceBucket\": \"{}", "x".repeat(INVENTORY_MANIFEST_BYTES_MAX as usize)),
+        ] {
+            assert!(refusal(text).contains("is no manifest.json of an S3 Inventory"), "{}", refusal(text));
+        }
+    }
+}

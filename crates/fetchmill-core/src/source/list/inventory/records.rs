@@ -1,0 +1,196 @@
+//! The rows of all data files, one file after the other.
+
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+
+use md5::{Digest as _, Md5};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::super::columns::ColumnPlan;
+use super::super::csv::Csv;
+use super::super::decode::DecodedInput;
+use super::super::format_of;
+use super::super::lines::{Lines, ReadStep, unreadable};
+use super::super::parquet::ParquetRecords;
+use super::super::records::{RecordStep, RecordValues, Records};
+use super::DataFiles;
+use super::description::{DataFormat, Inventory};
+use super::row::RowPlan;
+use crate::error::{Error, Result};
+use crate::limits::{LIST_STRETCH_BYTES, READ_BYTES};
+use crate::source::ListPosition;
+
+/// See the module.
+pub(in crate::source::list) struct InventoryRecords<D: DataFiles> {
+    label: String,
+    inventory: Inventory,
+    digest: u64,
+    files: D,
+    rows: RowPlan,
+    /// Which data file it is at, from 0.
+    at: usize,
+    state: FileState<D::File>,
+    row: RecordValues,
+}
+
+/// The data file that it is at.
+enum FileState<F> {
+    /// It is not open.
+    Due,
+    /// Its MD5 is being computed.
+    Checking(Box<CheckedFile<F>>),
+    /// Its rows are read.
+    Open(Box<dyn Records>),
+}
+
+struct CheckedFile<F> {
+    file: F,
+    label: String,
+    md5: Md5,
+}
+
+impl<D: DataFiles> InventoryRecords<D> {
+    pub(in crate::source::list) fn new(
+        label: &str,
+        inventory: Inventory,
+        files: D,
+        plan: &ColumnPlan,
+    ) -> Result<Self> {
+        Ok(InventoryRecords {
+            label: label.to_owned(),
+            digest: inventory.digest(),
+            rows: RowPlan::new(label, &inventory, plan)?,
+            inventory,
+            files,
+            at: 0,
+            state: FileState::Due,
+            row: RecordValues::default(),
+        })
+    }
+
+    /// Goes on until the rows of the file that it is at can be read.
+    fn open(&mut self) -> Result<ReadStep> {
+        let Some(named) = self.inventory.files.get(self.at) else { return Ok(ReadStep::End) };
+        let mut checked = match std::mem::replace(&mut self.state, FileState::Due) {
+            FileState::Open(records) => {
+                self.state = FileState::Open(records);
+                return Ok(ReadStep::Done);
+            }
+            FileState::Due => {
+                let (file, label) = self.files.open(named)?;
+                Box::new(CheckedFile { file, label, md5: Md5::new() })
+            }
+            FileState::Checking(checked) => checked,
+        };
+        if !checked.read_stretch()? {
+            self.state = FileState::Checking(checked);
+            return Ok(ReadStep::NothingNow);
+        }
+        let CheckedFile { file, label, md5 } = *checked;
+        if md5.finalize()[..] != named.md5 {
+            return Err(unreadable(
+                &label,
+                &"its MD5 is not the one that the inventory's manifest.json says",
+            ));
+        }
+        self.state = FileState::Open(self.records_of(file, &label)?);
+        Ok(ReadStep::Done)
+    }
+
+    fn records_of(&self, mut file: D::File, label: &str) -> Result<Box<dyn Records>> {
+        file.seek(SeekFrom::Start(0)).map_err(|error| unreadable(label, &error))?;
+        let plan = ColumnPlan::of_columns(self.rows.columns().to_vec())?;
+        Ok(match self.inventory.format {
+            DataFormat::Csv => {
+                let lines = Lines::new(label, DecodedInput::new(Box::new(file), format_of(label).1));
+                Box::new(Csv::new(lines, b',', &plan, Some(false))?)
+            }
+            DataFormat::Parquet => Box::new(ParquetRecords::open(label, file, &plan)?),
+            DataFormat::Orc => return Err(Error::Internal("data files are ORC".to_owned())),
+        })
+    }
+}
+
+impl<F: Read> CheckedFile<F> {
+    /// Reads on, as far as it may take without a look at a stop signal. Whether that was its end.
+    fn read_stretch(&mut self) -> Result<bool> {
+        let mut buffer = vec![0; READ_BYTES];
+        let mut read = 0;
+        while read < LIST_STRETCH_BYTES {
+            match self.file.read(&mut buffer) {
+                Ok(0) => return Ok(true),
+                Ok(count) => {
+                    self.md5.update(&buffer[..count]);
+                    read += count;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(&self.label, &error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<D: DataFiles> Records for InventoryRecords<D> {
+    fn next(&mut self, values: &mut RecordValues) -> Result<RecordStep> {
+        loop {
+            match self.open()? {
+                ReadStep::Done => {}
+                ReadStep::NothingNow => return Ok(RecordStep::NothingNow),
+                ReadStep::End => return Ok(RecordStep::End),
+            }
+            let FileState::Open(records) = &mut self.state else { return Ok(RecordStep::NothingNow) };
+            match records.next(&mut self.row)? {
+                RecordStep::Record => return Ok(self.rows.give(&self.row, values)),
+                RecordStep::End => {
+                    self.at += 1;
+                    self.state = FileState::Due;
+                }
+                other => return Ok(other),
+            }
+        }
+    }
+
+    fn place(&self) -> String {
+        let file = self.inventory.files.get(self.at).and_then(|file| file.path().next_back());
+        match (&self.state, file) {
+            (FileState::Open(records), Some(file)) => format!("{} of {file}", records.place()),
+            _ => "a row".to_owned(),
+        }
+    }
+
+    /// The digest has what the `manifest.json` says in it, so that another one has no position of this one.
+    fn position(&mut self) -> ListPosition {
+        let here = match &mut self.state {
+            FileState::Open(records) => records.position(),
+            FileState::Due | FileState::Checking(_) => {
+                ListPosition { digest: xxh3_64(b""), ..ListPosition::default() }
+            }
+        };
+        ListPosition { digest: here.digest ^ self.digest, file: self.at as u64, ..here }
+    }
+
+    /// Files before that of the position are not read again: their rows are in the journal, and what was true of them
+    /// is in the digest of the `manifest.json`.
+    fn go_to(&mut self, position: ListPosition) -> Result<ReadStep> {
+        let there = ListPosition { digest: position.digest ^ self.digest, file: 0, ..position };
+        let count = self.inventory.files.len();
+        let at = usize::try_from(position.file).unwrap_or(usize::MAX);
+        self.at = at.min(count);
+        let step = match self.open()? {
+            ReadStep::Done => match &mut self.state {
+                FileState::Open(records) => records.go_to(there)?,
+                _ => ReadStep::NothingNow,
+            },
+            ReadStep::End if at == count && there.digest == xxh3_64(b"") => ReadStep::Done,
+            other => other,
+        };
+        if step == ReadStep::End {
+            return Err(Error::Usage(format!(
+                "the inventory {} has changed since the job began: its manifest.json is another, or a data file; \
+                 restore it, or choose another destination",
+                self.label
+            )));
+        }
+        Ok(step)
+    }
+}

@@ -1,0 +1,405 @@
+"""An S3 Inventory as a source of `fetchmill get` and `fetchmill list`."""
+
+import hashlib
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import fetchmill
+from conftest import Ended
+from fetchmill.testing import S3Store, s3
+from independent import read_ledger
+from inventories import FORMATS, Inventory, Row
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+Get = Callable[..., Ended]
+
+WHEN = datetime(2026, 1, 1, 10, 0, 0, tzinfo=UTC)
+ODD = (
+    "plain",
+    "a b",
+    "a+b",
+    "100%",
+    "a%20b",
+    "caf\N{LATIN SMALL LETTER E WITH ACUTE}/\N{SNOWMAN}",
+    "q?x=1#f",
+    "x//y",
+    "../up",
+)
+LISTING_FAILED = 4
+FINISHED_WITH_FAILURES = 3
+USAGE = 2
+
+
+def row(key: str, body: bytes | None = None, **others: Any) -> Row:  # noqa: ANN401
+    """Of an object with these bytes, or of which nothing else is known."""
+    known: dict[str, Any] = {"Bucket": "bucket", "Key": key, "LastModifiedDate": WHEN, "StorageClass": "STANDARD"}
+    if body is not None:
+        known |= {"Size": len(body), "ETag": hashlib.md5(body).hexdigest()}  # noqa: S324 - what S3 has
+    return known | others
+
+
+def rows_of(objects: dict[str, bytes]) -> list[Row]:
+    """A row for each."""
+    return [row(key, body) for key, body in objects.items()]
+
+
+def computed(count: int) -> dict[str, bytes]:
+    """So many objects."""
+    return {f"k/{number:05}": f"{number}".encode() for number in range(count)}
+
+
+@pytest.fixture
+def stores() -> Iterator[Callable[..., S3Store]]:
+    """Starts stores, with the arguments of `fetchmill.testing.s3`; they end with the test."""
+    with ExitStack() as stack:
+        yield lambda *arguments, **options: stack.enter_context(s3(*arguments, **options))
+
+
+def words(store: S3Store, source: Path, dest: Path, *options: str) -> tuple[object, ...]:
+    """Of the command that fetches an inventory's objects."""
+    return ("get", source, dest, "--endpoint-url", store.url, "--allow-private", *options)
+
+
+@pytest.fixture
+def get(run: Run, environment: dict[str, str]) -> Get:
+    """Runs it."""
+
+    def run_get(store: S3Store, source: Path, dest: Path, *options: str) -> Ended:
+        return run(*words(store, source, dest, *options), env=environment | store.environment())
+
+    return run_get
+
+
+def stored(dest: Path) -> dict[str, bytes]:
+    """All objects."""
+    with fetchmill.open(dest) as objects:
+        return dict(objects)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_every_object_is_fetched_under_its_key(
+    stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
+) -> None:
+    """Signed, whatever its key is, from all data files; nothing is listed at the store."""
+    objects = {key: key.encode() for key in ODD} | computed(1200)
+    rows = rows_of(objects)
+    store = stores(objects)
+    inventory = Inventory(tmp_path, format, [rows[:5], [], rows[5:]])
+
+    ended = get(store, inventory.manifest, dest, "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == objects
+    assert store.stats()["lists"] == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_only_the_latest_versions_that_are_there_are_fetched(
+    stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
+) -> None:
+    """Older ones, delete markers and folder markers are counted as skipped."""
+    latest: Row = {"IsLatest": True, "IsDeleteMarker": False, "VersionId": "2"}
+    rows = [
+        row("a", b"new", **latest),
+        row("a", b"old", IsLatest=False, IsDeleteMarker=False, VersionId="1"),
+        row("gone", IsLatest=True, IsDeleteMarker=True, VersionId="4"),
+        row("gone", b"was", IsLatest=False, IsDeleteMarker=False, VersionId="3"),
+        row("folder/", b"", **latest),
+    ]
+    store = stores({"a": b"new", "gone": b"was", "folder/": b""})
+
+    ended = get(store, Inventory(tmp_path, format, [rows]).manifest, dest, "--format", "jsonl")
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == {"a": b"new"}
+    assert read_ledger(dest).skipped == 4
+
+
+def test_what_arrives_is_compared_with_what_the_inventory_says(
+    stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
+) -> None:
+    """An object that was replaced since is failed, one that was deleted is absent; an ETag of parts is an ETag."""
+    rows = [
+        row("same", b"1"),
+        row("longer", b"22"),
+        row("other", b"3"),
+        row("parts", b"4", ETag="0" * 32 + "-2"),
+        row("gone", b"5"),
+    ]
+    store = stores({"same": b"1", "longer": b"333", "other": b"4", "parts": b"4"})
+
+    ended = get(store, Inventory(tmp_path, "CSV", [rows]).manifest, dest)
+
+    assert ended.code == FINISHED_WITH_FAILURES, ended.err
+    kinds = {failure.name: failure.kind for failure in fetchmill.failures(dest)}
+    assert kinds == {"longer": "changed", "other": "changed", "parts": "changed", "gone": "absent"}
+    assert stored(dest) == {"same": b"1"}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_list_of_it_is_a_manifest_with_exact_times(run: Run, tmp_path: Path, format: str) -> None:
+    """Also with a column that is kept, under either of its names."""
+    keys = ODD[:-1]
+    rows = [row(key, key.encode(), LastModifiedDate=WHEN.replace(microsecond=500_000)) for key in keys]
+    inventory = Inventory(tmp_path, format, [rows])
+
+    ended = run("list", inventory.manifest, "all.parquet", "--keep-columns", "StorageClass")
+
+    assert ended.code == 0, ended.err
+    listed = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    assert {
+        each["name"]: (each["size"], each["etag"], each["last_modified"], each["StorageClass"]) for each in listed
+    } == {
+        key: (len(key.encode()), hashlib.md5(key.encode()).hexdigest(), WHEN, "STANDARD")  # noqa: S324 - what S3 has
+        for key in keys
+    }
+    assert [each["url"] for each in listed][2:4] == ["s3://bucket/a%2Bb", "s3://bucket/100%25"]
+
+
+def test_rows_that_make_no_sense_are_failed_targets(
+    stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path
+) -> None:
+    """Each told by its line, and all others are fetched."""
+    text = (
+        '"bucket","fine","2"\n"bucket","100%","2"\n"bucket","x","many"\n"other","x","2"\n"bucket","","2"\n'
+        f'"bucket","{"k" * 1025}","2"\n"bucket","%ff","2"\n"bucket"\n"bucket","n%00l","3"\n'
+    )
+    inventory = Inventory(tmp_path, "CSV", [gzip_of(text)], ("Bucket", "Key", "Size"))
+
+    ended = get(stores({"fine": b"ok"}), inventory.manifest, dest)
+
+    assert ended.code == FINISHED_WITH_FAILURES, ended.err
+    failed = {failure.name: (failure.kind, failure.detail) for failure in fetchmill.failures(dest)}
+    assert failed.pop("n\0l")[0] == "name"
+    place = "of part-0000.csv.gz"
+    assert failed == {
+        f"line 2 {place}": ("url", "its key has a % without two digits behind it"),
+        f"line 3 {place}": ("url", "its size is no number"),
+        f"line 4 {place}": ("url", "its bucket is not that of the inventory"),
+        f"line 5 {place}": ("url", "it has no key"),
+        f"line 6 {place}": ("url", "its key is longer than 1,024 bytes"),
+        f"line 7 {place}": ("url", "its key is not UTF-8"),
+        f"line 8 {place}": ("url", "it has no key"),
+    }
+    assert stored(dest) == {"fine": b"ok"}
+
+
+def gzip_of(text: str) -> bytes:
+    """As `gzip` writes it."""
+    return subprocess.run(["gzip", "-c"], input=text.encode(), capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_data_file_that_differs_is_not_believed(
+    stores: Callable[..., S3Store], get: Get, tmp_path: Path, dest: Path, format: str
+) -> None:
+    """Not one of its rows; with the right one the same command goes on."""
+    objects = computed(200)
+    rows = rows_of(objects)
+    store = stores(objects)
+    inventory = Inventory(tmp_path, format, [rows[:100], rows[100:]])
+    whole = inventory.data[1].read_bytes()
+    inventory.data[1].write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+
+    ended = get(store, inventory.manifest, dest, "--format", "jsonl")
+    assert ended.code == LISTING_FAILED, ended.err
+    assert str(inventory.data[1]) in ended.err
+    assert "MD5" in ended.err
+    assert set(stored(dest)) <= set(list(objects)[:100])
+
+    inventory.data[1].write_bytes(whole)
+    ended = get(store, inventory.manifest, dest, "--format", "jsonl")
+    assert ended.code == 0, ended.err
+    assert stored(dest) == objects
+
+
+def test_a_data_file_that_was_cut_is_an_error(run: Run, tmp_path: Path) -> None:
+    """Whether its manifest.json knows it or not: what is missing would never be fetched."""
+    whole = gzip_of("".join(f'"bucket","{key}"\n' for key in computed(5000)))
+    known = Inventory(tmp_path / "known", "CSV", [whole[:-100]], ("Bucket", "Key"))
+    unknown = Inventory(tmp_path / "unknown", "CSV", [whole], ("Bucket", "Key"))
+    unknown.data[0].write_bytes(whole[:-100])
+
+    ended = run("list", known.manifest, "known.csv")
+    assert ended.code == LISTING_FAILED, ended.err
+    assert str(known.data[0]) in ended.err
+    ended = run("list", unknown.manifest, "unknown.csv")
+    assert ended.code == USAGE, ended.err
+    assert "part-0000.csv.gz" in ended.err
+    assert not (tmp_path / "known.csv").exists()
+    assert not (tmp_path / "unknown.csv").exists()
+
+
+def test_data_files_are_found_where_they_were_downloaded_to(run: Run, tmp_path: Path) -> None:
+    """The whole bucket, the folder of the inventory, or the data below the manifest.json."""
+    inventory = Inventory(tmp_path / "all", "CSV", [rows_of(computed(3))])
+    shutil.copytree(inventory.root, tmp_path / "part")
+    below = tmp_path / "below"
+    shutil.copytree(tmp_path / "all", below, ignore=shutil.ignore_patterns("manifest.json"))
+    shutil.copy(inventory.manifest, below / "inventory.json")
+
+    sources = (inventory.manifest, tmp_path / "part/2026-01-01T00-00Z/manifest.json", below / "inventory.json")
+    for number, source in enumerate(sources):
+        ended = run("list", source, f"{number}.csv", "--list-format", "inventory")
+        assert ended.code == 0, ended.err
+        assert (tmp_path / f"{number}.csv").read_text().count("s3://bucket/k/") == 3
+    inventory.data[0].unlink()
+    ended = run("list", inventory.manifest, "missing.csv")
+    assert ended.code == USAGE
+    assert "part-0000.csv.gz" in ended.err
+    assert "aws s3 sync" in ended.err
+
+
+def test_a_hostile_manifest_leads_nowhere_else(run: Run, tmp_path: Path) -> None:
+    """Neither up by its keys nor by an absolute one; and what cannot be read is told in one line."""
+    inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
+    (tmp_path / "secret.csv.gz").write_bytes(inventory.data[0].read_bytes())
+    entry = inventory.document["files"][0]
+
+    def refused(**changed: object) -> str:
+        original, inventory.document = inventory.document, inventory.document | changed
+        inventory.write()
+        inventory.document = original
+        ended = run("list", inventory.manifest, "m.csv")
+        assert ended.code == USAGE, ended.err
+        assert len(ended.err.splitlines()) == 1
+        assert not (tmp_path / "m.csv.fetchmill").exists()
+        return ended.err
+
+    for key in ("../../../../../secret.csv.gz", "reports/../../secret.csv.gz"):
+        assert "could lead elsewhere" in refused(files=[entry | {"key": key}])
+    assert "is missing" in refused(files=[entry | {"key": str(tmp_path / "secret.csv.gz")}])
+    assert "names its data file" in refused(files=[entry, entry])
+    assert "ORC" in refused(fileFormat="ORC", fileSchema="struct<bucket:string,key:string>")
+    assert "has no column key" in refused(fileSchema="Bucket, Size")
+    assert "no name of a bucket" in refused(sourceBucket="a/../b")
+    assert "is no manifest.json of an S3 Inventory" in refused(files=[entry | {"size": -1}])
+    inventory.manifest.write_text("https://a.test/\n")
+    assert "is no manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
+    inventory.manifest.write_bytes(b" " * (33 << 20))
+    assert "is no manifest.json of an S3 Inventory" in run("list", inventory.manifest, "m.csv").err
+
+
+def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> None:
+    """An inventory says itself what its columns are, and is a file."""
+    inventory = Inventory(tmp_path, "CSV", [rows_of(computed(3))])
+
+    ended = run("list", inventory.manifest, "m.csv", "--column", "2")
+    assert (ended.code, "leave out options" in ended.err) == (USAGE, True), ended.err
+    ended = run("list", "s3://bucket/x/manifest.json", "m.csv", "--list-format", "inventory")
+    assert (ended.code, "aws s3 sync" in ended.err) == (USAGE, True), ended.err
+    ended = run("list", "-", "m.csv", "--list-format", "inventory")
+    assert (ended.code, "standard input" in ended.err) == (USAGE, True), ended.err
+
+
+def test_many_data_files_are_read(run: Run, tmp_path: Path, memory_path: Path) -> None:
+    """One after the other; here all but one are the same file under many names."""
+    inventory = Inventory(memory_path, "CSV", [gzip_of(""), rows_of(computed(3))])
+    [empty, last] = inventory.document["files"]
+    names = [f"reports/bucket/daily/data/{number:06}.csv.gz" for number in range(10_000)]
+    for name in names:
+        (memory_path / name).symlink_to(inventory.data[0])
+    inventory.document["files"] = [*(empty | {"key": name} for name in names), last]
+    inventory.write()
+
+    ended = run("list", inventory.manifest, "m.csv")
+
+    assert ended.code == 0, ended.err
+    assert (tmp_path / "m.csv").read_text().count("s3://bucket/k/") == 3
+
+
+def test_a_job_that_is_killed_goes_on(
+    stores: Callable[..., S3Store],
+    get: Get,
+    start: Start,
+    environment: dict[str, str],
+    tmp_path: Path,
+    dest: Path,
+) -> None:
+    """`kill -9` in the middle of the fetching: each object is there once, and at most a commit window twice."""
+    objects = computed(3000)
+    rows = rows_of(objects)
+    store = stores(objects, get_latency=0.02)
+    inventory = Inventory(tmp_path, "Parquet", [rows[:1000], rows[1000:]])
+    options = ("--format", "jsonl", "--commit-window", "100ms", "--concurrency", "32")
+    process = start(*words(store, inventory.manifest, dest, *options), env=environment | store.environment())
+    while store.stats()["gets"] < 1000:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+
+    ended = get(store, inventory.manifest, dest, *options)
+
+    assert ended.code == 0, ended.err
+    assert stored(dest) == objects
+    assert read_ledger(dest).fetched == 3000
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_listing_that_is_killed_goes_on_and_notices_a_change(
+    run: Run, start: Start, tmp_path: Path, format: str
+) -> None:
+    """In the middle of the data files. Another manifest.json of the same length is refused, another data file too."""
+    count, each = 400_000, 40_000
+    inventory = Inventory(tmp_path, format, big_files(format, count, each), ("Bucket", "Key"))
+    command = ("list", inventory.manifest, "all.parquet", "--commit-window", "50ms")
+    process = start(*command)
+    wait_for_rows(tmp_path / "all.parquet", 30_000)
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    assert not (tmp_path / "all.parquet").exists()
+
+    files = inventory.document["files"]
+    inventory.document["files"] = [files[1], files[0], *files[2:]]
+    inventory.write()
+    ended = run(*command)
+    assert ended.code == USAGE, ended.err
+    assert "has changed since the job began" in ended.err
+    inventory.document["files"] = files
+    inventory.write()
+    last = inventory.data[-1].read_bytes()
+    inventory.data[-1].write_bytes(last[::-1])
+    assert run(*command).code == LISTING_FAILED
+    inventory.data[-1].write_bytes(last)
+
+    ended = run(*command)
+    assert ended.code == 0, ended.err
+    names = pq.read_table(tmp_path / "all.parquet", columns=["name"])["name"].to_pylist()
+    assert sorted(names) == [f"key {number:07}" for number in range(count)]
+
+
+def big_files(format: str, count: int, each: int) -> list[list[Row] | bytes]:
+    """So many rows of a bucket and a key, in files of so many."""
+    files: list[list[Row] | bytes] = []
+    for first in range(0, count, each):
+        numbers = range(first, first + each)
+        if format == "CSV":
+            files.append(gzip_of("".join(f'"bucket","key+{number:07}"\n' for number in numbers)))
+        else:
+            files.append([{"Bucket": "bucket", "Key": f"key {number:07}"} for number in numbers])
+    return files
+
+
+def wait_for_rows(manifest: Path, count: int) -> None:
+    """Until so many are durable."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if fetchmill.status(manifest).settled >= count:
+                return
+        except fetchmill.FetchmillError:
+            pass
+        time.sleep(0.01)
+    raise AssertionError(f"{count} rows did not come")
