@@ -630,7 +630,17 @@ fn options_have_a_text_for_the_job() {
 
 #[test]
 fn a_position_that_is_none_is_refused() {
-    for text in ["", "1", "1 2 3", "1 2 3 x", "1 2 3 4 5", "-1 2 3 4"] {
+    for text in ["", "1", "1 2 3", "1 2 3 x", "1 2 3 4 x", "1 2 3 4 5 6", "-1 2 3 4"] {
         assert_eq!(ListPosition::from_text(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_position_in_the_first_file_is_written_as_earlier_versions_did() {
+    let first = ListPosition { entries: 1, offset: 2, line: 3, digest: 4, file: 0 };
+
+    assert_eq!(first.to_text(), "1 2 3 0000000000000004");
+    for position in [first, ListPosition { file: 7, ..first }] {
+        assert_eq!(ListPosition::from_text(&position.to_text()), Some(position));
     }
 }

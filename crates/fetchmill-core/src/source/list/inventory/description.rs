@@ -68,7 +68,8 @@ impl DataFile {
     /// Whether its key is that of a file below whatever folder it is looked for in.
     fn is_below(&self) -> bool {
         let is_plain = |name: &str| name != "." && name != ".." && !name.contains('\0');
-        self.key.len() <= S3_KEY_BYTES_MAX && !self.key.ends_with('/') && self.path().all(is_plain)
+        let has_name = !self.key.is_empty() && !self.key.ends_with('/');
+        has_name && self.key.len() <= S3_KEY_BYTES_MAX && self.path().all(is_plain)
     }
 }
 
