@@ -43,6 +43,9 @@ ELSEWHERE = {
     "listing": "tests/test_mirror_nginx.py",
     "changed": "tests/test_s3_source.py: a check has no listing that says what an object was",
     "credentials": "tests/test_s3_source.py: a list of s3:// URLs",
+    "range-ignored": "tests/test_ranges.py: a check asks for whole objects",
+    "range-unsatisfied": "tests/test_ranges.py",
+    "bad-range": "tests/test_ranges.py",
     # What a complete reply says is its status.
     "server-error": "status",
     "throttled": "status",

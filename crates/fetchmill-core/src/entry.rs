@@ -12,6 +12,7 @@ use std::io::Write;
 
 use crate::extra_columns::{extra_values, write_extra};
 use crate::source_metadata::{ListedKey, ListedTime, SizedName};
+use crate::target_request::TargetRequest;
 
 /// What tells a URL from what stands behind it.
 const MORE: u8 = 0;
@@ -111,10 +112,10 @@ pub enum Naming {
     Sized,
     /// A listed key ([`crate::s3::ListedKey`]): the key is the name.
     Listed,
-    /// An entry's key, or else its URL.
+    /// An entry's key, or else its URL, with `#bytes=FIRST-LAST` when a part of its object is asked for.
     Url,
-    /// An entry's key, or else `host/path?query`, for files. Http and https of one host give the same: the second
-    /// is name-taken.
+    /// An entry's key, or else `host/path?query`, for files, with the same behind it. Http and https of one host give the
+    /// same: the second is name-taken.
     Path,
     /// `000012/000012345`, by the sequence number: `--names seq`.
     Number,
@@ -139,8 +140,15 @@ impl Naming {
                 out
             }
             (_, Some(key)) => key,
-            (Naming::Path, None) => behind_scheme(read.url),
-            (_, None) => read.url,
+            (_, None) => {
+                let url = if self == Naming::Path { behind_scheme(read.url) } else { read.url };
+                // Each part of an object is one of its own. A normalised URL has no fragment, so no other is called so.
+                let Some(range) = read.request.and_then(TargetRequest::range_of) else { return url };
+                out.clear();
+                out.extend_from_slice(url);
+                let _ = write!(out, "#{range}");
+                out
+            }
         }
     }
 
@@ -235,6 +243,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::byte_range::ByteRange;
 
     fn written(entry: ListEntry<'_>) -> Vec<u8> {
         let mut out = Vec::new();
@@ -289,6 +298,19 @@ mod tests {
         assert_eq!(name_of(Naming::Path, keyed), "k");
         assert_eq!(name_of(Naming::Number, url), "000012/000012345");
         assert_eq!(name_of(Naming::Number, keyed), "000012/000012345");
+    }
+
+    #[test]
+    fn a_part_of_an_object_is_called_by_its_bytes_too() {
+        let mut request = Vec::new();
+        TargetRequest { range: ByteRange::new(7, 3).ok(), ..TargetRequest::default() }.write(&mut request);
+        let part = ListEntry { request: Some(&request), ..of("https://a.test/b?c") };
+        let keyed = ListEntry { key: Some(b"k"), ..part };
+
+        assert_eq!(name_of(Naming::Url, part), "https://a.test/b?c#bytes=7-9");
+        assert_eq!(name_of(Naming::Path, part), "a.test/b?c#bytes=7-9");
+        assert_eq!(name_of(Naming::Number, part), "000012/000012345");
+        assert_eq!(name_of(Naming::Url, keyed), "k");
     }
 
     #[test]

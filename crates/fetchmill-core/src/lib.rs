@@ -20,6 +20,7 @@
 
 pub mod answer_pattern;
 pub mod background;
+pub mod byte_range;
 pub mod certainty;
 pub mod durable;
 pub mod engine;

@@ -112,6 +112,9 @@ pub const KEPT_BYTES_MAX: usize = 64 * 1024;
 /// What one target of a list is asked with: body, method and header fields. It stands in the target's page, and twice more
 /// while its request is in flight.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Of a body that is not stored, a reply to a request for a part of the object: one that is longer is not read to its end.
+/// To close the connection and open another costs about as much as this takes.
+pub const REFUSED_BODY_BYTES_MAX: u64 = 64 * 1024;
 /// A URL: no server takes a longer one.
 pub const URL_BYTES_MAX: usize = 64 * 1024;
 

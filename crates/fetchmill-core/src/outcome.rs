@@ -120,6 +120,12 @@ failure_kinds! {
     UnverifiedLength = "unverified-length", Final;
     /// What came has another size or `ETag` than the listing said: the object was replaced meanwhile.
     Changed = "changed", Final;
+    /// A part of the object was asked for, and the reply is a success with something else: the server ignores `Range`.
+    RangeIgnored = "range-ignored", Final;
+    /// The object has no such part (416).
+    RangeUnsatisfied = "range-unsatisfied", Final;
+    /// The reply says that it has a part, and it is not the one that was asked for.
+    BadRange = "bad-range", Final;
     /// A 3xx that is not followed.
     Redirect = "redirect", Final;
     /// More redirects one after the other than `--redirects` allows.

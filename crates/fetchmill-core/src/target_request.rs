@@ -1,6 +1,7 @@
 //! What a target is asked with when that is no plain `GET` of its URL, as bytes in its entry and in rows of failures.
 //! Whatever the bytes, they can be read: a journal may be damaged.
 
+use crate::byte_range::ByteRange;
 use crate::extra_columns::{extra_values, write_extra};
 
 /// See the module.
@@ -12,6 +13,8 @@ pub struct TargetRequest<'a> {
     pub is_idempotent: bool,
     /// Its body.
     pub body: Option<&'a [u8]>,
+    /// The part of the object that is asked for; none: all of it.
+    pub range: Option<ByteRange>,
     /// Its own fields, checked when they were given.
     pub fields: Vec<(&'a str, &'a str)>,
 }
@@ -30,7 +33,9 @@ impl<'a> TargetRequest<'a> {
     /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
         let idempotent = self.is_idempotent.then_some(&b""[..]);
-        let start = [self.method.map(str::as_bytes), idempotent, self.body];
+        let range = self.range.map(|range| range.to_string());
+        let range = range.as_deref().map(str::as_bytes);
+        let start = [self.method.map(str::as_bytes), idempotent, self.body, range];
         let fields = self.fields.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
         write_extra(start.into_iter().chain(fields.map(Some)), out);
     }
@@ -44,11 +49,20 @@ impl<'a> TargetRequest<'a> {
             None => None,
         };
         let (is_idempotent, body) = (values.next()?.is_some(), values.next()?);
+        let range = match values.next()? {
+            Some(range) => Some(ByteRange::parse(range)?),
+            None => None,
+        };
         let mut fields = Vec::new();
         while let Some(name) = values.next() {
             fields.push((text(name?)?, text(values.next()??)?));
         }
-        Some(TargetRequest { method, is_idempotent, body, fields })
+        Some(TargetRequest { method, is_idempotent, body, range, fields })
+    }
+
+    /// The part that these bytes ask for, without a look at the rest.
+    pub fn range_of(bytes: &[u8]) -> Option<ByteRange> {
+        ByteRange::parse(extra_values(bytes).nth(3)??)
     }
 }
 
@@ -67,11 +81,14 @@ mod tests {
                 method: Some("POST"),
                 is_idempotent: true,
                 body: Some(b"\0\xff{}"),
+                range: None,
                 fields: vec![("X-Id", "7"), ("X-Empty", "")],
             },
+            TargetRequest { range: ByteRange::new(7, 1).ok(), ..TargetRequest::default() },
         ] {
             let mut bytes = Vec::new();
             request.write(&mut bytes);
+            assert_eq!(TargetRequest::range_of(&bytes), request.range);
             assert_eq!(TargetRequest::read(&bytes), Some(request));
         }
     }
@@ -80,6 +97,7 @@ mod tests {
         #[test]
         fn any_bytes_can_be_read(bytes in prop::collection::vec(prop_oneof![Just(0_u8), any::<u8>()], 0..60)) {
             TargetRequest::read(&bytes);
+            TargetRequest::range_of(&bytes);
         }
     }
 }

@@ -197,6 +197,13 @@ class OfTargetRequests(TypedDict, total=False):
     idempotent: Annotated[
         bool, Option("flag", "Requests may be made twice, and are tried again; if not given only GET and HEAD are.")
     ]
+    offset_column: Annotated[
+        str | None,
+        Option("text", "Column of a list with the first byte of the part to fetch (Range), counted from 0."),
+    ]
+    length_column: Annotated[
+        str | None, Option("text", "Column of a list with the length of that part, in bytes; needs --offset-column.")
+    ]
 
 
 class OfRequests(TypedDict, total=False):

@@ -18,6 +18,8 @@ _REMEDIES: dict[str, tuple[str, str]] = {
     "redirect": ("redirects are not followed", "--redirects N"),
     "redirect-limit": ("more redirects than --redirects", "--redirects N"),
     "url": ("these lines give no URL; mend them, and take another destination", ""),
+    "range-ignored": ("the server gives whole objects, not parts of them", ""),
+    "range-unsatisfied": ("the objects end before these parts; mend the list, and take another destination", ""),
     "name": ("no file can be called so; take --format parquet or tar, and another destination", ""),
     "name-taken": ("another object has their place; take --format parquet or tar, and another destination", ""),
 }

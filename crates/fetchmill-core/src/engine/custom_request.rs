@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::byte_range::ByteRange;
 use crate::entry::ListEntry;
 use crate::error::{Error, Result};
 use crate::limits::REQUEST_BYTES_MAX;
@@ -11,6 +12,7 @@ use crate::origin::is_open;
 use crate::outcome::FailureKind;
 use crate::source::list::RequestOptions;
 use crate::target_request::TargetRequest;
+use crate::transport::RANGE;
 use crate::verdict::is_redirect;
 
 /// Methods whose requests may be made twice unless somebody says otherwise: they change nothing.
@@ -33,6 +35,8 @@ pub struct CustomRequest {
     pub body: Option<Vec<u8>>,
     /// Whether it may be made twice: only then it is ever made again.
     pub is_idempotent: bool,
+    /// The part of the object that is asked for, which is a field then; none: all of it.
+    pub range: Option<ByteRange>,
 }
 
 impl CustomRequest {
@@ -55,7 +59,7 @@ impl CustomRequest {
         }
         let body = body.or_else(|| BODIED.contains(&upper.as_str()).then(Vec::new));
         let is_idempotent = is_idempotent.unwrap_or_else(|| REPEATABLE.contains(&upper.as_str()));
-        Ok(CustomRequest { method: upper, fields, body, is_idempotent })
+        Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None })
     }
 
     /// Whether it says no more than its URL does.
@@ -77,6 +81,7 @@ impl CustomRequest {
             method: Some(&self.method),
             is_idempotent: self.is_idempotent,
             body: self.body.as_deref(),
+            range: None,
             fields: self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }
         .write(&mut bytes);
@@ -141,7 +146,8 @@ impl RedirectEffects {
             return Cow::Borrowed(fields);
         }
         let is_kept = |name: &str| {
-            (!self.is_away || is_open(name)) && !(self.is_changed && name.eq_ignore_ascii_case(CONTENT_TYPE))
+            (!self.is_away || is_open(name) || name == RANGE)
+                && !(self.is_changed && name.eq_ignore_ascii_case(CONTENT_TYPE))
         };
         fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
     }
@@ -152,6 +158,8 @@ impl RedirectEffects {
 pub(super) struct JobRequests {
     /// What holds where a target's entry says nothing else; none: a plain `GET`.
     common: Option<Arc<CustomRequest>>,
+    /// Whether each target asks for a part of an object.
+    has_range: bool,
 }
 
 impl JobRequests {
@@ -169,7 +177,7 @@ impl JobRequests {
         }
         let fields = field.into_iter().collect();
         let common = CustomRequest::new(&options.method(), fields, body, said)?;
-        Ok(JobRequests { common: Some(Arc::new(common)) })
+        Ok(JobRequests { common: Some(Arc::new(common)), has_range: options.has_range() })
     }
 
     /// That of a target; none for a plain `GET`. An error when nothing tells it any more.
@@ -179,7 +187,11 @@ impl JobRequests {
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;
+        if self.has_range && own.range.is_none() {
+            return Err(FailureKind::Url);
+        }
         let fields = own.fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let fields = fields.chain(own.range.map(|range| (RANGE.to_owned(), range.to_string())));
         let body = own.body.map(<[u8]>::to_vec);
         if let Some(method) = own.method {
             let (method, is_idempotent) = (method.to_owned(), own.is_idempotent);
@@ -188,6 +200,7 @@ impl JobRequests {
                 fields: fields.collect(),
                 body,
                 is_idempotent,
+                range: own.range,
             })));
         }
         let common = self.common.as_ref().ok_or(FailureKind::Url)?;
@@ -196,7 +209,7 @@ impl JobRequests {
         }
         let fields = common.fields.iter().cloned().chain(fields).collect();
         let body = body.or_else(|| common.body.clone());
-        Ok(Some(Arc::new(CustomRequest { fields, body, ..CustomRequest::clone(common) })))
+        Ok(Some(Arc::new(CustomRequest { fields, body, range: own.range, ..CustomRequest::clone(common) })))
     }
 
     /// Whether a target's request must not be made twice.
@@ -263,6 +276,27 @@ mod tests {
         assert_eq!(effects.fields(Some(&post)).len(), 1);
         effects.note(Some(&post), 303, false);
         assert_eq!(effects.fields(Some(&post)).len(), 0);
+    }
+
+    #[test]
+    fn a_range_goes_along_with_redirects_and_may_be_asked_for_twice() {
+        let column = |name: &str| Some(name.to_owned());
+        let options = RequestOptions {
+            offset_column: column("o"),
+            length_column: column("l"),
+            ..RequestOptions::default()
+        };
+        let job = JobRequests::new(&options).unwrap();
+        let range = ByteRange::new(2, 3).unwrap();
+        let entry = entry(&TargetRequest { range: Some(range), ..TargetRequest::default() });
+
+        let part = job.of(&entry).unwrap().unwrap();
+        assert_eq!((part.range, part.is_idempotent, job.is_once(&entry)), (Some(range), true, false));
+        let mut effects = RedirectEffects::default();
+        effects.note(Some(&part), 302, true);
+        assert_eq!(*effects.fields(Some(&part)), [("Range".to_owned(), "bytes=2-4".to_owned())]);
+        // Without its range the whole object would be asked for.
+        assert_eq!(job.of(&self::entry(&TargetRequest::default())), Err(FailureKind::Url));
     }
 
     #[test]

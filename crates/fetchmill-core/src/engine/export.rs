@@ -27,7 +27,7 @@ use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WIN
 use crate::name;
 use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
-use crate::reader::{EXPORT_OF, are_of_list, for_each_object, warc_origin};
+use crate::reader::{EXPORT_OF, REQUEST_PART, are_of_list, for_each_object, request_of, warc_origin};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage};
 use crate::source::{ListedPage, PageCursor};
@@ -90,6 +90,7 @@ impl ExportOptions {
             parts
                 .into_iter()
                 .chain(columns.map(|columns| (COLUMNS_PART, columns)))
+                .chain(request_of(snapshot).map(|request| (REQUEST_PART, request)))
                 .chain(transform.map(|part| (TRANSFORM, part.to_owned()))),
         )
     }
@@ -141,7 +142,7 @@ impl Export {
         options.check()?;
         let from = JobLocation::look(&options.from, options.from_state.as_deref())?;
         let snapshot = JournalSnapshot::read(&from)?;
-        refuse_unfit(&from, &snapshot)?;
+        refuse_unfit(&from, &snapshot, options.format)?;
         let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
         let mut journal = Journal::open(&place, &options.identity(&snapshot), options.is_durable)?;
         let setup = options.setup(&place, &snapshot)?;
@@ -232,12 +233,18 @@ impl ExportState {
     }
 }
 
-fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot) -> Result<()> {
+fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) -> Result<()> {
     must_have_objects(&snapshot.identity, &from.dest)?;
     must_be_here(&snapshot.identity)?;
     let dest = from.dest.display();
     if snapshot.part("format") == Format::Null.name() {
         return Err(Error::Usage(format!("{dest} holds no objects: its format is null")));
+    }
+    if format == Format::Warc && request_of(snapshot).is_some() {
+        return Err(Error::Usage(format!(
+            "--format warc stores whole objects that were asked for with GET, and the job of {dest} has asked otherwise; \
+             choose another format"
+        )));
     }
     if !snapshot.open_shards.is_empty() {
         return Err(Error::Usage(format!(

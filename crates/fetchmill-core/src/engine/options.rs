@@ -30,6 +30,7 @@ use crate::pack::WarcOrigin;
 use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
+use crate::reader::REQUEST_PART;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
@@ -456,6 +457,9 @@ impl JobOptions {
             return Ok(());
         }
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        if request.has_range() {
+            self.check_ranges()?;
+        }
         if !matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
             return refuse("--method, --data and --data-json are for lists of URLs");
         }
@@ -476,6 +480,31 @@ impl JobOptions {
         let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
         OriginFields::new(self.fields_origin(), fields.collect())?;
         self.requests().map(drop)
+    }
+
+    /// What parts of objects need.
+    fn check_ranges(&self) -> Result<()> {
+        let refuse =
+            |problem: &str| Err(Error::Usage(format!("--offset-column and --length-column {problem}")));
+        let request = &self.list.request;
+        if request.offset_column.is_none() || request.length_column.is_none() {
+            return refuse("need one another: give both");
+        }
+        if !matches!(self.source, SourceOptions::List(_)) {
+            return refuse("are for lists of URLs: nothing else has columns");
+        }
+        if !request.is_bare_get() {
+            return refuse("ask with GET: leave out --method, --data and --data-json");
+        }
+        if self.workers != Workers::Native {
+            return refuse("need --engine native");
+        }
+        if self.format == Format::Warc {
+            return refuse(
+                "cannot be stored as --format warc, which has whole objects; choose another format",
+            );
+        }
+        Ok(())
     }
 
     /// The origin that gets what may be a secret.
@@ -784,7 +813,7 @@ impl JobOptions {
                 .chain(columns)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
-                .chain(self.list.request.identity().map(|request| ("request", request)))
+                .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
         )
     }

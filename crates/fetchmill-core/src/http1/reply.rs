@@ -243,7 +243,10 @@ impl ReplyReader {
                 self.head = Some(head);
                 self.state = match framing {
                     Framing::None | Framing::Length(0) => ReplyState::Done,
-                    Framing::Length(length) if length > self.max_body => return Err(body_too_large()),
+                    // Who wants no more of it gives up the connection himself, and knows better why.
+                    Framing::Length(length) if length > self.max_body && body.wants_more() => {
+                        return Err(body_too_large());
+                    }
                     Framing::Length(length) => ReplyState::Length(length),
                     Framing::Chunked => ReplyState::Chunked(ChunkedDecoder::default()),
                     Framing::Eof | Framing::EndOfStream => ReplyState::Eof(0),

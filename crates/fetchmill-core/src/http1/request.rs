@@ -14,7 +14,6 @@ const REFUSED_FIELDS: &[&str] = &[
     "expect",
     "host",
     "keep-alive",
-    "range",
     "te",
     "trailer",
     "transfer-encoding",
@@ -278,6 +277,11 @@ pub fn check_field(name: &str, value: &str) -> Result<()> {
     }
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
         return usage("has control characters in its value");
+    }
+    if name.eq_ignore_ascii_case("range") {
+        return usage(
+            "cannot be set: the parts of a list are asked for with --offset-column and --length-column",
+        );
     }
     if REFUSED_FIELDS.iter().any(|refused| refused.eq_ignore_ascii_case(name)) {
         return usage("cannot be set");

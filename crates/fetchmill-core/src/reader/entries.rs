@@ -9,6 +9,8 @@ use crate::extra_columns::ExtraColumns;
 use crate::journal::{FOLDERS, INDEX_PAGES, JournalSnapshot, KEYS, TRANSFORM, transform_columns};
 use crate::sink::Format;
 
+/// The part of a job's identity that says what its targets are asked with.
+pub(crate) const REQUEST_PART: &str = "request";
 /// A listed key of which nothing is known but itself: what stands before it ([`crate::source_metadata`]).
 const NOTHING_KNOWN: &str = "\0";
 /// The same of a file in a server's folder ([`crate::source_metadata::SizedName`]).
@@ -17,6 +19,15 @@ const SIZE_UNKNOWN: &str = "\0\0";
 /// Whether the targets came from a list, also when they were exported since.
 pub(crate) fn are_of_list(snapshot: &JournalSnapshot) -> bool {
     snapshot.part("listing").starts_with("list ")
+}
+
+/// What the objects were asked with when it was no plain `GET` of their URLs, also when they were exported since.
+pub(crate) fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
+    let said = snapshot.part(REQUEST_PART);
+    match said {
+        "" => snapshot.traits.request.then(|| "own".to_owned()),
+        said => Some(said.to_owned()),
+    }
 }
 
 /// What stands before a name in its entry. `None` when nothing tells the entry.

@@ -30,7 +30,7 @@ mod tests;
 use std::path::Path;
 
 pub use arrow::ArrowBatches;
-pub(crate) use entries::are_of_list;
+pub(crate) use entries::{REQUEST_PART, are_of_list, request_of};
 pub use found_object::{FoundObject, ListedName, NamesPage};
 pub use object_error::ObjectError;
 pub use objects::Objects;

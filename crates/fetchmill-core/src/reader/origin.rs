@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entries::{are_of_list, before_name, is_export};
+use super::entries::{are_of_list, before_name, is_export, request_of};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::http1::RequestTemplate;
@@ -53,6 +53,11 @@ impl ObjectOrigin {
         if against.is_some() {
             return refuse(
                 "--against needs a job of one origin, this one is of a list; --sample asks each URL of it",
+            );
+        }
+        if request_of(snapshot).is_some() {
+            return refuse(
+                "--sample asks for whole objects with GET, and this job has asked otherwise; verify without it",
             );
         }
         if snapshot.traits.https {

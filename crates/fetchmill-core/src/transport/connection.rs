@@ -15,9 +15,6 @@ use crate::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
 use crate::http1::{BodySink, Version};
 use crate::target::TargetList;
 
-/// The field that asks for a part of an object, as this crate writes it.
-pub const RANGE: &str = "Range";
-
 const CONNECTION_CLOSE: &[u8] = b"Connection: close\r\n";
 /// A connection that was unused for two ticks of the clock was silent for at least one.
 const WAITED_MIN: MonotonicMicros = 2 * SILENCE_MIN;
@@ -303,10 +300,8 @@ async fn exchange_http1(
             end_connection(&mut request);
         }
         let connection = &mut own.connection;
-        let has_range =
-            matches!(asked, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE));
         let is_head = matches!(asked, RequestTarget::Call(call) if call.method == "HEAD");
-        match (has_range, is_head) {
+        match (asked.has_range(), is_head) {
             (true, _) => connection.send_range(&request),
             (_, true) => connection.send_head(&request),
             _ => connection.send(&request),
@@ -353,6 +348,7 @@ async fn exchange_http2(
         path: &path,
         fields: own.as_ref().unwrap_or(&parts.fields),
         body: content.unwrap_or_default(),
+        has_range: asked.has_range(),
     };
     http2.exchange(&call, body, watch, max_body, moments).await
 }

@@ -15,6 +15,9 @@ use crate::http1::RequestParts;
 use crate::outcome::FailureKind;
 use crate::target::TargetList;
 
+/// The field that asks for a part of an object, as this crate writes it.
+pub const RANGE: &str = "Range";
+
 /// What an origin is asked for.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestTarget<'a> {
@@ -24,6 +27,13 @@ pub enum RequestTarget<'a> {
     Path(&'a str),
     /// Anything else.
     Call(&'a RequestParts<'a>),
+}
+
+impl RequestTarget<'_> {
+    /// Whether a part of an object is asked for: then the reply may have one.
+    pub(super) fn has_range(&self) -> bool {
+        matches!(self, RequestTarget::Call(call) if call.fields.iter().any(|(name, _)| name == RANGE))
+    }
 }
 
 /// Counts as an open connection while it lives.

@@ -45,6 +45,8 @@ pub(super) struct Http2Request<'a> {
     pub(super) fields: &'a HeaderMap,
     /// What is sent along.
     pub(super) body: &'a [u8],
+    /// Whether the reply may be a part of the object (206).
+    pub(super) has_range: bool,
 }
 
 impl Http2Request<'_> {
@@ -169,6 +171,9 @@ impl Http2Connection {
         moments.sent();
         let (head, mut incoming) = self.head(response, watch, moments).await?.into_parts();
         let mut reader = ReplyReader::of_frames(max_body);
+        if call.has_range {
+            reader.start_partial();
+        }
         self.read_head(&head, &mut reader, body)?;
         // Dropped before its end, the stream is reset.
         let is_cut = !self.read_body(&mut incoming, &mut reader, body, watch).await?;

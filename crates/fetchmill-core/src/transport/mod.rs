@@ -26,8 +26,8 @@ mod unused;
 
 pub use address_policy::{AddressPolicy, is_public};
 pub use connect::connect;
-pub use connection::{Connection, IoBuffers, RANGE, end_connection};
-pub use connection_kind::RequestTarget;
+pub use connection::{Connection, IoBuffers, end_connection};
+pub use connection_kind::{RANGE, RequestTarget};
 pub use deadlines::{Deadlines, Millis, Timeouts};
 pub use errno::ConnectFailure;
 pub use name_resolver::{NameResolver, NameResolverSetup};

@@ -1,5 +1,6 @@
 //! What came of an attempt, what holds for it, and what follows: as values.
 
+use super::part::ExpectedPart;
 use crate::error::Error;
 use crate::outcome::{FailureKind, Outcome};
 use crate::source_metadata::ListedKey;
@@ -74,6 +75,8 @@ pub(crate) struct ReplyFacts<'r> {
     pub(crate) is_encoded: bool,
     /// What the source said of the object, if it did.
     pub(crate) listed: Option<ListedKey<'r>>,
+    /// The part of the object that was asked for, if it was not all of it.
+    pub(crate) part: Option<&'r ExpectedPart>,
     /// Of a store: what else it says.
     pub(crate) store: Option<StoreReply<'r>>,
 }
@@ -138,12 +141,4 @@ pub(crate) struct StoreReply<'r> {
 /// Whether a status says that the object is somewhere else.
 pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
-}
-
-/// The value of a field in the bytes of a head; the name with its colon.
-pub(crate) fn field_in<'h>(head: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
-    let line = head
-        .split(|byte| *byte == b'\n')
-        .find(|line| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)))?;
-    Some(line[name.len()..].trim_ascii())
 }

@@ -5,12 +5,16 @@
 //! time is an argument. How long a target waits is the planner's business ([`crate::planner::retry`]).
 
 mod facts;
+mod head_fields;
+mod part;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use facts::{
-    BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, field_in, is_redirect,
+    BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, is_redirect,
 };
+pub(crate) use head_fields::field_in;
+pub(crate) use part::ExpectedPart;
 pub(crate) use state::AttemptState;

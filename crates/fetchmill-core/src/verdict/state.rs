@@ -42,6 +42,9 @@ impl Verdict {
 impl AttemptState {
     /// What follows from a complete reply.
     pub(crate) fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        if let Some((kind, detail)) = reply.part.and_then(|part| part.trouble(reply.length)) {
+            return self.after_failure(kind, rules, now).with_detail(Some(detail));
+        }
         let is_success = (200..300).contains(&reply.status);
         if !is_success && let Some(store) = &reply.store {
             return self.after_store_error(store, reply, rules, now);

@@ -49,6 +49,7 @@ impl Dispatcher {
             etag: fields.etag.map(str::as_bytes),
             is_encoded: fields.content_encoding.is_some(),
             listed: target.listed(self.rules.naming),
+            part: None,
             store,
         };
         let verdict = state.after_reply(&facts, &self.rules.rules, now);

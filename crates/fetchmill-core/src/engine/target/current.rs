@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::observed::ObservedReply;
+use crate::byte_range::ByteRange;
 use crate::engine::custom_request::{CustomRequest, RedirectEffects};
 use crate::engine::s3::BucketResolver;
 use crate::entry::{ExpectedObject, ListEntry, Naming};
@@ -99,6 +100,8 @@ impl CurrentTarget {
             Naming::Listed => ListedKey::read(&self.entry),
             Naming::Url | Naming::Path | Naming::Number => {
                 let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
+                // Of a part only its own length is known.
+                let size = self.range().map_or(size, |range| Some(range.length()));
                 ListedKey { size, etag: etag.unwrap_or_default(), ..ListedKey::default() }
             }
         };
@@ -166,6 +169,11 @@ impl CurrentTarget {
             }
         }
         Ok(())
+    }
+
+    /// The part of its object that is asked for; none: all of it.
+    pub(in crate::engine) fn range(&self) -> Option<ByteRange> {
+        self.request.as_deref()?.range
     }
 
     /// Whether its request must not be made twice, whatever redirects have made of it.

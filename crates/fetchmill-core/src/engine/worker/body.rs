@@ -4,6 +4,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::byte_range::ByteRange;
 use crate::engine::body_memory::BodyMemory;
 use crate::engine::body_meter::BodyMeter;
 use crate::engine::clock::unix_micros;
@@ -18,7 +19,7 @@ use crate::source_metadata::ListedKey;
 use crate::target::Sequence;
 use crate::time_text::parse_http_date;
 use crate::transport::is_verified;
-use crate::verdict::{ERROR_BYTES_MAX, ReplyFacts, StoreReply, field_in};
+use crate::verdict::{ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in};
 
 /// The body that a connection receives.
 pub(super) struct BodyReceiver {
@@ -46,6 +47,8 @@ pub(super) struct BodyReceiver {
     expected: ExpectedBody,
     start: Vec<u8>,
     is_caught: bool,
+    /// The part of an object that was asked for.
+    part: Option<ExpectedPart>,
     /// Whether the store's checksum of it is wanted, and that of what comes.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
@@ -89,6 +92,7 @@ impl BodyReceiver {
             expected: ExpectedBody::Anything,
             start: Vec::new(),
             is_caught: false,
+            part: None,
             wants_checksum: false,
             checksum: None,
         }
@@ -99,7 +103,7 @@ impl BodyReceiver {
         self.discard();
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
-        (self.wants_checksum, self.checksum) = (false, None);
+        (self.wants_checksum, self.checksum, self.part) = (false, None, None);
         self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
@@ -109,6 +113,11 @@ impl BodyReceiver {
     /// What comes is an object of a store, that its listing has said to be so long, if it has.
     pub(super) fn expect(&mut self, length: Option<u64>) {
         self.expected = length.map_or(ExpectedBody::Object, ExpectedBody::ObjectOf);
+    }
+
+    /// What comes is to be this part of an object.
+    pub(super) fn expect_part(&mut self, range: ByteRange) {
+        self.part = Some(ExpectedPart::new(range));
     }
 
     /// What has come, for the verdict.
@@ -123,6 +132,7 @@ impl BodyReceiver {
             is_verified: is_verified(head),
             length: self.length,
             listed,
+            part: self.part.as_ref(),
             ..ReplyFacts::default()
         };
         if self.expected != ExpectedBody::Anything {
@@ -283,10 +293,13 @@ impl BodySink for BodyReceiver {
         if let Some(seen) = &mut self.seen {
             seen.head(head, bytes);
         }
+        if let Some(part) = &mut self.part {
+            part.head(head, bytes);
+        }
     }
 
     fn wants_more(&self) -> bool {
-        self.length < self.enough
+        self.length < self.enough && self.part.as_ref().is_none_or(|part| part.wants_more(self.length))
     }
 
     fn pause(&self) -> Option<Duration> {

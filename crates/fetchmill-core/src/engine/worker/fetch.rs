@@ -174,13 +174,7 @@ impl Worker {
         if target.is_of_store {
             target.store_generation = self.control().store.generation();
         }
-        let listed = self.listed(target);
-        if target.is_of_store || listed.is_some() {
-            body.expect(listed.and_then(|listed| listed.size));
-        }
-        if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
-            body.expect_checksum();
-        }
+        self.expect(target, body);
         self.bring(task, &origin, target);
         if !task.connection.is_open() {
             self.bound_rests(task, target, watch).await;
@@ -220,6 +214,20 @@ impl Worker {
                 body.discard();
                 self.broken(target, broken, was_used, is_shared)
             }
+        }
+    }
+
+    /// Says what the body of the reply is to be, as far as it is known.
+    fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
+        let listed = self.listed(target);
+        if target.is_of_store || listed.is_some() {
+            body.expect(listed.and_then(|listed| listed.size));
+        }
+        if let Some(range) = target.range() {
+            body.expect_part(range);
+        }
+        if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
+            body.expect_checksum();
         }
     }
 

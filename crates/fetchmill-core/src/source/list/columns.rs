@@ -6,6 +6,7 @@ use super::records::RecordValues;
 use super::request::{RequestPiece, RequestPieces, push_value};
 use super::template::{self, Piece};
 use super::{ListOptions, json_template, normalise, origin_of};
+use crate::byte_range::{ByteRange, number};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Result;
 use crate::extra_columns::write_extra;
@@ -274,9 +275,9 @@ impl ColumnPlan {
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), &'static str> {
         out.clear();
-        // An empty key names nothing.
-        let key =
-            self.key.or(self.manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
+        // An empty key names nothing, and a manifest's name is that of the whole object.
+        let manifest = self.manifest.filter(|_| !self.has_range());
+        let key = self.key.or(manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
         scratch.clear();
         write_extra(self.kept.iter().map(|column| values.get(*column)), scratch);
         if scratch.len() > KEPT_BYTES_MAX {
@@ -331,14 +332,40 @@ impl ColumnPlan {
                 fields.push((name.as_str(), self.text_of(value, values)?));
             }
         }
+        let range = pieces.range.map(|columns| self.range_of(columns, values)).transpose()?;
         let mut made = Vec::new();
         TargetRequest {
             body: body.as_deref().map(str::as_bytes),
+            range,
             fields: fields.iter().map(|(name, value)| (*name, value.as_str())).collect(),
             ..TargetRequest::default()
         }
         .write(&mut made);
         Ok(made)
+    }
+
+    /// The part of its object that a record is about.
+    fn range_of(
+        &self,
+        (offset, length): (usize, usize),
+        values: &RecordValues,
+    ) -> std::result::Result<ByteRange, String> {
+        let number_of = |column: usize| {
+            let value = self.value(values, column)?;
+            let refused = || {
+                format!(
+                    "column {} is no number: {}",
+                    self.wanted[column].text(),
+                    for_display(value.as_bytes())
+                )
+            };
+            number(value.as_bytes()).ok_or_else(refused)
+        };
+        ByteRange::new(number_of(offset)?, number_of(length)?).map_err(str::to_owned)
+    }
+
+    fn has_range(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| request.range.is_some())
     }
 
     fn text_of(
@@ -372,12 +399,14 @@ impl ColumnPlan {
         let value = |column: usize| values.get(column).filter(|value| !value.is_empty());
         let size = match value(name + 1) {
             None => None,
-            Some(text) => Some(parse_size(text).ok_or("its size is no number")?),
+            Some(text) => Some(number(text).ok_or("its size is no number")?),
         };
         let etag = value(name + 2);
         if etag.is_some_and(|etag| etag.len() > ETAG_BYTES_MAX) {
             return Err("its etag is longer than 1 KiB");
         }
+        // The size is that of the whole object.
+        let size = size.filter(|_| !self.has_range());
         let modified = self.modified.and_then(value).and_then(parse_utc_to_the_second).map(ListedTime::exact);
         Ok(ExpectedObject { size, etag, modified })
     }
@@ -385,10 +414,6 @@ impl ColumnPlan {
 
 /// Longer than any that a server gives.
 const ETAG_BYTES_MAX: usize = 1024;
-
-pub(super) fn parse_size(text: &[u8]) -> Option<u64> {
-    text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok())?
-}
 
 fn described_bytes(value: &[u8]) -> String {
     format!("it is not UTF-8: {}", for_display(value))

@@ -134,7 +134,7 @@ impl ListOptions {
             && self.key_column.is_none()
             && self.csv_header != CsvHeader::No
             && !self.any_text
-            && !self.request.is_custom()
+            && !self.request.is_other()
     }
 
     /// The origin of all URLs, as they begin with it, when the template says it.
@@ -144,8 +144,11 @@ impl ListOptions {
         origin_of(url.as_bytes()).and_then(|origin| std::str::from_utf8(origin).ok()).map(str::to_owned)
     }
 
-    /// Whether all targets have one URL, and only what they are asked with differs.
+    /// Whether all targets have one URL, and so one name, and only what they are asked with differs.
     pub fn has_one_url(&self) -> bool {
+        if self.request.has_range() {
+            return false;
+        }
         let pieces = self.template.as_deref().and_then(template::parse_pieces);
         pieces.is_some_and(|pieces| !template::has_columns(&pieces))
     }

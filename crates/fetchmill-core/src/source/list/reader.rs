@@ -138,6 +138,7 @@ impl ListReader {
         if asked.iter().any(|column| column.is_some())
             || !options.keep_columns.is_empty()
             || options.csv_header.said().is_some()
+            || options.request.has_range()
         {
             return Err(Error::Usage(format!("{called} has no columns: give pairs of a URL and a name")));
         }

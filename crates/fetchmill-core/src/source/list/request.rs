@@ -26,6 +26,10 @@ options! {
         data_json: Option<String> = None;
         /// Whether a request of any method may be made twice.
         idempotent: bool = false;
+        /// Which column says where the part begins that is asked for.
+        offset_column: Option<String> = None;
+        /// Which column says how long it is.
+        length_column: Option<String> = None;
     } and {
         /// The header fields whose values have columns.
         headers: Vec<RowHeader>,
@@ -80,19 +84,20 @@ pub(super) struct RequestPieces<C> {
     pub(super) fields: Vec<(String, Vec<RequestPiece<C>>, bool)>,
     /// See [`RequestOptions::headers_for`].
     pub(super) headers_for: Option<String>,
+    /// Offset and length of the part that is asked for.
+    pub(super) range: Option<(C, C)>,
 }
 
 impl<C> RequestPieces<C> {
-    fn all(&mut self) -> impl Iterator<Item = &mut RequestPiece<C>> {
-        self.body.iter_mut().flatten().chain(self.fields.iter_mut().flat_map(|(_, pieces, _)| pieces))
-    }
-
     /// The columns that it has.
     pub(super) fn columns(&mut self) -> impl Iterator<Item = &mut C> {
-        self.all().filter_map(|piece| match piece {
+        let fields = self.fields.iter_mut().flat_map(|(_, pieces, _)| pieces);
+        let pieces = self.body.iter_mut().flatten().chain(fields);
+        let columns = pieces.filter_map(|piece| match piece {
             RequestPiece::Column(column, _) => Some(column),
             RequestPiece::Text(_) => None,
-        })
+        });
+        columns.chain(self.range.iter_mut().flat_map(|(offset, length)| [offset, length]))
     }
 
     /// The same with other columns in the place of these.
@@ -107,7 +112,8 @@ impl<C> RequestPieces<C> {
         let body = self.body.map(&mut changed);
         let fields = self.fields.into_iter().map(|(name, pieces, is_open)| (name, changed(pieces), is_open));
         let fields = fields.collect();
-        RequestPieces { body, is_json: self.is_json, fields, headers_for: self.headers_for }
+        let range = self.range.map(|(offset, length)| (other(offset), other(length)));
+        RequestPieces { body, is_json: self.is_json, fields, headers_for: self.headers_for, range }
     }
 }
 
@@ -117,7 +123,31 @@ pub(super) type NamedColumn = Option<String>;
 impl RequestOptions {
     /// Whether targets are asked with anything but a plain `GET`.
     pub fn is_custom(&self) -> bool {
-        self.method() != GET || self.has_body() || !self.headers.is_empty()
+        self.is_other() || self.has_range()
+    }
+
+    /// Whether a method, a body or header fields with columns are asked for.
+    pub(super) fn is_other(&self) -> bool {
+        !self.is_bare_get() || !self.headers.is_empty()
+    }
+
+    /// Whether requests are `GET`s without a body.
+    pub fn is_bare_get(&self) -> bool {
+        self.method() == GET && !self.has_body()
+    }
+
+    /// Whether each target is a part of an object.
+    pub fn has_range(&self) -> bool {
+        self.offset_column.is_some() || self.length_column.is_some()
+    }
+
+    /// The columns of where a part begins and how long it is.
+    fn range_columns(&self) -> Result<Option<(&String, &String)>> {
+        match (&self.offset_column, &self.length_column) {
+            (Some(offset), Some(length)) => Ok(Some((offset, length))),
+            (None, None) => Ok(None),
+            _ => Err(Error::Usage("--offset-column and --length-column need one another: give both".into())),
+        }
     }
 
     fn has_body(&self) -> bool {
@@ -169,7 +199,8 @@ impl RequestOptions {
 
     /// Whether requests differ by more than their URLs.
     pub(super) fn has_columns(&self) -> Result<bool> {
-        Ok(!self.headers.is_empty() || (self.has_body() && self.common_body()?.is_none()))
+        let has_body_columns = self.has_body() && self.common_body()?.is_none();
+        Ok(!self.headers.is_empty() || has_body_columns || self.has_range())
     }
 
     /// For the identity of a job: another request is another job. What it says may be a secret, and is not shown.
@@ -180,7 +211,11 @@ impl RequestOptions {
         let headers: Vec<_> = self.headers.iter().map(|header| (&header.name, &header.value)).collect();
         let said = format!("{:?} {:?} {headers:?}", self.data, self.data_json);
         let digest = xxh3_128(said.as_bytes());
-        Some(format!("{} {digest:032x}", self.method()))
+        let range = match (&self.offset_column, &self.length_column) {
+            (Some(offset), Some(length)) => format!(" offset {offset:?} length {length:?}"),
+            _ => String::new(),
+        };
+        Some(format!("{} {digest:032x}{range}", self.method()))
     }
 
     fn body_pieces(&self) -> Result<Option<Vec<RequestPiece<NamedColumn>>>> {
@@ -206,6 +241,7 @@ impl RequestOptions {
             is_json: self.data_json.is_some(),
             fields: fields.collect(),
             headers_for: self.headers_for.clone(),
+            range: self.range_columns()?.map(|(offset, length)| (Some(offset.clone()), Some(length.clone()))),
         })
     }
 }
@@ -419,5 +455,17 @@ mod tests {
         let first = form("a={a}").identity().unwrap();
         assert!(first.starts_with("POST ") && !first.contains("{a}"), "{first}");
         assert_ne!(Some(first), form("b={a}").identity());
+    }
+
+    #[test]
+    fn a_range_needs_both_columns() {
+        let offset = RequestOptions { offset_column: Some("o".into()), ..RequestOptions::default() };
+        assert_eq!(offset.pieces().unwrap_err().exit_code(), 2);
+        let both = RequestOptions { length_column: Some("l".into()), ..offset };
+        let mut pieces = both.pieces().unwrap();
+        assert_eq!(pieces.columns().map(|name| name.clone().unwrap()).collect::<Vec<_>>(), ["o", "l"]);
+        assert!(both.is_custom() && both.is_bare_get() && both.has_columns().unwrap());
+        let other = RequestOptions { length_column: Some("m".into()), ..both.clone() };
+        assert_ne!(both.identity(), other.identity());
     }
 }

@@ -103,8 +103,15 @@ async fn call(
     let (authority, fields) =
         (Authority::from_static("a.test:81"), Http2Connection::fields(&[("X-One", "1")]).unwrap());
     let method = if sent.is_empty() { "GET" } else { "POST" };
-    let call =
-        Http2Request { method, is_tls: false, authority: &authority, path, fields: &fields, body: sent };
+    let call = Http2Request {
+        method,
+        is_tls: false,
+        authority: &authority,
+        path,
+        fields: &fields,
+        body: sent,
+        has_range: false,
+    };
     let mut kept = KeptBody::default();
     let replied =
         http2.exchange(&call, &mut kept, &watch(PATIENCE).0, MAX_BODY, &mut ExchangeTimes::default()).await;
@@ -369,6 +376,7 @@ fn a_deadline_resets_its_own_stream_only() {
             path: "/slow",
             fields: &fields,
             body: b"",
+            has_range: false,
         };
         let (watch, clock) = watch(Duration::from_millis(10));
         let mut kept = KeptBody::default();

@@ -1,8 +1,9 @@
 //! What a row of an inventory says, as the values that a manifest has of an object.
 
-use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SIZE, parse_size};
+use super::super::columns::{ColumnPlan, ColumnSelector, ETAG, MODIFIED, NAME, SIZE};
 use super::super::records::{RecordStep, RecordValues};
 use super::description::{DataFormat, Inventory};
+use crate::byte_range::number;
 use crate::error::{Error, Result};
 use crate::limits::S3_KEY_BYTES_MAX;
 use crate::name::{self, for_display};
@@ -116,14 +117,14 @@ impl RowPlan {
             return Ok(false);
         }
         let size = value(places.size);
-        if size.is_some_and(|size| parse_size(size).is_none()) {
+        if size.is_some_and(|size| number(size).is_none()) {
             return Err("its size is no number");
         }
         if value(places.bucket).is_some_and(|bucket| bucket != self.bucket.as_bytes()) {
             return Err("its bucket is not that of the inventory");
         }
         let key = self.key_of(value(Some(places.key)).ok_or("it has no key")?)?;
-        let is_folder_marker = key.ends_with(b"/") && size.and_then(parse_size) == Some(0);
+        let is_folder_marker = key.ends_with(b"/") && size.and_then(number) == Some(0);
         if is_folder_marker {
             return Ok(false);
         }

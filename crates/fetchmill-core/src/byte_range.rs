@@ -1,0 +1,126 @@
+//! A part of an object: which bytes are asked for, and which ones a reply says that it has.
+
+use std::fmt;
+
+/// The last byte that there may be: servers count with 63 bits.
+const LAST_MAX: u64 = i64::MAX as u64;
+
+/// Bytes of an object, at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRange {
+    first: u64,
+    last: u64,
+}
+
+impl ByteRange {
+    /// So many bytes from an offset on; an error says why there are none.
+    pub fn new(offset: u64, length: u64) -> Result<Self, &'static str> {
+        let before_last = length.checked_sub(1).ok_or("its length is 0")?;
+        let last = offset.checked_add(before_last).filter(|last| *last <= LAST_MAX);
+        Ok(ByteRange { first: offset, last: last.ok_or("its range ends above 2^63")? })
+    }
+
+    /// How many bytes.
+    pub fn length(self) -> u64 {
+        self.last - self.first + 1
+    }
+
+    /// The reverse of its text; whatever it is, it can be read.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::of_ends(text.strip_prefix(b"bytes=")?)
+    }
+
+    fn of_ends(text: &[u8]) -> Option<Self> {
+        let dash = memchr::memchr(b'-', text)?;
+        let (first, last) = (number(&text[..dash])?, number(&text[dash + 1..])?);
+        (first <= last && last <= LAST_MAX).then_some(ByteRange { first, last })
+    }
+
+    /// Whether the value of a field `Content-Range` says exactly this part, of an object of a length that is known or not.
+    pub fn is_content_range(self, value: &[u8]) -> bool {
+        let Some((unit, rest)) = value.split_at_checked(b"bytes ".len()) else { return false };
+        let Some(slash) = memchr::memchr(b'/', rest) else { return false };
+        let total = &rest[slash + 1..];
+        unit.eq_ignore_ascii_case(b"bytes ")
+            && Self::of_ends(&rest[..slash]) == Some(self)
+            && (total == b"*" || number(total).is_some_and(|total| total > self.last))
+    }
+}
+
+/// As in the field `Range`.
+impl fmt::Display for ByteRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "bytes={}-{}", self.first, self.last)
+    }
+}
+
+/// Digits only.
+pub fn number(text: &[u8]) -> Option<u64> {
+    let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
+    is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_range_is_from_its_first_byte_to_its_last() {
+        let range = ByteRange::new(10, 5).unwrap();
+
+        assert_eq!((range.to_string().as_str(), range.length()), ("bytes=10-14", 5));
+        assert_eq!(ByteRange::new(LAST_MAX, 1).unwrap().to_string(), format!("bytes={LAST_MAX}-{LAST_MAX}"));
+        for (offset, length) in [(0, 0), (u64::MAX, 1), (u64::MAX, u64::MAX), (LAST_MAX, 2), (0, u64::MAX)] {
+            assert!(ByteRange::new(offset, length).is_err(), "{offset} {length}");
+        }
+    }
+
+    #[test]
+    fn only_the_same_part_is_what_was_asked_for() {
+        let range = ByteRange::new(10, 5).unwrap();
+
+        for same in ["bytes 10-14/15", "bytes 10-14/*", "BYTES 10-14/99999999999"] {
+            assert!(range.is_content_range(same.as_bytes()), "{same}");
+        }
+        for other in [
+            "",
+            "bytes",
+            "bytes ",
+            "bytes */15",
+            "bytes 10-14",
+            "bytes 10-14/",
+            "bytes 10-14/14",
+            "bytes 10-14/x",
+            "bytes 10-14/15 ",
+            "bytes 10-14/15, bytes 0-1/15",
+            "bytes  10-14/15",
+            "bytes=10-14/15",
+            "bytes 9-13/15",
+            "bytes 10-13/15",
+            "bytes 14-10/15",
+            "bytes +10-14/15",
+            "bytes 10-14/99999999999999999999999",
+            "items 10-14/15",
+        ] {
+            assert!(!range.is_content_range(other.as_bytes()), "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_range_comes_back(offset in any::<u64>(), length in any::<u64>()) {
+            if let Ok(range) = ByteRange::new(offset, length) {
+                prop_assert_eq!(ByteRange::parse(range.to_string().as_bytes()), Some(range));
+                prop_assert_eq!((range.first, range.length()), (offset, length));
+            }
+        }
+
+        #[test]
+        fn any_bytes_can_be_read(bytes in prop::collection::vec(prop_oneof![Just(b'-'), Just(b'9'), any::<u8>()], 0..40)) {
+            ByteRange::parse(&bytes);
+            let _ = ByteRange::new(0, 1).unwrap().is_content_range(&bytes);
+        }
+    }
+}

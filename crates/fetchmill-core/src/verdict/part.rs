@@ -1,0 +1,165 @@
+//! Whether a reply is the part of an object that was asked for: the one place for the rule.
+//!
+//! It is so when its status is 206 and one field `Content-Range` says exactly the bytes that were asked for, when it is not
+//! an encoded form of them, and when its body is that long. Nothing is ever cut out of anything else.
+
+use super::head_fields::fields_in;
+use crate::byte_range::ByteRange;
+use crate::http1::{Framing, Head};
+use crate::limits::REFUSED_BODY_BYTES_MAX;
+use crate::name::for_display;
+use crate::outcome::FailureKind;
+
+/// A part that was asked for, and what the reply's head has said of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ExpectedPart {
+    asked: ByteRange,
+    reply: PartReply,
+}
+
+/// What a head says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PartReply {
+    /// Nothing yet, or neither that it is the part nor that there is none: an error, a redirect.
+    Neither,
+    /// It is the part.
+    Part,
+    /// It is not; whether its body is read to its end all the same, so that the connection can be used again.
+    Other { kind: FailureKind, detail: Box<str>, is_short: bool },
+}
+
+impl ExpectedPart {
+    pub(crate) fn new(asked: ByteRange) -> Self {
+        ExpectedPart { asked, reply: PartReply::Neither }
+    }
+
+    /// The head of the reply, and its bytes.
+    pub(crate) fn head(&mut self, head: &Head, bytes: &[u8]) {
+        let (asked, status) = (self.asked, head.status);
+        let trouble = match status {
+            206 => difference(asked, bytes).map(|said| (FailureKind::BadRange, format!("and {said}"))),
+            200..=299 => Some((FailureKind::RangeIgnored, format!("and the reply is {status}, not 206"))),
+            416 => Some((FailureKind::RangeUnsatisfied, "and the object has no such bytes".to_owned())),
+            _ => {
+                self.reply = PartReply::Neither;
+                return;
+            }
+        };
+        let is_short = match head.framing {
+            Framing::None => true,
+            Framing::Length(length) => length <= REFUSED_BODY_BYTES_MAX,
+            Framing::Chunked | Framing::Eof | Framing::EndOfStream => false,
+        };
+        self.reply = trouble.map_or(PartReply::Part, |(kind, said)| {
+            let detail = format!("asked for {asked}, {said}").into();
+            PartReply::Other { kind, detail, is_short }
+        });
+    }
+
+    /// Whether more of a body is wanted of which so many bytes have come.
+    pub(crate) fn wants_more(&self, length: u64) -> bool {
+        match &self.reply {
+            PartReply::Neither => true,
+            PartReply::Part => length <= self.asked.length(),
+            PartReply::Other { is_short, .. } => *is_short,
+        }
+    }
+
+    /// Why a reply whose body was so long is not the part; none when its status says it already.
+    pub(super) fn trouble(&self, length: u64) -> Option<(FailureKind, Box<str>)> {
+        match &self.reply {
+            PartReply::Neither => None,
+            PartReply::Other { kind, detail, .. } => Some((*kind, detail.clone())),
+            PartReply::Part if length == self.asked.length() => None,
+            PartReply::Part => {
+                let more = if length > self.asked.length() { "or more " } else { "" };
+                let detail = format!("asked for {}, and the body has {length} {more}bytes", self.asked);
+                Some((FailureKind::BadRange, detail.into()))
+            }
+        }
+    }
+}
+
+/// What is wrong with the head of a 206.
+fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
+    let mut content_types = fields_in(head, b"content-type:");
+    if content_types.any(|kind| kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))) {
+        return Some("the reply has several parts (multipart)".to_owned());
+    }
+    let mut ranges = fields_in(head, b"content-range:");
+    let Some(range) = ranges.next() else { return Some("the reply has no Content-Range".to_owned()) };
+    if ranges.next().is_some() {
+        return Some("the reply has several fields Content-Range".to_owned());
+    }
+    if !asked.is_content_range(range) {
+        return Some(format!("Content-Range says {}", for_display(range)));
+    }
+    let encoding = fields_in(head, b"content-encoding:").find(|name| !name.eq_ignore_ascii_case(b"identity"));
+    encoding.map(|name| format!("Content-Encoding says {}: they are of another form", for_display(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::{ReplyProgress, ReplyReader};
+
+    /// What becomes of a reply with these fields to a request for `bytes=10-14`.
+    fn outcome(status: &str, fields: &str, length: u64) -> Option<FailureKind> {
+        let mut part = ExpectedPart::new(ByteRange::new(10, 5).unwrap());
+        let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: {length}\r\n\r\n");
+        let mut reader = ReplyReader::new(u64::MAX);
+        reader.start_partial();
+        let progress = reader.read(text.as_bytes(), &mut Vec::<u8>::new()).unwrap();
+        assert!(matches!(progress, ReplyProgress::NeedMore { .. } | ReplyProgress::Done { .. }));
+        part.head(reader.head().unwrap(), text.as_bytes());
+        part.trouble(length).map(|(kind, _)| kind)
+    }
+
+    #[test]
+    fn only_the_part_that_was_asked_for_is_stored() {
+        use FailureKind::{BadRange, RangeIgnored, RangeUnsatisfied};
+        let right = "Content-Range: bytes 10-14/100\r\n";
+        for (status, fields, length, expected) in [
+            ("206", right, 5, None),
+            ("206", "CONTENT-RANGE:bytes 10-14/*\r\nContent-Encoding: identity\r\n", 5, None),
+            ("206", right, 4, Some(BadRange)),
+            ("206", right, 6, Some(BadRange)),
+            ("206", "", 5, Some(BadRange)),
+            (
+                "206",
+                "Content-Range: bytes 10-14/100\r\nContent-Range: bytes 10-14/100\r\n",
+                5,
+                Some(BadRange),
+            ),
+            ("206", "Content-Range: bytes 11-15/100\r\n", 5, Some(BadRange)),
+            ("206", "Content-Range: bytes 10-14/100\r\nContent-Encoding: gzip\r\n", 5, Some(BadRange)),
+            (
+                "206",
+                "Content-Range: bytes 10-14/100\r\nContent-Type: Multipart/byteranges; boundary=x\r\n",
+                5,
+                Some(BadRange),
+            ),
+            ("200", right, 5, Some(RangeIgnored)),
+            ("203", right, 5, Some(RangeIgnored)),
+            ("416", "Content-Range: bytes */3\r\n", 0, Some(RangeUnsatisfied)),
+            ("404", right, 5, None),
+            ("503", "", 5, None),
+        ] {
+            assert_eq!(outcome(status, fields, length), expected, "{status} {fields} {length}");
+        }
+    }
+
+    #[test]
+    fn no_more_is_read_of_what_is_not_stored() {
+        let mut part = ExpectedPart::new(ByteRange::new(10, 5).unwrap());
+        assert!(part.wants_more(u64::MAX));
+        part.reply = PartReply::Part;
+        assert!(part.wants_more(5) && !part.wants_more(6));
+        let other =
+            |is_short| PartReply::Other { kind: FailureKind::RangeIgnored, detail: "".into(), is_short };
+        part.reply = other(true);
+        assert!(part.wants_more(u64::MAX));
+        part.reply = other(false);
+        assert!(!part.wants_more(0));
+    }
+}
