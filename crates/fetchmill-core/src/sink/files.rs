@@ -17,7 +17,8 @@ use rustix::io::Errno;
 
 use super::object::{read_staged, release};
 use super::{
-    Block, BlockBody, BlockEntry, CheckpointResult, EntryDescription, FileSystemSync, RefusedObject, Sink, Stage,
+    Block, BlockBody, BlockEntry, CheckpointResult, EntryDescription, FileSystemSync, RefusedObject, Sink,
+    Stage,
 };
 use crate::durable;
 use crate::error::{Error, Result};
