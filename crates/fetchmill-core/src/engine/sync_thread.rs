@@ -49,11 +49,11 @@ impl SyncThread {
     }
 
     /// The end of its window, if that has come: the number of a shard that was sealed.
-    pub(super) fn poll(&mut self) -> Result<Option<Option<ShardNumber>>> {
+    pub(super) fn poll(&mut self) -> Option<Result<Option<ShardNumber>>> {
         match self.ended.try_recv() {
-            Ok(number) => self.idle(number).map(Some),
-            Err(TryRecvError::Empty) => Ok(None),
-            Err(TryRecvError::Disconnected) => Err(gone()),
+            Ok(number) => Some(self.idle(number)),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(gone())),
         }
     }
 

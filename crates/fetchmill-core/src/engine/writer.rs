@@ -259,10 +259,9 @@ impl SinkWriter {
         let Some(thread) = self.sync_thread.as_mut().filter(|thread| thread.is_busy()) else {
             return Ok(false);
         };
-        match thread.poll()? {
-            None => Ok(true),
-            Some(number) => self.committed(window, number).map(|()| false),
-        }
+        let Some(number) = thread.poll() else { return Ok(true) };
+        self.committed(window, number?)?;
+        Ok(false)
     }
 
     /// Waits for the end of the window before, if it has not come.
@@ -282,19 +281,15 @@ impl SinkWriter {
         let mut durable = self.sink.checkpoint(is_last)?;
         let sync = durable.sync.take();
         let receipt = self.gathered.receipt(self.worker, durable, failures);
-        match sync {
-            Some(sync) => {
-                let thread = match self.sync_thread.take() {
-                    Some(thread) => thread,
-                    None => SyncThread::start(&self.control)?,
-                };
-                self.sync_thread.insert(thread).begin(sync, receipt)?;
-            }
-            None => {
-                let number =
-                    receipt.map_or(Ok(None), |receipt| self.control.journal.commit_receipt(receipt))?;
-                self.committed(window, number)?;
-            }
+        if let Some(sync) = sync {
+            let thread = match self.sync_thread.take() {
+                Some(thread) => thread,
+                None => SyncThread::start(&self.control)?,
+            };
+            self.sync_thread.insert(thread).begin(sync, receipt)?;
+        } else {
+            let number = receipt.map_or(Ok(None), |receipt| self.control.journal.commit_receipt(receipt))?;
+            self.committed(window, number)?;
         }
         if is_last { self.wait_for_sync(window) } else { Ok(()) }
     }
