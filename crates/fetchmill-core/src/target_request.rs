@@ -30,6 +30,11 @@ impl<'a> TargetRequest<'a> {
         *self == TargetRequest::plain()
     }
 
+    /// Whether it says only which part of an object is asked for: then the job asks with `GET`.
+    pub fn is_plain_part(&self) -> bool {
+        self.range.is_some() && *self == TargetRequest { range: self.range, ..TargetRequest::default() }
+    }
+
     /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
         let idempotent = self.is_idempotent.then_some(&b""[..]);

@@ -304,7 +304,7 @@ impl ColumnPlan {
             (None, Some(pieces)) => self.filled(pieces, url, values)?,
             (None, None) => return Ok(None),
         };
-        if url.starts_with("s3:") {
+        if url.starts_with("s3:") && !TargetRequest::read(&made).is_some_and(|made| made.is_plain_part()) {
             return Err("an object of a bucket is asked for with a plain GET only".to_owned());
         }
         if made.len() > REQUEST_BYTES_MAX {
