@@ -275,7 +275,7 @@ mod tests {
         let expected = ExpectedObject { size: Some(12), etag: Some(b"e"), modified: None };
         assert_eq!(written(ListEntry { expected, ..keyed }), b"http://a/\0\x02k\0\x0312\x02e");
         let request = Some(&b"r"[..]);
-        assert_eq!(written(ListEntry { request, ..keyed }), b"http://a/\0\x02k\0\0\0\x02r");
+        assert_eq!(written(ListEntry { request, ..keyed }), b"http://a/\0\x02k\0\0\0\0\x02r");
     }
 
     #[test]

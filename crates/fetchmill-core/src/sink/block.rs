@@ -345,7 +345,7 @@ mod tests {
             head: Some(b"h"),
             url: Some(b"https://a/"),
             kept: Some(b"\x02a"),
-            entry: Some(b"https://b/\0\x02k\0\0\0\x02r"),
+            entry: Some(b"https://b/\0\x02k\0\0\0\0\x02r"),
             ..Facts::default()
         };
         let plain = Facts { url: None, kept: None, entry: None, ..facts };
