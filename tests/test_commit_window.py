@@ -49,7 +49,7 @@ def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Ser
     command = ("get", source.url, dest, "--limit", PLACES, "--format", format)
     process = start(*command)
 
-    wait_for(process, lambda: has_journal(dest) and fetchmill.status(dest).fetched > 0)
+    wait_for(process, lambda: has_journal(dest) and read_ledger(dest).settled > 0)
     first = source.stats()["get"]
     wait_for(process, lambda: source.stats()["get"] > 2500)
     kill(process)
@@ -117,7 +117,7 @@ def test_a_destination_that_is_moved_stops_the_job_and_is_resumed_where_it_is(
     source = server(synthetic=count, delay=(0.0, 0.05))
     command = ("--limit", 16, "--commit-window", "100ms", *format_options(format))
     process = start("get", source.url, dest, *command)
-    wait_for(process, lambda: has_journal(dest) and fetchmill.status(dest).fetched > 100)
+    wait_for(process, lambda: has_journal(dest) and read_ledger(dest).settled > 100)
 
     dest.rename(moved)
     _, err = process.communicate(timeout=60)
