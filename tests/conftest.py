@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import fetchmill
 from canary import Canary
 from certificates import Certificates
 from fetchmill.testing import Server, serve
@@ -53,6 +55,19 @@ def example(name: str) -> Path:
 def format_options(format: str) -> tuple[str, ...]:
     """Of a job that stores objects so; packs in small shards."""
     return ("--format", format, *(PACK_OPTIONS if format in SUFFIXES else ()))
+
+
+def wait_for_rows(results: Path, count: int) -> None:
+    """Until so many rows of a list or a check are durable."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            if fetchmill.status(results).settled >= count:
+                return
+        except fetchmill.FetchmillError:
+            pass
+        time.sleep(0.01)
+    raise AssertionError(f"{count} rows did not come")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,13 +3,15 @@
 It is the standard library's, and shares no code with the project.
 """
 
+import json
 import socket
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from typing import Any, Self
+from urllib.parse import parse_qs
 
 BODY = b"xxxxx"
 
@@ -22,6 +24,13 @@ class Received:
     path: str
     fields: dict[str, str]
     body: bytes
+
+    def values(self) -> dict[str, Any]:
+        """What its body says, as a form or in JSON: by its Content-Type."""
+        if self.fields["content-type"] == "application/json":
+            found: dict[str, Any] = json.loads(self.body)
+            return found
+        return {name: texts[0] for name, texts in parse_qs(self.body.decode(), True, True).items()}
 
 
 class Handler(BaseHTTPRequestHandler):

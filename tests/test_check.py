@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
+from conftest import wait_for_rows
 from fetchmill._job.check import check_pattern
 from fetchmill.testing import Fault, Server
 from lists import write_list
@@ -247,19 +248,6 @@ def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
     assert "resuming: " in ended.err
     assert count_urls(read_rows(tmp_path / "r.parquet")) == dict.fromkeys(urls, 1)
     assert source.stats()["get"] < 1500 + 3 * 400
-
-
-def wait_for_rows(results: Path, count: int) -> None:
-    """Until so many are durable."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if fetchmill.status(results).settled >= count:
-                return
-        except fetchmill.FetchmillError:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"{count} rows did not come")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
-from conftest import Ended
+from conftest import Ended, wait_for_rows
 from fetchmill.testing import S3Store, s3
 from independent import read_ledger
 from inventories import FORMATS, Inventory, Row
@@ -390,16 +390,3 @@ def big_files(format: str, count: int, each: int) -> list[list[Row] | bytes]:
         else:
             files.append([{"Bucket": "bucket", "Key": f"key {number:07}"} for number in numbers])
     return files
-
-
-def wait_for_rows(manifest: Path, count: int) -> None:
-    """Until so many are durable."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if fetchmill.status(manifest).settled >= count:
-                return
-        except fetchmill.FetchmillError:
-            pass
-        time.sleep(0.01)
-    raise AssertionError(f"{count} rows did not come")

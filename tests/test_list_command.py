@@ -6,7 +6,6 @@ import io
 import json
 import os
 import signal
-import time
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
+from conftest import wait_for_rows
 from fetchmill.testing import Server, synthetic_body
 from raw_server import Exchange, RawServer, page, reply
 
@@ -194,19 +194,6 @@ def test_a_list_that_is_killed_goes_on_and_every_name_has_one_row(
     counts = Counter(row["name"] for row in read_rows(manifest))
     assert counts == {f"file-{index:012}": 1 for index in range(3000)}
     assert source.stats()["list"] < 40
-
-
-def wait_for_rows(manifest: Path, count: int) -> None:
-    """Until so many are durable."""
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            if fetchmill.status(manifest).settled >= count:
-                return
-        except fetchmill.FetchmillError:
-            pass
-        time.sleep(0.02)
-    raise AssertionError(f"{count} rows did not come")
 
 
 def test_a_signal_stops_a_list_and_it_resumes(
