@@ -84,6 +84,20 @@ def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: P
     assert "job          finished\n" in run("status", dest).out
 
 
+def test_a_journal_without_tables_is_a_job_that_has_just_begun(run: Run, server: Serve, dest: Path) -> None:
+    """It is not damaged: its file is there a moment before its tables are, and a kill may leave it so."""
+    (dest / ".fetchmill").mkdir(parents=True)
+    (dest / ".fetchmill/job.sqlite").touch()
+
+    for arguments in ([], ["--failures"]):
+        shown = run("status", dest, *arguments)
+        assert (shown.code, shown.out) == (2, "")
+        assert "says nothing yet: its job begins just now" in shown.err
+
+    assert run("get", server(synthetic=3).url, dest).code == 0
+    assert run("status", dest).code == 0
+
+
 def test_a_folder_without_a_job_is_refused(run: Run, tmp_path: Path) -> None:
     """In one line, and without leaving anything in it."""
     folder = tmp_path / "other"

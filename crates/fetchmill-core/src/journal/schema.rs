@@ -9,7 +9,7 @@ use super::sqlite_error::error_of;
 use super::version;
 use crate::durable;
 use crate::entry::EntryTraits;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::outcome::{FailureKind, KindCounts, Runs, Tally};
 use crate::target::Sequence;
 
@@ -99,6 +99,15 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection> {
     };
     let db = open().map_err(|error| error_of(path, &error))?;
     version::check(&db, path, VERSION)?;
+    let count = "SELECT count(*) FROM sqlite_schema";
+    let tables: i64 = db.query_row(count, [], |row| row.get(0)).map_err(|error| error_of(path, &error))?;
+    if tables == 0 {
+        // They are made in one transaction, a moment after the file.
+        let path = path.display();
+        return Err(Error::Usage(format!(
+            "{path} says nothing yet: its job begins just now, or was killed when it began; run its command again"
+        )));
+    }
     Ok(db)
 }
 
