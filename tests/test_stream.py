@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -215,6 +216,63 @@ def test_a_request_carries_method_fields_body_and_tag(methods: MethodsServer) ->
     [got] = methods.received
     assert (got.method, got.path, got.body) == ("POST", "/x", b"body")
     assert (got.fields["x-a"], got.fields["accept"], got.fields["content-length"]) == ("1", "b", "4")
+
+
+def test_a_request_has_its_parameters_and_json_encoded(methods: MethodsServer) -> None:
+    """What a program would otherwise write with urllib and json, one request after the other."""
+    url = methods.url + "/x?a=1#part"
+    params = {"q": "a b&c=\u00e9", "n": [1, 2], "none": None}
+    sent = {"text": 'a "b" \u00e9', "number": 1.5}
+
+    [found] = fetchmill.stream([fetchmill.Request(url, params=params, json=sent)])
+
+    assert found.status == 200
+    [got] = methods.received
+    assert (got.method, got.fields["content-type"]) == ("POST", "application/json")
+    assert json.loads(got.body) == sent
+    assert got.path == "/x?a=1&q=a+b%26c%3D%C3%A9&n=1&n=2"
+
+
+@pytest.mark.parametrize(
+    ("url", "params", "expected"),
+    [
+        ("http://x/", {"a": "1"}, "http://x/?a=1"),
+        ("http://x/?", [("a", 1), ("a", 2)], "http://x/?a=1&a=2"),
+        ("http://x/?b=&", {"a": True}, "http://x/?b=&a=True"),
+        ("http://x/#f?", {"a": b"\xff"}, "http://x/?a=%FF#f?"),
+        ("http://x/?b", {"a": None, "c": ()}, "http://x/?b"),
+        ("http://x/?b", {}, "http://x/?b"),
+    ],
+)
+def test_parameters_stand_behind_a_query(url: str, params: dict[str, object], expected: str) -> None:
+    """And before a fragment, which is not sent."""
+    assert fetchmill.Request(url, params=params).url == expected
+
+
+def test_a_request_with_json_has_what_is_said_besides() -> None:
+    """A method and a content type of its own stay."""
+    request = fetchmill.Request("http://x/", "PUT", {"content-type": "application/x+json"}, json=[])
+
+    assert (request.method, request.headers, request.body) == ("PUT", {"content-type": "application/x+json"}, b"[]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"json": {}, "body": b"x"}, "body and json exclude each other"),
+        ({"json": float("nan")}, "cannot be written as JSON"),
+        ({"json": {1, 2}}, "cannot be written as JSON"),
+        ({"json": "\ud800"}, "cannot be written as JSON"),
+        ({"params": "a=1"}, "params must be a mapping"),
+        ({"params": 5}, "params must be a mapping"),
+        ({"params": [("a", 1, 2)]}, "params must be a mapping"),
+        ({"params": {"a": "\ud800"}}, "params cannot be encoded"),
+    ],
+)
+def test_json_and_parameters_that_cannot_be_sent_are_refused(arguments: dict[str, object], message: str) -> None:
+    """At once, where the request is made."""
+    with pytest.raises(fetchmill.UsageError, match=message):
+        fetchmill.Request("http://x/", **arguments)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])

@@ -604,26 +604,31 @@ class Request:
 
     Args:
         url: an absolute http or https URL.
-        method: any but CONNECT and TRACE.
+        method: any but CONNECT and TRACE; `POST` with `json`, otherwise `GET`, if not given.
         headers: a mapping, or pairs of name and value: they stand instead of the client's of the same name.
         body: bytes to send.
         tag: any object; the reply has it.
         idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
             GET and HEAD may, and other methods may not.
+        json: what is sent as JSON, in place of `body`, with `Content-Type: application/json` unless `headers` has one.
+        params: for the query of the URL, behind what is there: a mapping, or pairs of name and value. A list or tuple
+            gives its name once for each value, and None gives none.
 
     Raises:
-        UsageError: the method or a header field cannot be sent.
+        UsageError: the method, a header field, `json` or `params` cannot be sent.
     """
 
     def __init__(
         self,
         url: str,
-        method: str = "GET",
+        method: str | None = None,
         headers: Mapping[str, str] | Iterable[tuple[str, str]] | None = None,
         body: bytes | bytearray | None = None,
         tag: object = None,
         *,
         idempotent: bool | None = None,
+        json: object = None,
+        params: Mapping[str, object] | Iterable[tuple[str, object]] | None = None,
     ) -> None: ...
     @property
     def url(self) -> str:

@@ -6,7 +6,7 @@ use fetchmill_core::engine::CustomRequest;
 use fetchmill_core::http1::check_field;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::{PyBytes, PyDict, PyMapping, PyString};
+use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyString};
 
 use crate::errors;
 
@@ -14,15 +14,18 @@ use crate::errors;
 ///
 /// Args:
 ///     url: an absolute http or https URL.
-///     method: any but CONNECT and TRACE.
+///     method: any but CONNECT and TRACE; `POST` with `json`, otherwise `GET`, if not given.
 ///     headers: a mapping, or pairs of name and value: they stand instead of the client's of the same name.
 ///     body: bytes to send.
 ///     tag: any object; the reply has it.
 ///     idempotent: whether the request may be made twice. Only then it is tried again after a failure. If not given,
 ///         GET and HEAD may, and other methods may not.
+///     json: what is sent as JSON, in place of `body`, with `Content-Type: application/json` unless `headers` has one.
+///     params: for the query of the URL, behind what is there: a mapping, or pairs of name and value. A list or tuple
+///         gives its name once for each value, and None gives none.
 ///
 /// Raises:
-///     `UsageError`: the method or a header field cannot be sent.
+///     `UsageError`: the method, a header field, `json` or `params` cannot be sent.
 #[pyclass(frozen, module = "fetchmill")]
 pub(crate) struct Request {
     /// The URL.
@@ -39,17 +42,30 @@ pub(crate) struct Request {
 #[pymethods]
 impl Request {
     #[new]
-    #[pyo3(signature = (url, method="GET", headers=None, body=None, tag=None, *, idempotent=None))]
+    #[pyo3(signature = (url, method=None, headers=None, body=None, tag=None, *, idempotent=None, json=None, params=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
-        url: Py<PyString>,
-        method: &str,
+        url: Bound<'_, PyString>,
+        method: Option<&str>,
         headers: Option<&Bound<'_, PyAny>>,
         body: Option<PyBackedBytes>,
         tag: Option<Py<PyAny>>,
         idempotent: Option<bool>,
+        json: Option<&Bound<'_, PyAny>>,
+        params: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let fields = headers.map(fields_of).transpose()?.unwrap_or_default();
-        let body = body.map(|body| body.to_vec());
+        let mut fields = headers.map(fields_of).transpose()?.unwrap_or_default();
+        let mut body = body.map(|body| body.to_vec());
+        if let Some(json) = json {
+            if body.replace(json_text(json)?).is_some() {
+                return Err(errors::usage("body and json exclude each other: both are what is sent"));
+            }
+            if !fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type")) {
+                fields.push(("Content-Type".to_owned(), "application/json".to_owned()));
+            }
+        }
+        let method = method.unwrap_or(if json.is_some() { "POST" } else { "GET" });
+        let url = params.map_or_else(|| Ok(url.clone()), |params| with_query(&url, params))?.unbind();
         let request =
             CustomRequest::new(method, fields, body, idempotent).map_err(|error| errors::of(&error))?;
         let method = request.method.clone();
@@ -98,12 +114,8 @@ impl Request {
 
 /// Header fields of a mapping, or of pairs.
 fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
-    let pairs = match headers.cast::<PyMapping>() {
-        Ok(mapping) => mapping.items()?.into_any(),
-        Err(_) => headers.clone(),
-    };
     let mut fields = Vec::new();
-    for pair in pairs.try_iter()? {
+    for pair in pairs_of(headers)?.try_iter()? {
         let (name, value): (String, String) = pair?
             .extract()
             .map_err(|_| errors::usage("headers must be a mapping of text, or pairs of name and value"))?;
@@ -111,4 +123,51 @@ fn fields_of(headers: &Bound<'_, PyAny>) -> PyResult<Vec<(String, String)>> {
         fields.push((name, value));
     }
     Ok(fields)
+}
+
+/// The pairs of a mapping, or what is none as it is.
+fn pairs_of<'py>(given: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    match given.cast::<PyMapping>() {
+        Ok(mapping) => Ok(mapping.items()?.into_any()),
+        Err(_) => Ok(given.clone()),
+    }
+}
+
+/// A value as JSON, as Python's own module writes it; NaN and infinities are not JSON.
+fn json_text(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let py = value.py();
+    let options = PyDict::new(py);
+    options.set_item("allow_nan", false)?;
+    options.set_item("ensure_ascii", false)?;
+    options.set_item("separators", (",", ":"))?;
+    let text = py.import("json")?.call_method("dumps", (value,), Some(&options));
+    // A lone surrogate is no UTF-8.
+    let bytes = text.and_then(|text| text.call_method1("encode", ("utf-8",)));
+    let bytes = bytes.map_err(|error| errors::usage(&format!("json cannot be written as JSON: {error}")))?;
+    Ok(bytes.extract::<PyBackedBytes>()?.to_vec())
+}
+
+/// A URL with parameters at the end of its query.
+fn with_query<'py>(url: &Bound<'py, PyString>, params: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyString>> {
+    let py = url.py();
+    let wrong = |_| errors::usage("params must be a mapping, or pairs of name and value");
+    let pairs = PyList::empty(py);
+    for pair in pairs_of(params)?.try_iter().map_err(wrong)? {
+        let (name, value): (Bound<'py, PyAny>, Bound<'py, PyAny>) = pair?.extract().map_err(wrong)?;
+        if !value.is_none() {
+            pairs.append((name, value))?;
+        }
+    }
+    let encoded = py.import("urllib.parse")?.call_method1("urlencode", (pairs, true));
+    let query: String =
+        encoded.map_err(|error| errors::usage(&format!("params cannot be encoded: {error}")))?.extract()?;
+    let whole = url.to_str()?;
+    let (start, fragment) = whole.split_at(whole.find('#').unwrap_or(whole.len()));
+    let between = match (query.is_empty(), start.find('?')) {
+        (true, _) => "",
+        (false, None) => "?",
+        (false, Some(at)) if at + 1 == start.len() || start.ends_with('&') => "",
+        (false, Some(_)) => "&",
+    };
+    Ok(PyString::new(py, &format!("{start}{between}{query}{fragment}")))
 }
