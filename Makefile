@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-faults bench-concurrency bench-report
+.PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-faults bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
 ifndef PART
@@ -163,6 +163,7 @@ contract-million: build servers ## The contract of the sinks with a million obje
 	FETCHMILL_CONTRACT_COUNT=1000000 $(BIN)/python -m pytest tests/test_sink_contract.py
 
 check-sites: build ## 100,000 sites whose answers are known, twice, and the speed and memory of checks (ten minutes)
+	cargo build $(CARGO_PROFILE) --quiet --workspace --example bare_check
 	$(BIN)/python -m benches.sites
 
 bounded: build ## The processor time of bounded concurrency beside a loop that polls, and asyncio's own ways (a minute)
@@ -212,6 +213,10 @@ bench-s3: build ## Measure clients of S3 side by side, for the README (ten minut
 
 bench-faults: build ## What faults of a server cost, beside the same server without (six minutes; ROUNDS=1 is quick)
 	$(BIN)/python -m benches.faults --rounds $(or $(ROUNDS),5)
+
+bench-sync: build servers stores ## fetchmill sync beside wget, rclone and s5cmd on the same trees (some minutes; COUNT=2000 is quick)
+	@scripts/install-mirrors
+	$(BIN)/python -m benches.mirrors --count $(or $(COUNT),20000)
 
 bench-concurrency: build servers ## What --concurrency auto reaches of the best fixed number, on 21 networks, with plots (40 minutes; quiet machine)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)

@@ -2,12 +2,14 @@
 
 What it demands: no row that is wrong among those not marked suspect, and few suspect ones; 100,000 https hosts, a
 fifth of them dead, in less than two minutes and 256 MiB; a million names in 256 MiB; names that nobody answers for, and
-a host that has nearly all of the targets, that cost the others next to nothing. Otherwise the exit code is not 0.
+a host that has nearly all of the targets, that cost the others next to nothing; at most 2.5 times the CPU of a bare
+loop that looks up, connects, asks, reads and closes. Otherwise the exit code is not 0.
 """
 
 import argparse
 import contextlib
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benches.machine import program
-from benches.processes import FETCHMILL, Cores, Process, Usage, peak_mib
+from benches.machine import ROOT, program
+from benches.processes import FETCHMILL, Cores, Process, Usage, measure, peak_mib
 from fetchmill.world import DEFAULT_MIX, Site, sites
 
 PEAK_MIB_MAX = 256
@@ -39,6 +41,11 @@ SILENT_RATE = 2000
 # Of all targets, what one host has.
 HOT_SHARE = 0.99
 HOT_SECONDS_MAX = 2.0
+# The loop that makes a check's requests and nothing else, how many at once, and what a check may take of its CPU.
+LOOP = ROOT / "target" / "release" / "examples" / "bare_check"
+LOOP_PLACES = 256
+LOOP_ROUNDS = 3
+LOOP_CPU_MAX = 2.5
 # A second answer differs from the first one, by design.
 FICKLE = ("rebind",)
 BUSY = (429, 200)
@@ -72,6 +79,7 @@ class Measurement:
             "names": self._names,
             "silent": self._silent,
             "hot": self._hot,
+            "loop": self._loop,
         }
         for name, part in parts.items():
             if self._only and name not in self._only:
@@ -169,6 +177,31 @@ class Measurement:
             took < alone + HOT_SECONDS_MAX, f"a hot host made the others take {took:.1f} s instead of {alone:.1f}"
         )
 
+    def _loop(self) -> None:
+        """Good hosts over plain http, by a check and by the bare loop in turn."""
+        urls = [site.url for site in sites(self._world.ports, self._count, mix={"good": 1}, seed=8, https=0.0)]
+        path = self._folder / "loop.txt"
+        path.write_text("".join(f"{url}\n" for url in urls))
+        ratios = []
+        for _ in range(LOOP_ROUNDS):
+            _, usage = self._check(f"{len(urls):,} good hosts", urls)
+            least = self._run_loop(path)
+            print(f"    the bare loop: {1e6 * least / len(urls):.0f} us of CPU", flush=True)
+            ratios.append(usage.cpu / least)
+        ratio = statistics.median(ratios)
+        print(f"    {ratio:.2f} of the bare loop's CPU (median)", flush=True)
+        self._demand(ratio <= LOOP_CPU_MAX, f"a check takes {ratio:.2f} of the bare loop's CPU")
+
+    def _run_loop(self, path: Path) -> float:
+        """Seconds of CPU of a run, in which every host must have answered."""
+        if not LOOP.exists():
+            sys.exit("build the loop first: cargo build --release -p fetchmill-core --example bare_check")
+        command = (LOOP, path, self._world.dns, str(LOOP_PLACES))
+        good, cpu = measure(command, self._cores.client).output.split()
+        if int(good) != self._count:
+            sys.exit(f"the bare loop has lost {self._count - int(good)} of {self._count} targets")
+        return float(cpu)
+
     def _command(self, path: Path, results: Path, *options: str | Path) -> tuple[str | Path, ...]:
         trust = ("--resolver", self._world.dns, "--allow-private", "--ca-file", self._world.ca_file)
         return (*FETCHMILL, "check", path, results, "--timeout", str(TIMEOUT), *trust, *options, "--quiet")
@@ -249,7 +282,7 @@ class world:  # noqa: N801 - used as a function
 def main(arguments: list[str] | None = None) -> Iterator[str]:
     """Runs it; says what was not as demanded."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("only", nargs="*", help="correct, speed, names, silent, hot: all if none is given")
+    parser.add_argument("only", nargs="*", help="correct, speed, names, silent, hot, loop: all if none is given")
     parser.add_argument("--count", type=int, default=100_000, help="targets of a check (100,000)")
     with tempfile.TemporaryDirectory(prefix="fetchmill-sites-") as folder:
         measurement = Measurement(Path(folder), parser.parse_args(arguments))
@@ -259,4 +292,4 @@ def main(arguments: list[str] | None = None) -> Iterator[str]:
 
 if __name__ == "__main__":
     PROBLEMS = list(main())
-    sys.exit("\n".join(PROBLEMS))
+    sys.exit("\n".join(PROBLEMS) or 0)

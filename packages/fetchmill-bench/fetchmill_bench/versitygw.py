@@ -74,13 +74,16 @@ class Versitygw:
 
 
 @contextlib.contextmanager
-def run_versitygw(folder: Path, bucket: str = "bucket", port: int | None = None) -> Iterator[Versitygw]:
+def run_versitygw(
+    folder: Path, bucket: str = "bucket", port: int | None = None, *, log: Path | None = None
+) -> Iterator[Versitygw]:
     """Starts a store with one bucket, which ends with the block.
 
     Args:
         folder: an empty folder, or one that was such a store's, on a file system with extended attributes.
         bucket: the name of the bucket.
         port: where it listens on loopback; None: where nothing did a moment ago.
+        log: a file for a line of each request.
 
     Raises:
         StorageError: it is not installed, or does not answer.
@@ -90,7 +93,8 @@ def run_versitygw(folder: Path, bucket: str = "bucket", port: int | None = None)
     port = port or _free_port()
     listen = ("--port", f"127.0.0.1:{port}", "--region", REGION, "--access", ACCESS_KEY, "--secret", SECRET_KEY)
     # Without --keep-alive it closes every connection after one reply.
-    arguments = (str(command), "--keep-alive", "--quiet", *listen, "posix", str(folder))
+    logs = ("--access-log", str(log)) if log else ()
+    arguments = (str(command), "--keep-alive", "--quiet", *logs, *listen, "posix", str(folder))
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(tempfile.TemporaryFile())
         with defer_signals():
