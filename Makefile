@@ -7,7 +7,7 @@ CARGO_PROFILE := --release
 # Tests at a time, with two processors.
 TEST_WORKERS ?= 6
 # Tests of Python that `make check` runs: of each command some, in a minute.
-QUICK := bad_names check cli_surface diff get layers list_command options public_surface serve status stream tidy units verify
+QUICK := bad_names check cli_surface diff get layers list_command options public_surface serve status stream sync tidy units verify
 # `fetchmill bench`, built with what requirements-dev.txt has installed.
 BENCH := packages/fetchmill-bench
 # Draws the plots of one bench: nothing else needs it.

@@ -14,6 +14,7 @@ from fetchmill._options.check import CheckOptions
 from fetchmill._options.get import GetOptions
 from fetchmill._options.list import ListOptions
 from fetchmill._options.plan import PlanOptions
+from fetchmill._options.sync import SyncOptions
 from fetchmill.cli.main import command as group
 
 COMMANDS = (
@@ -30,6 +31,7 @@ COMMANDS = (
     "report",
     "serve",
     "status",
+    "sync",
     "verify",
 )
 HELP = Path(__file__).parent / "help"
@@ -127,6 +129,20 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
     assert [name for name in table.keys() & of_get.keys() if found[name].help != of_get[name].help] == []
 
 
+def test_options_of_sync_are_those_of_get_and_its_own() -> None:
+    """With the same defaults, but for the concurrency: it has one engine. Nothing of how objects are stored."""
+    table = {field.name: field.default for field in fields(SyncOptions) if is_option(field)}
+    found = {each.name: each for each in command_of("sync").params if isinstance(each, click.Option)}
+    of_get = {each.name: each for each in command_of("get").params if isinstance(each, click.Option)}
+
+    assert {name: found[name].default for name in table} == table
+    own = {"delete", "max_delete", "refetch", "overwrite_local", "check_local"}
+    assert found.keys() - of_get.keys() == own
+    differ = {name for name in found.keys() & of_get.keys() if found[name].default != of_get[name].default}
+    assert differ == {"concurrency"}
+    assert {"format", "engine", "transform", "names", "method", "state", "keep_columns"} <= of_get.keys() - found.keys()
+
+
 def test_version(run: Callable[..., Any]) -> None:
     """One line of data."""
     shown = run("--version")
@@ -162,6 +178,9 @@ def test_version(run: Callable[..., Any]) -> None:
         (["check", "urls.txt", "--redirects", "2", "--no-redirects"], "exclude each other"),
         (["check", "urls.txt", "--fail-on", "5xx,sunshine"], "'sunshine' is no answer"),
         (["check", "urls.txt", "--resolver", "example.com"], "resolver must be the address of a name server"),
+        (["sync", "http://127.0.0.1:1"], "Missing argument 'DEST'"),
+        (["sync", "http://127.0.0.1:1", "out", "--max-delete", "-3"], "max_delete must be a number of objects"),
+        (["sync", "http://127.0.0.1:1", "s3://bucket/x/"], "is a bucket, and sync keeps a folder"),
         (["diff", "old.csv"], "Missing argument 'NEW'"),
         (["diff", "old.csv", "new.csv"], "cannot open old.csv"),
     ],

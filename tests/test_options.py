@@ -16,6 +16,7 @@ from fetchmill._native import Fetcher, Job
 from fetchmill._options import keywords
 from fetchmill._options.plan import PlanOptions
 from fetchmill._options.rows import CORE, Option, Options, option_class
+from fetchmill._options.sync import SyncOptions
 from fetchmill.cli.options import options_of
 
 # Classes of options, with their keywords and the options of the core that they have.
@@ -24,6 +25,7 @@ CLASSES: list[tuple[type[Options], type, str]] = [
     (CheckOptions, keywords.CheckKeywords, "check"),
     (ListOptions, keywords.ListKeywords, "job"),
     (PlanOptions, keywords.PlanKeywords, "job"),
+    (SyncOptions, keywords.SyncKeywords, "job"),
     (StreamOptions, keywords.StreamKeywords, "stream"),
 ]
 # What an option of a kind is in the core: types, units, and the least that it may be.
@@ -41,7 +43,7 @@ KINDS = {
 # What is made into other options before the core sees it, and what it is told in another way.
 OF_PYTHON = {"auth", "bearer", "netrc", "engine", "transform", "format"}
 OF_PYTHON |= {"dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"}
-OF_PYTHON |= set(keywords.Planning.__annotations__)
+OF_PYTHON |= set(keywords.Planning.__annotations__) | set(keywords.Syncing.__annotations__)
 # What the core has besides: made of other options, or by the engines.
 OF_CORE = {"any_text", "no_proxy"}
 

@@ -30,14 +30,18 @@ if TYPE_CHECKING:
     from fetchmill._options.list import ListOptions
     from fetchmill._options.plan import PlanOptions
     from fetchmill._options.stream import StreamOptions
+    from fetchmill._options.sync import SyncOptions
     from fetchmill._plan.plan import plan
     from fetchmill._plan.result import FormatPlan, Plan
     from fetchmill._plan.windows import Estimate
     from fetchmill._stream.stream import Client, Headers, Reply, Request, Timings, astream, stream, stream_batches
+    from fetchmill._sync.report import SyncPlan, SyncReport
+    from fetchmill._sync.sync import sync
     from fetchmill._transform.reply import FetchedReply
     from fetchmill.cli.config import load_config
     from fetchmill.errors import (
         BusyError,
+        DeleteLimitError,
         FetchmillError,
         InternalError,
         JournalError,
@@ -57,6 +61,7 @@ __all__ = [
     "CheckOptions",
     "CheckReport",
     "Client",
+    "DeleteLimitError",
     "DiffReport",
     "Estimate",
     "Failure",
@@ -91,6 +96,9 @@ __all__ = [
     "StorageError",
     "StrayReplyError",
     "StreamOptions",
+    "SyncOptions",
+    "SyncPlan",
+    "SyncReport",
     "TemporaryError",
     "Timings",
     "UsageError",
@@ -112,6 +120,7 @@ __all__ = [
     "status",
     "stream",
     "stream_batches",
+    "sync",
     "verify",
 ]
 
@@ -131,6 +140,7 @@ _MODULES = {
     "status": "fetchmill._destination.status",
     "stream": "fetchmill._stream.stream",
     "stream_batches": "fetchmill._stream.stream",
+    "sync": "fetchmill._sync.sync",
     "verify": "fetchmill._destination.verify",
     "Change": "fetchmill._destination.diff",
     "CheckOptions": "fetchmill._options.check",
@@ -161,6 +171,9 @@ _MODULES = {
     "Request": "fetchmill._stream.stream",
     "Status": "fetchmill._job.report",
     "StreamOptions": "fetchmill._options.stream",
+    "SyncOptions": "fetchmill._options.sync",
+    "SyncPlan": "fetchmill._sync.report",
+    "SyncReport": "fetchmill._sync.report",
     "Timings": "fetchmill._stream.stream",
     "VerifyReport": "fetchmill._destination.verify",
     "Wait": "fetchmill._job.report",

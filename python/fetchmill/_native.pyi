@@ -782,6 +782,14 @@ def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
         JournalError: the journal cannot be read.
     """
 
+def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
+    """Paths of folders that gave no listing, sorted, behind one; also of a list, by its results.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal cannot be read.
+    """
+
 def is_public(address: str) -> bool:
     """Whether an address is one of the public internet: what is not known to be one is none.
 

@@ -63,6 +63,12 @@ class JournalError(FetchmillError):
     exit_code = 10
 
 
+class DeleteLimitError(FetchmillError):
+    """A sync would remove more than `max_delete` allows. Nothing was changed."""
+
+    exit_code = 11
+
+
 class ReplyError(FetchmillError):
     """A request without a complete reply: `reply.error` of a stream, raised with `on_error="raise"`.
 

@@ -1,5 +1,6 @@
 //! What the journal of a destination says.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -62,6 +63,21 @@ pub(crate) fn samples(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> 
     let read = || read_samples(&JobLocation::find(&dest, state.as_deref())?);
     let samples = py.detach(read).map_err(|error| errors::of(&error))?;
     read_json(py, &format!("[{}]", samples.join(",")))
+}
+
+/// Folders that gave no listing, by path, behind one. A list has them, too, and no other failures.
+#[pyfunction]
+#[pyo3(signature = (dest, after, count))]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+pub(crate) fn failed_folders(
+    py: Python<'_>,
+    dest: PathBuf,
+    after: Option<Vec<u8>>,
+    count: usize,
+) -> PyResult<Vec<Cow<'static, [u8]>>> {
+    let read = || read_failed_folders(&JobLocation::find(&dest, None)?, after.as_deref(), count);
+    let folders = py.detach(read).map_err(|error| errors::of(&error))?;
+    Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
 }
 
 #[pyclass(frozen, module = "fetchmill._native")]

@@ -62,13 +62,6 @@ class Storing(TypedDict, total=False):
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
     ]
-    preflight: Annotated[
-        bool,
-        Option(
-            "flag",
-            "Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free.",
-        ),
-    ]
     transform: Annotated[
         Function | str | None,
         Option(
@@ -100,6 +93,18 @@ class Storing(TypedDict, total=False):
             "answers",
             "Fetch again what failed or was absent in this job, or only what gave one of these answers: failure kinds, "
             "statuses as 404, 5xx, dns*, with commas between them.",
+        ),
+    ]
+
+
+class OfFiles(TypedDict, total=False):
+    """What `get` and `sync` have: whether there is room for files."""
+
+    preflight: Annotated[
+        bool,
+        Option(
+            "flag",
+            "Stop at the start, or as soon as it is known, when `files` would need more inodes or bytes than are free.",
         ),
     ]
 
@@ -149,7 +154,7 @@ class OfServer(TypedDict, total=False):
 
 
 class OfList(TypedDict, total=False):
-    """What `get`, `check` and `list` have: how a list is read, and what is taken of it."""
+    """What `get`, `check`, `list` and `sync` have: how a list is read."""
 
     list_format: Annotated[
         ListFormat | None, Option("choice", "What a list is; told from its name if not given, else txt.")
@@ -170,14 +175,24 @@ class OfList(TypedDict, total=False):
     key_column: Annotated[
         str | None, Option("text", "Column of a list with the names of objects; their URLs if not given.")
     ]
+
+
+class OfRows(TypedDict, total=False):
+    """What `get`, `check` and `list` have: what is taken of a list."""
+
     keep_columns: Annotated[
         Sequence[str] | None, Option("texts", "Columns of a list that go into the rows, with commas between them.")
     ]
+    sample: Annotated[int | None, Option("count", "Take only so many targets of a list, chosen evenly at random.")]
+
+
+class OfFilters(TypedDict, total=False):
+    """What `get`, `check`, `list` and `sync` have: what is left out."""
+
     include: Annotated[
         Sequence[str] | None, Option("patterns", "Take only what matches: a glob, or re:REGEX; may be repeated.")
     ]
     exclude: Annotated[Sequence[str] | None, Option("patterns", "Leave out what matches; may be repeated.")]
-    sample: Annotated[int | None, Option("count", "Take only so many targets of a list, chosen evenly at random.")]
 
 
 class OfTargetRequests(TypedDict, total=False):
@@ -291,7 +306,7 @@ class OfHosts(TypedDict, total=False):
 
 
 class OfRuns(TypedDict, total=False):
-    """What `get` and `check` have: what a run may take, of the network too. Once ended, the same command goes on."""
+    """What `get` and `check` have: what a run may take. Once ended, the same command goes on."""
 
     max_duration: Annotated[
         float | None, Option("seconds", "Time of this run: it is stopped then, after a checkpoint (exit code 8).")
@@ -302,11 +317,16 @@ class OfRuns(TypedDict, total=False):
             "bytes", "Bytes of bodies that this run receives: it is stopped then, after a checkpoint (exit code 8)."
         ),
     ]
+
+
+class OfBandwidth(TypedDict, total=False):
+    """What `get`, `check` and `sync` have: what is taken of the network."""
+
     bwlimit: Annotated[float | None, Option("bandwidth", "Bytes of bodies a second at most, all together.")]
 
 
-class OfJobs(TypedDict, total=False):
-    """What `get`, `check` and `list` have: what is made durable, when and where."""
+class OfCommits(TypedDict, total=False):
+    """What `get`, `check`, `list` and `sync` have: what is made durable, and when."""
 
     commit_window: Annotated[
         float, Option("seconds", "Time between commits: a crash costs what was fetched in it and a second more.")
@@ -318,6 +338,11 @@ class OfJobs(TypedDict, total=False):
             "What a commit survives: `power` is a power cut, `process` is the death of the process only (no syncs).",
         ),
     ]
+
+
+class OfState(TypedDict, total=False):
+    """What `get`, `check` and `list` have: where it is made durable."""
+
     state: Annotated[
         PathText | None,
         Option(
@@ -482,10 +507,46 @@ class Checking(TypedDict, total=False):
     ]
 
 
+class Syncing(TypedDict, total=False):
+    """What `sync` alone has: what is compared, and what may be removed."""
+
+    delete: Annotated[
+        bool,
+        Option("flag", "Remove from DEST what SOURCE does not list any more.", default=False),
+    ]
+    max_delete: Annotated[
+        int | str,
+        Option(
+            "share",
+            "Objects that a pass may remove at most: a number, or a percentage of those in DEST. When it would remove "
+            "more, it changes nothing (exit code 11).",
+            default="10%",
+        ),
+    ]
+    refetch: Annotated[
+        bool, Option("flag", "Fetch every object again, whatever the listing says of it.", default=False)
+    ]
+    overwrite_local: Annotated[
+        bool,
+        Option(
+            "flag", "Replace files that were changed in DEST, and take a DEST that holds other files.", default=False
+        ),
+    ]
+    check_local: Annotated[
+        bool,
+        Option(
+            "flag", "Look at every file of DEST, too: fetch what is missing, report what was changed.", default=False
+        ),
+    ]
+
+
 class GetKeywords(
     Storing,
+    OfFiles,
     OfServer,
     OfList,
+    OfRows,
+    OfFilters,
     OfTargetRequests,
     OfFetching,
     OfTrying,
@@ -494,7 +555,9 @@ class GetKeywords(
     OfOrigins,
     OfBodies,
     OfRuns,
-    OfJobs,
+    OfBandwidth,
+    OfCommits,
+    OfState,
     OfKeys,
     OfDashboards,
     total=False,
@@ -504,8 +567,11 @@ class GetKeywords(
 
 class PlanKeywords(
     Storing,
+    OfFiles,
     OfServer,
     OfList,
+    OfRows,
+    OfFilters,
     OfFetching,
     OfTrying,
     OfHosts,
@@ -513,7 +579,9 @@ class PlanKeywords(
     OfOrigins,
     OfBodies,
     OfRuns,
-    OfJobs,
+    OfBandwidth,
+    OfCommits,
+    OfState,
     OfKeys,
     Planning,
     total=False,
@@ -521,12 +589,60 @@ class PlanKeywords(
     """The keyword arguments of `fetchmill.plan`: those of `fetchmill.get` but what shows it, and the probe's own."""
 
 
-class CheckKeywords(Rows, OfList, Checking, OfFetching, OfHosts, OfRequests, OfRuns, OfJobs, OfDashboards, total=False):
+class CheckKeywords(
+    Rows,
+    OfList,
+    OfRows,
+    OfFilters,
+    Checking,
+    OfFetching,
+    OfHosts,
+    OfRequests,
+    OfRuns,
+    OfBandwidth,
+    OfCommits,
+    OfState,
+    OfDashboards,
+    total=False,
+):
     """The keyword arguments of `fetchmill.check`: the options of CheckOptions."""
 
 
-class ListKeywords(Rows, OfServer, OfList, OfRequests, OfOrigins, OfJobs, OfKeys, OfDashboards, total=False):
+class ListKeywords(
+    Rows,
+    OfServer,
+    OfList,
+    OfRows,
+    OfFilters,
+    OfRequests,
+    OfOrigins,
+    OfCommits,
+    OfState,
+    OfKeys,
+    OfDashboards,
+    total=False,
+):
     """The keyword arguments of `fetchmill.list`: the options of ListOptions."""
+
+
+class SyncKeywords(
+    Syncing,
+    OfFiles,
+    OfServer,
+    OfList,
+    OfFilters,
+    OfFetching,
+    OfTrying,
+    OfHosts,
+    OfRequests,
+    OfOrigins,
+    OfBodies,
+    OfBandwidth,
+    OfCommits,
+    OfKeys,
+    total=False,
+):
+    """The keyword arguments of `fetchmill.sync` that are options: those of SyncOptions."""
 
 
 class StreamKeywords(OfFetching, OfTrying, OfOrigins, OfBodies, OfRequests, total=False):

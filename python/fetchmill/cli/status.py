@@ -5,12 +5,17 @@ import os
 import sys
 import time
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 import click
 
 from fetchmill._job.report import Failure
+from fetchmill._options.units import format_bytes, format_count
 from fetchmill.cli.streams import escape, without_secrets, write_line
 from fetchmill.cli.summary import status_lines
+
+if TYPE_CHECKING:
+    from fetchmill._sync.status import SyncStatus
 
 # How often a status that is watched is shown: a job writes down as often how it stands.
 WATCH_SECONDS = 1.0
@@ -39,6 +44,8 @@ def command(dest: str, failures: bool, watch: bool, state: str | None, as_json: 
     status (or -), attempts, detail, and the URL when that is not the name. Control characters and backslashes are
     escaped with a backslash. Signatures and tokens in URLs are hidden; fetchmill.failures in Python gives them as they
     are.
+
+    Of a folder that `fetchmill sync` keeps it is the last pass, and how far one is that is not finished.
     """
     if failures:
         if watch:
@@ -53,11 +60,50 @@ def command(dest: str, failures: bool, watch: bool, state: str | None, as_json: 
 
 def _show(dest: str, state: str | None, as_json: bool) -> bool:
     """Whether the job runs, and somebody reads."""
+    if state is None and _is_synced(dest):
+        return _show_sync(dest, as_json)
     from fetchmill._destination.status import status
 
     found = status(dest, state=state)
     text = json.dumps(found.to_dict()) if as_json else without_secrets("\n".join(status_lines(found, state)))
     return write_line(sys.stdout, text) and found.running
+
+
+def _is_synced(dest: str) -> bool:
+    from fetchmill._sync.status import is_synced
+
+    return is_synced(dest)
+
+
+def _show_sync(dest: str, as_json: bool) -> bool:
+    """The same of a folder that a sync keeps."""
+    from fetchmill._sync.status import sync_status
+
+    found = sync_status(dest)
+    text = json.dumps(found.to_dict()) if as_json else without_secrets("\n".join(_sync_lines(found)))
+    return write_line(sys.stdout, text) and found.running
+
+
+def _sync_lines(status: "SyncStatus") -> list[str]:
+    """The last pass as a small table."""
+    if status.phase is None:
+        condition = f"pass {status.number} is finished"
+    else:
+        begun = f"begun at {status.started_at:%Y-%m-%d %H:%M:%S} UTC"
+        state = "running" if status.running else "not running; the same `fetchmill sync` goes on with it"
+        condition = f"{state}: {status.phase}, {begun}"
+    rows = [
+        ("source", status.source),
+        ("destination", f"{status.dest} (sync)"),
+        ("sync", condition),
+        ("objects", format_count(status.objects)),
+    ]
+    ledger = status.ledger or {}
+    names = ("listed", "unchanged", "fetched", "absent", "failed", "skipped", "removed", "not_removed", "kept")
+    rows += [(name.replace("_", " "), format_count(ledger[name])) for name in names if name in ledger]
+    if "bytes" in ledger:
+        rows.append(("bytes", format_bytes(ledger["bytes"])))
+    return [f"{name:<12} {value}" for name, value in rows]
 
 
 def _watch(dest: str, state: str | None, as_json: bool) -> None:
@@ -75,12 +121,27 @@ def _watch(dest: str, state: str | None, as_json: bool) -> None:
 
 def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
     """One line each, as they are read; ends early, and well, when nobody reads any more."""
+    if state is None and _is_synced(dest):
+        _write_sync_failures(dest, as_json)
+        return
     from fetchmill._destination.status import failures
 
     for failure in failures(dest, state=state):
         url = None if failure.url is None else without_secrets(failure.url)
         hidden = replace(failure, name=without_secrets(failure.name), detail=without_secrets(failure.detail), url=url)
         line = json.dumps(asdict(hidden)) if as_json else _tab_separated(hidden)
+        if not write_line(sys.stdout, line):
+            return
+
+
+def _write_sync_failures(dest: str, as_json: bool) -> None:
+    """The same of the last pass of a sync."""
+    from fetchmill._sync.status import sync_failures
+
+    for raw, outcome, kind, detail in sync_failures(dest):
+        name = without_secrets(raw.decode(errors="backslashreplace"))
+        told = {"name": name, "outcome": outcome, "kind": kind, "detail": without_secrets(detail or "")}
+        line = json.dumps(told) if as_json else "\t".join(escape(text or "-") for text in told.values())
         if not write_line(sys.stdout, line):
             return
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fetchmill._job.report import Snapshot
 from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay, PlainDisplay, QuietDisplay
@@ -27,12 +27,22 @@ ABORT_SECONDS_MAX = 5.0
 STOPPED_BY_A_RULE = 8
 
 
+class Stoppable(Protocol):
+    """What a signal reaches: a job, an export, or a sync between two jobs."""
+
+    def stop(self) -> None:
+        """Asks for an end with a checkpoint."""
+
+    def abort(self) -> None:
+        """Ends without one."""
+
+
 class Signals:
     """SIGINT and SIGTERM: the first asks the job to stop, the second ends the process at once."""
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.job: Job | EngineJob | Export | RowJob | None = None
+        self.job: Stoppable | None = None
         self._count = 0
         # Two of a kind within a step are one call of the handler: the bytes say how many there were.
         self._arrived, wakeup = os.pipe()
@@ -73,7 +83,7 @@ class Signals:
             os.write(2, b"fetchmill: stopped before the job had begun\n")
             os._exit(128 + self.number)
 
-    def attach(self, job: "Job | EngineJob | Export | RowJob") -> None:
+    def attach(self, job: Stoppable) -> None:
         """Makes a job reachable; a signal that came before is passed on."""
         self.job = job
         if self.number is not None:

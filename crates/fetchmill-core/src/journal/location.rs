@@ -56,6 +56,7 @@ impl JobLocation {
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state_folder(dest, state);
         if !state.join("job.sqlite").exists() {
+            refuse_synced(dest)?;
             refuse_foreign(dest)?;
         }
         make_folder(dest, 0o777)?;
@@ -131,6 +132,7 @@ impl JobLocation {
             let is_one_file = !dest.is_dir();
             Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
         } else {
+            refuse_synced(dest)?;
             let dest = dest.display();
             Err(Error::Usage(format!(
                 "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
@@ -240,6 +242,19 @@ fn beside(file: &Path) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(STATE_FOLDER);
     file.with_file_name(name)
+}
+
+/// A folder that a sync keeps has no job: what it holds changes from pass to pass.
+fn refuse_synced(dest: &Path) -> Result<()> {
+    let folder = dest.join(STATE_FOLDER).join("sync");
+    if !["base.sqlite", "pass.json"].iter().any(|name| folder.join(name).exists()) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "{} is kept like its source by `fetchmill sync`, and is no job's: its objects are plain files, and `fetchmill \
+         status` shows its last pass",
+        dest.display()
+    )))
 }
 
 fn refuse_foreign(dest: &Path) -> Result<()> {

@@ -1,0 +1,163 @@
+"""The options of `fetchmill.sync` and of the command `fetchmill sync`."""
+
+import json
+import os
+import re
+from dataclasses import fields
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from fetchmill._options.credentials import origin_of, proxy_of
+from fetchmill._options.dates import seconds_of
+from fetchmill._options.get import GetOptions
+from fetchmill._options.keywords import SyncKeywords
+from fetchmill._options.list import ListOptions
+from fetchmill._options.rows import Options, option_class
+from fetchmill._options.sources import SourceKind, check_source, is_bucket, kind_of
+from fetchmill.errors import UsageError
+
+# What decides which objects a destination has, and what they are called: it stays the same from pass to pass.
+_FILTERS = ("list_format", "column", "template", "csv_header", "key_column", "include", "exclude")
+_FILTERS += ("size_from", "size_to", "modified_from", "modified_to")
+_FILTERS += ("list_path", "names_field", "marker_field", "marker_param", "get_path")
+# What says how a source is listed: requests are made of a list of our own.
+_OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
+_COLUMN = re.compile(r"\{\w*(?:!r)?\}")
+# A field is left out where its column is empty.
+_CONDITIONS = {"If-None-Match": "{if_none_match}", "If-Modified-Since": "{if_modified_since}"}
+_PERCENT = 100
+
+_HELP = {
+    "headers": "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
+    "concurrency": "Requests in flight at most; `auto` finds out how many are useful.",
+    "concurrency_max": "Requests in flight that --concurrency auto goes up to; 64 if not given.",
+    "preflight": "Stop before the first request when the files would need more inodes or bytes than are free.",
+    "allow_private": "Let the targets of a list lead to private addresses.",
+}
+
+
+@option_class(SyncKeywords, "job", help=_HELP)
+class SyncOptions(Options):
+    """What a sync is asked to do: validated, immutable.
+
+    Args:
+        source: where targets come from, as for `get`.
+        dest: the folder that is made like the source.
+
+    Raises:
+        UsageError: a value that cannot be used.
+
+    The other options:
+    """
+
+    source: str | os.PathLike[str]
+    dest: str | os.PathLike[str]
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, source: str | os.PathLike[str], dest: str | os.PathLike[str], **options: Unpack[SyncKeywords]
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if is_bucket(str(self.dest)):
+            raise UsageError(f"{self.dest} is a bucket, and sync keeps a folder: give one, or use fetchmill get")
+        check_source(self)
+        allowed_removals(self.max_delete, 0)
+        for name, value in (self.headers or {}).items():
+            if _COLUMN.search(value):
+                raise UsageError(f"the header {name} names a column, and sync sends header fields as they are")
+
+    @property
+    def source_kind(self) -> SourceKind:
+        """What the source is, from its text."""
+        return kind_of(str(self.source))
+
+    @property
+    def filters(self) -> str:
+        """What decides which objects the source has, and what they are called; two texts are equal when that is."""
+        given = {name: value for name, value in self._given().items() if name in _FILTERS}
+        for name in ("modified_from", "modified_to"):
+            if name in given:
+                given[name] = seconds_of(given[name])
+        return json.dumps(given, sort_keys=True)
+
+    def list_json(self, manifest: str, *, is_iterable: bool = False) -> str:
+        """Of the job that lists the source into a manifest, for the native module.
+
+        Args:
+            manifest: the file for the rows.
+            is_iterable: whether the targets are a program's.
+
+        Raises:
+            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+        """
+        values = json.loads(ListOptions(source=self.source, manifest=manifest, **self._of(ListOptions)).to_json())
+        return json.dumps(values | ({"source_kind": "iterable"} if is_iterable else {}))
+
+    def get_json(self, requests: str, dest: str, *, is_iterable: bool = False) -> str:
+        """Of the job that fetches what differs, for the native module.
+
+        Args:
+            requests: a manifest with a row for each request.
+            dest: where objects go.
+            is_iterable: whether the targets are a program's.
+
+        Raises:
+            UsageError: credentials that have no origin, or no entry in ~/.netrc.
+        """
+        values = json.loads(self._for_get(requests, dest, is_iterable=is_iterable).to_json())
+        # What the environment says depends on who is asked.
+        found = zip(("proxy", "no_proxy"), proxy_of(self.proxy, self.endpoint_url or str(self.source)), strict=True)
+        return json.dumps(values | {name: value for name, value in found if value is not None})
+
+    def _for_get(self, requests: str, dest: str, *, is_iterable: bool) -> GetOptions:
+        values = self._of(GetOptions)
+        for name in _OF_LISTING:
+            values.pop(name, None)
+        if self.source_kind != "list":
+            values["redirects"] = self.redirects or 0
+        if self.source_kind != "list" or is_iterable:
+            # What is in the list comes from the origin that the user has named, or from the program itself.
+            values["allow_private"] = not self.public_only
+        if self.source_kind == "server":
+            values["credentials_for"] = self.credentials_for or origin_of(str(self.source))
+        if self.source_kind != "s3":
+            values["headers"] = {**(self.headers or {}), **_CONDITIONS}
+        return GetOptions(source=requests, dest=dest, format="files", server_times=True, **values)
+
+    def _given(self) -> dict[str, Any]:
+        """What differs from its default."""
+        options = {option.name: option.default for option in fields(self) if option.metadata}
+        return {name: getattr(self, name) for name, default in options.items() if getattr(self, name) != default}
+
+    def _of(self, table: type[Options]) -> dict[str, Any]:
+        """What is given that another table has, too."""
+        known = {option.name for option in fields(table) if option.metadata}
+        return {name: value for name, value in self._given().items() if name in known}
+
+
+def lasting_source(source: str | os.PathLike[str]) -> str:
+    """A source as a destination remembers it: a list is the same one from whatever folder the command runs."""
+    text = os.fspath(source)
+    return str(Path(text).absolute()) if kind_of(text) == "list" and text not in ("", "-") else text
+
+
+def allowed_removals(max_delete: int | str, objects: int) -> int:
+    """How many of so many objects a pass may remove.
+
+    Raises:
+        UsageError: it is neither a number nor a percentage.
+    """
+    text = str(max_delete).strip()
+    share = text.removesuffix("%")
+    try:
+        value = Decimal(share)
+        is_known = value.is_finite() and value >= 0 and (share != text or value == int(value))
+    except InvalidOperation:
+        is_known = False
+    if not is_known:
+        raise UsageError(f"max_delete must be a number of objects, or a percentage as '10%', not {max_delete!r}")
+    return int(value * objects / _PERCENT) if share != text else int(value)

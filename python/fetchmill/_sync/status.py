@@ -1,0 +1,117 @@
+"""What a folder that a sync keeps says of itself, also while a pass runs."""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fetchmill._native import SyncStore
+from fetchmill._sync.pass_file import PassFolder
+from fetchmill._sync.sync import STATE
+from fetchmill._sync.sync_pass import Phase
+
+# Failures that are read at once.
+_ROWS = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncStatus:
+    """The last pass, and the one that is not finished.
+
+    Args:
+        source: what the folder is kept like.
+        dest: the folder.
+        objects: what it holds, as the last pass has left it.
+        number: of the last pass that was finished; 0 before the first.
+        ledger: what that has done, as `fetchmill.SyncReport` has it; None before the first.
+        running: whether a process works on it now.
+        phase: how far a pass is that is not finished; None without one.
+        started_at: when that pass began, UTC.
+    """
+
+    source: str
+    dest: str
+    objects: int
+    number: int
+    ledger: Mapping[str, Any] | None
+    running: bool
+    phase: Phase | None
+    started_at: datetime | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON: times are ISO 8601, UTC."""
+        return asdict(self) | {"started_at": self.started_at.isoformat() if self.started_at else None}
+
+
+def is_synced(dest: str) -> bool:
+    """Whether a sync keeps this folder."""
+    return any((Path(dest) / STATE / name).exists() for name in ("base.sqlite", "pass.json"))
+
+
+def sync_status(dest: str) -> SyncStatus:
+    """How a folder stands that a sync keeps.
+
+    Raises:
+        JournalError: what is known of it cannot be read.
+    """
+    folder = PassFolder(Path(dest) / STATE)
+    # First: what ends meanwhile has changed the rest.
+    is_running = _is_locked(folder.folder / "lock")
+    begun = folder.begun()
+    with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
+        store = SyncStore(dest, scratch)
+        base = store.base()
+        store.close()
+    last = 0 if base is None else base["pass"]
+    if begun is not None and begun.number <= last:
+        begun = None
+    return SyncStatus(
+        source=begun.source if begun else "" if base is None else base["source"],
+        dest=dest,
+        objects=0 if base is None else base["objects"],
+        number=last,
+        ledger=None if base is None else base["ledger"],
+        running=is_running,
+        phase=_phase_of(folder, is_applying=begun.is_applying) if begun else None,
+        started_at=datetime.fromtimestamp(begun.started_at, UTC) if begun else None,
+    )
+
+
+def sync_failures(dest: str) -> Iterator[tuple[bytes, str, str | None, str | None]]:
+    """What the last pass could not do, each with its name, outcome, failure kind and a line for people."""
+    with tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch:
+        store = SyncStore(dest, scratch)
+        try:
+            last: bytes | None = None
+            while rows := store.failures(last, _ROWS):
+                last = rows[-1][0]
+                yield from rows
+        finally:
+            store.close()
+
+
+def _phase_of(folder: PassFolder, *, is_applying: bool) -> Phase:
+    if is_applying:
+        return "applying"
+    if folder.requests.exists():
+        return "fetching"
+    return "comparing" if folder.listing.exists() else "listing"
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,177 @@
+"""A sync as one blocking call."""
+
+import contextlib
+import tempfile
+import threading
+from collections.abc import AsyncIterable, Callable, Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar, Unpack
+
+from fetchmill._job.async_input import InputItem, close_iterator, from_async
+from fetchmill._job.run import STEP_SECONDS, RunningJob, run_to_end
+from fetchmill._native import SyncStore
+from fetchmill._options.keywords import SyncKeywords
+from fetchmill._options.sync import SyncOptions, lasting_source
+from fetchmill._sync.pass_file import PassFolder
+from fetchmill._sync.report import SyncPlan, SyncReport
+from fetchmill._sync.sync_pass import Phase, Runner, SyncPass
+from fetchmill.errors import StorageError, UsageError
+
+T = TypeVar("T")
+# Where a destination has what is known of it.
+STATE = Path(".fetchmill", "sync")
+
+
+def sync(
+    source: str | PathLike[str] | Iterable[InputItem] | AsyncIterable[InputItem],
+    dest: str | PathLike[str],
+    *,
+    dry_run: bool = False,
+    **options: Unpack[SyncKeywords],
+) -> SyncReport:
+    """Makes a folder like its source: fetches what is new or has changed, and removes what is gone if that is wished.
+
+    One call is one pass, or the rest of one that an earlier call has begun. Blocks until the end and releases the GIL
+    meanwhile. Killed at any moment, each object is old or new, and the same call goes on. On KeyboardInterrupt (or any
+    other exception that a signal handler raises) a checkpoint is written, and the exception goes on.
+
+    Args:
+        source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. It is
+            listed anew by each pass.
+        dest: the folder: missing, empty, the one of an earlier sync of the same source, or that of a finished
+            `fetchmill.get` with format files.
+        dry_run: only list and compare: the report has the plan, and `dest` is not touched.
+        **options: the fields of `SyncOptions`, which has their units and defaults.
+
+    Returns:
+        The ledger. What is absent or failed is counted there and raises nothing; the next pass tries it again.
+
+    Raises:
+        UsageError: an option cannot be used, or the destination is kept like another source; nothing was touched.
+        DeleteLimitError: more objects would be removed than `max_delete` allows; nothing was changed.
+        ListingError: the listing failed, is incomplete or never ends.
+        TemporaryError: the origin gave no success for `give_up_after` seconds.
+        SecurityError: the listing led to another origin, or the only server's certificate is not to be trusted.
+        StorageError: the local storage failed.
+        BusyError: another process syncs this folder.
+        JournalError: what is known of the folder is damaged.
+
+    Example:
+        >>> report = fetchmill.sync("http://127.0.0.1:8080", "mirror/", delete=True)  # doctest: +SKIP
+        >>> print(report.fetched, "fetched,", report.removed, "removed")  # doctest: +SKIP
+    """
+    if isinstance(source, (str, PathLike)):
+        checked = SyncOptions(source=lasting_source(source), dest=dest, **options)
+        return run_pass(checked, _ProgramRunner(), dry_run=dry_run)
+    checked = SyncOptions(source="an iterable", dest=dest, **options)
+    items: Iterator[Any] = from_async(source) if isinstance(source, AsyncIterable) else iter(source)
+    try:
+        return run_pass(checked, _ProgramRunner(), dry_run=dry_run, items=lambda: items)
+    finally:
+        close_iterator(items)
+
+
+def run_pass(
+    options: SyncOptions,
+    runner: Runner,
+    *,
+    dry_run: bool = False,
+    show: Callable[[SyncStore], object] = lambda _: None,
+    items: Callable[[], Iterator[Any]] | None = None,
+) -> SyncReport:
+    """A pass, or the rest of one.
+
+    Args:
+        options: what is asked for.
+        runner: who waits.
+        dry_run: only lists and compares.
+        show: is called with the plan of a dry run.
+        items: the targets of a program.
+    """
+    dest = Path(options.dest)
+    _refuse_foreign(dest, is_overwriting=options.overwrite_local)
+    if not dry_run:
+        with _opened(SyncStore(str(dest))) as store:
+            return SyncPass(options, store, PassFolder(dest / STATE), runner, items).run()
+    with (
+        tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch,
+        _opened(SyncStore(str(dest), scratch)) as store,
+    ):
+        return SyncPass(options, store, PassFolder(Path(scratch)), runner, items).run_dry(show)
+
+
+class _ProgramRunner:
+    """Waits so that a program's signal handlers run; what they raise ends the pass."""
+
+    is_stopped = False
+
+    def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
+        """Nobody is told."""
+
+    def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
+        """Runs a job to its end."""
+        return run_to_end(start)
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Makes a call on a thread of its own."""
+        return call_in_steps(call, lambda: None)
+
+
+def call_in_steps(call: Callable[[], T], step: Callable[[], object]) -> T:
+    """Makes a call on a thread of its own, so that signals are handled meanwhile.
+
+    Args:
+        call: what takes long. It is always waited for.
+        step: called now and then; what it raises is raised when the call has ended.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # noqa: BLE001 - raised where the result is taken
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="fetchmill-sync")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(STEP_SECONDS)
+            step()
+    finally:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+@contextlib.contextmanager
+def _opened(store: SyncStore) -> Iterator[SyncStore]:
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
+    """A folder with files that no sync and no job has put there is not ours, unless the user says so."""
+    state = dest / STATE.parent
+    try:
+        foreign = next((path.name for path in dest.iterdir() if path.name != state.name), None)
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise UsageError(f"{dest} is not a folder; choose a new or empty one as destination") from None
+    except OSError as error:
+        raise StorageError(f"cannot read {dest}: {error.strerror or error}") from None
+    if (state / "state").exists():
+        raise UsageError(f"the job of {dest} has its journal elsewhere (--state): sync cannot take it over")
+    marks = (STATE / "base.sqlite", STATE / "pass.json", STATE.parent / "job.sqlite")
+    is_known = any((dest / mark).exists() for mark in marks)
+    if foreign is not None and not is_known and not is_overwriting:
+        raise UsageError(
+            f"{dest} is not empty and was made by no sync (there is {foreign}); choose a new or empty destination, or "
+            "give --overwrite-local to replace what has the name of an object"
+        )

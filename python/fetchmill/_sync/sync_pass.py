@@ -1,0 +1,277 @@
+"""A pass: list, compare, fetch what differs, put it into its places. Each step goes on where a kill has left it."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any, Literal, Protocol, TypeVar
+
+from fetchmill._destination.status import status
+from fetchmill._job.run import RunningJob
+from fetchmill._native import Job, SyncStore, failed_folders
+from fetchmill._options.credentials import origin_of
+from fetchmill._options.sync import SyncOptions, allowed_removals
+from fetchmill._options.units import format_count
+from fetchmill._sync.pass_file import BegunPass, PassFolder
+from fetchmill._sync.report import SyncPlan, SyncReport
+from fetchmill.errors import DeleteLimitError, JournalError, UsageError
+
+T = TypeVar("T")
+Phase = Literal["listing", "comparing", "fetching", "applying"]
+
+# An application of changes looks around this often.
+_STEP_SECONDS = 0.2
+# Folders that are asked for at once.
+_FOLDERS = 1000
+_PLANNED = ("delete", "refetch", "overwrite_local", "check_local")
+
+
+class Runner(Protocol):
+    """Who waits for what takes long: a program, or the command line with its displays and signals."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the pass is to end after what it does now."""
+
+    def begin(self, phase: Phase, plan: SyncPlan | None) -> None:
+        """Is told what comes next."""
+
+    def run(self, start: Callable[[], RunningJob]) -> dict[str, Any]:
+        """Runs a job to its end, or until it is stopped; gives its report."""
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Makes a call that may take long."""
+
+
+class SyncPass:
+    """One pass, from wherever an earlier call has left it.
+
+    Args:
+        options: what is asked for.
+        store: what the destination holds, and the plan.
+        folder: the files of the pass.
+        runner: who waits.
+        items: the targets of a program.
+    """
+
+    def __init__(
+        self,
+        options: SyncOptions,
+        store: SyncStore,
+        folder: PassFolder,
+        runner: Runner,
+        items: Callable[[], Iterator[Any]] | None = None,
+    ) -> None:
+        self._options = options
+        self._store = store
+        self._folder = folder
+        self._runner = runner
+        self._items = items
+        self._started = time.monotonic()
+        self._attempts = 0
+        self._notices: list[str] = []
+        self._plan: SyncPlan | None = None
+
+    def run(self) -> SyncReport:
+        """The pass to its end, or until the runner is stopped.
+
+        Raises:
+            UsageError: the destination is kept like another source.
+            DeleteLimitError: more would be removed than is allowed; nothing was changed.
+        """
+        begun, is_resumed = self._begin()
+        begun = self._list_and_compare(begun)
+        if self._plan is None or not (self._fetch(begun) and self._apply(begun)):
+            return self._report(begun, is_resumed, interrupted=True)
+        ledger = self._runner.call(self._store.conclude)
+        report = self._report(begun, is_resumed, ledger)
+        self._folder.forget()
+        return report
+
+    def run_dry(self, show: Callable[[SyncStore], object]) -> SyncReport:
+        """Lists and compares only, in a folder of its own.
+
+        Args:
+            show: called with the plan.
+        """
+        base = self._store.base()
+        self._require_same(base)
+        if base is None and self._store.has_job():
+            self._notices.append("the destination holds a job of get, which a sync takes over: it will fetch less")
+        begun = self._new(0 if base is None else base["pass"])
+        begun = self._list_and_compare(begun)
+        if self._plan is not None:
+            show(self._store)
+        return self._report(begun, is_resumed=False, interrupted=self._plan is None)
+
+    def _begin(self) -> tuple[BegunPass, bool]:
+        """The pass, and whether an earlier call has begun it."""
+        begun, base = self._folder.begun(), self._store.base()
+        if begun is not None and base is not None and begun.number <= base["pass"]:
+            begun = None  # it was concluded, and killed before its files were removed
+        self._require_same(base)
+        if begun is not None:
+            self._require_same(asdict(begun))
+            when = f"{datetime.fromtimestamp(begun.started_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
+            self._notices.append(f"this pass was begun at {when}; what has changed since is for the next one")
+            return begun, True
+        self._folder.forget()
+        if self._store.has_job():
+            count = self._runner.call(lambda: self._store.adopt(str(self._options.source), self._options.filters))
+            self._notices.append(f"taken over from fetchmill get: {format_count(count)} objects")
+            base = self._store.base()
+        begun = self._new(0 if base is None else base["pass"])
+        self._folder.write(begun)
+        return begun, False
+
+    def _new(self, last: int) -> BegunPass:
+        wanted = {name: getattr(self._options, name) for name in _PLANNED}
+        now = int(time.time())
+        return BegunPass(last + 1, str(self._options.source), self._options.filters, now, **wanted)
+
+    def _require_same(self, known: Mapping[str, Any] | None) -> None:
+        """A destination keeps one source."""
+        if known is None:
+            return
+        dest, source, filters = self._options.dest, self._options.source, self._options.filters
+        if known["source"] != source:
+            raise UsageError(f"{dest} is kept like {known['source']}, not like {source}: take another destination")
+        if known["filters"] != filters:
+            raise UsageError(
+                f"{dest} is kept like {source} with the options {known['filters']}, not with {filters}: give the same, "
+                "or take another destination"
+            )
+
+    def _list_and_compare(self, begun: BegunPass) -> BegunPass:
+        """Both, unless that is done; the pass as it was planned. Without a plan it was stopped."""
+        if not self._store.has_plan():
+            if begun.is_applying:
+                raise JournalError(f"{self._folder.folder} has lost the plan of its pass: restore it from a copy")
+            if not self._list():
+                return begun
+        return self._compare(begun)
+
+    def _list(self) -> bool:
+        """Whether the listing is whole."""
+        if self._folder.listing.exists():
+            return True
+        self._runner.begin("listing", None)
+        manifest = str(self._folder.listing)
+        if self._items is None:
+            as_json = self._options.list_json(manifest)
+            ended = self._runner.run(lambda: Job(as_json))
+        else:
+            items = self._items()
+            # A program may give other items by now.
+            self._folder.forget_listing()
+            as_json = self._options.list_json(manifest, is_iterable=True)
+            ended = self._runner.run(lambda: Job(as_json, items))
+        self._notices += ended["notices"]
+        return not ended["interrupted"] and not self._runner.is_stopped
+
+    def _compare(self, begun: BegunPass) -> BegunPass:
+        wanted = replace(begun, **{name: getattr(self._options, name) for name in _PLANNED})
+        if begun.is_applying and wanted != begun:
+            self._notices.append("this pass is finished with the options that it was begun with")
+            wanted = begun
+        if self._store.has_plan() and wanted != begun:
+            self._store.discard()
+        if not self._store.has_plan():
+            self._runner.begin("comparing", None)
+            self._folder.forget_fetched()
+            self._folder.write(wanted)
+            options = wanted.plan_options(self._protected())
+            self._runner.call(lambda: self._store.plan(str(self._folder.listing), options))
+            if self._runner.is_stopped:
+                return wanted
+        counts = self._store.planned()
+        plan = SyncPlan(
+            objects=counts["base"], **{name: counts[name] for name in ("unchanged", "fetch", "ask", "remove", "kept")}
+        )
+        if not wanted.is_applying:
+            self._require_allowed(plan)
+        self._plan = plan
+        return wanted
+
+    def _protected(self) -> list[str]:
+        """Beginnings of names that may be missing because a folder gave no listing."""
+        found: list[str] = []
+        last: bytes | None = None
+        while paths := failed_folders(str(self._folder.listing), last, _FOLDERS):
+            last = paths[-1]
+            # Names that are not UTF-8 are URLs in a listing: those are protected below.
+            found += [path.decode() + "/" if path else "" for path in paths if _is_text(path)]
+        if last is not None:
+            found.append(origin_of(str(self._options.source)) + "/")
+        return found
+
+    def _require_allowed(self, plan: SyncPlan) -> None:
+        allowed = allowed_removals(self._options.max_delete, plan.objects)
+        if plan.remove <= allowed:
+            return
+        self._store.discard()
+        self._folder.forget()
+        raise DeleteLimitError(
+            f"{format_count(plan.remove)} of {format_count(plan.objects)} objects would be removed from "
+            f"{self._options.dest}, and --max-delete {self._options.max_delete} allows {format_count(allowed)}: "
+            f"nothing was changed; --dry-run shows them, --max-delete {plan.remove} permits it"
+        )
+
+    def _fetch(self, begun: BegunPass) -> bool:
+        """Whether all that can be had is there."""
+        if begun.is_applying or not self._has_requests():
+            return True
+        self._runner.begin("fetching", self._plan)
+        requests = self._folder.requests
+        if not requests.exists():
+            self._runner.call(lambda: self._store.write_requests(str(requests)))
+        as_json = self._options.get_json(str(requests), str(self._folder.fetched), is_iterable=self._items is not None)
+        ended = self._runner.run(lambda: Job(as_json))
+        self._attempts += ended["attempts"]
+        self._notices += [notice for notice in ended["notices"] if notice not in self._notices]
+        return not ended["interrupted"] and not self._runner.is_stopped
+
+    def _apply(self, begun: BegunPass) -> bool:
+        """Whether everything is in its place."""
+        if not begun.is_applying:
+            self._folder.write(replace(begun, is_applying=True))
+        self._runner.begin("applying", self._plan)
+        fetched = str(self._folder.fetched) if self._has_requests() else None
+        while not self._runner.call(lambda: self._store.apply(fetched, begun.overwrite_local, _STEP_SECONDS)):
+            if self._runner.is_stopped:
+                return False
+        return True
+
+    def _has_requests(self) -> bool:
+        return self._plan is not None and self._plan.fetch + self._plan.ask > 0
+
+    def _report(
+        self, begun: BegunPass, is_resumed: bool, ledger: Mapping[str, Any] | None = None, *, interrupted: bool = False
+    ) -> SyncReport:
+        listing = status(self._folder.listing) if self._folder.listing.exists() else None
+        counted = dict(ledger or {})
+        return SyncReport(
+            source=begun.source,
+            dest=str(self._options.dest),
+            number=begun.number,
+            started_at=datetime.fromtimestamp(begun.started_at, UTC),
+            resumed=is_resumed,
+            interrupted=interrupted,
+            dry_run=ledger is None and not interrupted,
+            plan=self._plan,
+            failures=counted.pop("kinds", {}),
+            failed_folders=listing.failures.get("listing", 0) if listing else 0,
+            left_out=listing.skipped if listing else 0,
+            attempts=self._attempts,
+            seconds=time.monotonic() - self._started,
+            notices=tuple(self._notices),
+            **counted,
+        )
+
+
+def _is_text(path: bytes) -> bool:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,264 @@
+"""`fetchmill sync`: runs a pass, shows its jobs, and turns its end into an exit code."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from fetchmill._options.sync import SyncOptions, lasting_source
+from fetchmill._options.units import format_bytes, format_count, format_seconds
+from fetchmill.cli.log_file import BothDisplays, LogFile, log_options
+from fetchmill.cli.options import TableCommand, gathered, options_of
+from fetchmill.cli.progress import describe_failures
+from fetchmill.cli.streams import escape, flush_or_silence, say, write_bytes, write_event
+from fetchmill.cli.summary import destination_arguments, private_address_lines
+from fetchmill.cli.watch import DRAIN_SECONDS_MAX, Signals, choose_display, watch
+
+if TYPE_CHECKING:
+    from fetchmill._job.run import RunningJob
+    from fetchmill._native import SyncStore
+    from fetchmill._sync.report import SyncPlan, SyncReport
+    from fetchmill._sync.sync_pass import Phase
+
+T = TypeVar("T")
+INCOMPLETE = 3
+# Names that are written at once.
+_NAMES = 1000
+
+_HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed, and with --delete remove what is gone.
+
+SOURCE is http://host:port[/path] or https://... for a server that lists its objects, s3://bucket[/prefix] for a bucket,
+or a file with a list of URLs. It is listed anew each time, and compared with what the last pass has left: only what
+differs is asked for, by size and time, by ETag, or by a request on a condition where the listing does not tell. DEST is
+missing, empty, that of an earlier sync of the same SOURCE, or that of a finished `fetchmill get` with files.
+
+Killed at any moment, each object is old or new, and the same command goes on. Files that were changed in DEST stay.
+
+\b
+Examples:
+  fetchmill sync http://127.0.0.1:8080 mirror/                  again: only what is new or has changed
+  fetchmill sync http://host/folder/ mirror/ --delete           and nothing that SOURCE does not have
+  fetchmill sync http://host/folder/ mirror/ --delete --dry-run what would be fetched and removed
+  fetchmill sync s3://bucket/prefix mirror/ --exclude '*.tmp'
+  fetchmill sync urls.txt mirror/ --concurrency 16 --rate 50
+  fetchmill sync http://host/folder/ mirror/ --check-local      mend files that are missing here
+"""
+
+_EPILOG = """\b
+Exit codes: 0 DEST is like SOURCE, 3 some objects failed or a folder gave no listing (the next pass tries
+them again), 11 more than --max-delete would be removed: nothing was changed, 130 and 143 stopped by
+SIGINT and SIGTERM after a checkpoint; the others are errors (fetchmill --help).
+docs/sync.md says how objects are compared.
+"""
+
+
+def _run(
+    source: str,
+    dest: str,
+    as_json: bool,
+    quiet: bool,
+    dry_run: bool,
+    log_file: str | None,
+    log_format: str | None,
+    **options: Any,  # noqa: ANN401
+) -> int:
+    """The body of the command; gives the exit code."""
+    checked = SyncOptions(source=lasting_source(source), dest=dest, **gathered(options))
+    # Imported late: help needs nothing of it.
+    from fetchmill._sync.sync import run_pass
+
+    signals = Signals()
+    with LogFile(log_file, log_format) as log:
+        runner = _ShownRunner(signals, log, lambda: LogFile(log_file, log_format), as_json=as_json, quiet=quiet)
+        report = run_pass(checked, runner, dry_run=dry_run, show=lambda store: _write_names(store, as_json=as_json))
+        lines = [*report.notices, *_summary(report)]
+        log.conclude(lines, report.to_dict())
+    if as_json:
+        for notice in report.notices:
+            write_event("notice", {"message": notice})
+        write_event("report", report.to_dict())
+    elif not quiet:
+        for line in lines:
+            say(line)
+    if report.interrupted and signals.exit_code is not None:
+        return signals.exit_code
+    return 0 if report.complete else INCOMPLETE
+
+
+command = TableCommand(
+    "sync",
+    callback=_run,
+    help=_HELP,
+    epilog=_EPILOG,
+    short_help="Make a folder like a source, again and again.",
+    params=[
+        click.Argument(["source"], metavar="SOURCE"),
+        click.Argument(["dest"], metavar="DEST", type=click.Path()),
+        *options_of(SyncOptions),
+        click.Option(
+            ["--dry-run"],
+            is_flag=True,
+            help="List and compare only: print what would be fetched, asked for and removed, a name a line.",
+        ),
+        *log_options(),
+        click.Option(["--json", "as_json"], is_flag=True, help="Write events as JSON lines to standard output."),
+        click.Option(["--quiet"], is_flag=True, help="Show nothing but errors."),
+    ],
+)
+
+
+class _ShownRunner:
+    """Shows the jobs of a pass one after the other, and lets signals end it.
+
+    Args:
+        signals: SIGINT and SIGTERM.
+        log: where lines go besides.
+        open_log: opens the same file for a job, whose progress begins at 0 again.
+        as_json: whether events are written.
+        quiet: whether nothing is shown.
+    """
+
+    def __init__(
+        self, signals: Signals, log: LogFile, open_log: Callable[[], LogFile], *, as_json: bool, quiet: bool
+    ) -> None:
+        self._signals = signals
+        self._log = log
+        self._open_log = open_log
+        self._as_json = as_json
+        self._quiet = quiet
+        self._deadline: float | None = None
+        signals.attach(self)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has come."""
+        return self._signals.number is not None
+
+    def stop(self) -> None:
+        """A signal has come between two jobs: what is done now ends soon, or is given up."""
+        self._deadline = time.monotonic() + DRAIN_SECONDS_MAX
+
+    def abort(self) -> None:
+        """A second one has come: the process ends."""
+
+    def begin(self, phase: "Phase", plan: "SyncPlan | None") -> None:
+        """Says what comes next."""
+        line = _phase_line(phase, plan)
+        self._log.notice(line)
+        if self._as_json:
+            write_event("phase", {"phase": phase, "plan": plan and asdict(plan)})
+        elif not self._quiet:
+            say(line)
+
+    def run(self, start: "Callable[[], RunningJob]") -> dict[str, Any]:
+        """Shows a job until it ends."""
+        job = start()
+        self._signals.attach(job)
+        log, display = self._open_log(), choose_display(self._as_json, self._quiet)
+        try:
+            watch(job, self._signals, BothDisplays(display, log))
+        finally:
+            display.close()
+            log.close()
+            self._signals.attach(self)
+        return job.report()
+
+    def call(self, call: Callable[[], T]) -> T:
+        """Makes a call that may take long."""
+        from fetchmill._sync.sync import call_in_steps
+
+        return call_in_steps(call, self._end_in_time)
+
+    def _end_in_time(self) -> None:
+        """What is cut short here was not durable, and is done again."""
+        code = self._signals.exit_code
+        if code is not None and self._deadline is not None and time.monotonic() > self._deadline:
+            say("stopped: run the same command again to go on")
+            flush_or_silence()
+            os._exit(code)
+
+
+def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
+    """What a pass does now."""
+    if plan is None:
+        return {"listing": "listing the source", "comparing": "comparing with what is there"}.get(phase, phase)
+    if phase == "fetching":
+        asked = f", asking for {format_count(plan.ask)} on a condition" if plan.ask else ""
+        return f"fetching {format_count(plan.fetch)} new or changed objects{asked}"
+    return f"putting what was fetched into its places, removing {format_count(plan.remove)}"
+
+
+def _write_names(store: "SyncStore", *, as_json: bool) -> None:
+    """What a dry run shows: an action and a name a line; until nobody reads any more."""
+    for action in ("fetch", "ask", "remove"):
+        last: bytes | None = None
+        while names := store.names(action, last, _NAMES):
+            last = names[-1]
+            if not write_bytes(sys.stdout, "".join(_name_line(action, name, as_json) for name in names).encode()):
+                return
+
+
+def _name_line(action: str, name: bytes, as_json: bool) -> str:
+    text = name.decode(errors="backslashreplace") if as_json else escape(name.decode(errors="surrogateescape"))
+    return json.dumps({"event": action, "name": text}) + "\n" if as_json else f"{action} {text}\n"
+
+
+def _summary(report: "SyncReport") -> list[str]:
+    """The ledger in words, and what to do about it."""
+    if report.interrupted:
+        return ["stopped after a checkpoint: run the same command again to go on"]
+    if report.dry_run and report.plan is not None:
+        return [_plan_line(report.plan)]
+    return [_ledger_line(report), *_removal_lines(report), *_failure_lines(report), _cost_line(report)]
+
+
+def _plan_line(plan: "SyncPlan") -> str:
+    asked = f", {format_count(plan.ask)} asked for on a condition" if plan.ask else ""
+    left = f", {format_count(plan.kept)} not listed any more and kept" if plan.kept else ""
+    return (
+        f"{format_count(plan.fetch)} would be fetched{asked}, {format_count(plan.remove)} removed, "
+        f"{format_count(plan.unchanged)} unchanged{left}; nothing was done"
+    )
+
+
+def _ledger_line(report: "SyncReport") -> str:
+    names = ("unchanged", "fetched", "absent", "failed", "skipped")
+    parts = [f"{format_count(getattr(report, name))} {name}" for name in names]
+    return f"{format_count(report.listed)} listed = {' + '.join(parts)}"
+
+
+def _removal_lines(report: "SyncReport") -> list[str]:
+    lines = []
+    if report.removed:
+        lines.append(f"removed: {format_count(report.removed)} that the source does not list any more")
+    if report.not_removed:
+        lines.append(f"not removed: {format_count(report.not_removed)} that were changed here")
+    if report.kept:
+        lines.append(f"kept: {format_count(report.kept)} that the source does not list any more")
+    return lines
+
+
+def _failure_lines(report: "SyncReport") -> list[str]:
+    lines = []
+    if report.failed_folders:
+        many = format_count(report.failed_folders)
+        lines.append(f"folders that gave no listing: {many}; what is below them was left as it is")
+    if report.failures:
+        lines.append(f"failed: {describe_failures(report.failures, None)}")
+    if report.failed or report.absent or report.not_removed:
+        lines.append(f"list them: fetchmill status {destination_arguments(report.dest, None)} --failures")
+        lines.append("the same command tries them again")
+    if report.failures.get("local-change"):
+        lines.append("local-change: these files were changed here; --overwrite-local replaces them")
+    lines += private_address_lines(report.failures)
+    return lines
+
+
+def _cost_line(report: "SyncReport") -> str:
+    asked = f"{format_count(report.attempts)} requests for objects"
+    return f"pass {report.number} in {format_seconds(report.seconds)}: {asked}, {format_bytes(report.bytes)} fetched"

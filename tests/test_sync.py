@@ -1,0 +1,539 @@
+"""`fetchmill sync`: a folder is made like its source, again and again, with no more requests than that needs."""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from fetchmill.testing import S3Store, s3, serve
+from nginx import Nginx, Site
+from ports import free_ports
+from synced import ChangingTree, bodies, held, until
+
+Run = Callable[..., Ended]
+MakeNginx = Callable[..., Nginx]
+
+FILES = 2000
+INCOMPLETE, USAGE, BUSY, TOO_MANY = 3, 2, 9, 11
+
+
+@pytest.fixture
+def changing(served: Path) -> ChangingTree:
+    """A small folder that nginx serves."""
+    return ChangingTree(served, 60, seed=1)
+
+
+@pytest.fixture
+def site(nginx: MakeNginx) -> Callable[..., "Mirrored"]:
+    """Serves that folder: `site("json")`."""
+
+    def start(autoindex: str = "json", directives: str = "") -> "Mirrored":
+        return Mirrored(nginx(files=Site(autoindex=autoindex, directives=directives)))
+
+    return start
+
+
+class Mirrored:
+    """A site, and what was asked of it since the last look."""
+
+    def __init__(self, nginx: Nginx) -> None:
+        self._nginx = nginx
+        self.url = nginx.url("files", "127.0.0.1") + "/"
+        self._looked_at = 0
+
+    def requests(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
+        """Folders that were listed, files that were sent, and files of which the server said that they are the same."""
+        seen = self._nginx.seen("files")
+        new, self._looked_at = seen[self._looked_at :], len(seen)
+        asked = [each for each in new if each.path not in ("/list", "/robots.txt")]
+        paths = [(each.path.removeprefix("/"), each.status) for each in asked]
+        return (
+            Counter(path for path, status in paths if (status == "200" and path.endswith("/")) or not path),
+            Counter(path for path, status in paths if status == "200" and path and not path.endswith("/")),
+            Counter(path for path, status in paths if status == "304"),
+        )
+
+
+def report_of(ended: Ended) -> dict[str, Any]:
+    """The event `report` of a command with --json."""
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    (report,) = (event for event in events if event["event"] == "report")
+    counted = sum(report[name] for name in ("unchanged", "fetched", "absent", "failed", "skipped"))
+    assert report["listed"] == counted
+    return dict(report)
+
+
+def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
+    """Some numbers of a report."""
+    return tuple(report[name] for name in names)
+
+
+def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_differs(
+    run: Run, site: Callable[..., Mirrored], served: Path, dest: Path
+) -> None:
+    """Files change, come, go and are renamed, a folder becomes a file and a file a folder: times and bytes agree."""
+    tree = ChangingTree(served, FILES, seed=7)
+    recent = [f"d001/recent{number}" for number in range(5)]
+    for name in recent:
+        tree.write(name, name.encode(), time.time())
+    source = site()
+    first = report_of(run("sync", source.url, dest, "--json"))
+    source.requests()
+    assert counts(first, "listed", "fetched", "failed") == (FILES + 5, FILES + 5, 0)
+    assert held(dest) == held(served)
+
+    # With the size and the second that the listing told when they were fetched.
+    for name in recent:
+        tree.change(name, keeps_size=True, keeps_time=True)
+    fetched, removed = tree.change_much(changed=50, added=30, removed=20, renamed=5)
+    swapped = tree.swap_kinds("d090", "d091/f01825")
+    fetched = {name for name in (fetched | swapped[0] | set(recent)) if (served / name).is_file()}
+    removed = {name for name in removed | swapped[1] if not (served / name).is_file()}
+    second = report_of(run("sync", source.url, dest, "--delete", "--json"))
+    folders, sent, same = source.requests()
+    third = report_of(run("sync", source.url, dest, "--delete", "--json"))
+
+    assert held(dest) == held(served)
+    assert counts(second, "fetched", "removed", "failed", "not_removed") == (len(fetched), len(removed), 0, 0)
+    assert sent == Counter(fetched)
+    assert not same
+    assert set(folders.values()) == {1}
+    assert counts(third, "fetched", "removed", "unchanged") == (0, 0, len(held(served)))
+    assert not source.requests()[1]
+
+
+def test_an_index_page_tells_sizes_and_the_server_the_rest(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """In HTML: another size is fetched without asking, of all others the server says whether they have changed."""
+    source = site("html")
+    assert run("sync", source.url, dest).code == 0
+    source.requests()
+    changing.change("d000/f00003")
+    changing.change("d001/f00025", keeps_size=True)
+
+    ended = report_of(run("sync", source.url, dest, "--json"))
+    _, sent, same = source.requests()
+
+    assert held(dest) == held(served)
+    assert sent == {"d000/f00003": 1, "d001/f00025": 1}
+    assert sum(same.values()) == len(same) == 58
+    assert counts(ended, "fetched", "unchanged", "failed") == (2, 58, 0)
+
+
+@pytest.fixture
+def http_server(served: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """`python -m http.server` over the folder: its URL, and its log."""
+    (port,) = free_ports(1)
+    log = tmp_path / "http.server.log"
+    command = [sys.executable, "-u", "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(served)]
+    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as process:
+        for _ in until("the server"):
+            if b"Serving" in log.read_bytes():
+                break
+        yield f"http://127.0.0.1:{port}/", log
+        process.terminate()
+
+
+def test_a_server_that_lists_names_only_is_asked_about_each_file(
+    run: Run, http_server: tuple[str, Path], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """`python -m http.server` says 304 to If-Modified-Since; what was written a moment ago is fetched again instead."""
+    url, log = http_server
+    changing.write("young", b"one", time.time())
+    assert run("sync", url, dest).code == 0
+    changing.change("d000/f00003")
+    changing.change("young", keeps_size=True, keeps_time=True)
+    (served / "d001/f00025").unlink()
+    log.write_bytes(b"")
+
+    ended = report_of(run("sync", url, dest, "--delete", "--json"))
+    statuses = Counter(re.findall(r'"GET /\S*[^/\s] HTTP/1.1" (\d+)', log.read_text()))
+
+    assert held(dest) == held(served)
+    assert counts(ended, "fetched", "unchanged", "removed") == (2, 58, 1)
+    assert (statuses["200"], statuses["304"]) == (2, 58)
+
+
+def test_a_server_that_tells_nothing_is_fetched_anew(
+    run: Run, changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """The list/get API without times: the result is right, and each file is asked for once a pass."""
+    with serve(served) as server:
+        assert run("sync", server.url, dest).code == 0
+        changing.change("d000/f00003", keeps_size=True)
+        (served / "d001/f00025").unlink()
+        before = server.stats()["get"]
+
+        ended = report_of(run("sync", server.url, dest, "--delete", "--json"))
+
+        assert bodies(dest) == bodies(served)
+        assert server.stats()["get"] - before == 59
+    assert counts(ended, "fetched", "removed") == (59, 1)
+
+
+@pytest.fixture
+def bucket() -> Iterator[S3Store]:
+    """A store with 40 objects."""
+    with s3({f"pre/d{number % 4}/f{number}": b"%d" % number for number in range(40)}) as store:
+        yield store
+
+
+def test_a_bucket_tells_all(run: Run, bucket: S3Store, environment: dict[str, str], dest: Path) -> None:
+    """ETags: only what has another one is fetched, also of the same size; a prefix is no folder."""
+    words = ("sync", f"s3://{bucket.bucket}/pre/", dest, "--endpoint-url", bucket.url, "--delete", "--json")
+    settings = environment | bucket.environment()
+    first = report_of(run(*words, env=settings))
+    objects = {f"pre/d{number % 4}/f{number}": b"%d" % number for number in range(2, 42)}
+    objects["pre/d1/f5"] = b"6"
+    bucket.add_bucket(bucket.bucket, objects)
+    before = bucket.stats()["gets"]
+
+    second = report_of(run(*words, env=settings))
+    third = report_of(run(*words, env=settings))
+
+    assert counts(first, "listed", "fetched") == (40, 40)
+    assert counts(second, "listed", "unchanged", "fetched", "removed") == (40, 37, 3, 2)
+    assert counts(third, "unchanged", "fetched") == (40, 0)
+    assert bodies(dest) == objects
+    assert bucket.stats()["gets"] - before == 3
+
+
+def test_a_list_that_has_grown_fetches_what_is_new(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
+) -> None:
+    """A list of URLs tells nothing, so that the server is asked about the rest; it may stand in another folder."""
+    source, urls = site(), tmp_path / "urls.txt"
+    names = changing.names()
+    urls.write_text("".join(f"{source.url}{name}\n" for name in names[:50]))
+    words = ("sync", "urls.txt", dest, "--allow-private", "--json")
+    assert report_of(run(*words))["fetched"] == 50
+    source.requests()
+    urls.write_text("".join(f"{source.url}{name}\n" for name in names[1:]))
+
+    ended = report_of(run("sync", urls, *words[2:], cwd="/"))
+    _, sent, same = source.requests()
+
+    assert counts(ended, "listed", "fetched", "unchanged", "kept", "removed") == (59, 10, 49, 1, 0)
+    assert (set(sent), set(same)) == (set(names[50:]), set(names[1:50]))
+
+
+def test_an_iterable_is_a_source(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
+    """Of pairs of a URL and a name; what it does not give any more is removed."""
+    source = site()
+    names = changing.names()
+
+    first = fetchmill.sync(((f"{source.url}{name}", name) for name in names), dest)
+    changing.change(names[5])
+    second = fetchmill.sync([(f"{source.url}{name}", name) for name in names[4:]], dest, delete=True)
+
+    assert (first.fetched, second.fetched, second.unchanged, second.removed) == (60, 1, 55, 4)
+    assert held(dest) == {name: value for name, value in held(changing.folder).items() if name in names[4:]}
+
+
+def test_a_local_change_stays_unless_it_is_overwritten(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """A file that somebody has changed here is neither replaced nor removed, and each pass says so."""
+    source = site()
+    assert run("sync", source.url, dest).code == 0
+    for name in ("d000/f00001", "d000/f00002"):
+        (dest / name).write_bytes(b"mine")
+    changing.change("d000/f00001")
+    (served / "d000/f00002").unlink()
+
+    kept = run("sync", source.url, dest, "--delete", "--json")
+    again = report_of(run("sync", source.url, dest, "--delete", "--json"))
+    assert kept.code == INCOMPLETE, kept.err
+    assert counts(report_of(kept), "fetched", "failed", "not_removed") == (0, 1, 1)
+    assert counts(again, "fetched", "failed", "not_removed") == (0, 1, 1)
+    assert again["failures"] == {"local-change": 1}
+    assert (dest / "d000/f00001").read_bytes() == (dest / "d000/f00002").read_bytes() == b"mine"
+    listed = run("status", dest, "--failures")
+    assert "d000/f00001\tfailed\tlocal-change" in listed.out
+
+    assert run("sync", source.url, dest, "--overwrite-local").code == 0
+    assert held(dest)["d000/f00001"] == held(served)["d000/f00001"]
+
+
+def test_local_files_are_looked_at_on_request(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """--check-local: what is missing comes back, what was changed is told, or replaced with --overwrite-local."""
+    source = site()
+    assert run("sync", source.url, dest).code == 0
+    (dest / "d000/f00001").unlink()
+    (dest / "d000/f00002").write_bytes(b"mine")
+    unseen = report_of(run("sync", source.url, dest, "--json"))
+    assert counts(unseen, "fetched", "failed") == (0, 0)
+
+    looked = run("sync", source.url, dest, "--check-local", "--json")
+    assert looked.code == INCOMPLETE
+    assert counts(report_of(looked), "fetched", "failed") == (1, 1)
+    assert (dest / "d000/f00002").read_bytes() == b"mine"
+
+    assert run("sync", source.url, dest, "--check-local", "--overwrite-local").code == 0
+    assert held(dest) == held(served)
+    assert changing.names() == sorted(held(dest))
+
+
+def test_too_many_removals_change_nothing(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """Above --max-delete, 10 % if not given: exit code 11, and what permits it is told."""
+    source = site()
+    assert run("sync", source.url, dest).code == 0
+    before = held(dest)
+    for name in changing.names()[:7]:
+        (served / name).unlink()
+    changing.add()
+
+    refused = run("sync", source.url, dest, "--delete")
+    assert refused.code == TOO_MANY
+    assert "7 of 60 objects would be removed" in refused.err
+    assert "--max-delete 7" in refused.err
+    assert held(dest) == before
+    with pytest.raises(fetchmill.DeleteLimitError):
+        fetchmill.sync(source.url, dest, delete=True, max_delete="11%")
+    assert held(dest) == before
+
+    assert run("sync", source.url, dest, "--delete", "--max-delete", "7").code == 0
+    assert held(dest) == held(served)
+
+
+def test_a_dry_run_touches_nothing(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """It says what would be done, a name a line, whether the destination is there or not."""
+    source = site()
+    shown = run("sync", source.url, dest, "--dry-run")
+    assert (shown.code, dest.exists()) == (0, False)
+    assert sorted(shown.out.splitlines()) == [f"fetch {name}" for name in changing.names()]
+    assert "60 would be fetched, 0 removed" in shown.err
+
+    assert run("sync", source.url, dest).code == 0
+    changing.change("d000/f00003")
+    changing.write("odd\nname", b"x")
+    (served / "d000/f00004").unlink()
+    before = snapshot(dest)
+    shown = run("sync", source.url, dest, "--delete", "--dry-run")
+
+    assert shown.out.splitlines() == ["fetch d000/f00003", "fetch odd\\nname", "remove d000/f00004"]
+    assert snapshot(dest) == before
+    assert not [path for path in tmp_path.iterdir() if "sync" in path.name]
+
+
+def snapshot(folder: Path, without: tuple[str, ...] = ()) -> dict[str, tuple[int, int]]:
+    """Every entry, with its size and time; SQLite's shared memory is none, and what ends so."""
+    return {
+        str(path): (path.stat().st_size, path.stat().st_mtime_ns)
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith(("-shm", "-wal", *without))
+    }
+
+
+def test_what_is_below_a_folder_without_a_listing_stays(
+    run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """Its names are missing from the listing, and are not removed for that; what is elsewhere is."""
+    switch = tmp_path / "broken"
+    site = Site(directives=f"location = /d001/ {{ if (-f {switch}) {{ return 403; }} }}")
+    source = Mirrored(nginx(files=site))
+    assert run("sync", source.url, dest).code == 0
+    for name in ("d000/f00003", "d001/f00025"):
+        (served / name).unlink()
+    switch.touch()
+
+    ended = run("sync", source.url, dest, "--delete", "--json")
+    assert ended.code == INCOMPLETE, ended.err
+    assert counts(report_of(ended), "failed_folders", "removed", "kept") == (1, 1, 20)
+    assert (dest / "d001/f00025").exists()
+
+    switch.unlink()
+    assert run("sync", source.url, dest, "--delete").code == 0
+    assert held(dest) == held(served)
+    assert changing.names() == sorted(held(dest))
+
+
+def test_the_destination_of_a_finished_job_is_taken_over(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """What `get` has fetched is not fetched again, and the job is gone afterwards."""
+    source = site()
+    assert run("get", source.url, dest).code == 0
+    source.requests()
+    changing.change("d000/f00003")
+    (served / "d001/f00025").unlink()
+
+    ended = report_of(run("sync", source.url, dest, "--delete", "--json"))
+    _, sent, same = source.requests()
+
+    assert held(dest) == held(served)
+    assert (sent, len(same)) == ({"d000/f00003": 1}, 58)
+    assert counts(ended, "fetched", "unchanged", "removed") == (1, 58, 1)
+    assert not (dest / ".fetchmill/job.sqlite").exists()
+    assert run("sync", source.url, dest).code == 0
+    assert not source.requests()[1]
+
+
+def test_what_cannot_be_taken_over_is_refused(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
+) -> None:
+    """Another format, a job that is not finished, files of somebody else, a bucket, another source: a line each."""
+    source = site()
+    assert run("get", source.url, tmp_path / "pack", "--format", "parquet").code == 0
+    assert run("get", source.url, tmp_path / "half", "--max-bytes", "1000", "--commit-window", "1ms").code == 8
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/file").write_text("mine")
+    assert run("sync", source.url, dest).code == 0
+
+    for words, told in (
+        ((source.url, tmp_path / "pack"), "parquet"),
+        ((source.url, tmp_path / "half"), "finish it first"),
+        ((source.url, tmp_path / "foreign"), "is not empty and was made by no sync"),
+        ((source.url, "s3://bucket/prefix/"), "is a bucket"),
+        ((f"{source.url}d000/", dest), f"is kept like {source.url}, not like"),
+        ((source.url, dest, "--exclude", "*.x"), "with the options {}"),
+        ((source.url, dest, "--max-delete", "many"), "max_delete must be"),
+        ((source.url, dest, "--header", "X-Id: {id}"), "names a column"),
+        ((source.url, dest, "--format", "null"), "No such option '--format'"),
+    ):
+        before = snapshot(tmp_path, without=("lock", "log"))
+        refused = run("sync", *words)
+        assert (refused.code, refused.out, len(refused.err.splitlines())) == (USAGE, "", 1), refused.err
+        assert told in refused.err
+        assert snapshot(tmp_path, without=("lock", "log")) == before
+    assert changing.names() == sorted(held(dest))
+
+
+def test_other_commands_say_what_a_synced_folder_is(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
+) -> None:
+    """One line, and what to do; `status` shows the last pass."""
+    source = site()
+    assert run("sync", source.url, dest).code == 0
+
+    for command in ("verify", "ls", "export", "get"):
+        words = {"export": (dest, "copy", "--format", "tar"), "get": (source.url, dest)}.get(command, (dest,))
+        refused = run(command, *words)
+        assert (refused.code, len(refused.err.splitlines())) == (USAGE, 1), refused.err
+        assert "`fetchmill sync`" in refused.err
+
+    shown = run("status", dest)
+    assert shown.code == 0, shown.err
+    assert source.url in shown.out
+    assert re.search(r"^unchanged +0$", shown.out, re.MULTILINE)
+    assert re.search(r"^fetched +60$", shown.out, re.MULTILINE)
+    as_json = json.loads(run("status", dest, "--json").out)
+    assert (as_json["running"], as_json["ledger"]["fetched"], as_json["objects"]) == (False, 60, 60)
+    assert len(changing.names()) == 60
+
+
+def test_two_syncs_at_once_are_one(
+    run: Run, start: Callable[..., Any], site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
+) -> None:
+    """The second says that the folder is in use; status says what the first does."""
+    source = site(directives="limit_rate 1;")
+    changing.write("slow", b"x" * 10)
+    first = start("sync", source.url, dest)
+    for _ in until("the fetching"):
+        if (dest / ".fetchmill/sync/fetched").exists():
+            break
+
+    refused = run("sync", source.url, dest)
+    shown = run("status", dest)
+    first.kill()
+
+    assert refused.code == BUSY, refused.err
+    assert "running: fetching" in shown.out
+
+
+def test_what_failed_is_tried_again_by_the_next_pass(
+    run: Run, nginx: MakeNginx, changing: ChangingTree, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """The old file stays until then."""
+    switch = tmp_path / "broken"
+    site = Site(directives=f"location = /d000/f00003 {{ if (-f {switch}) {{ return 403; }} }}")
+    source = Mirrored(nginx(files=site))
+    assert run("sync", source.url, dest).code == 0
+    old = held(dest)["d000/f00003"]
+    changing.change("d000/f00003")
+    switch.touch()
+
+    failed = run("sync", source.url, dest, "--json")
+    assert failed.code == INCOMPLETE, failed.err
+    assert report_of(failed)["failures"] == {"status": 1}
+    assert held(dest)["d000/f00003"] == old
+    assert "d000/f00003\tfailed\tstatus" in run("status", dest, "--failures").out
+
+    switch.unlink()
+    source.requests()
+    assert run("sync", source.url, dest).code == 0
+    assert source.requests()[1] == {"d000/f00003": 1}
+    assert held(dest) == held(served)
+    assert run("status", dest, "--failures").out == ""
+
+
+def test_everything_can_be_fetched_again(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """--refetch believes no listing."""
+    source = site()
+    assert run("sync", source.url, dest).code == 0
+    changing.change("d000/f00003", keeps_size=True, keeps_time=True)
+    assert report_of(run("sync", source.url, dest, "--json"))["fetched"] == 0
+
+    assert report_of(run("sync", source.url, dest, "--refetch", "--json"))["fetched"] == 60
+    assert held(dest) == held(served)
+
+
+def test_filters_say_what_is_kept(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
+) -> None:
+    """What --exclude names is neither fetched nor removed from the source's side: a destination keeps its filters."""
+    source = site()
+    ended = report_of(run("sync", source.url, dest, "--exclude", "d000/*", "--delete", "--json"))
+
+    assert counts(ended, "listed", "fetched", "left_out") == (40, 40, 20)
+    assert held(dest) == {name: value for name, value in held(served).items() if not name.startswith("d000/")}
+    assert len(changing.names()) == 60
+
+
+def test_a_log_and_events_tell_the_same(
+    run: Run, site: Callable[..., Mirrored], changing: ChangingTree, dest: Path, tmp_path: Path
+) -> None:
+    """--json writes each phase and the report; a log file has both, too, and --quiet shows nothing."""
+    source = site()
+    log = tmp_path / "log"
+
+    ended = run("sync", source.url, dest, "--json", "--log-file", log)
+    quiet = run("sync", source.url, dest, "--quiet")
+
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    phases = [event["phase"] for event in events if event["event"] == "phase"]
+    assert phases == ["listing", "comparing", "fetching", "applying"]
+    assert report_of(ended)["fetched"] == len(changing.names())
+    assert "60 listed = 0 unchanged + 60 fetched + 0 absent + 0 failed + 0 skipped" in log.read_text()
+    assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_a_report_is_a_value(site: Callable[..., Mirrored], changing: ChangingTree, dest: Path) -> None:
+    """In Python: the ledger balances, and goes into JSON."""
+    report = fetchmill.sync(site().url, dest)
+
+    assert (report.balanced, report.complete, report.number, report.resumed) == (True, True, 1, False)
+    assert report.plan == fetchmill.SyncPlan(unchanged=0, fetch=60, ask=0, remove=0, kept=0, objects=0)
+    assert json.loads(json.dumps(report.to_dict()))["fetched"] == len(changing.names())
+    with contextlib.suppress(FileNotFoundError):
+        assert os.listdir(dest / ".fetchmill/sync/fetched") == []

@@ -1,0 +1,152 @@
+"""A sync that is killed: each object is old or new, and the same command ends right."""
+
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Ended
+from nginx import Nginx, Site
+from synced import ChangingTree, bodies, held, until
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+LOG = logging.getLogger(__name__)
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+FILES = 1500
+# What there is when a phase has begun, below the folder of what a sync knows.
+BEGUN = {
+    "listing": "pass.json",
+    "comparing": "listing.csv.zst",
+    "requests": "pass.sqlite",
+    "fetching": "fetched/.fetchmill/job.sqlite",
+    "applying": "pass.json",
+}
+
+
+@pytest.fixture
+def source(nginx: Callable[..., Nginx]) -> str:
+    """The URL of the folder `served`."""
+    return nginx(files=Site()).url("files", "127.0.0.1") + "/"
+
+
+def has_begun(state: Path, phase: str) -> bool:
+    """Whether a pass is at least so far."""
+    if phase != "applying":
+        return (state / BEGUN[phase]).exists()
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((state / "pass.json").read_bytes())["is_applying"])
+    return False
+
+
+def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: float) -> bool:
+    """Kills a sync a moment after a phase has begun; whether it was still running."""
+    for _ in until(phase):
+        if process.poll() is not None or has_begun(state, phase):
+            break
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("number", "phase"), list(enumerate([*BEGUN, *BEGUN])))
+def test_each_object_is_old_or_new(
+    run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
+) -> None:
+    """Whatever the phase; and the next call finishes the pass as it was begun."""
+    delay = random.Random(SEED + number).uniform(0, 0.08)
+    LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
+    tree, dest = ChangingTree(served, FILES, seed=SEED + number), memory_path / "out"
+    assert run("sync", source, dest).code == 0
+    old = bodies(dest)
+    tree.change_much(changed=300, added=100, removed=100, renamed=20)
+    tree.swap_kinds("d070", "d071/f01425") if (served / "d071/f01425").exists() else None
+    new = bodies(served)
+
+    process = start("sync", source, dest, "--delete", "--max-delete", "50%", "--commit-window", "5ms", "-j", "8")
+    was_killed = kill_in(phase, process, dest / ".fetchmill/sync", delay)
+    found = bodies(dest)
+    ended = run("sync", source, dest, "--delete", "--max-delete", "50%")
+
+    wrong = [name for name, body in found.items() if body not in (old.get(name), new.get(name))]
+    # What is in the way of something new has gone before that has come.
+    in_the_way = ("d070", "d071/f01425")
+    lost = [name for name in old.keys() & new.keys() if name not in found and not name.startswith(in_the_way)]
+    assert (wrong, lost) == ([], []), (phase, was_killed)
+    assert ended.code == 0, ended.err
+    assert held(dest) == held(served)
+    assert (dest / ".fetchmill/sync/base.sqlite").exists()
+    assert sorted(path.name for path in (dest / ".fetchmill/sync").iterdir() if not path.name.startswith("base")) == [
+        "lock"
+    ]
+
+
+def test_the_passes_are_killed_in_every_phase(
+    start: Start, run: Run, source: str, served: Path, memory_path: Path
+) -> None:
+    """One after the other in one destination, without an end in between."""
+    tree, dest = ChangingTree(served, FILES, seed=SEED), memory_path / "out"
+    states = []
+    for phase in BEGUN:
+        process = start("sync", source, dest, "--commit-window", "5ms", "-j", "8")
+        states.append(kill_in(phase, process, dest / ".fetchmill/sync", 0.0))
+    ended = run("sync", source, dest)
+
+    assert any(states)
+    assert ended.code == 0, ended.err
+    assert "this pass was begun at" in ended.err
+    assert held(dest) == held(served)
+    assert len(tree.names()) == FILES
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_pass_with_a_checkpoint(
+    start: Start, run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, number: int, code: int
+) -> None:
+    """And the same command goes on."""
+    tree = ChangingTree(served, 200, seed=SEED)
+    url = nginx(files=Site(directives="limit_rate 100;")).url("files", "127.0.0.1") + "/"
+    process = start("sync", url, dest, "-j", "4", "--commit-window", "10ms")
+    for _ in until("the fetching"):
+        if list((dest / ".fetchmill/sync/fetched").glob("d*/f*")):
+            break
+
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+
+    assert process.returncode == code, err
+    assert "run the same command again" in err
+    assert bodies(dest) == {}
+    begun: Any = json.loads((dest / ".fetchmill/sync/pass.json").read_bytes())
+    assert (begun["number"], begun["is_applying"]) == (1, False)
+    assert run("sync", url, dest, "-j", "200").code == 0
+    assert held(dest) == held(tree.folder)
+
+
+def test_a_pass_without_delete_removes_nothing_that_was_planned_with_it(
+    start: Start, run: Run, source: str, served: Path, memory_path: Path
+) -> None:
+    """As long as nothing was changed, a pass follows the options of the call that goes on with it."""
+    tree, dest = ChangingTree(served, 300, seed=SEED), memory_path / "out"
+    assert run("sync", source, dest).code == 0
+    for name in tree.names()[:5]:
+        (served / name).unlink()
+    tree.change_much(changed=100, added=0, removed=0, renamed=0)
+    process = start("sync", source, dest, "--delete", "-j", "1", "--commit-window", "5ms", "--rate", "50")
+    assert kill_in("fetching", process, dest / ".fetchmill/sync", 0.0)
+
+    ended = run("sync", source, dest)
+
+    assert ended.code == 0, ended.err
+    assert "kept: 5 that the source does not list any more" in ended.err
+    assert len(held(dest)) == 300
