@@ -351,6 +351,67 @@ pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
     Ok(Some(file))
 }
 
+/// Moves a file to its final place, over a file that is there.
+pub fn rename_over(
+    from: BorrowedFd<'_>,
+    name: &[u8],
+    to: BorrowedFd<'_>,
+    new_name: &[u8],
+) -> ErrnoResult<()> {
+    rustix::fs::renameat(from, name, to, new_name)
+}
+
+/// Makes a file that was written as a whole durable, and gives it its name.
+pub fn put_in_place(made: &Path, path: &Path) -> crate::error::Result<()> {
+    let put = || {
+        File::open(made)?.sync_all()?;
+        std::fs::rename(made, path)?;
+        match path.parent() {
+            Some(folder) => File::open(folder)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    put().map_err(|error| crate::error::Error::storage("put in its place", path, error))
+}
+
+/// What has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// A regular file, with its size and when it was last modified, nanoseconds since 1970.
+    File {
+        /// Bytes.
+        size: u64,
+        /// When it was modified.
+        mtime_ns: i64,
+    },
+    /// A folder, a link, or whatever else.
+    Other,
+}
+
+/// What has a name in a folder; no link is followed.
+pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<FileState>> {
+    let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+        return Ok(Some(FileState::Other));
+    }
+    let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let mtime_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds);
+    Ok(Some(FileState::File { size: u64::try_from(stat.st_size).unwrap_or(0), mtime_ns }))
+}
+
+/// Removes a folder beneath another one that has nothing in it.
+pub fn remove_empty_folder_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<()> {
+    let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
+        return rustix::fs::unlinkat(folder, path, AtFlags::REMOVEDIR);
+    };
+    let above = open_folder_beneath(folder, &path[..slash])?;
+    rustix::fs::unlinkat(above, &path[slash + 1..], AtFlags::REMOVEDIR)
+}
+
 /// Removes a file; one that is not there is removed already.
 pub fn remove(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<()> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {

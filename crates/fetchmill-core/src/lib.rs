@@ -12,6 +12,7 @@
 //! - `verdict`: what follows from an attempt; no I/O, no clock
 //! - [`row`]: what one site answered, of a check; [`results`]: the file of all rows, and how two compare
 //! - [`manifest`]: the file beside a shard that names every object in it
+//! - [`passes`]: what a sync compares, and how it brings a destination up to date
 //!
 //! # Invariants
 //! - Nothing is done before its bytes are durable, its receipt given and the journal synced, in this order.
@@ -39,6 +40,7 @@ pub mod origin;
 pub mod outcome;
 pub mod pack;
 pub mod panics;
+pub mod passes;
 pub mod planner;
 pub mod reader;
 pub mod results;

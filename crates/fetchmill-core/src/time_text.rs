@@ -75,6 +75,17 @@ pub(crate) fn parse_utc_micros(text: &[u8]) -> Option<u64> {
     Some(parse_date(date)? * 1_000_000 + number(fraction)?)
 }
 
+/// Seconds since 1970 as HTTP writes them: the reverse of [`parse_http_date`].
+pub(crate) fn http_date(seconds: u64) -> String {
+    let seconds = seconds.min(SECONDS_MAX);
+    let text = utc(seconds);
+    // 1970 began on a Thursday.
+    let day = DAYS[((seconds / 86_400 + 3) % 7) as usize];
+    let month =
+        text[5..7].parse::<usize>().ok().and_then(|month| MONTHS.get(month - 1)).unwrap_or(&MONTHS[0]);
+    format!("{day}, {} {month} {} {} GMT", &text[8..10], &text[..4], &text[11..19])
+}
+
 /// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers must send (RFC 9110, 5.6.7), as seconds since 1970; the
 /// name of the day is not compared with the date.
 pub(crate) fn parse_http_date(value: &[u8]) -> Option<u64> {

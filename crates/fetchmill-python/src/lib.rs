@@ -18,6 +18,7 @@ mod s3;
 mod server;
 mod start;
 mod stream;
+mod sync_store;
 mod verify;
 mod world;
 
@@ -49,6 +50,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<stream::Request>()?;
     module.add_class::<stream::Stream>()?;
     module.add_class::<stream::Timings>()?;
+    module.add_class::<sync_store::SyncStore>()?;
     module.add_class::<verify::Verify>()?;
     module.add_class::<world::World>()?;
     module.add_class::<s3::S3>()?;

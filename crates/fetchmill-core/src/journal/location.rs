@@ -107,6 +107,27 @@ impl JobLocation {
         Ok(place)
     }
 
+    /// The same for a folder that a sync keeps, with the folder of what that knows; gives the lock.
+    pub fn prepare_synced(dest: &Path, state: &Path) -> Result<File> {
+        // The first pass has no base before its end.
+        let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
+        if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
+            refuse_foreign(dest)?;
+        }
+        make_folder(dest, 0o777)?;
+        make_folder(&dest.join(STATE_FOLDER), 0o700)?;
+        make_folder(state, 0o700)?;
+        refuse_network(state)?;
+        durable::sync_folders_up(state).map_err(|error| Error::storage("sync", state, error))?;
+        take_lock(&JobLocation {
+            dest: dest.to_owned(),
+            state: state.to_owned(),
+            is_one_file: false,
+            lock: None,
+            folder: None,
+        })
+    }
+
     /// Whether a job that writes this file has a journal already.
     pub fn has_journal(file: &Path, state: Option<&Path>) -> bool {
         state.map_or_else(|| beside(file), Path::to_owned).join("job.sqlite").exists()

@@ -41,6 +41,7 @@ pub use receipts::PendingPage;
 pub use samples::read_samples;
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use snapshot::{JournalSnapshot, for_each_pending};
+pub(crate) use sqlite_error::error_of as sqlite_error_of;
 pub use status::{FailedFolder, KeptFailures, Status, Wait, read_failed_folders, read_shards, read_status};
 pub use transactions::Journal;
 pub use uploads::UploadState;

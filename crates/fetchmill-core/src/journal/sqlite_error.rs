@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::Error;
 
-pub(super) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
+pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     use rusqlite::ffi;
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
         return Error::Journal(format!("the journal {} cannot be read: {error}", path.display()));

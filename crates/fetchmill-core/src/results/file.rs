@@ -16,7 +16,7 @@ const GZIP_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 1;
 
 /// See the module.
-pub(super) struct ResultsFile {
+pub(crate) struct ResultsFile {
     rows: RowWriter,
     columns: ColumnTypes,
     kept: Vec<String>,
@@ -31,7 +31,7 @@ enum RowWriter {
 
 impl ResultsFile {
     /// Starts a file; `kept` are the columns that its list has kept.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         file: File,
         format: ResultsFormat,
         columns: ColumnTypes,
@@ -51,7 +51,7 @@ impl ResultsFile {
         Ok(ResultsFile { rows, columns, kept: kept.to_vec(), line: Vec::new() })
     }
 
-    pub(super) fn push(&mut self, row: RowValues<'_>) -> io::Result<()> {
+    pub(crate) fn push(&mut self, row: RowValues<'_>) -> io::Result<()> {
         self.line.clear();
         match &mut self.rows {
             RowWriter::Parquet(writer) => writer.push(row),
@@ -67,7 +67,7 @@ impl ResultsFile {
     }
 
     /// Ends the file, and gives it back.
-    pub(super) fn finish(self) -> io::Result<File> {
+    pub(crate) fn finish(self) -> io::Result<File> {
         match self.rows {
             RowWriter::Parquet(writer) => {
                 writer.finish()?.into_inner().map_err(io::IntoInnerError::into_error)

@@ -14,5 +14,6 @@ mod summary;
 
 pub use conclusion::{ResultsTarget, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards};
 pub use diff::{Change, Difference, EachChange, diff};
+pub(crate) use file::ResultsFile;
 pub use format::{ResultsFormat, TableFormat};
 pub use summary::Summary;

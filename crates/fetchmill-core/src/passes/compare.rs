@@ -1,0 +1,93 @@
+//! Whether an object that is listed may differ from what the destination holds: the one place for the rule.
+
+use rusqlite::{Row, Rows};
+
+use super::listing::ListedObject;
+
+/// Seconds that a listed time may be off: it is told to the second, and a server may round it.
+const TIME_SLACK: i64 = 2;
+/// What [`BaseObject::of_row`] reads.
+pub(super) const BASE_COLUMNS: &str = "name, url, listed_size, listed_etag, listed_modified, etag, modified, length, \
+                                       mtime_ns, checked_at";
+
+/// An object of the destination.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct BaseObject {
+    pub(super) name: Vec<u8>,
+    pub(super) url: Option<String>,
+    pub(super) listed_size: Option<i64>,
+    pub(super) listed_etag: Option<String>,
+    pub(super) listed_modified: Option<i64>,
+    /// The `ETag` of the reply, as it was sent.
+    pub(super) etag: Option<Vec<u8>>,
+    /// Its `Last-Modified`.
+    pub(super) modified: Option<i64>,
+    pub(super) length: i64,
+    pub(super) mtime_ns: Option<i64>,
+    /// When the pass began that fetched it or asked for it last, seconds since 1970 UTC.
+    pub(super) checked_at: i64,
+}
+
+impl BaseObject {
+    pub(super) fn of_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(BaseObject {
+            name: row.get(0)?,
+            url: row.get(1)?,
+            listed_size: row.get(2)?,
+            listed_etag: row.get(3)?,
+            listed_modified: row.get(4)?,
+            etag: row.get(5)?,
+            modified: row.get(6)?,
+            length: row.get(7)?,
+            mtime_ns: row.get(8)?,
+            checked_at: row.get(9)?,
+        })
+    }
+
+    pub(super) fn next_of(rows: &mut Rows<'_>) -> rusqlite::Result<Option<Self>> {
+        rows.next()?.map(BaseObject::of_row).transpose()
+    }
+
+    /// What a listing would call its `ETag`; a weak one says nothing of bytes.
+    fn known_etag(&self) -> Option<&str> {
+        if self.listed_etag.is_some() {
+            return self.listed_etag.as_deref();
+        }
+        let etag = std::str::from_utf8(self.etag.as_deref()?).ok()?;
+        etag.strip_prefix('"')?.strip_suffix('"')
+    }
+}
+
+/// What follows for an object that is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparison {
+    /// It is what the destination holds.
+    Unchanged,
+    /// It is new, or another one.
+    Fetch,
+    /// Nothing listed proves either: a request on a condition does.
+    Ask,
+}
+
+/// Compares what is listed with what the destination has under that name.
+pub(super) fn compare(listed: &ListedObject, base: &BaseObject) -> Comparison {
+    if listed.url != base.url && base.url.is_some() {
+        return Comparison::Fetch;
+    }
+    if listed.size.is_some_and(|size| size != base.listed_size.unwrap_or(base.length)) {
+        return Comparison::Fetch;
+    }
+    if let (Some(now), Some(before)) = (listed.etag.as_deref(), base.known_etag()) {
+        return if now == before { Comparison::Unchanged } else { Comparison::Fetch };
+    }
+    if let (Some(now), Some(before)) = (listed.modified, base.listed_modified.or(base.modified)) {
+        if now != before {
+            return Comparison::Fetch;
+        }
+        // What was written in the second of its listing may have been written once more behind it.
+        if listed.size.is_some() && now.saturating_add(TIME_SLACK) < base.checked_at {
+            return Comparison::Unchanged;
+        }
+    }
+    if base.etag.is_some() || base.modified.is_some() { Comparison::Ask } else { Comparison::Fetch }
+}

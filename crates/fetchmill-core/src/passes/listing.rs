@@ -1,0 +1,123 @@
+//! What a source lists, as `fetchmill list` has written it, in the order of names.
+
+use std::fs::File;
+use std::path::Path;
+
+use rusqlite::{Connection, Rows, params};
+
+use super::database;
+use crate::error::{Error, Result};
+use crate::journal::sqlite_error_of;
+use crate::results::ResultsFormat;
+use crate::row::LISTED_COLUMNS;
+use crate::source::list::{ListFormat, TableReader};
+use crate::time_text::parse_utc_to_the_second;
+
+const TABLE: &str = "
+CREATE TABLE listed (
+    name BLOB NOT NULL, url TEXT, size INTEGER, etag TEXT, modified INTEGER)";
+const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER BY name, rowid";
+
+/// An object as it is listed. What its source does not tell is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct ListedObject {
+    /// What it is called: its URL when it has no other name.
+    pub(super) name: Vec<u8>,
+    pub(super) url: Option<String>,
+    pub(super) size: Option<i64>,
+    /// Without quotes.
+    pub(super) etag: Option<String>,
+    /// Seconds since 1970 UTC.
+    pub(super) modified: Option<i64>,
+}
+
+/// The next object; none behind the last.
+pub(super) type NextListed<'n> = dyn FnMut() -> Result<Option<ListedObject>> + 'n;
+
+/// The rows of a listing's file, in its order.
+pub(super) struct ListingFile {
+    table: TableReader,
+    shown: String,
+}
+
+impl ListingFile {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let file = File::open(path).map_err(|error| Error::storage("read", path, error))?;
+        let compression =
+            ResultsFormat::of(&path.to_string_lossy(), None).and_then(|format| format.compression);
+        let columns = LISTED_COLUMNS.map(|(name, _)| name);
+        let table = TableReader::of_stream(&shown, Box::new(file), (ListFormat::Csv, compression), &columns)?;
+        Ok(ListingFile { table, shown })
+    }
+
+    pub(super) fn next_object(&mut self) -> Result<Option<ListedObject>> {
+        if !self.table.next_record()? {
+            return Ok(None);
+        }
+        let value = |column| self.table.value(column).filter(|value: &&[u8]| !value.is_empty());
+        let text = |column| value(column).map(|value| String::from_utf8_lossy(value).into_owned());
+        let url = text(1);
+        let name = value(0).or_else(|| value(1)).unwrap_or_default().to_vec();
+        let wrong = |what| {
+            Error::Journal(format!(
+                "{} of {} has no {what}; remove it to list again",
+                self.table.place(),
+                self.shown
+            ))
+        };
+        let number = |value: &[u8]| std::str::from_utf8(value).ok()?.parse().ok();
+        let size = value(2).map(|value| number(value).ok_or_else(|| wrong("size"))).transpose()?;
+        let time = |value| parse_utc_to_the_second(value).map(|seconds| seconds as i64);
+        let modified = value(4).map(|value| time(value).ok_or_else(|| wrong("time"))).transpose()?;
+        Ok(Some(ListedObject { name, url, size, etag: text(3), modified }))
+    }
+}
+
+/// The rows of a listing that has another order: `SQLite` sorts them, in files when they are many.
+pub(super) struct SortedListing {
+    db: Connection,
+    path: std::path::PathBuf,
+}
+
+impl SortedListing {
+    /// Reads all of a listing into a file of its own.
+    pub(super) fn load(listing: &Path, path: &Path) -> Result<Self> {
+        let db = database::create(path, TABLE)?;
+        let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
+        let mut file = ListingFile::open(listing)?;
+        {
+            let mut insert = db.prepare("INSERT INTO listed VALUES (?, ?, ?, ?, ?)").map_err(fail)?;
+            while let Some(found) = file.next_object()? {
+                let row = params![found.name, found.url, found.size, found.etag, found.modified];
+                insert.execute(row).map_err(fail)?;
+            }
+        }
+        Ok(SortedListing { db, path: path.to_owned() })
+    }
+
+    /// Gives them in the order of their names; of equal ones that which is listed first.
+    pub(super) fn read<T>(&self, read: impl FnOnce(&mut NextListed<'_>) -> Result<T>) -> Result<T> {
+        let fail = |error: rusqlite::Error| sqlite_error_of(&self.path, &error);
+        let mut query = self.db.prepare(SORTED).map_err(fail)?;
+        let mut rows = query.query([]).map_err(fail)?;
+        read(&mut || next_row(&mut rows).map_err(fail))
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(self) -> Result<()> {
+        drop(self.db);
+        crate::durable::remove_path(&self.path).map_err(|error| Error::storage("remove", &self.path, error))
+    }
+}
+
+fn next_row(rows: &mut Rows<'_>) -> rusqlite::Result<Option<ListedObject>> {
+    let Some(row) = rows.next()? else { return Ok(None) };
+    Ok(Some(ListedObject {
+        name: row.get(0)?,
+        url: row.get(1)?,
+        size: row.get(2)?,
+        etag: row.get(3)?,
+        modified: row.get(4)?,
+    }))
+}

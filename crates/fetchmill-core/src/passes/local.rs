@@ -1,0 +1,111 @@
+//! The files of a folder, by the names of objects: looked at, moved and removed beneath it, following no link.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use crate::durable::{self, FileState};
+use crate::error::{Error, Result};
+use crate::name;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct LocalFolder {
+    root: OwnedFd,
+    root_path: PathBuf,
+    /// The folder that was used last: names come in their order.
+    open: Option<(Vec<u8>, OwnedFd)>,
+}
+
+/// What became of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum MoveResult {
+    Done,
+    /// Something else has the place of the file or of a folder above it.
+    Taken,
+}
+
+impl LocalFolder {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let root =
+            durable::open_folder(path).map_err(|error| Error::storage("open the folder", path, error))?;
+        Ok(LocalFolder { root, root_path: path.to_owned(), open: None })
+    }
+
+    fn fail(&self, action: &'static str, path: &[u8], error: Errno) -> Error {
+        Error::storage(action, self.root_path.join(name::for_display(path)), error)
+    }
+
+    /// The folder of a path, made if it is missing; with the rest of the path.
+    fn folder<'p>(&mut self, path: &'p [u8], makes: bool) -> durable::ErrnoResult<(OwnedFd, &'p [u8])> {
+        let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
+            return Ok((self.root.try_clone().map_err(io_errno)?, path));
+        };
+        let (above, leaf) = (&path[..slash], &path[slash + 1..]);
+        if let Some((known, folder)) = &self.open
+            && known == above
+        {
+            return Ok((folder.try_clone().map_err(io_errno)?, leaf));
+        }
+        let folder = if makes {
+            durable::make_folders_beneath(self.root.as_fd(), above)?
+        } else {
+            durable::open_folder_beneath(self.root.as_fd(), above)?
+        };
+        self.open = Some((above.to_vec(), folder.try_clone().map_err(io_errno)?));
+        Ok((folder, leaf))
+    }
+
+    /// What is at the place of a name; none when nothing is.
+    pub(super) fn state(&mut self, path: &[u8]) -> Result<Option<FileState>> {
+        let found =
+            self.folder(path, false).and_then(|(folder, leaf)| durable::file_state(folder.as_fd(), leaf));
+        match found {
+            Ok(state) => Ok(state),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Errno::LOOP | Errno::XDEV) => Ok(Some(FileState::Other)),
+            Err(error) => Err(self.fail("look at", path, error)),
+        }
+    }
+
+    /// Moves a file of another folder to the same place here, over a file that is there.
+    pub(super) fn take(&mut self, from: &mut LocalFolder, path: &[u8]) -> Result<MoveResult> {
+        let moved = from.folder(path, false).and_then(|(from, leaf)| {
+            let (to, _) = self.folder(path, true)?;
+            durable::rename_over(from.as_fd(), leaf, to.as_fd(), leaf)
+        });
+        match moved {
+            Ok(()) => Ok(MoveResult::Done),
+            Err(
+                Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::XDEV | Errno::NOTEMPTY,
+            ) => Ok(MoveResult::Taken),
+            Err(error) => Err(self.fail("put in its place", path, error)),
+        }
+    }
+
+    /// Removes a file, and the folders above it that are empty then.
+    pub(super) fn remove(&mut self, path: &[u8]) -> Result<()> {
+        self.open = None;
+        let removed = durable::remove_beneath(self.root.as_fd(), path);
+        removed.map_err(|error| self.fail("remove", path, error))?;
+        let mut rest = path;
+        while let Some(slash) = rest.iter().rposition(|byte| *byte == b'/') {
+            rest = &rest[..slash];
+            if durable::remove_empty_folder_beneath(self.root.as_fd(), rest).is_err() {
+                break; // something is in it
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes all of it durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        durable::sync_file_system(self.root.as_fd())
+            .map_err(|error| Error::storage("sync", &self.root_path, error))
+    }
+}
+
+fn io_errno(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,24 @@
+//! Passes of a sync: what a destination holds is compared with what its source lists, and brought up to date.
+//!
+//! The **base** (`base.sqlite`) is what the last pass has left: a row for each object, changed in one transaction at the
+//! end of a pass. The **plan** (`pass.sqlite`) is what differs; it is whole or not there. What is to be fetched goes
+//! through an ordinary job into a folder beside them, and from there to its places by rename. So each object is old or
+//! new at any moment, and every step can be repeated after a kill ([decision 38](../../../../docs/decisions/0038-a-sync-stages-what-it-fetches.md)).
+
+mod adopt;
+mod apply;
+mod compare;
+mod conclude;
+mod database;
+mod listing;
+mod local;
+mod outcomes;
+mod plan;
+mod requests;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use conclude::SyncLedger;
+pub use plan::{PlanCounts, PlanOptions, PlannedAction};
+pub use store::{BaseSummary, PassFailure, SyncStore};

@@ -1,0 +1,330 @@
+//! The plan of a pass: what is to be fetched, asked for and removed, as a whole file or none.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+use serde::{Deserialize, Serialize};
+
+use super::compare::{BASE_COLUMNS, BaseObject, Comparison, compare};
+use super::database::{self, fact};
+use super::listing::{ListedObject, ListingFile, NextListed, SortedListing};
+use super::local::LocalFolder;
+use crate::durable::FileState;
+use crate::error::{Error, Result};
+use crate::journal::sqlite_error_of;
+use crate::name;
+
+const TABLES: &str = "
+CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE planned (
+    name BLOB PRIMARY KEY, action INTEGER NOT NULL, url TEXT, size INTEGER, etag TEXT, modified INTEGER,
+    if_none_match BLOB, if_modified_since INTEGER) WITHOUT ROWID;
+";
+
+/// What is planned for an object. Those that stay as they are have no row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlannedAction {
+    /// It is fetched.
+    Fetch = 1,
+    /// It is fetched unless the server says that it has not changed.
+    Ask = 2,
+    /// Its source does not have it any more.
+    Remove = 3,
+    /// Its file was changed by somebody else, and stays.
+    LeaveLocal = 4,
+    /// No URL leads to it.
+    NoUrl = 5,
+}
+
+impl PlannedAction {
+    /// By its name in the program.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "fetch" => Some(PlannedAction::Fetch),
+            "ask" => Some(PlannedAction::Ask),
+            "remove" => Some(PlannedAction::Remove),
+            _ => None,
+        }
+    }
+}
+
+/// What a pass is to do.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+pub struct PlanOptions {
+    /// Which pass of the destination, from 1 on.
+    pub number: u64,
+    /// Where targets come from.
+    pub source: String,
+    /// What decides which targets those are.
+    pub filters: String,
+    /// When its listing began, seconds since 1970 UTC.
+    pub started_at: i64,
+    /// Everything is fetched.
+    pub refetch: bool,
+    /// What is gone is removed.
+    pub delete: bool,
+    /// Each file is looked at.
+    pub check_local: bool,
+    /// Files that somebody else has changed are replaced.
+    pub overwrite_local: bool,
+    /// Beginnings of names that are not removed: their folder gave no listing.
+    pub protected: Vec<String>,
+}
+
+/// How many objects a plan has of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanCounts {
+    /// Rows of the listing.
+    pub listed: u64,
+    /// They stay as they are.
+    pub unchanged: u64,
+    /// See [`PlannedAction::Fetch`].
+    pub fetch: u64,
+    /// See [`PlannedAction::Ask`].
+    pub ask: u64,
+    /// See [`PlannedAction::Remove`].
+    pub remove: u64,
+    /// They are gone from the source, and stay.
+    pub kept: u64,
+    /// Their name was listed before.
+    pub skipped: u64,
+    /// See [`PlannedAction::NoUrl`].
+    pub without_url: u64,
+    /// See [`PlannedAction::LeaveLocal`].
+    pub local: u64,
+    /// Objects of the base.
+    pub base: u64,
+}
+
+/// Where a plan is made.
+pub(super) struct PlanPlace<'p> {
+    /// Its file.
+    pub(super) path: &'p Path,
+    /// The destination, which may not be there.
+    pub(super) dest: &'p Path,
+}
+
+/// Compares a listing with the base, and writes what differs.
+pub(super) fn make(
+    place: &PlanPlace<'_>,
+    base: &Connection,
+    listing: &Path,
+    options: &PlanOptions,
+) -> Result<PlanCounts> {
+    let mut file = ListingFile::open(listing)?;
+    let mut writer = PlanWriter::begin(place, options)?;
+    let counts = match writer.merge(base, &mut || file.next_object())? {
+        Some(counts) => counts,
+        None => {
+            // It is not in the order of names.
+            drop(writer);
+            let sorted = SortedListing::load(listing, &place.path.with_extension("listed"))?;
+            writer = PlanWriter::begin(place, options)?;
+            let counts = sorted.read(|next| writer.merge(base, next))?;
+            sorted.remove()?;
+            counts.ok_or_else(|| Error::Internal("a sorted listing has no order".into()))?
+        }
+    };
+    writer.finish(place, &counts)?;
+    Ok(counts)
+}
+
+/// The counts of a plan, and the options that it was made with.
+pub(super) fn describe(path: &Path) -> Result<(PlanOptions, PlanCounts)> {
+    let db = database::read(path)?;
+    let damaged = || Error::Journal(format!("{} is damaged; remove it to compare again", path.display()));
+    let value = |key| fact(&db, key).map_err(|error| sqlite_error_of(path, &error));
+    let options = value("options")?.and_then(|text| serde_json::from_str(&text).ok()).ok_or_else(damaged)?;
+    let counts = value("counts")?.and_then(|text| serde_json::from_str(&text).ok()).ok_or_else(damaged)?;
+    Ok((options, counts))
+}
+
+/// Names with an action behind one, in their order.
+pub(super) fn names(
+    path: &Path,
+    action: PlannedAction,
+    after: Option<&[u8]>,
+    count: usize,
+) -> Result<Vec<Vec<u8>>> {
+    let db = database::read(path)?;
+    let read = || -> rusqlite::Result<Vec<Vec<u8>>> {
+        let mut query = db.prepare(
+            "SELECT name FROM planned WHERE action = ?1 AND (?2 IS NULL OR name > ?2) ORDER BY name LIMIT ?3",
+        )?;
+        let rows = query.query_map(params![action as i64, after, count as i64], |row| row.get(0))?;
+        rows.collect()
+    };
+    read().map_err(|error| sqlite_error_of(path, &error))
+}
+
+/// A plan that is being made.
+struct PlanWriter<'o> {
+    db: Connection,
+    made: std::path::PathBuf,
+    options: &'o PlanOptions,
+    dest: Option<LocalFolder>,
+    path: Vec<u8>,
+    counts: PlanCounts,
+}
+
+impl<'o> PlanWriter<'o> {
+    fn begin(place: &PlanPlace<'_>, options: &'o PlanOptions) -> Result<Self> {
+        let made = place.path.with_extension("tmp");
+        let dest = if options.check_local && place.dest.exists() {
+            Some(LocalFolder::open(place.dest)?)
+        } else {
+            None
+        };
+        let db = database::create(&made, TABLES)?;
+        Ok(PlanWriter { db, made, options, dest, path: Vec::new(), counts: PlanCounts::default() })
+    }
+
+    fn finish(self, place: &PlanPlace<'_>, counts: &PlanCounts) -> Result<()> {
+        let text = |value| serde_json::to_string(value).map_err(|error| Error::Internal(error.to_string()));
+        let (options, counts) = (text(self.options)?, serde_json::to_string(counts).unwrap_or_default());
+        let note = || {
+            database::set_fact(&self.db, "options", &options)?;
+            database::set_fact(&self.db, "counts", &counts)
+        };
+        note().map_err(|error| sqlite_error_of(&self.made, &error))?;
+        database::finish(self.db, &self.made, place.path)
+    }
+
+    /// Goes through both in the order of names. None when the listing has another order: nothing counts then.
+    fn merge(&mut self, base: &Connection, next: &mut NextListed<'_>) -> Result<Option<PlanCounts>> {
+        let made = self.made.clone();
+        let fail = |error: rusqlite::Error| sqlite_error_of(&made, &error);
+        self.counts = PlanCounts::default();
+        let query = format!("SELECT {BASE_COLUMNS} FROM objects ORDER BY name");
+        let mut query = base.prepare(&query).map_err(fail)?;
+        let mut rows = query.query([]).map_err(fail)?;
+        let mut known = BaseObject::next_of(&mut rows).map_err(fail)?;
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(listed) = next()? {
+            self.counts.listed += 1;
+            match last.as_deref().map_or(Ordering::Less, |last| last.cmp(&listed.name)) {
+                Ordering::Less => {}
+                Ordering::Equal => {
+                    self.counts.skipped += 1;
+                    continue;
+                }
+                Ordering::Greater => return Ok(None),
+            }
+            while let Some(gone) = known.take_if(|known| known.name < listed.name) {
+                self.gone(&gone)?;
+                known = BaseObject::next_of(&mut rows).map_err(fail)?;
+            }
+            let same = known.take_if(|known| known.name == listed.name);
+            self.listed(&listed, same.as_ref())?;
+            if same.is_some() {
+                known = BaseObject::next_of(&mut rows).map_err(fail)?;
+            }
+            last = Some(listed.name);
+        }
+        while let Some(gone) = known {
+            self.gone(&gone)?;
+            known = BaseObject::next_of(&mut rows).map_err(fail)?;
+        }
+        Ok(Some(self.counts))
+    }
+
+    /// An object of the base that the source does not list.
+    fn gone(&mut self, base: &BaseObject) -> Result<()> {
+        self.counts.base += 1;
+        let is_protected = self.options.protected.iter().any(|start| base.name.starts_with(start.as_bytes()));
+        if !self.options.delete || is_protected {
+            self.counts.kept += 1;
+            return Ok(());
+        }
+        self.counts.remove += 1;
+        let listed = ListedObject { name: base.name.clone(), ..ListedObject::default() };
+        self.write(&listed, PlannedAction::Remove, None)
+    }
+
+    /// An object that the source lists.
+    fn listed(&mut self, listed: &ListedObject, base: Option<&BaseObject>) -> Result<()> {
+        self.counts.base += u64::from(base.is_some());
+        if listed.url.is_none() {
+            self.counts.without_url += 1;
+            return self.write(listed, PlannedAction::NoUrl, None);
+        }
+        let compared = match base {
+            Some(base) if !self.options.refetch => compare(listed, base),
+            _ => Comparison::Fetch,
+        };
+        let compared = match base {
+            Some(base) if self.options.check_local => match self.local(base)? {
+                LocalFile::Same => compared,
+                LocalFile::Missing => Comparison::Fetch,
+                LocalFile::Changed if self.options.overwrite_local => Comparison::Fetch,
+                LocalFile::Changed => {
+                    self.counts.local += 1;
+                    return self.write(listed, PlannedAction::LeaveLocal, None);
+                }
+            },
+            _ => compared,
+        };
+        match compared {
+            Comparison::Unchanged => {
+                self.counts.unchanged += 1;
+                Ok(())
+            }
+            Comparison::Fetch => {
+                self.counts.fetch += 1;
+                self.write(listed, PlannedAction::Fetch, None)
+            }
+            Comparison::Ask => {
+                self.counts.ask += 1;
+                self.write(listed, PlannedAction::Ask, base)
+            }
+        }
+    }
+
+    fn local(&mut self, base: &BaseObject) -> Result<LocalFile> {
+        let Some(dest) = &mut self.dest else { return Ok(LocalFile::Missing) };
+        if name::to_path(&base.name, &mut self.path).is_err() {
+            return Ok(LocalFile::Missing);
+        }
+        Ok(match dest.state(&self.path)? {
+            None => LocalFile::Missing,
+            Some(FileState::File { size, mtime_ns })
+                if is_ours(base.length, base.mtime_ns, size, mtime_ns) =>
+            {
+                LocalFile::Same
+            }
+            Some(_) => LocalFile::Changed,
+        })
+    }
+
+    /// `base`: what a condition is made of.
+    fn write(&self, listed: &ListedObject, action: PlannedAction, base: Option<&BaseObject>) -> Result<()> {
+        let fail = |error: rusqlite::Error| sqlite_error_of(&self.made, &error);
+        let mut insert =
+            self.db.prepare_cached("INSERT INTO planned VALUES (?, ?, ?, ?, ?, ?, ?, ?)").map_err(fail)?;
+        let row = params![
+            listed.name,
+            action as i64,
+            listed.url,
+            listed.size,
+            listed.etag,
+            listed.modified,
+            base.and_then(|base| base.etag.as_deref()),
+            base.and_then(|base| base.modified),
+        ];
+        insert.execute(row).map(drop).map_err(fail)
+    }
+}
+
+/// How a file is beside what the base says of it.
+enum LocalFile {
+    Same,
+    Missing,
+    Changed,
+}
+
+/// Whether a file is as the last pass has left it.
+pub(super) fn is_ours(length: i64, known_mtime_ns: Option<i64>, size: u64, mtime_ns: i64) -> bool {
+    i64::try_from(size) == Ok(length) && known_mtime_ns == Some(mtime_ns)
+}

@@ -1,0 +1,231 @@
+//! What a destination holds, the plan of the pass that runs, and the lock against a second one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::params;
+
+use super::apply::{Application, ApplyPaths};
+use super::conclude::{SyncLedger, conclude};
+use super::database::{self, fact};
+use super::plan::{self, PlanCounts, PlanOptions, PlanPlace, PlannedAction};
+use super::{adopt, outcomes, requests};
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::journal::{JobLocation, sqlite_error_of};
+use crate::name::STATE_FOLDER;
+
+/// What the base says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BaseSummary {
+    /// The last pass; 0 when it was taken over from a job.
+    pub pass: u64,
+    /// Where its targets come from.
+    pub source: String,
+    /// What decides which they are.
+    pub filters: String,
+    /// Objects that the destination holds.
+    pub objects: u64,
+    /// What the last pass has done, as JSON.
+    pub ledger: Option<String>,
+}
+
+/// An object that the last pass could not bring up to date.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassFailure {
+    /// What it is called.
+    pub name: Vec<u8>,
+    /// `absent`, `failed` or `not_removed`.
+    pub outcome: String,
+    /// The failure kind.
+    pub kind: Option<String>,
+    /// What went wrong, for people.
+    pub detail: Option<String>,
+}
+
+/// See the module.
+pub struct SyncStore {
+    dest: PathBuf,
+    /// Below the destination.
+    folder: PathBuf,
+    /// Where the plan is: there as well, or in a folder of its own when nothing is to change.
+    plan_folder: PathBuf,
+    is_scratch: bool,
+    application: Option<Application>,
+    _lock: Option<File>,
+}
+
+impl std::fmt::Debug for SyncStore {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SyncStore").field("dest", &self.dest).finish_non_exhaustive()
+    }
+}
+
+impl SyncStore {
+    /// Opens the destination of a sync, and makes it if it is missing. With `scratch` nothing in it changes, and plans are
+    /// made in that folder.
+    pub fn open(dest: &Path, scratch: Option<&Path>) -> Result<Self> {
+        let folder = dest.join(STATE_FOLDER).join("sync");
+        let lock = match scratch {
+            None => Some(JobLocation::prepare_synced(dest, &folder)?),
+            Some(_) => None,
+        };
+        Ok(SyncStore {
+            dest: dest.to_owned(),
+            plan_folder: scratch.map_or_else(|| folder.clone(), Path::to_owned),
+            folder,
+            is_scratch: scratch.is_some(),
+            application: None,
+            _lock: lock,
+        })
+    }
+
+    fn base_path(&self) -> PathBuf {
+        self.folder.join("base.sqlite")
+    }
+
+    fn plan_path(&self) -> PathBuf {
+        self.plan_folder.join("pass.sqlite")
+    }
+
+    fn must_change(&self) -> Result<()> {
+        if self.is_scratch { Err(Error::Internal("a dry run changes nothing".into())) } else { Ok(()) }
+    }
+
+    /// What the last pass has left; none before the first.
+    pub fn base(&self) -> Result<Option<BaseSummary>> {
+        let path = self.base_path();
+        let db = database::look_at_base(&path)?;
+        let read = || -> rusqlite::Result<Option<BaseSummary>> {
+            let Some(pass) = fact(&db, "pass")? else { return Ok(None) };
+            let objects = db.query_row("SELECT count(*) FROM objects", [], |row| row.get::<_, i64>(0))?;
+            Ok(Some(BaseSummary {
+                pass: pass.parse().unwrap_or_default(),
+                source: fact(&db, "source")?.unwrap_or_default(),
+                filters: fact(&db, "filters")?.unwrap_or_default(),
+                objects: objects as u64,
+                ledger: fact(&db, "ledger")?,
+            }))
+        };
+        read().map_err(|error| sqlite_error_of(&path, &error))
+    }
+
+    /// Whether a job of `get` has the destination.
+    pub fn has_job(&self) -> bool {
+        self.dest.join(STATE_FOLDER).join("job.sqlite").exists()
+    }
+
+    /// Takes over what such a job has stored; how many objects.
+    pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
+        self.must_change()?;
+        adopt::adopt(&self.dest, &self.base_path(), source, filters)
+    }
+
+    /// Whether there is a plan of a pass that is not concluded.
+    pub fn has_plan(&self) -> Result<bool> {
+        if !self.plan_path().exists() {
+            return Ok(false);
+        }
+        let last = self.base()?.map_or(0, |base| base.pass);
+        Ok(plan::describe(&self.plan_path())?.0.number > last)
+    }
+
+    /// Compares a listing with the base.
+    pub fn plan(&mut self, listing: &Path, options: &PlanOptions) -> Result<PlanCounts> {
+        self.application = None;
+        let base = database::look_at_base(&self.base_path())?;
+        let path = self.plan_path();
+        plan::make(&PlanPlace { path: &path, dest: &self.dest }, &base, listing, options)
+    }
+
+    /// The counts of the plan that is there.
+    pub fn planned(&self) -> Result<PlanCounts> {
+        Ok(plan::describe(&self.plan_path())?.1)
+    }
+
+    /// Names with an action behind one, in their order.
+    pub fn names(&self, action: PlannedAction, after: Option<&[u8]>, count: usize) -> Result<Vec<Vec<u8>>> {
+        plan::names(&self.plan_path(), action, after, count)
+    }
+
+    /// Writes the list of what is to be asked for; how many rows.
+    pub fn write_requests(&self, path: &Path) -> Result<u64> {
+        requests::write(&self.plan_path(), path)
+    }
+
+    /// Applies what `fetched`, the destination of a finished job, has brought, for so long; whether all is done.
+    pub fn apply(&mut self, fetched: Option<&Path>, overwrites_local: bool, time: Duration) -> Result<bool> {
+        self.must_change()?;
+        let mut application = match self.application.take() {
+            Some(application) => application,
+            None => self.begin_application(fetched, overwrites_local)?,
+        };
+        let is_done = application.work(time)?;
+        self.application = Some(application);
+        Ok(is_done)
+    }
+
+    fn begin_application(&self, fetched: Option<&Path>, overwrites_local: bool) -> Result<Application> {
+        let found = self.folder.join("outcomes.sqlite");
+        outcomes::gather(fetched, &found)?;
+        let paths = ApplyPaths {
+            dest: &self.dest,
+            base: &self.base_path(),
+            plan: &self.plan_path(),
+            outcomes: &found,
+            staged: fetched,
+        };
+        Application::begin(&paths, overwrites_local)
+    }
+
+    /// How many planned objects were applied, and how many there are.
+    pub fn progress(&self) -> Result<(u64, u64)> {
+        let counts = self.planned()?;
+        let total = counts.fetch + counts.ask + counts.remove + counts.local + counts.without_url;
+        Ok((self.application.as_ref().map_or(0, Application::done), total))
+    }
+
+    /// Ends the pass.
+    pub fn conclude(&mut self) -> Result<SyncLedger> {
+        let Some(application) = self.application.take() else {
+            return Err(Error::Internal("a pass is concluded before it was applied".into()));
+        };
+        let (options, counts) = plan::describe(&self.plan_path())?;
+        let ledger = conclude(&application.db, &self.base_path(), &options, &counts)?;
+        drop(application);
+        self.discard()?;
+        Ok(ledger)
+    }
+
+    /// What the last pass could not bring up to date, behind a name.
+    pub fn failures(&self, after: Option<&[u8]>, count: usize) -> Result<Vec<PassFailure>> {
+        let path = self.base_path();
+        let db = database::look_at_base(&path)?;
+        let read = || -> rusqlite::Result<Vec<PassFailure>> {
+            let mut query = db.prepare(
+                "SELECT name, outcome, kind, detail FROM failures
+                 WHERE ?1 IS NULL OR name > ?1 ORDER BY name LIMIT ?2",
+            )?;
+            let rows = query.query_map(params![after, count as i64], |row| {
+                Ok(PassFailure {
+                    name: row.get(0)?,
+                    outcome: row.get(1)?,
+                    kind: row.get(2)?,
+                    detail: row.get(3)?,
+                })
+            })?;
+            rows.collect()
+        };
+        read().map_err(|error| sqlite_error_of(&path, &error))
+    }
+
+    /// Throws the plan away.
+    pub fn discard(&mut self) -> Result<()> {
+        self.application = None;
+        for path in [self.plan_path(), self.plan_folder.join("outcomes.sqlite")] {
+            durable::remove_path(&path).map_err(|error| Error::storage("remove", path, error))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What a sync compares and applies, for the program that runs its passes.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use fetchmill_core::error::{Error, Result};
+use fetchmill_core::passes::{PlanCounts, PlanOptions, PlannedAction, SyncLedger, SyncStore as Store};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+use crate::job::read_json;
+
+/// A name, an outcome, a failure kind, and a line for people.
+type FailureTuple = (Cow<'static, [u8]>, String, Option<String>, Option<String>);
+
+#[pyclass(frozen, module = "fetchmill._native")]
+pub(crate) struct SyncStore {
+    /// `None` once it is closed.
+    store: Mutex<Option<Store>>,
+}
+
+impl SyncStore {
+    /// Calls without the GIL.
+    fn with<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce(&mut Store) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        let called = py.detach(|| {
+            let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+            call(store.as_mut().ok_or_else(|| Error::Usage("the sync is closed".into()))?)
+        });
+        called.map_err(|error| errors::of(&error))
+    }
+}
+
+#[pymethods]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+impl SyncStore {
+    #[new]
+    #[pyo3(signature = (dest, scratch=None))]
+    fn new(py: Python<'_>, dest: PathBuf, scratch: Option<PathBuf>) -> PyResult<Self> {
+        let open = || Store::open(&dest, scratch.as_deref());
+        let store = py.detach(open).map_err(|error| errors::of(&error))?;
+        Ok(SyncStore { store: Mutex::new(Some(store)) })
+    }
+
+    fn base<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(base) = self.with(py, |store| store.base())? else { return Ok(None) };
+        let dict = PyDict::new(py);
+        dict.set_item("pass", base.pass)?;
+        dict.set_item("source", base.source)?;
+        dict.set_item("filters", base.filters)?;
+        dict.set_item("objects", base.objects)?;
+        dict.set_item("ledger", base.ledger.map(|text| read_json(py, &text)).transpose()?)?;
+        Ok(Some(dict))
+    }
+
+    fn has_job(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |store| Ok(store.has_job()))
+    }
+
+    fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
+        self.with(py, |store| store.adopt(&source, &filters))
+    }
+
+    fn has_plan(&self, py: Python<'_>) -> PyResult<bool> {
+        self.with(py, |store| store.has_plan())
+    }
+
+    fn plan<'py>(&self, py: Python<'py>, listing: PathBuf, options: &str) -> PyResult<Bound<'py, PyDict>> {
+        let read = serde_json::from_str::<PlanOptions>(options);
+        let options =
+            read.map_err(|error| errors::usage(&format!("these are no options of a plan: {error}")))?;
+        let counts = self.with(py, |store| store.plan(&listing, &options))?;
+        counts_dict(py, &counts)
+    }
+
+    fn planned<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = self.with(py, |store| store.planned())?;
+        counts_dict(py, &counts)
+    }
+
+    #[pyo3(signature = (action, after, count))]
+    fn names(
+        &self,
+        py: Python<'_>,
+        action: &str,
+        after: Option<Vec<u8>>,
+        count: usize,
+    ) -> PyResult<Vec<Cow<'static, [u8]>>> {
+        let action = PlannedAction::from_name(action).ok_or_else(|| errors::usage("no such action"))?;
+        let names = self.with(py, |store| store.names(action, after.as_deref(), count))?;
+        Ok(names.into_iter().map(Cow::Owned).collect())
+    }
+
+    fn write_requests(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        self.with(py, |store| store.write_requests(&path))
+    }
+
+    #[pyo3(signature = (fetched, overwrite_local, seconds))]
+    fn apply(
+        &self,
+        py: Python<'_>,
+        fetched: Option<PathBuf>,
+        overwrite_local: bool,
+        seconds: f64,
+    ) -> PyResult<bool> {
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.with(py, |store| store.apply(fetched.as_deref(), overwrite_local, time))
+    }
+
+    fn progress<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (done, total) = self.with(py, |store| store.progress())?;
+        let dict = PyDict::new(py);
+        dict.set_item("done", done)?;
+        dict.set_item("total", total)?;
+        Ok(dict)
+    }
+
+    fn conclude<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let ledger: SyncLedger = self.with(py, Store::conclude)?;
+        let text = serde_json::to_string(&ledger).map_err(|error| errors::usage(&error.to_string()))?;
+        read_json(py, &text)
+    }
+
+    #[pyo3(signature = (after, count))]
+    fn failures(&self, py: Python<'_>, after: Option<Vec<u8>>, count: usize) -> PyResult<Vec<FailureTuple>> {
+        let failures = self.with(py, |store| store.failures(after.as_deref(), count))?;
+        let tuple = |failure: fetchmill_core::passes::PassFailure| {
+            (Cow::Owned(failure.name), failure.outcome, failure.kind, failure.detail)
+        };
+        Ok(failures.into_iter().map(tuple).collect())
+    }
+
+    fn discard(&self, py: Python<'_>) -> PyResult<()> {
+        self.with(py, Store::discard)
+    }
+
+    fn close(&self) {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+fn counts_dict<'py>(py: Python<'py>, counts: &PlanCounts) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for (name, count) in [
+        ("listed", counts.listed),
+        ("unchanged", counts.unchanged),
+        ("fetch", counts.fetch),
+        ("ask", counts.ask),
+        ("remove", counts.remove),
+        ("kept", counts.kept),
+        ("skipped", counts.skipped),
+        ("without_url", counts.without_url),
+        ("local", counts.local),
+        ("base", counts.base),
+    ] {
+        dict.set_item(name, count)?;
+    }
+    Ok(dict)
+}
