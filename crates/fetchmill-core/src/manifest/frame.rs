@@ -3,6 +3,9 @@
 //! A header (magic, rows, stored bytes, raw bytes, CRC-32C of all the frame), the bodies' checksums as they are, and
 //! the other columns in one zstd block: sequence numbers as differences, lengths, places as differences, lengths of
 //! the names, names. Checksums are random: compressing them would cost time and spoil the statistics of the rest.
+//!
+//! A frame in which a row has an `ETag` or a time has another magic, two more columns of numbers before the names (times
+//! and one, lengths of the ETags) and the ETags behind them.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use crate::error::{Error, Result};
@@ -12,8 +15,10 @@ use crate::limits::PAGE_BYTES_MAX;
 const FRAME_BYTES: usize = 128 * 1024;
 /// The least that a row takes: four numbers and a checksum.
 const ROW_BYTES_MIN: usize = 4 + 4;
-/// A row takes this and its name at most: four numbers and a checksum.
-const ROW_BYTES_MAX: usize = 4 * 10 + 4;
+/// A row takes this and its name at most: six numbers, a checksum and an `ETag`.
+const ROW_BYTES_MAX: usize = 6 * 10 + 4 + ETAG_BYTES_MAX;
+/// An `ETag` that is longer is left out: no server has such ones.
+const ETAG_BYTES_MAX: usize = 1024;
 /// Rows of a frame, which ends with the row that fills it.
 const FRAME_ROWS_MAX: usize = FRAME_BYTES / ROW_BYTES_MIN;
 /// Compressed columns, unpacked: one name of a whole page may come last.
@@ -23,6 +28,8 @@ const BUFFER_BYTES: usize = 2 * FRAME_BYTES;
 
 /// What a frame starts with.
 const MAGIC: [u8; 4] = *b"fmF1";
+/// The same for a frame with ETags and times.
+const MAGIC_WITH_VALIDATORS: [u8; 4] = *b"fmF2";
 /// Bytes of a frame's header.
 pub(super) const HEADER_BYTES: usize = 20;
 /// The header without the checksum at its end.
@@ -40,6 +47,11 @@ pub(super) struct FrameColumns {
     places: Vec<u8>,
     name_lengths: Vec<u8>,
     names: Vec<u8>,
+    /// Whether a row has an `ETag` or a time: only then their columns are written.
+    has_validators: bool,
+    times: Vec<u8>,
+    etag_lengths: Vec<u8>,
+    etags: Vec<u8>,
     raw: Vec<u8>,
     packed: Vec<u8>,
     compressor: Option<zstd::bulk::Compressor<'static>>,
@@ -57,6 +69,11 @@ impl FrameColumns {
         put_number(&mut self.places, row.place.wrapping_sub(self.last_place));
         put_number(&mut self.name_lengths, row.name.len() as u64);
         self.names.extend_from_slice(row.name);
+        let etag = if row.etag.len() <= ETAG_BYTES_MAX { row.etag } else { &[] };
+        put_number(&mut self.times, row.last_modified.map_or(0, |seconds| seconds.saturating_add(1)));
+        put_number(&mut self.etag_lengths, etag.len() as u64);
+        self.etags.extend_from_slice(etag);
+        self.has_validators |= row.last_modified.is_some() || !etag.is_empty();
         self.last_sequence = row.sequence;
         self.last_place = row.place;
         self.count += 1;
@@ -72,14 +89,15 @@ impl FrameColumns {
     pub(super) fn is_full(&self) -> bool {
         let columns =
             [&self.sequences, &self.lengths, &self.checksums, &self.places, &self.name_lengths, &self.names];
-        columns.iter().map(|column| column.len()).sum::<usize>() >= FRAME_BYTES
+        let bytes = columns.iter().map(|column| column.len()).sum::<usize>();
+        bytes + self.etags.len() >= FRAME_BYTES
     }
 
     /// Ends the frame: header and bytes of it are in `out` then, and the columns are empty.
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.pack()?;
         empty(out);
-        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(if self.has_validators { &MAGIC_WITH_VALIDATORS } else { &MAGIC });
         for number in [self.count, self.checksums.len() + self.packed.len(), self.raw.len()] {
             out.extend_from_slice(&(number as u32).to_le_bytes());
         }
@@ -97,7 +115,19 @@ impl FrameColumns {
     fn pack(&mut self) -> Result<()> {
         let internal = |error: std::io::Error| Error::Internal(error.to_string());
         self.raw.clear();
-        for column in [&self.sequences, &self.lengths, &self.places, &self.name_lengths, &self.names] {
+        let nothing = Vec::new();
+        let optional = |column| if self.has_validators { column } else { &nothing };
+        let (times, etag_lengths) = (optional(&self.times), optional(&self.etag_lengths));
+        for column in [
+            &self.sequences,
+            &self.lengths,
+            &self.places,
+            &self.name_lengths,
+            times,
+            etag_lengths,
+            &self.names,
+            optional(&self.etags),
+        ] {
             self.raw.extend_from_slice(column);
         }
         let compressor = match &mut self.compressor {
@@ -117,16 +147,20 @@ impl FrameColumns {
             &mut self.checksums,
             &mut self.places,
             &mut self.name_lengths,
+            &mut self.times,
+            &mut self.etag_lengths,
         ];
         columns.into_iter().for_each(Vec::clear);
-        [&mut self.names, &mut self.raw, &mut self.packed].into_iter().for_each(empty);
+        [&mut self.names, &mut self.etags, &mut self.raw, &mut self.packed].into_iter().for_each(empty);
         (self.count, self.last_sequence, self.last_place) = (0, 0, 0);
+        self.has_validators = false;
     }
 }
 
 /// What a frame says of itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameHeader {
+    has_validators: bool,
     rows: usize,
     stored: usize,
     raw: usize,
@@ -139,7 +173,8 @@ impl FrameHeader {
         let [magic, rows, stored, raw, _, ..] = words else {
             return Err(ManifestDamage("a frame's header is cut off"));
         };
-        if *magic != MAGIC {
+        let has_validators = *magic == MAGIC_WITH_VALIDATORS;
+        if *magic != MAGIC && !has_validators {
             return Err(ManifestDamage("there is no frame where one must be"));
         }
         let [rows, stored, raw] = [rows, stored, raw].map(|word| u32::from_le_bytes(*word) as usize);
@@ -149,7 +184,7 @@ impl FrameHeader {
         if !is_sane || stored < 4 * rows || stored > stored_max {
             return Err(ManifestDamage("a frame's header has numbers that no frame has"));
         }
-        Ok(FrameHeader { rows, stored, raw })
+        Ok(FrameHeader { has_validators, rows, stored, raw })
     }
 
     /// Bytes behind the header.
@@ -171,6 +206,9 @@ struct FrameCells {
     place: u64,
     crc32c: u32,
     name_end: u32,
+    /// When it was last modified, and one; 0 when nothing is known.
+    time: u64,
+    etag_end: u32,
 }
 
 /// Rows that were written together.
@@ -179,8 +217,10 @@ pub struct Frame {
     first_row: u64,
     cells: Vec<FrameCells>,
     raw: Vec<u8>,
-    /// Where the names start in `raw`.
+    /// Where the names start in `raw`,
     names: usize,
+    /// and the ETags.
+    etags: usize,
 }
 
 impl Frame {
@@ -202,13 +242,16 @@ impl Frame {
     /// The row at a position below [`Frame::len`]; panics behind that, as a slice does.
     pub fn row(&self, position: usize) -> ManifestRow<'_> {
         let cells = self.cells[position];
-        let start = position.checked_sub(1).map_or(0, |before| self.cells[before].name_end);
+        let before = position.checked_sub(1).map_or_else(FrameCells::default, |before| self.cells[before]);
+        let (start, etag_start) = (before.name_end, before.etag_end);
         ManifestRow {
             sequence: cells.sequence,
             name: &self.raw[self.names + start as usize..self.names + cells.name_end as usize],
             length: cells.length,
             crc32c: cells.crc32c,
             place: cells.place,
+            etag: &self.raw[self.etags + etag_start as usize..self.etags + cells.etag_end as usize],
+            last_modified: cells.time.checked_sub(1),
         }
     }
 
@@ -239,7 +282,7 @@ impl Frame {
             .split_at_checked(4 * header.rows)
             .ok_or(ManifestDamage("a frame has too few checksums"))?;
         self.unpack(packed, header.raw, unpacker)?;
-        let read = self.read_columns(checksums);
+        let read = self.read_columns(checksums, header.has_validators);
         if read.is_err() {
             self.cells.clear();
         }
@@ -260,7 +303,7 @@ impl Frame {
         }
     }
 
-    fn read_columns(&mut self, checksums: &[u8]) -> ManifestResult<()> {
+    fn read_columns(&mut self, checksums: &[u8], has_validators: bool) -> ManifestResult<()> {
         let (checksums, _) = checksums.as_chunks::<4>();
         self.cells.extend(
             checksums
@@ -285,12 +328,27 @@ impl Frame {
             // What does not fit is larger than all the names, which is looked at below.
             cells.name_end = u32::try_from(name_end).unwrap_or(u32::MAX);
         }
-        if name_end != rest.len() as u64 {
+        let etags_end = if has_validators { read_validators(&mut self.cells, &mut rest)? } else { 0 };
+        if name_end.saturating_add(etags_end) != rest.len() as u64 {
             return Err(ManifestDamage("a frame's names are not as long as it says"));
         }
         self.names = self.raw.len() - rest.len();
+        self.etags = self.raw.len() - etags_end as usize;
         Ok(())
     }
+}
+
+/// Reads times and lengths of ETags; how long all ETags are.
+fn read_validators(cells: &mut [FrameCells], rest: &mut &[u8]) -> ManifestResult<u64> {
+    for cells in &mut *cells {
+        cells.time = take_number(rest)?;
+    }
+    let mut end = 0_u64;
+    for cells in cells {
+        end = end.saturating_add(take_number(rest)?);
+        cells.etag_end = u32::try_from(end).unwrap_or(u32::MAX);
+    }
+    Ok(end)
 }
 
 /// Empties a buffer of frames. A name may be as large as a page of names: that much memory is not kept.

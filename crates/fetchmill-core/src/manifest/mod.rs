@@ -35,10 +35,11 @@ pub use self::rows::ManifestRows;
 pub use self::writer::{ManifestWriter, seal_open};
 
 use crate::error::{Error, Result};
+use crate::object::Seconds;
 use crate::target::Sequence;
 
 /// An object of the shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ManifestRow<'a> {
     /// Which target of the job it was.
     pub sequence: Sequence,
@@ -50,6 +51,11 @@ pub struct ManifestRow<'a> {
     pub crc32c: u32,
     /// Where its record is: the offset in the shard, or the row of a Parquet file.
     pub place: u64,
+    /// Of an object that is a file: the `ETag` of its reply, as it was sent; empty when nothing is known. Packs have it
+    /// in their records.
+    pub etag: &'a [u8],
+    /// Likewise: its `Last-Modified`.
+    pub last_modified: Option<Seconds>,
 }
 
 /// A file that is not what was written; the text says what is wrong with it.

@@ -42,6 +42,7 @@ impl Owned {
             length: self.length,
             crc32c: self.crc32c,
             place: self.place,
+            ..ManifestRow::default()
         }
     }
 

@@ -68,7 +68,8 @@ fn read_objects(place: &JobLocation, dest: &Path, db: &Connection, base: &Path) 
                 let Some(FileState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
                 let length = row.length as i64;
                 let mtime_ns = Some(mtime_ns).filter(|time| is_ours(length, Some(*time), size, *time));
-                let (etag, modified) = (None::<&[u8]>, None::<i64>);
+                let etag = Some(row.etag).filter(|etag| !etag.is_empty());
+                let modified = row.last_modified.map(|seconds| seconds as i64);
                 insert
                     .execute(params![row.name, etag, modified, length, row.crc32c, mtime_ns])
                     .map_err(fail)?;

@@ -43,7 +43,8 @@ fn read_fetched(place: &JobLocation, db: &Connection, made: &Path) -> Result<()>
         let mut rows = ManifestRows::open(&place.manifests_path().join(&shard.path), Some(shard.end))?;
         while let Some(frame) = rows.next_frame()? {
             for row in frame.iter() {
-                let (etag, modified) = (None::<&[u8]>, None::<i64>);
+                let etag = Some(row.etag).filter(|etag| !etag.is_empty());
+                let modified = row.last_modified.map(|seconds| seconds as i64);
                 let row = params![row.name, row.length as i64, row.crc32c, etag, modified];
                 insert.execute(row).map_err(fail)?;
             }

@@ -69,8 +69,14 @@ impl SampleReader {
         }
         let Some(open) = &self.open else { return Ok(None) };
         let SampledObject { sequence, name, length, crc32c, place, .. } = sampled;
-        let row_of =
-            ManifestRow { sequence: *sequence, name, length: *length, crc32c: *crc32c, place: *place };
+        let row_of = ManifestRow {
+            sequence: *sequence,
+            name,
+            length: *length,
+            crc32c: *crc32c,
+            place: *place,
+            ..ManifestRow::default()
+        };
         match open.read(row, &row_of) {
             Ok(object) => Ok(Some(object)),
             Err(ObjectError::Damaged(_) | ObjectError::Failed(Error::Journal(_))) => Ok(None),

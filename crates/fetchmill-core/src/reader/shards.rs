@@ -127,7 +127,8 @@ impl SealedShards {
         let Some((index, found)) = self.find_row(name)? else { return Ok(None) };
         let FoundRow { row, sequence, length, crc32c, place } = found;
         let reader = self.reader(index)?;
-        let read = reader.read(row, &ManifestRow { sequence, name, length, crc32c, place });
+        let read = reader
+            .read(row, &ManifestRow { sequence, name, length, crc32c, place, ..ManifestRow::default() });
         let object = read.map_err(|error| reader.error(name, error))?;
         Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }

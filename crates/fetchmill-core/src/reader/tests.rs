@@ -46,7 +46,14 @@ fn write(
         let object = stored.as_object(first + index as u64);
         let (sequence, length) = (object.sequence, object.body.len() as u64);
         manifest
-            .add(&ManifestRow { sequence, name: object.name, length, crc32c: object.crc32c, place })
+            .add(&ManifestRow {
+                sequence,
+                name: object.name,
+                length,
+                crc32c: object.crc32c,
+                place,
+                ..ManifestRow::default()
+            })
             .unwrap();
     }
     let sealed = SealedShard {
@@ -117,6 +124,7 @@ fn every_row_is_read_alone_and_in_a_scan() {
                 length: found.length,
                 crc32c: found.crc32c,
                 place: found.place,
+                ..ManifestRow::default()
             };
             assert_eq!(reader.read(found.row, &row).unwrap().body, stored.body);
         }

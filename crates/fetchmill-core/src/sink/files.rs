@@ -164,12 +164,15 @@ impl Sink for FilesSink {
                 self.stage.write(entry.sequence, block.body(entry), modified)?;
                 block.body(entry)
             };
+            let known = block.facts(entry);
             self.manifest.add(&ManifestRow {
                 sequence: entry.sequence,
                 name: block.name(entry),
                 length: entry.body.len(),
                 crc32c: crc32c::crc32c(body),
                 place: 0,
+                etag: known.etag.unwrap_or_default(),
+                last_modified: known.last_modified,
             })?;
             release(&mut self.large);
             let start = self.open.names.len();

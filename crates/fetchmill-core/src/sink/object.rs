@@ -49,6 +49,7 @@ pub(super) fn note(manifest: &mut ManifestWriter, object: &Object<'_>, place: u6
         length: object.body.len() as u64,
         crc32c: object.crc32c,
         place,
+        ..ManifestRow::default()
     })
 }
 

@@ -77,6 +77,8 @@ pub(crate) struct ReplyFacts<'r> {
     pub(crate) listed: Option<ListedKey<'r>>,
     /// The part of the object that was asked for, if it was not all of it.
     pub(crate) part: Option<&'r ExpectedPart>,
+    /// The request had `If-None-Match` or `If-Modified-Since`.
+    pub(crate) is_conditional: bool,
     /// Of a store: what else it says.
     pub(crate) store: Option<StoreReply<'r>>,
 }

@@ -9,6 +9,9 @@ use crate::planner::origin::Millis;
 use crate::s3::{ErrorDocument, StoreError};
 use crate::source_metadata::ListedKey;
 
+/// The status of a reply to a conditional request whose object has not changed (RFC 9110, 15.4.5).
+const NOT_MODIFIED: u16 = 304;
+
 /// What was spent on one target, page or upload. With each attempt that was planned the rest begins anew: that is what
 /// the journal knows of a target that waits.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +63,10 @@ impl AttemptState {
 
     /// What follows by status and length alone.
     fn after_status(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        if reply.status == NOT_MODIFIED && reply.is_conditional {
+            // It is what who asked has already: there is nothing to store.
+            return Verdict::Settle(Outcome::Skipped, None);
+        }
         if is_redirect(reply.status) && rules.redirects_max > 0 {
             return Verdict::Redirect;
         }

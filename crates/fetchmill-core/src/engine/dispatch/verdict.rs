@@ -50,6 +50,7 @@ impl Dispatcher {
             is_encoded: fields.content_encoding.is_some(),
             listed: target.listed(self.rules.naming),
             part: None,
+            is_conditional: false,
             store,
         };
         let verdict = state.after_reply(&facts, &self.rules.rules, now);

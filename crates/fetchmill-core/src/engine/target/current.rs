@@ -8,6 +8,7 @@ use crate::byte_range::ByteRange;
 use crate::engine::custom_request::{CustomRequest, RedirectEffects};
 use crate::engine::s3::BucketResolver;
 use crate::entry::{ExpectedObject, ListEntry, Naming};
+use crate::http1::CONDITIONS;
 use crate::name;
 use crate::object::Facts;
 use crate::outcome::{FailureKind, Outcome};
@@ -174,6 +175,16 @@ impl CurrentTarget {
     /// The part of its object that is asked for; none: all of it.
     pub(in crate::engine) fn range(&self) -> Option<ByteRange> {
         self.request.as_deref()?.range
+    }
+
+    /// Whether its request says on which condition the object is wanted.
+    pub(in crate::engine) fn is_conditional(&self) -> bool {
+        let Some(request) = self.request.as_deref().filter(|request| !request.fields.is_empty()) else {
+            return false;
+        };
+        let is_condition =
+            |name: &str| CONDITIONS.iter().any(|condition| condition.eq_ignore_ascii_case(name));
+        self.effects.fields(Some(request)).iter().any(|(name, _)| is_condition(name))
     }
 
     /// Whether its request must not be made twice, whatever redirects have made of it.

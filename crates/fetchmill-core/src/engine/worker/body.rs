@@ -49,6 +49,8 @@ pub(super) struct BodyReceiver {
     is_caught: bool,
     /// The part of an object that was asked for.
     part: Option<ExpectedPart>,
+    /// See [`ReplyFacts::is_conditional`].
+    is_conditional: bool,
     /// Whether the store's checksum of it is wanted, and that of what comes.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
@@ -93,6 +95,7 @@ impl BodyReceiver {
             start: Vec::new(),
             is_caught: false,
             part: None,
+            is_conditional: false,
             wants_checksum: false,
             checksum: None,
         }
@@ -104,6 +107,7 @@ impl BodyReceiver {
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.part) = (false, None, None);
+        self.is_conditional = false;
         self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
@@ -120,6 +124,11 @@ impl BodyReceiver {
         self.part = Some(ExpectedPart::new(range));
     }
 
+    /// The object is asked for on a condition: that it has not changed is an answer.
+    pub(super) fn expect_condition(&mut self) {
+        self.is_conditional = true;
+    }
+
     /// What has come, for the verdict.
     pub(super) fn reply_facts<'r>(
         &'r self,
@@ -133,6 +142,7 @@ impl BodyReceiver {
             length: self.length,
             listed,
             part: self.part.as_ref(),
+            is_conditional: self.is_conditional,
             ..ReplyFacts::default()
         };
         if self.expected != ExpectedBody::Anything {

@@ -226,6 +226,9 @@ impl Worker {
         if let Some(range) = target.range() {
             body.expect_part(range);
         }
+        if target.is_conditional() {
+            body.expect_condition();
+        }
         if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
             body.expect_checksum();
         }

@@ -123,7 +123,14 @@ fn read_files(root: &OwnedFd, batches: &Receiver<FileBatch>, lost: &Mutex<Bits>,
             if watch.is_stopped() {
                 break;
             }
-            let row = ManifestRow { sequence, name: batch.names.get(position), length, crc32c, place: 0 };
+            let row = ManifestRow {
+                sequence,
+                name: batch.names.get(position),
+                length,
+                crc32c,
+                place: 0,
+                ..ManifestRow::default()
+            };
             bytes = bytes.saturating_add(length);
             let Some((what, why)) = check_file(root, &row, &mut path, &mut buffer) else { continue };
             // Of a destination that is only looked at, nothing is noted.

@@ -80,7 +80,17 @@ mod tests {
     fn draw(wanted: usize, count: u64, seed: u64) -> Vec<Sequence> {
         let mut sample = ObjectSample::new(wanted, seed);
         for sequence in 0..count {
-            sample.offer(&ManifestRow { sequence, name: b"", length: 0, crc32c: 0, place: 0 }, None);
+            sample.offer(
+                &ManifestRow {
+                    sequence,
+                    name: b"",
+                    length: 0,
+                    crc32c: 0,
+                    place: 0,
+                    ..ManifestRow::default()
+                },
+                None,
+            );
         }
         sample.take().iter().map(|sampled| sampled.sequence).collect()
     }

@@ -71,6 +71,8 @@ pub(super) struct ColumnPlan {
     kept: Vec<usize>,
     /// What each target is asked with; none: a plain `GET`.
     request: Option<RequestPieces<usize>>,
+    /// Whether requests are `GET`s without a body.
+    is_bare_get: bool,
     /// Where items of a program have requests of their own.
     own_request: Option<usize>,
     /// Where the columns of a manifest begin among the wanted ones, in the order of [`MANIFEST`]; none: nobody asks.
@@ -134,6 +136,7 @@ impl ColumnPlan {
             key,
             kept,
             request,
+            is_bare_get: options.request.is_bare_get(),
             own_request: None,
             manifest: None,
             modified: None,
@@ -304,7 +307,10 @@ impl ColumnPlan {
             (None, Some(pieces)) => self.filled(pieces, url, values)?,
             (None, None) => return Ok(None),
         };
-        if url.starts_with("s3:") && !TargetRequest::read(&made).is_some_and(|made| made.is_plain_part()) {
+        let is_plain = |made: TargetRequest<'_>| {
+            made.is_plain_part() || (self.is_bare_get && made == TargetRequest::default())
+        };
+        if url.starts_with("s3:") && !TargetRequest::read(&made).is_some_and(is_plain) {
             return Err("an object of a bucket is asked for with a plain GET only".to_owned());
         }
         if made.len() > REQUEST_BYTES_MAX {
@@ -328,7 +334,8 @@ impl ColumnPlan {
         let may_be_secret = pieces.headers_for.as_deref().map(str::as_bytes) == origin_of(url.as_bytes());
         let mut fields = Vec::new();
         for (name, value, is_open) in &pieces.fields {
-            if *is_open || may_be_secret {
+            // A condition that a line does not have, say, is none.
+            if (*is_open || may_be_secret) && !self.is_empty(value, values) {
                 fields.push((name.as_str(), self.text_of(value, values)?));
             }
         }
@@ -366,6 +373,16 @@ impl ColumnPlan {
 
     fn has_range(&self) -> bool {
         self.request.as_ref().is_some_and(|request| request.range.is_some())
+    }
+
+    /// Whether a field has columns, and a record a value for none of them.
+    fn is_empty(&self, pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
+        let mut columns = pieces.iter().filter_map(|piece| match piece {
+            RequestPiece::Column(column, _) => Some(*column),
+            RequestPiece::Text(_) => None,
+        });
+        let has_value = |column: usize| values.get(column).is_some_and(|value| !value.is_empty());
+        columns.clone().next().is_some() && !columns.any(has_value)
     }
 
     fn text_of(

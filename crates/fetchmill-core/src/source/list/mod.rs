@@ -134,7 +134,7 @@ impl ListOptions {
             && self.key_column.is_none()
             && self.csv_header != CsvHeader::No
             && !self.any_text
-            && !self.request.is_other()
+            && self.request.is_bare_get()
     }
 
     /// The origin of all URLs, as they begin with it, when the template says it.
