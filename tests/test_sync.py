@@ -109,8 +109,9 @@ def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_diffe
     assert sent == Counter(fetched)
     assert not same
     assert set(folders.values()) == {1}
-    assert counts(third, "fetched", "removed", "unchanged") == (0, 0, len(held(served)))
-    assert not source.requests()[1]
+    # Those that are two seconds old only prove nothing yet.
+    assert set(source.requests()[1]) <= set(recent)
+    assert (third["removed"], third["fetched"] + third["unchanged"]) == (0, len(held(served)))
 
 
 def test_an_index_page_tells_sizes_and_the_server_the_rest(
@@ -380,7 +381,7 @@ def test_the_destination_of_a_finished_job_is_taken_over(
     _, sent, same = source.requests()
 
     assert held(dest) == held(served)
-    assert (sent, len(same)) == ({"d000/f00003": 1}, 58)
+    assert (sent, len(same)) == ({"d000/f00003": 1}, 0)
     assert counts(ended, "fetched", "unchanged", "removed") == (1, 58, 1)
     assert not (dest / ".fetchmill/job.sqlite").exists()
     assert run("sync", source.url, dest).code == 0
@@ -393,7 +394,7 @@ def test_what_cannot_be_taken_over_is_refused(
     """Another format, a job that is not finished, files of somebody else, a bucket, another source: a line each."""
     source = site()
     assert run("get", source.url, tmp_path / "pack", "--format", "parquet").code == 0
-    assert run("get", source.url, tmp_path / "half", "--max-bytes", "1000", "--commit-window", "1ms").code == 8
+    assert run("get", source.url, tmp_path / "half", "--rate", "20", "--max-duration", "500ms").code == 8
     (tmp_path / "foreign").mkdir()
     (tmp_path / "foreign/file").write_text("mine")
     assert run("sync", source.url, dest).code == 0
@@ -444,7 +445,7 @@ def test_two_syncs_at_once_are_one(
     run: Run, start: Callable[..., Any], site: Callable[..., Mirrored], changing: ChangingTree, dest: Path
 ) -> None:
     """The second says that the folder is in use; status says what the first does."""
-    source = site(directives="limit_rate 1;")
+    source = site(directives="location /slow { limit_rate 1; }")
     changing.write("slow", b"x" * 10)
     first = start("sync", source.url, dest)
     for _ in until("the fetching"):

@@ -115,7 +115,7 @@ def test_a_signal_ends_a_pass_with_a_checkpoint(
 ) -> None:
     """And the same command goes on."""
     tree = ChangingTree(served, 200, seed=SEED)
-    url = nginx(files=Site(directives="limit_rate 100;")).url("files", "127.0.0.1") + "/"
+    url = nginx(files=Site(directives="location ~ /f { limit_rate 100; }")).url("files", "127.0.0.1") + "/"
     process = start("sync", url, dest, "-j", "4", "--commit-window", "10ms")
     for _ in until("the fetching"):
         if list((dest / ".fetchmill/sync/fetched").glob("d*/f*")):

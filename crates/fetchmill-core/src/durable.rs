@@ -384,7 +384,9 @@ pub enum FileState {
         /// When it was modified.
         mtime_ns: i64,
     },
-    /// A folder, a link, or whatever else.
+    /// A folder.
+    Folder,
+    /// A link, or whatever else.
     Other,
 }
 
@@ -395,8 +397,10 @@ pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<Fil
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
-    if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-        return Ok(Some(FileState::Other));
+    match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
+        rustix::fs::FileType::RegularFile => {}
+        rustix::fs::FileType::Directory => return Ok(Some(FileState::Folder)),
+        _ => return Ok(Some(FileState::Other)),
     }
     let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let mtime_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds);

@@ -199,10 +199,10 @@ class SyncPass:
         last: bytes | None = None
         while paths := failed_folders(str(self._folder.listing), last, _FOLDERS):
             last = paths[-1]
-            # Names that are not UTF-8 are URLs in a listing: those are protected below.
+            # Names that are not UTF-8 are hosts and paths in a listing: those are protected below.
             found += [path.decode() + "/" if path else "" for path in paths if _is_text(path)]
         if last is not None:
-            found.append(origin_of(str(self._options.source)) + "/")
+            found.append(origin_of(str(self._options.source)).partition("://")[2] + "/")
         return found
 
     def _require_allowed(self, plan: SyncPlan) -> None:

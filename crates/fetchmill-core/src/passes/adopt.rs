@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::journal::{JobLocation, read_manifests, read_status, sqlite_error_of};
 use crate::manifest::ManifestRows;
 use crate::name;
+use crate::time_text::parse_utc_to_the_second;
 
 /// What the state folder of a job holds besides `job.sqlite`, which goes last.
 const OF_A_JOB: [&str; 8] =
@@ -22,21 +23,25 @@ pub(super) fn adopt(dest: &Path, base: &Path, source: &str, filters: &str) -> Re
     let place = JobLocation::take(dest, None)?;
     let status = read_status(&place)?;
     let shown = dest.display();
-    if status.identity.get("format").map(String::as_str) != Some("files") {
+    let format = status.identity.get("format").map_or("", String::as_str);
+    if format != "files" {
         return Err(Error::Usage(format!(
-            "{shown} holds a job whose format is not files: a sync keeps plain files; give it a destination of its own"
+            "{shown} holds a job with the format {format}, and a sync keeps plain files: give it a destination of its own"
         )));
     }
     if status.finished_at.is_none() {
         return Err(Error::Usage(format!(
-            "{shown} holds a job that is not finished: run its `fetchmill get` to the end, then sync"
+            "{shown} holds a job that is not finished; finish it first: run its `fetchmill get` again"
         )));
     }
     let db = database::open_base(base)?;
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
     if database::fact(&db, "pass").map_err(fail)?.is_none() {
         db.execute_batch("BEGIN IMMEDIATE").map_err(fail)?;
-        read_objects(&place, dest, &db, base)?;
+        // What was fetched later was younger at most.
+        let started_at =
+            status.started_at.as_deref().and_then(|text| parse_utc_to_the_second(text.as_bytes()));
+        read_objects(&place, started_at.unwrap_or_default() as i64, &db, base)?;
         let note = || {
             set_fact(&db, "pass", "0")?;
             set_fact(&db, "source", source)?;
@@ -50,12 +55,12 @@ pub(super) fn adopt(dest: &Path, base: &Path, source: &str, filters: &str) -> Re
     Ok(count as u64)
 }
 
-fn read_objects(place: &JobLocation, dest: &Path, db: &Connection, base: &Path) -> Result<()> {
+fn read_objects(place: &JobLocation, checked_at: i64, db: &Connection, base: &Path) -> Result<()> {
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
-    let mut folder = LocalFolder::open(dest)?;
+    let mut folder = LocalFolder::open(&place.dest)?;
     let mut path = Vec::new();
     let mut insert = db
-        .prepare("REPLACE INTO objects VALUES (?, NULL, NULL, NULL, NULL, ?, ?, ?, ?, ?, 0)")
+        .prepare("REPLACE INTO objects VALUES (?, NULL, NULL, NULL, NULL, ?, ?, ?, ?, ?, ?)")
         .map_err(fail)?;
     for shard in read_manifests(place)? {
         let mut rows = ManifestRows::open(&place.manifests_path().join(&shard.path), Some(shard.end))?;
@@ -71,7 +76,7 @@ fn read_objects(place: &JobLocation, dest: &Path, db: &Connection, base: &Path) 
                 let etag = Some(row.etag).filter(|etag| !etag.is_empty());
                 let modified = row.last_modified.map(|seconds| seconds as i64);
                 insert
-                    .execute(params![row.name, etag, modified, length, row.crc32c, mtime_ns])
+                    .execute(params![row.name, etag, modified, length, row.crc32c, mtime_ns, checked_at])
                     .map_err(fail)?;
             }
         }

@@ -180,7 +180,8 @@ impl Application {
 
     fn remove(&mut self, object: &PlannedObject, path: &[u8]) -> Result<Applied> {
         let is_as_left = match self.dest.state(path)? {
-            None => return Ok(Applied::of("removed")),
+            // In a folder's place there is no file any more: an object of this pass may be below it already.
+            None | Some(FileState::Folder) => return Ok(Applied::of("removed")),
             Some(FileState::File { size, mtime_ns }) => {
                 self.overwrites_local
                     || object.base.is_some_and(|(length, known)| is_ours(length, known, size, mtime_ns))
@@ -211,7 +212,7 @@ impl Application {
             });
         };
         match present {
-            Some(FileState::Other) => return Ok(taken()),
+            Some(FileState::Folder | FileState::Other) => return Ok(taken()),
             Some(FileState::File { size, mtime_ns }) if !self.overwrites_local => match object.base {
                 None => return Ok(taken()),
                 Some((length, known)) if !is_ours(length, known, size, mtime_ns) => return Ok(changed_here()),

@@ -48,6 +48,14 @@ impl BaseObject {
         rows.next()?.map(BaseObject::of_row).transpose()
     }
 
+    /// Whether its times can prove anything: what was written in the second in which it was fetched may have been written
+    /// once more in that second. A server that makes ETags of times and sizes would not notice that either, so nothing is
+    /// asked then (RFC 9110, 8.8.2.2).
+    fn is_settled(&self) -> bool {
+        let times = [self.listed_modified, self.modified];
+        times.into_iter().flatten().all(|time| time.saturating_add(TIME_SLACK) < self.checked_at)
+    }
+
     /// What a listing would call its `ETag`; a weak one says nothing of bytes.
     fn known_etag(&self) -> Option<&str> {
         if self.listed_etag.is_some() {
@@ -84,10 +92,10 @@ pub(super) fn compare(listed: &ListedObject, base: &BaseObject) -> Comparison {
         if now != before {
             return Comparison::Fetch;
         }
-        // What was written in the second of its listing may have been written once more behind it.
-        if listed.size.is_some() && now.saturating_add(TIME_SLACK) < base.checked_at {
+        if listed.size.is_some() && base.is_settled() {
             return Comparison::Unchanged;
         }
     }
-    if base.etag.is_some() || base.modified.is_some() { Comparison::Ask } else { Comparison::Fetch }
+    let can_be_asked = (base.etag.is_some() || base.modified.is_some()) && base.is_settled();
+    if can_be_asked { Comparison::Ask } else { Comparison::Fetch }
 }

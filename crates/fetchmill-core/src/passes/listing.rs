@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, Rows, params};
 
 use super::database;
+use crate::entry::behind_scheme;
 use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
 use crate::results::ResultsFormat;
@@ -21,7 +22,7 @@ const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER B
 /// An object as it is listed. What its source does not tell is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// What it is called: its URL when it has no other name.
+    /// What it is called: `host/path?query` of its URL when it has no other name.
     pub(super) name: Vec<u8>,
     pub(super) url: Option<String>,
     pub(super) size: Option<i64>,
@@ -58,7 +59,8 @@ impl ListingFile {
         let value = |column| self.table.value(column).filter(|value: &&[u8]| !value.is_empty());
         let text = |column| value(column).map(|value| String::from_utf8_lossy(value).into_owned());
         let url = text(1);
-        let name = value(0).or_else(|| value(1)).unwrap_or_default().to_vec();
+        // As the job calls it that fetches it.
+        let name = value(0).or_else(|| value(1).map(behind_scheme)).unwrap_or_default().to_vec();
         let wrong = |what| {
             Error::Journal(format!(
                 "{} of {} has no {what}; remove it to list again",

@@ -47,8 +47,8 @@ pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
 fn request(row: &Row<'_>) -> rusqlite::Result<ListRow<'static>> {
     let name: Vec<u8> = row.get(0)?;
     let url: Option<String> = row.get(1)?;
-    // What was listed without a name is called by its URL here, too.
-    let name = String::from_utf8(name).ok().filter(|name| url.as_ref() != Some(name));
+    // Without a name it is called by its URL here, too.
+    let name = String::from_utf8(name).ok();
     // A field must be text; one that is none is not sent.
     let etag = row.get::<_, Option<Vec<u8>>>(5)?.and_then(|etag| String::from_utf8(etag).ok());
     let modified = row.get::<_, Option<i64>>(6)?.and_then(|seconds| u64::try_from(seconds).ok());
