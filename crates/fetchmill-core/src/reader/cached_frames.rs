@@ -57,7 +57,7 @@ impl CachedFrames {
         let (at, row) = self.frames.iter().enumerate().find_map(|(at, cached)| {
             cached.names.as_ref()?.find(&cached.frame, hash, name).map(|row| (at, row))
         })?;
-        let shard = self.to_front(at).shard;
+        let shard = self.move_to_front(at).shard;
         Some((shard, row))
     }
 
@@ -71,7 +71,7 @@ impl CachedFrames {
     ) -> Result<Arc<Frame>> {
         let place = self.frames.iter().position(|cached| (cached.shard, cached.index) == (shard, index));
         if let Some(at) = place {
-            self.to_front(at);
+            self.move_to_front(at);
             self.add_names(hidden);
             return Ok(Arc::clone(&self.frames[0].frame));
         }
@@ -104,7 +104,7 @@ impl CachedFrames {
         }
     }
 
-    fn to_front(&mut self, at: usize) -> &CachedFrame {
+    fn move_to_front(&mut self, at: usize) -> &CachedFrame {
         self.frames[..=at].rotate_right(1);
         &self.frames[0]
     }

@@ -26,6 +26,9 @@ const OPENED_ALONE: usize = 8;
 /// That many threads.
 const OPENING_THREADS: usize = 8;
 
+/// Gives a frame of the manifest of a shard, by the shard's place and by the frame's.
+type FrameOfShard<'f> = &'f mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc<Frame>>;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct SealedShards {
@@ -114,11 +117,11 @@ impl SealedShards {
         self.find_row_in(name, &mut |_, manifest, index| manifest.frame(index).map(Arc::new))
     }
 
-    /// The same with frames that the caller may have kept: it is asked for them by the shard, and by the place in it.
+    /// The same with frames that the caller may have kept.
     pub(super) fn find_row_in(
         &self,
         name: &[u8],
-        frame_at: &mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc<Frame>>,
+        frame_at: FrameOfShard<'_>,
     ) -> Result<Option<(usize, FoundRow)>> {
         self.open_all()?;
         let hash = hash44(name);

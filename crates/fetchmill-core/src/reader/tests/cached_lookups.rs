@@ -1,6 +1,5 @@
 //! Look-ups that keep what they decoded, beside those that keep nothing.
 
-use proptest::prelude::RngCore as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use super::*;
@@ -46,7 +45,9 @@ fn whatever_is_kept_the_same_objects_come() {
     for format in PACKS {
         let folder = tempfile::tempdir().unwrap();
         let mut again = numbered(100..140);
-        again.iter_mut().for_each(|object| object.body = b"another time".to_vec());
+        for object in &mut again {
+            object.body = b"another time".to_vec();
+        }
         again.extend(numbered(1500..4000));
         let destination = destination(folder.path(), format, &[(5000, numbered(0..1500)), (0, again)]);
         let mut names: Vec<_> = numbered(0..4000).into_iter().map(|object| object.name).collect();
