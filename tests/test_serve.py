@@ -1,8 +1,6 @@
 """`fetchmill serve` and `fetchmill.testing.serve`: a server, its faults, its end."""
 
 import json
-import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,8 +16,6 @@ import pytest
 
 import fetchmill
 import raw_server
-from conftest import COMMAND
-from dashboard_client import wait_until
 from fetchmill import testing
 from fetchmill.testing import Fault
 
@@ -312,38 +308,3 @@ def test_the_last_page_has_no_marker_and_both_forms_are_understood(server: Serve
     )
     assert fetchmill.get(with_null.url, tmp_path / "out").fetched == 1
     assert fetchmill.get(served.url, tmp_path / "other").fetched == 25
-
-
-def test_pipelined_requests_take_one_read_and_one_write(environment: dict[str, str], tmp_path: Path) -> None:
-    """What a reply costs is mostly system calls: 32 requests that come together are one batch of them."""
-    strace = shutil.which("strace")
-    assert strace, "strace is missing: make servers"
-    batch = b"".join(b"GET /get/file-%012d HTTP/1.1\r\nHost: localhost\r\n\r\n" % number for number in range(32))
-    batches, trace = 20, tmp_path / "trace"
-    calls = "read,readv,recvfrom,recvmsg,write,writev,sendto,sendmsg"
-    command = [strace, "-D", "-f", "-y", "-s", "0", "-o", str(trace), "-e", f"trace={calls}", *COMMAND, "serve"]
-    process = subprocess.Popen(
-        [*command, "--synthetic", "1e3", "--port", "0"], env=environment, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        address = urlsplit(url_of(process))
-        with socket.create_connection((address.hostname, address.port), timeout=20) as client:
-            for _ in range(batches):
-                client.sendall(batch)
-                received = b""
-                while received.count(b"the same\n") < 32:
-                    piece = client.recv(65536)
-                    assert piece
-                    received += piece
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-    end = re.compile(rf"^{process.pid} .*\+\+\+ exited", re.MULTILINE)
-    wait_until(lambda: end.search(trace.read_text()))
-
-    traced = [line for line in trace.read_text().splitlines() if re.search(r"\(\d+<(TCP|socket):", line)]
-    read = [line for line in traced if re.search(r" (read|recv)", line)]
-    written = [line for line in traced if re.search(r" (write|send)", line)]
-    assert len(written) == batches, written
-    # The one besides is that of the connection's end.
-    assert batches <= len(read) <= batches + 1, read
