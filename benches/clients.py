@@ -10,9 +10,9 @@ from benches.measured import Measured
 from benches.processes import FETCHMILL, Process, cpu_seconds, measure
 
 
-def run_wrk(server: Process, url: str, *, connections: int, seconds: float, core: int | None) -> Measured:
+def run_wrk(server: Process, url: str, *options: str, connections: int, seconds: float, core: int | None) -> Measured:
     """Runs wrk on one URL."""
-    command = (program("wrk"), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", url)
+    command = (program("wrk"), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", *options, url)
     before = cpu_seconds(server.pid)
     usage = measure(command, core)
     server_cpu = cpu_seconds(server.pid) - before

@@ -160,7 +160,7 @@ def _servers(results: dict[str, Any]) -> str:
     found = results["scenarios"]["servers"]
     rows = [
         (
-            name if name.startswith("nginx") else f"`fetchmill {name}`",
+            name if name.startswith("nginx") else _command_shown(name),
             f"{values['rate']:,.0f}",
             f"{values['rate_low']:,.0f} - {values['rate_high']:,.0f}",
             f"{values['server_us']:.2f}",
@@ -170,6 +170,12 @@ def _servers(results: dict[str, Any]) -> str:
     ]
     heads = ("", "replies/s", "lowest - highest", "CPU us a reply", "wrk's CPU us")
     return f"{_table(heads, rows)}\n{_bars(found['bars'])}"
+
+
+def _command_shown(name: str) -> str:
+    """A server of ours: its command, and behind a comma how it is asked."""
+    command, comma, how = name.partition(",")
+    return f"`fetchmill {command}`{comma}{how}"
 
 
 def _stream(results: dict[str, Any]) -> str:

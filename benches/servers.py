@@ -17,6 +17,11 @@ RATE_AT_LEAST = 1.0
 # Like is compared with like: who opens a file for each request, and who has the reply in memory.
 BARS = {"serve FOLDER": "nginx", "serve --synthetic": "nginx, open_file_cache"}
 SERVERS = ("nginx", "serve FOLDER", "nginx, open_file_cache", "serve --synthetic")
+# The servers that have replies in memory once more, asked for 32 objects at once on each of a few connections.
+PIPELINED = {name: f"{name}, 32 at once" for name in ("nginx, open_file_cache", "serve --synthetic")}
+PIPELINING_CONNECTIONS = 16
+PIPELINED_CPU_AT_MOST = 0.40
+SCRIPT = Path(__file__).with_name("pipeline.lua")
 OPEN_FILE_CACHE = "open_file_cache max=1000 inactive=1h; open_file_cache_valid 1h;"
 # No log, connections that never end, no sendfile: what makes nginx quick with small files.
 CONFIGURATION = """
@@ -46,7 +51,7 @@ def servers(settings: Settings) -> dict[str, Any]:
     root = settings.folder / "served"
     (root / "get").mkdir(parents=True)
     (root / "get" / NAME).write_bytes(synthetic_body(NAME, SIZE))
-    core = settings.cores.server
+    core, seconds = settings.cores.server, f"-d{max(1, round(settings.seconds))}s"
     with (
         nginx(settings.folder / "nginx", root, core, cache="") as opening,
         fetchmill_server(core, str(root / "get"), "--port", "0") as folder,
@@ -57,17 +62,15 @@ def servers(settings: Settings) -> dict[str, Any]:
         if settings.rounds > 1:  # else it is a check, and nobody looks at the figures
             for server in started.values():
                 _run(settings, *server, seconds=1)
-        rounds = [
-            {name: _run(settings, *server, seconds=settings.seconds) for name, server in started.items()}
-            for _ in range(settings.rounds)
-        ]
+        rounds = [_round(settings, started) for _ in range(settings.rounds)]
     return {
         "connections": settings.connections,
-        "servers": {name: summary(found[name] for found in rounds) for name in SERVERS},
-        "bars": [_bar(rounds, name, other).to_dict() for name, other in BARS.items()],
+        "servers": {name: summary(found[name] for found in rounds) for name in (*SERVERS, *PIPELINED.values())},
+        "bars": [bar.to_dict() for bar in _bars(rounds)],
         "rounds": [{name: run.to_dict() for name, run in found.items()} for found in rounds],
         "commands": [
-            f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
+            f"wrk -t1 -c{settings.connections} {seconds} URL/get/{NAME}",
+            f"wrk -t1 -c{PIPELINING_CONNECTIONS} {seconds} -s benches/{SCRIPT.name} URL/get/{NAME}",
             "fetchmill serve FOLDER --port 0",
             f"fetchmill serve {' '.join(settings.synthetic(1))}",
         ],
@@ -80,9 +83,35 @@ def _run(settings: Settings, server: Process, url: str, *, seconds: float) -> Me
     )
 
 
-def _bar(rounds: list[dict[str, Measured]], name: str, other: str) -> Bar:
-    ratio = median_ratio((found[name].rate, found[other].rate) for found in rounds)
-    return Bar(f"replies/s, `{name}` / {other}", ratio, at_least=RATE_AT_LEAST)
+def _round(settings: Settings, started: dict[str, tuple[Process, str]]) -> dict[str, Measured]:
+    """Each server once, one after the other."""
+    found = {name: _run(settings, *server, seconds=settings.seconds) for name, server in started.items()}
+    for name, shown in PIPELINED.items():
+        server, url = started[name]
+        found[shown] = run_wrk(
+            server,
+            f"{url}/get/{NAME}",
+            "-s",
+            str(SCRIPT),
+            connections=PIPELINING_CONNECTIONS,
+            seconds=settings.seconds,
+            core=settings.cores.client,
+        )
+    return found
+
+
+def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
+    rates = [
+        Bar(
+            f"replies/s, `{name}` / {other}",
+            median_ratio((found[name].rate, found[other].rate) for found in rounds),
+            at_least=RATE_AT_LEAST,
+        )
+        for name, other in BARS.items()
+    ]
+    one, many = "serve --synthetic", PIPELINED["serve --synthetic"]
+    pipelined = median_ratio((found[many].server_us, found[one].server_us) for found in rounds)
+    return [*rates, Bar(f"CPU a reply, `{one}`: 32 at once / one", pipelined, at_most=PIPELINED_CPU_AT_MOST)]
 
 
 @contextlib.contextmanager

@@ -47,7 +47,7 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     scenarios = results["scenarios"]
 
     assert scenarios.keys() == {"null", "in_flight", "files", "packs", "servers", "stream", "https"}
-    bars = {"null": 2, "files": 2, "packs": 3, "servers": 2, "stream": 4}
+    bars = {"null": 2, "files": 2, "packs": 3, "servers": 3, "stream": 4}
     assert {name: len(scenarios[name]["bars"]) for name in bars} == bars
     assert scenarios["in_flight"]["levels"][0]["connections"] == 4
     assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))

@@ -590,6 +590,10 @@ pub const STREAM_BYTES_MAX: usize = REPLIES_BYTES_MAX;
 pub const STREAM_EXHAUSTED_TRIES_MAX: u32 = 50;
 /// Requests in flight of one stream: a task and a connection each, about 4 KiB.
 pub const STREAM_CONCURRENCY_MAX: u32 = 65_536;
+/// What a thread of a server keeps decoded of a destination that it serves: a quarter frames of manifests, some 400 KiB
+/// each, the rest rows of Parquet files, some 300 KiB a batch where bodies are small. A scan that is open has some MiB
+/// besides, and of these are two.
+pub const LOOKUP_CACHE_BYTES: usize = 32 * MIB;
 
 const _: () = {
     assert!(WINDOW_NAME_BYTES_MAX + PAGE_BYTES_MAX <= 32 * MIB);

@@ -1,15 +1,21 @@
 //! A destination as the content of a server: a mirror of a mirror.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fetchmill_core::error::Error;
-use fetchmill_core::reader::{Destination, Position};
+use fetchmill_core::reader::{CachedLookups, Destination, FoundObject, Position};
 use fetchmill_server::{Body, Content, ContentError, Page, Stream};
 
 /// The largest body that is put into the reply's buffer at once.
 const BUFFERED_MAX: usize = 256 * 1024;
+
+thread_local! {
+    /// Of the destination that this thread serves. Threads share none of it, so none waits for another.
+    static LOOKUPS: RefCell<Option<CachedLookups>> = const { RefCell::new(None) };
+}
 
 /// The objects of a job, under their names. A name that is no UTF-8 cannot be listed.
 #[derive(Debug)]
@@ -22,6 +28,14 @@ pub(crate) struct DestinationContent {
 impl DestinationContent {
     pub(crate) fn new(destination: Destination) -> Self {
         DestinationContent { destination: Arc::new(destination), unlisted: AtomicU64::new(0) }
+    }
+
+    fn find(&self, name: &str) -> Result<Option<FoundObject>, Error> {
+        LOOKUPS.with_borrow_mut(|kept| {
+            let lookups = kept.take().filter(|lookups| lookups.are_of(&self.destination));
+            kept.insert(lookups.unwrap_or_else(|| CachedLookups::new(Arc::clone(&self.destination))))
+                .find(name.as_bytes())
+        })
     }
 }
 
@@ -50,7 +64,7 @@ impl Content for DestinationContent {
     }
 
     fn get(&self, name: &str, body: &mut Body<'_>) -> Result<(), ContentError> {
-        let found = self.destination.find(name.as_bytes()).map_err(content_error)?;
+        let found = self.find(name).map_err(content_error)?;
         let bytes = found.ok_or(ContentError::NotFound)?.object.body;
         if bytes.len() > BUFFERED_MAX {
             body.stream(bytes.len() as u64, Box::new(ObjectStream { bytes, at: 0 }));

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::frame::{Frame, frame_bytes_max};
 use super::index::{
@@ -111,6 +112,16 @@ impl Manifest {
     }
 
     pub(super) fn find_hashed(&self, name: &[u8], hash: u64) -> Result<Vec<FoundRow>> {
+        self.find_in_frames(name, hash, &mut |index| self.frame(index).map(Arc::new))
+    }
+
+    /// As [`Manifest::find`], with the name's hash and with frames that the caller may have kept.
+    pub fn find_in_frames(
+        &self,
+        name: &[u8],
+        hash: u64,
+        frame_at: &mut dyn FnMut(usize) -> Result<Arc<Frame>>,
+    ) -> Result<Vec<FoundRow>> {
         let rows = self.rows_of(hash)?;
         let mut found = Vec::new();
         let mut rest = rows.as_slice();
@@ -118,7 +129,7 @@ impl Manifest {
             let index = self
                 .frame_of_row(*first)
                 .ok_or_else(|| self.damaged(ManifestDamage("its table has a row that is not there")))?;
-            let frame = self.frame(index)?;
+            let frame = frame_at(index)?;
             let end = frame.first_row() + frame.len() as u64;
             let (here, after) = rest.split_at(rest.partition_point(|row| *row < end));
             find_in(&frame, here, name, &mut found);

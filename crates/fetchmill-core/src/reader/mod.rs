@@ -7,6 +7,9 @@
 
 mod arrow;
 mod bits;
+mod cached_frames;
+mod cached_lookups;
+mod cached_rows;
 mod data;
 mod entries;
 mod found_object;
@@ -30,6 +33,7 @@ mod tests;
 use std::path::Path;
 
 pub use arrow::ArrowBatches;
+pub use cached_lookups::{CachedLookups, LookupCounts};
 pub(crate) use entries::{REQUEST_PART, are_of_list, request_of};
 pub use found_object::{FoundObject, ListedName, NamesPage};
 pub use object_error::ObjectError;

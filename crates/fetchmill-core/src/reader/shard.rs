@@ -83,6 +83,26 @@ impl ShardReader {
         Ok(object)
     }
 
+    /// The rows of a Parquet file; `None` when the shard has records instead.
+    pub(super) fn parquet(&self) -> Result<Option<&ParquetShard>> {
+        Ok(match self.data()? {
+            ShardData::Parquet(shard) => Some(shard),
+            ShardData::Records(_) => None,
+        })
+    }
+
+    /// As [`ShardReader::read`], of a row whose record ends here.
+    pub(super) fn read_until(
+        &self,
+        row: &ManifestRow<'_>,
+        end: u64,
+    ) -> std::result::Result<Option<StoredObject>, ObjectError> {
+        let ShardData::Records(records) = self.data()? else { return Ok(None) };
+        let object = records.read(row, end)?;
+        check(row, &object)?;
+        Ok(Some(object))
+    }
+
     /// Opens the shard itself: then its bytes stay, even when it is removed.
     pub(super) fn hold(&self) -> Result<()> {
         self.data().map(drop)

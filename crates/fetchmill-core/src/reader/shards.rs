@@ -9,7 +9,7 @@ use super::position::Position;
 use super::shard::ShardReader;
 use crate::error::{Error, Result};
 use crate::journal::Shard;
-use crate::manifest::{FoundRow, ManifestRow};
+use crate::manifest::{FoundRow, Frame, Manifest, ManifestRow, hash44};
 use crate::sink::{Format, ShardFolder};
 
 /// Shards of a running job are merged while it is read: so many of the smallest ones are opened at once, which keeps
@@ -25,6 +25,9 @@ const DESCRIPTORS_A_SHARD: u64 = 2;
 const OPENED_ALONE: usize = 8;
 /// That many threads.
 const OPENING_THREADS: usize = 8;
+
+/// Gives a frame of the manifest of a shard, by the shard's place and by the frame's.
+type FrameOfShard<'f> = &'f mut dyn FnMut(usize, &Manifest, usize) -> Result<Arc<Frame>>;
 
 /// See the module.
 #[derive(Debug)]
@@ -111,10 +114,21 @@ impl SealedShards {
 
     /// The row with this name and the lowest sequence number.
     pub(super) fn find_row(&self, name: &[u8]) -> Result<Option<(usize, FoundRow)>> {
+        self.find_row_in(name, &mut |_, manifest, index| manifest.frame(index).map(Arc::new))
+    }
+
+    /// The same with frames that the caller may have kept.
+    pub(super) fn find_row_in(
+        &self,
+        name: &[u8],
+        frame_at: FrameOfShard<'_>,
+    ) -> Result<Option<(usize, FoundRow)>> {
         self.open_all()?;
+        let hash = hash44(name);
         let mut first: Option<(usize, FoundRow)> = None;
         for index in 0..self.len() {
-            for row in self.reader(index)?.manifest().find(name)? {
+            let manifest = self.reader(index)?.manifest();
+            for row in manifest.find_in_frames(name, hash, &mut |frame| frame_at(index, manifest, frame))? {
                 if first.is_none_or(|(_, first)| row.sequence < first.sequence) {
                     first = Some((index, row));
                 }
@@ -173,6 +187,11 @@ impl SealedShards {
         let index = self.sealed.partition_point(|shard| shard.number < *number);
         let is_there = self.sealed.get(index).is_some_and(|shard| shard.number == *number);
         (index, if is_there { *row } else { 0 })
+    }
+
+    /// Rows whose names came before, when they were looked for already.
+    pub(super) fn known_hidden(&self) -> Option<&HiddenRows> {
+        self.hidden.get()
     }
 
     /// Rows whose names came before.

@@ -1,5 +1,7 @@
 //! Shards as their readers see them, whole and damaged.
 
+mod cached_lookups;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -6,3 +6,4 @@ mod delays;
 mod faults;
 mod folder;
 mod lifetime;
+mod pipelining;

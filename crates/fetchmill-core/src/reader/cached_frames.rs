@@ -1,0 +1,170 @@
+//! Frames of manifests that were decoded last, and the names in them.
+//!
+//! A frame that is used a second time gets a table of its names: from then on a name in it is found without the
+//! manifests' own tables, of which each shard has one.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+
+use super::hidden::HiddenRows;
+use crate::error::Result;
+use crate::manifest::{FoundRow, Frame, Manifest};
+
+/// So many frames are asked for a name at most.
+const FRAMES_MAX: usize = 64;
+/// Memory of a row besides its name: its numbers as they are stored and as they are decoded, and its part of the table
+/// of names, which is at most half full and doubles.
+const ROW_BYTES: usize = 40 + 32 + 4 * 4;
+
+/// Frames, the one that was used last in front, in a bounded number of bytes. For one thread.
+#[derive(Debug)]
+pub(super) struct CachedFrames {
+    frames: Vec<CachedFrame>,
+    bytes: usize,
+    bytes_max: usize,
+    /// Names are anybody's: with a key that nobody knows, nobody can choose those that get in each other's way.
+    key: RandomState,
+    decoded: u64,
+}
+
+#[derive(Debug)]
+struct CachedFrame {
+    shard: usize,
+    index: usize,
+    frame: Arc<Frame>,
+    bytes: usize,
+    names: Option<NameTable>,
+}
+
+impl CachedFrames {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        CachedFrames { frames: Vec::new(), bytes: 0, bytes_max, key: RandomState::new(), decoded: 0 }
+    }
+
+    /// Bytes that are held, by an estimate that is rather too high.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Frames that were decoded so far.
+    pub(super) fn decoded(&self) -> u64 {
+        self.decoded
+    }
+
+    /// The row with this name in a frame that has a table, and its shard. Rows that are hidden are in no table.
+    pub(super) fn find(&mut self, name: &[u8]) -> Option<(usize, FoundRow)> {
+        let hash = self.key.hash_one(name);
+        let (at, row) = self.frames.iter().enumerate().find_map(|(at, cached)| {
+            cached.names.as_ref()?.find(&cached.frame, hash, name).map(|row| (at, row))
+        })?;
+        let shard = self.move_to_front(at).shard;
+        Some((shard, row))
+    }
+
+    /// A frame of a shard's manifest, decoded now if it is not here.
+    pub(super) fn frame(
+        &mut self,
+        shard: usize,
+        manifest: &Manifest,
+        index: usize,
+        hidden: Option<&HiddenRows>,
+    ) -> Result<Arc<Frame>> {
+        let place = self.frames.iter().position(|cached| (cached.shard, cached.index) == (shard, index));
+        if let Some(at) = place {
+            self.move_to_front(at);
+            self.add_names(hidden);
+            return Ok(Arc::clone(&self.frames[0].frame));
+        }
+        let frame = Arc::new(manifest.frame(index)?);
+        self.decoded += 1;
+        self.keep(CachedFrame {
+            shard,
+            index,
+            bytes: bytes_of(&frame),
+            frame: Arc::clone(&frame),
+            names: None,
+        });
+        Ok(frame)
+    }
+
+    /// Where the record of a row starts, if its frame is here.
+    pub(super) fn place_of(&self, shard: usize, row: u64) -> Option<u64> {
+        self.frames.iter().filter(|cached| cached.shard == shard).find_map(|cached| {
+            let position = row.checked_sub(cached.frame.first_row())?;
+            (position < cached.frame.len() as u64).then(|| cached.frame.row(position as usize).place)
+        })
+    }
+
+    /// Makes the table of the frame in front. Without the hidden rows one cannot tell which row a name is.
+    fn add_names(&mut self, hidden: Option<&HiddenRows>) {
+        let (Some(hidden), Some(front)) = (hidden, self.frames.first_mut()) else { return };
+        if front.names.is_none() {
+            front.names =
+                Some(NameTable::of(&front.frame, &self.key, |row| hidden.contains(front.shard, row)));
+        }
+    }
+
+    fn move_to_front(&mut self, at: usize) -> &CachedFrame {
+        self.frames[..=at].rotate_right(1);
+        &self.frames[0]
+    }
+
+    fn keep(&mut self, cached: CachedFrame) {
+        if cached.bytes > self.bytes_max {
+            return;
+        }
+        self.bytes += cached.bytes;
+        self.frames.insert(0, cached);
+        while self.bytes > self.bytes_max || self.frames.len() > FRAMES_MAX {
+            let Some(last) = self.frames.pop() else { return };
+            self.bytes -= last.bytes;
+        }
+    }
+}
+
+fn bytes_of(frame: &Frame) -> usize {
+    frame.iter().map(|row| row.name.len() + ROW_BYTES).sum()
+}
+
+/// Which row of a frame has a name: the row's position and one, or 0, at the name's hash or behind it.
+#[derive(Debug)]
+struct NameTable {
+    slots: Box<[u32]>,
+}
+
+impl NameTable {
+    fn of(frame: &Frame, key: &RandomState, is_hidden: impl Fn(u64) -> bool) -> Self {
+        let mut slots = vec![0_u32; (2 * frame.len()).next_power_of_two()].into_boxed_slice();
+        let mask = slots.len() - 1;
+        for (position, row) in frame.iter().enumerate() {
+            if is_hidden(frame.first_row() + position as u64) {
+                continue;
+            }
+            let mut slot = key.hash_one(row.name) as usize & mask;
+            while slots[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            slots[slot] = position as u32 + 1;
+        }
+        NameTable { slots }
+    }
+
+    fn find(&self, frame: &Frame, hash: u64, name: &[u8]) -> Option<FoundRow> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let position = self.slots[slot].checked_sub(1)? as usize;
+            let row = frame.row(position);
+            if row.name == name {
+                return Some(FoundRow {
+                    row: frame.first_row() + position as u64,
+                    sequence: row.sequence,
+                    length: row.length,
+                    crc32c: row.crc32c,
+                    place: row.place,
+                });
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}

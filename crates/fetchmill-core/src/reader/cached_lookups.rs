@@ -1,0 +1,107 @@
+//! Look-ups by name that keep what they decoded: for whoever asks for many objects, one near the other.
+
+use std::sync::Arc;
+
+use super::cached_frames::CachedFrames;
+use super::cached_rows::CachedRows;
+use super::object_error::check;
+use super::shard::ShardReader;
+use super::{Destination, FoundObject, ObjectError, Storage};
+use crate::error::Result;
+use crate::limits::LOOKUP_CACHE_BYTES;
+use crate::manifest::{FoundRow, ManifestRow};
+use crate::object::StoredObject;
+
+/// This part of the memory is for frames of manifests, the rest for rows of Parquet files.
+const FRAMES_PART: usize = 4;
+
+/// The look-ups of one thread. They give what [`Destination::find`] gives, errors included.
+#[derive(Debug)]
+pub struct CachedLookups {
+    destination: Arc<Destination>,
+    frames: CachedFrames,
+    rows: CachedRows,
+}
+
+/// What look-ups have cost so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LookupCounts {
+    /// Frames of manifests that were decoded.
+    pub frames: u64,
+    /// Batches of rows of Parquet files that were decoded; a row that was read alone is one.
+    pub batches: u64,
+    /// Bytes that are kept now.
+    pub bytes: usize,
+}
+
+impl CachedLookups {
+    /// Of a destination, with [`LOOKUP_CACHE_BYTES`] of memory.
+    pub fn new(destination: Arc<Destination>) -> Self {
+        Self::with_bytes(destination, LOOKUP_CACHE_BYTES)
+    }
+
+    /// The same with so many bytes.
+    pub fn with_bytes(destination: Arc<Destination>, bytes: usize) -> Self {
+        let frames = CachedFrames::new(bytes / FRAMES_PART);
+        CachedLookups { destination, frames, rows: CachedRows::new(bytes - bytes / FRAMES_PART) }
+    }
+
+    /// Whether they are of this destination.
+    pub fn are_of(&self, destination: &Arc<Destination>) -> bool {
+        Arc::ptr_eq(&self.destination, destination)
+    }
+
+    /// What they have cost.
+    pub fn counts(&self) -> LookupCounts {
+        LookupCounts {
+            frames: self.frames.decoded(),
+            batches: self.rows.decoded(),
+            bytes: self.frames.bytes() + self.rows.bytes(),
+        }
+    }
+
+    /// The object with this name, checked.
+    pub fn find(&mut self, name: &[u8]) -> Result<Option<FoundObject>> {
+        let Storage::Shards(shards) = &self.destination.stored else {
+            return self.destination.find(name);
+        };
+        let frames = &mut self.frames;
+        let found = match frames.find(name) {
+            Some(found) => Some(found),
+            None => shards.find_row_in(name, &mut |shard, manifest, index| {
+                frames.frame(shard, manifest, index, shards.known_hidden())
+            })?,
+        };
+        let Some((shard, FoundRow { row, sequence, length, crc32c, place })) = found else {
+            return Ok(None);
+        };
+        let reader = Arc::clone(shards.reader(shard)?);
+        let wanted = ManifestRow { sequence, name, length, crc32c, place };
+        let object = self.read(shard, &reader, row, &wanted).map_err(|error| reader.error(name, error))?;
+        Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
+    }
+
+    fn read(
+        &mut self,
+        shard: usize,
+        reader: &ShardReader,
+        number: u64,
+        row: &ManifestRow<'_>,
+    ) -> std::result::Result<StoredObject, ObjectError> {
+        if let Some(parquet) = reader.parquet()? {
+            match self.rows.read(shard, parquet, row.place) {
+                Ok(Some((object, crc32c))) if crc32c == row.crc32c && check(row, &object).is_ok() => {
+                    return Ok(object);
+                }
+                Ok(None) => {}
+                // Read alone it may be whole; if not, that tells what is wrong with it.
+                Ok(Some(_)) | Err(_) => self.rows.read_alone_from(shard, row.place),
+            }
+        } else if let Some(end) = self.frames.place_of(shard, number + 1)
+            && let Some(object) = reader.read_until(row, end)?
+        {
+            return Ok(object);
+        }
+        reader.read(number, row)
+    }
+}

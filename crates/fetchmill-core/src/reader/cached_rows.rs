@@ -1,0 +1,176 @@
+//! Rows of Parquet files that were decoded last, batch by batch.
+//!
+//! One row alone costs a page of each column. Rows that are asked for one near the other are read as a scan does, on
+//! from where its last batch ended, so that each page is decoded once; all others alone.
+
+use std::collections::HashMap;
+
+use super::object_error::{ObjectError, of_row};
+use crate::object::StoredObject;
+use crate::pack::parquet::{ParquetShard, RowBatches, object_at};
+use arrow_array::RecordBatch;
+
+/// Rows this far apart are near: more than a client has in flight.
+const NEAR_ROWS: u64 = 256;
+/// So far ahead of its last batch a scan goes on: the batches of so many rows.
+const AHEAD_ROWS: u64 = 2048;
+/// Scans that are open. Each holds a page and a dictionary of each column: some MiB, more where a body is larger.
+const SCANS_MAX: usize = 2;
+/// An object and the CRC-32C that was stored with it.
+type StoredRow = (StoredObject, u32);
+
+/// Behind damage, and where a batch is too large to be kept, so many rows are read alone.
+const ALONE_ROWS: u64 = 1024;
+
+/// Batches, the one that was used last in front, in a bounded number of bytes. For one thread.
+#[derive(Debug)]
+pub(super) struct CachedRows {
+    batches: Vec<CachedBatch>,
+    /// The one that was used last is in front.
+    scans: Vec<OpenScan>,
+    /// By shard: what was read alone.
+    alone: HashMap<usize, ReadAlone>,
+    bytes: usize,
+    bytes_max: usize,
+    decoded: u64,
+}
+
+#[derive(Debug)]
+struct CachedBatch {
+    shard: usize,
+    first: u64,
+    batch: RecordBatch,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct OpenScan {
+    shard: usize,
+    /// The first row that it has not read.
+    next: u64,
+    batches: RowBatches,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct ReadAlone {
+    last: Option<u64>,
+    /// Rows from the first to before the second are read alone whatever comes.
+    only: (u64, u64),
+}
+
+impl CachedRows {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        let (batches, scans, alone) = (Vec::new(), Vec::new(), HashMap::new());
+        CachedRows { batches, scans, alone, bytes: 0, bytes_max, decoded: 0 }
+    }
+
+    /// Bytes of the batches that are held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Batches that were decoded so far, a row that was read alone among them.
+    pub(super) fn decoded(&self) -> u64 {
+        self.decoded
+    }
+
+    /// The object at a row of a shard with its stored checksum, neither checked. `None` when it is to be read alone.
+    pub(super) fn read(
+        &mut self,
+        shard: usize,
+        parquet: &ParquetShard,
+        row: u64,
+    ) -> std::result::Result<Option<StoredRow>, ObjectError> {
+        if let Some(at) = self.batches.iter().position(|cached| cached.has(shard, row)) {
+            self.batches[..=at].rotate_right(1);
+            return self.batches[0].object(row).map(Some);
+        }
+        if !self.goes_on(shard, row) && !self.start(shard, parquet, row)? {
+            self.decoded += 1;
+            return Ok(None);
+        }
+        self.read_on(row)
+    }
+
+    /// A batch with this row could not be used: it and those behind it are read alone.
+    pub(super) fn read_alone_from(&mut self, shard: usize, row: u64) {
+        self.scans.retain(|scan| scan.shard != shard);
+        self.alone.entry(shard).or_default().only = (row, row.saturating_add(ALONE_ROWS));
+    }
+
+    /// Whether a scan comes to this row soon; it is in front then.
+    fn goes_on(&mut self, shard: usize, row: u64) -> bool {
+        let comes =
+            |scan: &OpenScan| scan.shard == shard && (scan.next..scan.next + AHEAD_ROWS).contains(&row);
+        let found = self.scans.iter().position(comes);
+        if let Some(at) = found {
+            self.scans[..=at].rotate_right(1);
+        }
+        found.is_some()
+    }
+
+    /// Starts a scan where a row near this one was asked for before.
+    fn start(
+        &mut self,
+        shard: usize,
+        parquet: &ParquetShard,
+        row: u64,
+    ) -> std::result::Result<bool, ObjectError> {
+        let alone = self.alone.entry(shard).or_default();
+        let last = alone.last.replace(row);
+        let is_near = last.is_some_and(|last| row.abs_diff(last) <= NEAR_ROWS);
+        if !is_near || (alone.only.0..alone.only.1).contains(&row) {
+            return Ok(false);
+        }
+        // What was asked for at the same time may come yet.
+        let next = row.saturating_sub(NEAR_ROWS);
+        let batches = parquet.batches(next..parquet.rows(), None).map_err(of_row)?;
+        self.scans.truncate(SCANS_MAX - 1);
+        self.scans.insert(0, OpenScan { shard, next, batches });
+        Ok(true)
+    }
+
+    /// Reads batches of the scan in front, up to the one with this row.
+    fn read_on(&mut self, row: u64) -> std::result::Result<Option<StoredRow>, ObjectError> {
+        while let Some(scan) = self.scans.first_mut()
+            && let Some(batch) = scan.batches.next()
+        {
+            let batch = batch.map_err(of_row)?;
+            self.decoded += 1;
+            let (shard, first) = (scan.shard, scan.next);
+            scan.next += batch.num_rows() as u64;
+            let bytes = batch.get_array_memory_size();
+            let cached = CachedBatch { shard, first, batch, bytes };
+            let object = cached.has(shard, row).then(|| cached.object(row)).transpose()?;
+            self.keep(cached);
+            if object.is_some() {
+                return Ok(object);
+            }
+        }
+        Err(ObjectError::Damaged("no such row".to_owned()))
+    }
+
+    fn keep(&mut self, cached: CachedBatch) {
+        if cached.bytes > self.bytes_max {
+            return self.read_alone_from(cached.shard, cached.first);
+        }
+        self.bytes += cached.bytes;
+        self.batches.insert(0, cached);
+        while self.bytes > self.bytes_max {
+            let Some(last) = self.batches.pop() else { return };
+            self.bytes -= last.bytes;
+        }
+    }
+}
+
+impl CachedBatch {
+    fn has(&self, shard: usize, row: u64) -> bool {
+        shard == self.shard && (self.first..self.first + self.batch.num_rows() as u64).contains(&row)
+    }
+
+    fn object(&self, row: u64) -> std::result::Result<StoredRow, ObjectError> {
+        object_at(&self.batch, (row - self.first) as usize)
+            .map(|(_, object, crc32c)| (object, crc32c))
+            .map_err(of_row)
+    }
+}
