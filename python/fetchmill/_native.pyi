@@ -396,6 +396,64 @@ class ObjectBatches:
         """
 
 @final
+class SyncStore:
+    """What a destination of a sync holds, the plan of the pass that runs, and the lock against a second one.
+
+    Args:
+        dest: the destination, which is made if it is missing.
+        scratch: a folder for the plan of a dry run: nothing in `dest` changes, and nothing is locked.
+
+    Raises:
+        UsageError: the destination holds something else.
+        BusyError: another process works on it.
+        JournalError: what it knows is damaged.
+        StorageError: it cannot be read or written.
+    """
+
+    def __init__(self, dest: str, scratch: str | None = None) -> None: ...
+    def base(self) -> dict[str, Any] | None:
+        """What the last pass has left; None before the first."""
+
+    def has_job(self) -> bool:
+        """Whether a job of `get` has the destination."""
+
+    def adopt(self, source: str, filters: str) -> int:
+        """Takes over what such a job has stored; how many objects."""
+
+    def has_plan(self) -> bool:
+        """Whether there is a plan of a pass that is not concluded."""
+
+    def plan(self, listing: str, options: str) -> dict[str, int]:
+        """Compares a listing with what the destination holds; how many objects have which action."""
+
+    def planned(self) -> dict[str, int]:
+        """The same of the plan that is there."""
+
+    def names(self, action: str, after: bytes | None, count: int) -> list[bytes]:
+        """Names with an action (`fetch`, `ask`, `remove`) behind one, in their order."""
+
+    def write_requests(self, path: str) -> int:
+        """Writes the list of what is to be asked for; how many rows."""
+
+    def apply(self, fetched: str | None, overwrite_local: bool, seconds: float) -> bool:
+        """Puts what a finished job has fetched into its places, for so long; whether all is done."""
+
+    def progress(self) -> dict[str, int]:
+        """How many planned objects were applied (`done`), and how many there are (`total`)."""
+
+    def conclude(self) -> dict[str, Any]:
+        """Ends the pass; its ledger."""
+
+    def failures(self, after: bytes | None, count: int) -> list[tuple[bytes, str, str | None, str | None]]:
+        """Name, outcome, failure kind and a line for people of what the last pass could not do, behind a name."""
+
+    def discard(self) -> None:
+        """Throws the plan away."""
+
+    def close(self) -> None:
+        """Lets another process work on the destination."""
+
+@final
 class Verify:
     """A verification that runs on its own threads from the moment it is made. Dropped before its end, it is ended."""
 

@@ -376,7 +376,7 @@ pub fn put_in_place(made: &Path, path: &Path) -> crate::error::Result<()> {
 
 /// What has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileState {
+pub enum PathState {
     /// A regular file, with its size and when it was last modified, nanoseconds since 1970.
     File {
         /// Bytes.
@@ -391,7 +391,7 @@ pub enum FileState {
 }
 
 /// What has a name in a folder; no link is followed.
-pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<FileState>> {
+pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<PathState>> {
     let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
@@ -399,12 +399,12 @@ pub fn file_state(folder: BorrowedFd<'_>, name: &[u8]) -> ErrnoResult<Option<Fil
     };
     match rustix::fs::FileType::from_raw_mode(stat.st_mode) {
         rustix::fs::FileType::RegularFile => {}
-        rustix::fs::FileType::Directory => return Ok(Some(FileState::Folder)),
-        _ => return Ok(Some(FileState::Other)),
+        rustix::fs::FileType::Directory => return Ok(Some(PathState::Folder)),
+        _ => return Ok(Some(PathState::Other)),
     }
     let nanoseconds = i64::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let mtime_ns = stat.st_mtime.saturating_mul(1_000_000_000).saturating_add(nanoseconds);
-    Ok(Some(FileState::File { size: u64::try_from(stat.st_size).unwrap_or(0), mtime_ns }))
+    Ok(Some(PathState::File { size: u64::try_from(stat.st_size).unwrap_or(0), mtime_ns }))
 }
 
 /// Removes a folder beneath another one that has nothing in it.

@@ -268,10 +268,22 @@ mod tests {
         }
     }
 
+    #[test]
+    fn dates_of_http_are_written() {
+        for (seconds, text) in [
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (u64::MAX, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            assert_eq!(http_date(seconds), text);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_date_comes_back(micros in 0..=SECONDS_MAX * 1_000_000 + 999_999) {
             prop_assert_eq!(parse_utc_micros(utc_micros(micros).as_bytes()), Some(micros));
+            prop_assert_eq!(parse_http_date(http_date(micros / 1_000_000).as_bytes()), Some(micros / 1_000_000));
             prop_assert_eq!(parse_utc(utc(micros / 1_000_000).as_bytes()), Some(micros / 1_000_000));
         }
     }

@@ -400,8 +400,12 @@ mod tests {
 
     /// A frame of anything, with the checksum that belongs to it.
     fn stored(rows: usize, checksums: &[u8], raw: &[u8], raw_length: usize) -> Vec<u8> {
+        stored_as(MAGIC, rows, checksums, raw, raw_length)
+    }
+
+    fn stored_as(magic: [u8; 4], rows: usize, checksums: &[u8], raw: &[u8], raw_length: usize) -> Vec<u8> {
         let packed = zstd::bulk::compress(raw, 1).unwrap();
-        let mut frame = MAGIC.to_vec();
+        let mut frame = magic.to_vec();
         for number in [rows, checksums.len() + packed.len(), raw_length] {
             frame.extend_from_slice(&(number as u32).to_le_bytes());
         }
@@ -427,11 +431,44 @@ mod tests {
         ) {
             let frame = read(&stored(rows, &vec![7; 4 * rows], &raw, raw.len()));
 
+            let with_validators = read(&stored_as(MAGIC_WITH_VALIDATORS, rows, &vec![7; 4 * rows], &raw, raw.len()));
+            if let Ok(frame) = with_validators {
+                prop_assert!(frame.iter().all(|row| row.name.len() + row.etag.len() < 40));
+            }
             if let Ok(frame) = frame {
                 prop_assert_eq!(frame.len(), rows);
                 prop_assert!(frame.iter().all(|row| row.crc32c == 0x0707_0707 && row.name.len() < 40));
             }
         }
+    }
+
+    #[test]
+    fn etags_and_times_come_back_and_cost_nothing_where_there_are_none() {
+        let long = [b'x'; ETAG_BYTES_MAX + 1];
+        let row =
+            |name, etag, last_modified| ManifestRow { name, etag, last_modified, ..ManifestRow::default() };
+        for (rows, magic) in [
+            (vec![row(&b"a"[..], &b""[..], None), row(b"b", b"", None)], MAGIC),
+            (
+                vec![row(b"a", b"\"1\"", Some(0)), row(b"", b"", None), row(b"c", b"W/x", None)],
+                MAGIC_WITH_VALIDATORS,
+            ),
+            (vec![row(b"a", b"", Some(7))], MAGIC_WITH_VALIDATORS),
+        ] {
+            let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
+            // The second frame does not have what the first one had.
+            for _ in 0..2 {
+                rows.iter().for_each(|row| columns.add(row).unwrap());
+                columns.take_frame(&mut bytes).unwrap();
+            }
+
+            assert_eq!(bytes[..4], magic);
+            assert_eq!(read(&bytes).unwrap().iter().collect::<Vec<_>>(), rows);
+        }
+        let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
+        columns.add(&row(b"a", &long, None)).unwrap();
+        columns.take_frame(&mut bytes).unwrap();
+        assert_eq!(read(&bytes).unwrap().row(0).etag, b"");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 use super::database::{self, set_fact};
 use super::local::LocalFolder;
 use super::plan::is_ours;
-use crate::durable::{self, FileState};
+use crate::durable::{self, PathState};
 use crate::error::{Error, Result};
 use crate::journal::{JobLocation, read_manifests, read_status, sqlite_error_of};
 use crate::manifest::ManifestRows;
@@ -70,7 +70,7 @@ fn read_objects(place: &JobLocation, checked_at: i64, db: &Connection, base: &Pa
                     continue;
                 }
                 // One that is not there is fetched; one of another size was changed by somebody else.
-                let Some(FileState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
+                let Some(PathState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
                 let length = row.length as i64;
                 let mtime_ns = Some(mtime_ns).filter(|time| is_ours(length, Some(*time), size, *time));
                 let etag = Some(row.etag).filter(|etag| !etag.is_empty());

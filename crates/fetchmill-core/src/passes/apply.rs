@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use super::database;
 use super::local::{LocalFolder, MoveResult};
 use super::plan::{PlannedAction, is_ours};
-use crate::durable::FileState;
+use crate::durable::PathState;
 use crate::error::Result;
 use crate::journal::sqlite_error_of;
 use crate::name;
@@ -181,12 +181,12 @@ impl Application {
     fn remove(&mut self, object: &PlannedObject, path: &[u8]) -> Result<Applied> {
         let is_as_left = match self.dest.state(path)? {
             // In a folder's place there is no file any more: an object of this pass may be below it already.
-            None | Some(FileState::Folder) => return Ok(Applied::of("removed")),
-            Some(FileState::File { size, mtime_ns }) => {
+            None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
+            Some(PathState::File { size, mtime_ns }) => {
                 self.overwrites_local
                     || object.base.is_some_and(|(length, known)| is_ours(length, known, size, mtime_ns))
             }
-            Some(FileState::Other) => false,
+            Some(PathState::Other) => false,
         };
         if !is_as_left {
             return Ok(Applied { result: "not_removed", ..changed_here() });
@@ -202,23 +202,23 @@ impl Application {
             None => None,
         };
         let present = self.dest.state(path)?;
-        let Some(FileState::File { mtime_ns, .. }) = staged else {
+        let Some(PathState::File { mtime_ns, .. }) = staged else {
             // It was put there before a kill.
             return Ok(match present {
-                Some(FileState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
+                Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
                     Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }
                 }
                 _ => changed_here(),
             });
         };
         match present {
-            Some(FileState::Folder | FileState::Other) => return Ok(taken()),
-            Some(FileState::File { size, mtime_ns }) if !self.overwrites_local => match object.base {
+            Some(PathState::Folder | PathState::Other) => return Ok(taken()),
+            Some(PathState::File { size, mtime_ns }) if !self.overwrites_local => match object.base {
                 None => return Ok(taken()),
                 Some((length, known)) if !is_ours(length, known, size, mtime_ns) => return Ok(changed_here()),
                 Some(_) => {}
             },
-            Some(FileState::File { .. }) | None => {}
+            Some(PathState::File { .. }) | None => {}
         }
         let Some(staged) = &mut self.staged else { return Ok(taken()) };
         Ok(match self.dest.take(staged, path)? {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::durable::{self, FileState};
+use crate::durable::{self, PathState};
 use crate::error::{Error, Result};
 use crate::name;
 
@@ -58,13 +58,13 @@ impl LocalFolder {
     }
 
     /// What is at the place of a name; none when nothing is.
-    pub(super) fn state(&mut self, path: &[u8]) -> Result<Option<FileState>> {
+    pub(super) fn state(&mut self, path: &[u8]) -> Result<Option<PathState>> {
         let found =
             self.folder(path, false).and_then(|(folder, leaf)| durable::file_state(folder.as_fd(), leaf));
         match found {
             Ok(state) => Ok(state),
             Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-            Err(Errno::LOOP | Errno::XDEV) => Ok(Some(FileState::Other)),
+            Err(Errno::LOOP | Errno::XDEV) => Ok(Some(PathState::Other)),
             Err(error) => Err(self.fail("look at", path, error)),
         }
     }

@@ -10,7 +10,7 @@ use super::compare::{BASE_COLUMNS, BaseObject, Comparison, compare};
 use super::database::{self, fact};
 use super::listing::{ListedObject, ListingFile, NextListed, SortedListing};
 use super::local::LocalFolder;
-use crate::durable::FileState;
+use crate::durable::PathState;
 use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
 use crate::name;
@@ -289,7 +289,7 @@ impl<'o> PlanWriter<'o> {
         }
         Ok(match dest.state(&self.path)? {
             None => LocalFile::Missing,
-            Some(FileState::File { size, mtime_ns })
+            Some(PathState::File { size, mtime_ns })
                 if is_ours(base.length, base.mtime_ns, size, mtime_ns) =>
             {
                 LocalFile::Same

@@ -76,7 +76,7 @@ impl CachedLookups {
             return Ok(None);
         };
         let reader = Arc::clone(shards.reader(shard)?);
-        let wanted = ManifestRow { sequence, name, length, crc32c, place };
+        let wanted = ManifestRow { sequence, name, length, crc32c, place, ..ManifestRow::default() };
         let object = self.read(shard, &reader, row, &wanted).map_err(|error| reader.error(name, error))?;
         Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }
