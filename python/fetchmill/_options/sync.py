@@ -18,9 +18,11 @@ from fetchmill._options.sources import SourceKind, check_source, is_bucket, kind
 from fetchmill.errors import UsageError
 
 # What decides which objects a destination has, and what they are called: it stays the same from pass to pass.
-_FILTERS = ("list_format", "column", "template", "csv_header", "key_column", "include", "exclude")
-_FILTERS += ("size_from", "size_to", "modified_from", "modified_to")
-_FILTERS += ("list_path", "names_field", "marker_field", "marker_param", "get_path")
+_FILTERS = (
+    *("list_format", "column", "template", "csv_header", "key_column", "include", "exclude"),
+    *("size_from", "size_to", "modified_from", "modified_to"),
+    *("list_path", "names_field", "marker_field", "marker_param", "get_path"),
+)
 # What says how a source is listed: requests are made of a list of our own.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
 _COLUMN = re.compile(r"\{\w*(?:!r)?\}")

@@ -13,9 +13,7 @@ from fetchmill.cli.progress import Display, JsonDisplay, LiveDisplay, PlainDispl
 from fetchmill.cli.streams import flush_or_silence, say, write_event
 
 if TYPE_CHECKING:
-    from fetchmill._job.list import RowJob
-    from fetchmill._native import Export, Job
-    from fetchmill.engines.engine_job import EngineJob
+    from fetchmill._job.run import RunningJob
 
 # How often the job is looked at: a signal and its end are noticed within this, a terminal is redrawn each time.
 STEP_SECONDS = 0.1
@@ -112,7 +110,7 @@ def announce_dashboard(url: str | None, as_json: bool, quiet: bool, log: Display
         say(f"dashboard: {url}")
 
 
-def watch(job: "Job | EngineJob | Export | RowJob", signals: Signals, display: Display) -> Snapshot:
+def watch(job: "RunningJob", signals: Signals, display: Display) -> Snapshot:
     """Shows the job until it ends; gives the first snapshot."""
     first = Snapshot.from_native(job.snapshot())
     says_resuming = first.resumed and first.start_settled > 0

@@ -458,7 +458,9 @@ mod tests {
             let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
             // The second frame does not have what the first one had.
             for _ in 0..2 {
-                rows.iter().for_each(|row| columns.add(row).unwrap());
+                for row in &rows {
+                    columns.add(row).unwrap();
+                }
                 columns.take_frame(&mut bytes).unwrap();
             }
 

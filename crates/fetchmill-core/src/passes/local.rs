@@ -40,20 +40,20 @@ impl LocalFolder {
     /// The folder of a path, made if it is missing; with the rest of the path.
     fn folder<'p>(&mut self, path: &'p [u8], makes: bool) -> durable::ErrnoResult<(OwnedFd, &'p [u8])> {
         let Some(slash) = path.iter().rposition(|byte| *byte == b'/') else {
-            return Ok((self.root.try_clone().map_err(io_errno)?, path));
+            return Ok((self.root.try_clone().map_err(|error| io_errno(&error))?, path));
         };
         let (above, leaf) = (&path[..slash], &path[slash + 1..]);
         if let Some((known, folder)) = &self.open
             && known == above
         {
-            return Ok((folder.try_clone().map_err(io_errno)?, leaf));
+            return Ok((folder.try_clone().map_err(|error| io_errno(&error))?, leaf));
         }
         let folder = if makes {
             durable::make_folders_beneath(self.root.as_fd(), above)?
         } else {
             durable::open_folder_beneath(self.root.as_fd(), above)?
         };
-        self.open = Some((above.to_vec(), folder.try_clone().map_err(io_errno)?));
+        self.open = Some((above.to_vec(), folder.try_clone().map_err(|error| io_errno(&error))?));
         Ok((folder, leaf))
     }
 
@@ -106,6 +106,6 @@ impl LocalFolder {
     }
 }
 
-fn io_errno(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn io_errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }

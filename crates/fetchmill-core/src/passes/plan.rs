@@ -115,17 +115,16 @@ pub(super) fn make(
 ) -> Result<PlanCounts> {
     let mut file = ListingFile::open(listing)?;
     let mut writer = PlanWriter::begin(place, options)?;
-    let counts = match writer.merge(base, &mut || file.next_object())? {
-        Some(counts) => counts,
-        None => {
-            // It is not in the order of names.
-            drop(writer);
-            let sorted = SortedListing::load(listing, &place.path.with_extension("listed"))?;
-            writer = PlanWriter::begin(place, options)?;
-            let counts = sorted.read(|next| writer.merge(base, next))?;
-            sorted.remove()?;
-            counts.ok_or_else(|| Error::Internal("a sorted listing has no order".into()))?
-        }
+    let counts = if let Some(counts) = writer.merge(base, &mut || file.next_object())? {
+        counts
+    } else {
+        // It is not in the order of names.
+        drop(writer);
+        let sorted = SortedListing::load(listing, &place.path.with_extension("listed"))?;
+        writer = PlanWriter::begin(place, options)?;
+        let counts = sorted.read(|next| writer.merge(base, next))?;
+        sorted.remove()?;
+        counts.ok_or_else(|| Error::Internal("a sorted listing has no order".into()))?
     };
     writer.finish(place, &counts)?;
     Ok(counts)

@@ -235,7 +235,6 @@ fn a_second_process_is_refused() {
 #[test]
 fn random_listings_are_compared_as_sets_are() {
     let seed = std::env::var("FETCHMILL_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(7_u64);
-    println!("FETCHMILL_SEED={seed}");
     // xorshift64, whose state must not be 0.
     let mut state = seed | 1;
     let mut below = |bound: u64| {
@@ -279,7 +278,7 @@ fn random_listings_are_compared_as_sets_are() {
         base: before.len() as u64,
         ..PlanCounts::default()
     };
-    assert_eq!(counts, expected);
+    assert_eq!(counts, expected, "FETCHMILL_SEED={seed}");
     for (action, names) in [(PlannedAction::Fetch, fetch), (PlannedAction::Remove, remove)] {
         let found = plan::names(place.path, action, None, 10_000).unwrap();
         assert_eq!(found, names.into_iter().map(String::into_bytes).collect::<Vec<_>>());

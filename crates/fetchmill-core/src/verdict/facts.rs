@@ -61,6 +61,7 @@ impl Rules {
 
 /// A complete reply.
 #[derive(Debug, Default, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct ReplyFacts<'r> {
     pub(crate) status: u16,
     /// Whose it is was certain when it came: it was the first on its connection, say.

@@ -45,7 +45,7 @@ impl Request {
     #[pyo3(signature = (url, method=None, headers=None, body=None, tag=None, *, idempotent=None, json=None, params=None))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
-        url: Bound<'_, PyString>,
+        url: &Bound<'_, PyString>,
         method: Option<&str>,
         headers: Option<&Bound<'_, PyAny>>,
         body: Option<PyBackedBytes>,
@@ -65,7 +65,7 @@ impl Request {
             }
         }
         let method = method.unwrap_or(if json.is_some() { "POST" } else { "GET" });
-        let url = params.map_or_else(|| Ok(url.clone()), |params| with_query(&url, params))?.unbind();
+        let url = params.map_or_else(|| Ok(url.clone()), |params| with_query(url, params))?.unbind();
         let request =
             CustomRequest::new(method, fields, body, idempotent).map_err(|error| errors::of(&error))?;
         let method = request.method.clone();

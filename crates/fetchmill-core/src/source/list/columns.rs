@@ -335,7 +335,7 @@ impl ColumnPlan {
         let mut fields = Vec::new();
         for (name, value, is_open) in &pieces.fields {
             // A condition that a line does not have, say, is none.
-            if (*is_open || may_be_secret) && !self.is_empty(value, values) {
+            if (*is_open || may_be_secret) && !Self::is_empty(value, values) {
                 fields.push((name.as_str(), self.text_of(value, values)?));
             }
         }
@@ -376,7 +376,7 @@ impl ColumnPlan {
     }
 
     /// Whether a field has columns, and a record a value for none of them.
-    fn is_empty(&self, pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
+    fn is_empty(pieces: &[RequestPiece<usize>], values: &RecordValues) -> bool {
         let mut columns = pieces.iter().filter_map(|piece| match piece {
             RequestPiece::Column(column, _) => Some(*column),
             RequestPiece::Text(_) => None,
