@@ -71,6 +71,12 @@ impl<'a> TargetRequest<'a> {
     }
 }
 
+/// Whether a field says on which condition an object is wanted (RFC 9110, 13.1): a server answers 304 when it has not
+/// changed.
+pub fn is_condition(name: &str) -> bool {
+    ["if-none-match", "if-modified-since"].iter().any(|condition| condition.eq_ignore_ascii_case(name))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -32,6 +32,5 @@ pub use head::{FieldSpans, Framing, Head, Span, Version};
 pub use malformed::MalformedReply;
 pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
 pub use request::{
-    CONDITIONS, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, check_field, escape_target,
-    request_fields,
+    HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, check_field, escape_target, request_fields,
 };

@@ -23,8 +23,6 @@ const REFUSED_FIELDS: &[&str] = &[
 /// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.
 pub const OPEN_FIELDS: &[&str] =
     &["accept", "accept-language", "content-type", "user-agent", "if-none-match", "if-modified-since"];
-/// Those that say on which condition an object is wanted (RFC 9110, 13.1): a server answers 304 when it has not changed.
-pub const CONDITIONS: &[&str] = &["if-none-match", "if-modified-since"];
 /// Fields of our own.
 const OWN_FIELDS: &[&str] = &["host", "accept-encoding"];
 /// Sent unless they are replaced.

@@ -8,7 +8,6 @@ use crate::byte_range::ByteRange;
 use crate::engine::custom_request::{CustomRequest, RedirectEffects};
 use crate::engine::s3::BucketResolver;
 use crate::entry::{ExpectedObject, ListEntry, Naming};
-use crate::http1::CONDITIONS;
 use crate::name;
 use crate::object::Facts;
 use crate::outcome::{FailureKind, Outcome};
@@ -19,6 +18,7 @@ use crate::s3::{BucketName, split_url};
 use crate::sink::EntryDescription;
 use crate::source_metadata::{ListedKey, SizedName};
 use crate::target::{Page, Sequence, WaitingTarget};
+use crate::target_request::is_condition;
 use crate::transport::AddressPolicy;
 use crate::verdict::AttemptState;
 
@@ -182,8 +182,6 @@ impl CurrentTarget {
         let Some(request) = self.request.as_deref().filter(|request| !request.fields.is_empty()) else {
             return false;
         };
-        let is_condition =
-            |name: &str| CONDITIONS.iter().any(|condition| condition.eq_ignore_ascii_case(name));
         self.effects.fields(Some(request)).iter().any(|(name, _)| is_condition(name))
     }
 

@@ -14,7 +14,7 @@ use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::name::for_display;
 use crate::row::LISTED_COLUMNS;
 use crate::source_metadata::ListedTime;
-use crate::target_request::TargetRequest;
+use crate::target_request::{TargetRequest, is_condition};
 use crate::time_text::parse_utc_to_the_second;
 
 /// A column as a user has named it.
@@ -334,8 +334,8 @@ impl ColumnPlan {
         let may_be_secret = pieces.headers_for.as_deref().map(str::as_bytes) == origin_of(url.as_bytes());
         let mut fields = Vec::new();
         for (name, value, is_open) in &pieces.fields {
-            // A condition that a line does not have, say, is none.
-            if (*is_open || may_be_secret) && !Self::is_empty(value, values) {
+            let is_left_out = is_condition(name) && Self::is_empty(value, values);
+            if (*is_open || may_be_secret) && !is_left_out {
                 fields.push((name.as_str(), self.text_of(value, values)?));
             }
         }
