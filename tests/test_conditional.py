@@ -1,0 +1,83 @@
+"""Requests on a condition: a 304 says that nothing has changed, and is no failure, where it was asked for."""
+
+import csv
+import json
+import os
+from collections.abc import Callable, Sequence
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from nginx import Nginx, Site
+
+Run = Callable[..., Any]
+
+COLUMNS = ("name", "url", "size", "etag", "last_modified", "if_none_match", "if_modified_since")
+HEADERS = ("--header", "If-None-Match: {if_none_match}", "--header", "If-Modified-Since: {if_modified_since}")
+WRITTEN = 1_767_225_600
+OBJECTS = 300
+
+
+@pytest.fixture
+def url(nginx: Callable[..., Nginx], served: Path) -> str:
+    """A server of files that were written long ago; below /always it says 304 to everybody."""
+    for number in range(OBJECTS):
+        path = served / f"f{number:03}"
+        path.write_bytes(f"object {number}".encode())
+        os.utime(path, (WRITTEN, WRITTEN))
+    return nginx(files=Site(directives="location /always { return 304; }")).url("files", "127.0.0.1")
+
+
+def manifest(path: Path, rows: Sequence[tuple[str, ...]]) -> Path:
+    """A manifest with what makes requests conditional beside it."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
+    return path
+
+
+def test_what_has_not_changed_is_skipped_over_a_kill_too(
+    run: Run, start: Callable[..., Any], url: str, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """By time, by ETag, and without a condition; objects are called as the manifest says."""
+    known = formatdate(WRITTEN, usegmt=True)
+    rows = [(f"{number}.txt", f"{url}/f{number:03}", "", "", "", "", known) for number in range(OBJECTS)]
+    rows[0] = ("0.txt", f"{url}/f000", "", "", "", "", "")  # it is asked for as ever
+    rows[1] = ("1.txt", f"{url}/f001", "", "", "", '"another"', "")
+    changed = range(0, OBJECTS, 3)
+    for number in changed:
+        (served / f"f{number:03}").write_bytes(b"changed")
+    words = ("get", manifest(tmp_path / "list.csv", rows), dest, "--allow-private", *HEADERS, "--json")
+
+    killed = start(*words, "--rate", "150", "--commit-window", "50ms")
+    while not list(dest.glob("*.txt")):
+        assert killed.poll() is None
+    killed.kill()
+    killed.wait()
+    ended = run(*words)
+
+    report = json.loads(ended.out.splitlines()[-1])
+    fetched = {f"{number}.txt" for number in changed} | {"1.txt"}
+    assert ended.code == 0, ended.err
+    assert (report["fetched"], report["skipped"], report["failed"]) == (len(fetched), OBJECTS - len(fetched), 0)
+    assert {path.name for path in dest.iterdir() if path.is_file()} == fetched
+    assert (dest / "3.txt").read_bytes() == b"changed"
+    assert fetchmill.open(dest).record("1.txt").body == b"object 1"
+
+
+def test_a_304_that_nobody_asked_for_is_a_failure(run: Run, url: str, dest: Path, tmp_path: Path) -> None:
+    """It would be an object that is nowhere."""
+    known = formatdate(WRITTEN, usegmt=True)
+    rows = [("a", f"{url}/always/a", "", "", "", "", known), ("b", f"{url}/always/b", "", "", "", "", "")]
+
+    ended = run("get", manifest(tmp_path / "list.csv", rows), dest, "--allow-private", *HEADERS)
+
+    assert ended.code == 3
+    assert [(failure.name, failure.kind, failure.status) for failure in fetchmill.failures(dest)] == [
+        ("b", "redirect", 304)
+    ]
+    assert fetchmill.status(dest).skipped == 1
