@@ -1,6 +1,7 @@
 """`fetchmill status`: the ledger and the failures of a destination."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,16 +72,19 @@ def test_failures_can_be_json(run: Run, finished: Path) -> None:
 
 def test_a_running_job_is_called_so(run: Run, start: Run, server: Serve, dest: Path) -> None:
     """The journal can be read beside it."""
-    source = server(synthetic=200, delay=(0.2, 0.5))
-    process = start("get", source.url, dest, "--commit-window", "50ms")
+    source = server(synthetic=200)
+    # Slow enough that it still runs when `status` does, also where that takes seconds to start.
+    process = start("get", source.url, dest, "--commit-window", "50ms", "--rate", 2)
     while not source.stats()["get"]:
         assert process.poll() is None
 
     shown = run("status", dest)
+    process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
 
     assert "job          running\n" in shown.out
-    assert process.returncode == 0
+    assert process.returncode == 130
+    assert run("get", source.url, dest).code == 0
     assert "job          finished\n" in run("status", dest).out
 
 
