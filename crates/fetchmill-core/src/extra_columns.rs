@@ -37,6 +37,12 @@ impl ExtraColumns {
         Self::of_option("--keep-columns", kept.into_iter().collect())
     }
 
+    /// The same with that of their bodies' hash, behind all others.
+    pub fn with_hash(self, name: &str) -> Result<Self> {
+        let all = self.kept().iter().cloned().chain([name.to_owned()]);
+        Self::of_option("--hash", all.collect())
+    }
+
     fn of_option(option: &str, kept: Arc<[String]>) -> Result<Self> {
         let refuse = |message: String| Err(Error::Usage(format!("{option}: {message}")));
         if kept.len() > KEPT_COLUMNS_MAX {

@@ -27,6 +27,7 @@ pub mod durable;
 pub mod engine;
 pub mod entry;
 pub mod error;
+pub mod expected_hash;
 pub mod extra_columns;
 pub mod hidden_text;
 pub mod http1;

@@ -2,6 +2,7 @@
 //! Whatever the bytes, they can be read: a journal may be damaged.
 
 use crate::byte_range::ByteRange;
+use crate::expected_hash::ExpectedHash;
 use crate::extra_columns::{extra_values, write_extra};
 
 /// See the module.
@@ -15,6 +16,8 @@ pub struct TargetRequest<'a> {
     pub body: Option<&'a [u8]>,
     /// The part of the object that is asked for; none: all of it.
     pub range: Option<ByteRange>,
+    /// What its body must have; none: nothing is known of that.
+    pub hash: Option<ExpectedHash>,
     /// Its own fields, checked when they were given.
     pub fields: Vec<(&'a str, &'a str)>,
 }
@@ -30,9 +33,11 @@ impl<'a> TargetRequest<'a> {
         *self == TargetRequest::plain()
     }
 
-    /// Whether it says only which part of an object is asked for: then the job asks with `GET`.
+    /// Whether it says only which part of an object is asked for, or not even that, and what its body must have: then the
+    /// job says the rest.
     pub fn is_plain_part(&self) -> bool {
-        self.range.is_some() && *self == TargetRequest { range: self.range, ..TargetRequest::default() }
+        let TargetRequest { range, hash, .. } = *self;
+        *self == TargetRequest { range, hash, ..TargetRequest::default() }
     }
 
     /// Appends it.
@@ -42,7 +47,9 @@ impl<'a> TargetRequest<'a> {
         let range = range.as_deref().map(str::as_bytes);
         let start = [self.method.map(str::as_bytes), idempotent, self.body, range];
         let fields = self.fields.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
-        write_extra(start.into_iter().chain(fields.map(Some)), out);
+        // No field is without a name.
+        let hash = self.hash.iter().flat_map(|hash| [None, Some(hash.bytes())]);
+        write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
     /// The reverse of [`TargetRequest::write`]; `None` for what it does not write.
@@ -58,11 +65,15 @@ impl<'a> TargetRequest<'a> {
             Some(range) => Some(ByteRange::parse(range)?),
             None => None,
         };
-        let mut fields = Vec::new();
+        let (mut hash, mut fields) = (None, Vec::new());
         while let Some(name) = values.next() {
-            fields.push((text(name?)?, text(values.next()??)?));
+            let value = values.next()??;
+            match name {
+                Some(name) => fields.push((text(name)?, text(value)?)),
+                None => hash = Some(ExpectedHash::of_bytes(value)?),
+            }
         }
-        Some(TargetRequest { method, is_idempotent, body, range, fields })
+        Some(TargetRequest { method, is_idempotent, body, range, hash, fields })
     }
 
     /// The part that these bytes ask for, without a look at the rest.
@@ -93,9 +104,11 @@ mod tests {
                 is_idempotent: true,
                 body: Some(b"\0\xff{}"),
                 range: None,
+                hash: Some(ExpectedHash::Md5([7; 16])),
                 fields: vec![("X-Id", "7"), ("X-Empty", "")],
             },
             TargetRequest { range: ByteRange::new(7, 1).ok(), ..TargetRequest::default() },
+            TargetRequest { hash: Some(ExpectedHash::Sha256([7; 32])), ..TargetRequest::default() },
         ] {
             let mut bytes = Vec::new();
             request.write(&mut bytes);

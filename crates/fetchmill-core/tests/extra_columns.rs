@@ -60,6 +60,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
         seal_after: WAIT,
         workers: 1,
         columns: format.columns(&columns()),
+        is_hashed: false,
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),
         server_times: true,
         upload_queue: None,

@@ -16,6 +16,7 @@ Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
 Listing = Literal["auto", "api", "autoindex", "html", "sitemap"]
 Durability = Literal["power", "process"]
+Hash = Literal["sha256"]
 ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet", "inventory"]
 CsvHeader = Literal["auto", "yes", "no"]
 Names = Literal["source", "seq"]
@@ -61,6 +62,9 @@ class Storing(TypedDict, total=False):
     server_times: Annotated[
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
+    ]
+    hash: Annotated[
+        Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")
     ]
     transform: Annotated[
         Function | str | None,
@@ -218,6 +222,14 @@ class OfTargetRequests(TypedDict, total=False):
     ]
     length_column: Annotated[
         str | None, Option("text", "Column of a list with the length of that part, in bytes; needs --offset-column.")
+    ]
+    hash_column: Annotated[
+        str | None,
+        Option(
+            "text",
+            "Column of a list with the hash that each object must have: SHA-256 or MD5, hexadecimal or Base64; another "
+            "object is failed (checksum).",
+        ),
     ]
 
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::byte_range::ByteRange;
 use crate::entry::ListEntry;
 use crate::error::{Error, Result};
+use crate::expected_hash::ExpectedHash;
 use crate::limits::REQUEST_BYTES_MAX;
 use crate::name::for_display;
 use crate::origin::is_open;
@@ -37,6 +38,8 @@ pub struct CustomRequest {
     pub is_idempotent: bool,
     /// The part of the object that is asked for, which is a field then; none: all of it.
     pub range: Option<ByteRange>,
+    /// What the body of its reply must have.
+    pub hash: Option<ExpectedHash>,
 }
 
 impl CustomRequest {
@@ -59,7 +62,7 @@ impl CustomRequest {
         }
         let body = body.or_else(|| BODIED.contains(&upper.as_str()).then(Vec::new));
         let is_idempotent = is_idempotent.unwrap_or_else(|| REPEATABLE.contains(&upper.as_str()));
-        Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None })
+        Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
     }
 
     /// Whether it says no more than its URL does.
@@ -82,6 +85,7 @@ impl CustomRequest {
             is_idempotent: self.is_idempotent,
             body: self.body.as_deref(),
             range: None,
+            hash: None,
             fields: self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }
         .write(&mut bytes);
@@ -160,6 +164,8 @@ pub(super) struct JobRequests {
     common: Option<Arc<CustomRequest>>,
     /// Whether each target asks for a part of an object.
     has_range: bool,
+    /// Whether each target has a hash.
+    has_hash: bool,
 }
 
 impl JobRequests {
@@ -177,7 +183,11 @@ impl JobRequests {
         }
         let fields = field.into_iter().collect();
         let common = CustomRequest::new(&options.method(), fields, body, said)?;
-        Ok(JobRequests { common: Some(Arc::new(common)), has_range: options.has_range() })
+        Ok(JobRequests {
+            common: Some(Arc::new(common)),
+            has_range: options.has_range(),
+            has_hash: options.has_hash(),
+        })
     }
 
     /// That of a target; none for a plain `GET`. An error when nothing tells it any more.
@@ -187,7 +197,7 @@ impl JobRequests {
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
         let own = TargetRequest::read(bytes).ok_or(FailureKind::Url)?;
-        if self.has_range && own.range.is_none() {
+        if self.has_range && own.range.is_none() || self.has_hash && own.hash.is_none() {
             return Err(FailureKind::Url);
         }
         let fields = own.fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -201,6 +211,7 @@ impl JobRequests {
                 body,
                 is_idempotent,
                 range: own.range,
+                hash: own.hash,
             })));
         }
         let common = self.common.as_ref().ok_or(FailureKind::Url)?;
@@ -209,7 +220,13 @@ impl JobRequests {
         }
         let fields = common.fields.iter().cloned().chain(fields).collect();
         let body = body.or_else(|| common.body.clone());
-        Ok(Some(Arc::new(CustomRequest { fields, body, range: own.range, ..CustomRequest::clone(common) })))
+        Ok(Some(Arc::new(CustomRequest {
+            fields,
+            body,
+            range: own.range,
+            hash: own.hash,
+            ..CustomRequest::clone(common)
+        })))
     }
 
     /// Whether a target's request must not be made twice.

@@ -111,6 +111,8 @@ impl ExportOptions {
             server_times: true,
             workers: 1,
             columns: self.columns(snapshot),
+            // What it was is a column of what is read.
+            is_hashed: false,
             origin: Some(warc_origin(&snapshot.identity)?),
             upload_queue: None,
         })

@@ -275,7 +275,7 @@ fn open_source(options: &mut JobOptions, given: Option<Box<dyn Items>>) -> Resul
     if let Some(list) = &list {
         options.columns = ExtraColumns::of_list(list.columns())?;
     }
-    options.add_transformed_columns()?;
+    options.add_made_columns()?;
     options.check()?;
     Ok(list)
 }

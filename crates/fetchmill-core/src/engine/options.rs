@@ -19,7 +19,7 @@ use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
-    CHECK, DESTINATION, FOLDERS, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, SITEMAPS, TRANSFORM,
+    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, SITEMAPS, TRANSFORM,
     folder_listing, transform_text,
 };
 use crate::limits;
@@ -34,7 +34,7 @@ use crate::reader::REQUEST_PART;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
-use crate::sink::{Format, Properties, SinkSetup, StoredParts};
+use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts};
 use crate::source::list::{ListFormat, ListOptions};
 use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
@@ -96,7 +96,15 @@ pub enum Durability {
     Process,
 }
 
-words!(Listing, NameScheme, Durability);
+/// Of which hash of each body rows have a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HashAlgorithm {
+    /// The column is [`HashColumn::NAME`].
+    Sha256,
+}
+
+words!(Listing, NameScheme, Durability, HashAlgorithm);
 
 /// Where targets come from.
 #[derive(Debug, Default, Clone)]
@@ -228,6 +236,8 @@ options! {
         server_times: bool = true;
         /// Whether a job whose files would not fit is stopped before they fill the file system.
         preflight: bool = true;
+        /// Which hash of each body rows have.
+        hash: Option<HashAlgorithm> = None;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
         /// Replies that the transform is given at once.
@@ -341,10 +351,16 @@ impl JobOptions {
         Ok(())
     }
 
-    /// Adds what the transform may fill to what is kept of the list.
-    pub(super) fn add_transformed_columns(&mut self) -> Result<()> {
+    /// Adds what the transform may fill, and the hash, to what is kept of the list.
+    pub(super) fn add_made_columns(&mut self) -> Result<()> {
         if self.transform.is_some() {
             self.columns = std::mem::take(&mut self.columns).with_transformed(&self.transform_columns)?;
+        }
+        if self.hash.is_some() {
+            if !matches!(self.format, Format::Parquet | Format::Jsonl) {
+                return Err(Error::Usage("--hash needs --format parquet or jsonl".into()));
+            }
+            self.columns = std::mem::take(&mut self.columns).with_hash(HashColumn::NAME)?;
         }
         Ok(())
     }
@@ -460,6 +476,9 @@ impl JobOptions {
         if request.has_range() {
             self.check_ranges()?;
         }
+        if request.has_hash() {
+            self.check_hashes()?;
+        }
         if !matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
             return refuse("--method, --data and --data-json are for lists of URLs");
         }
@@ -503,6 +522,21 @@ impl JobOptions {
             return refuse(
                 "cannot be stored as --format warc, which has whole objects; choose another format",
             );
+        }
+        Ok(())
+    }
+
+    /// What hashes of a list need.
+    fn check_hashes(&self) -> Result<()> {
+        let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
+        if !matches!(self.source, SourceOptions::List(_)) {
+            return refuse("is for lists of URLs: nothing else has columns");
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.format == Format::Warc {
+            return refuse("does not go with --format warc; choose another format");
         }
         Ok(())
     }
@@ -732,6 +766,7 @@ impl JobOptions {
             server_times: self.server_times,
             workers,
             columns: self.format.columns(&self.columns),
+            is_hashed: self.hash.is_some(),
             origin: Some(self.warc_origin()?),
             upload_queue: None,
         })
@@ -814,6 +849,7 @@ impl JobOptions {
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
+                .chain(self.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
         )
     }

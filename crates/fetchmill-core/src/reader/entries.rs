@@ -6,7 +6,7 @@
 
 use crate::entry::{EntryTraits, Naming};
 use crate::extra_columns::ExtraColumns;
-use crate::journal::{FOLDERS, INDEX_PAGES, JournalSnapshot, KEYS, TRANSFORM, transform_columns};
+use crate::journal::{FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, TRANSFORM, transform_columns};
 use crate::sink::Format;
 
 /// The part of a job's identity that says what its targets are asked with.
@@ -46,8 +46,9 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
     if snapshot.traits == EntryTraits::default() {
         return None;
     }
-    // What a function has filled is not of the list.
-    let made = transform_columns(snapshot.part(TRANSFORM)).len();
+    // What a function has filled is not of the list, nor is a hash.
+    let made =
+        transform_columns(snapshot.part(TRANSFORM)).len() + usize::from(!snapshot.part(HASH).is_empty());
     let has_own = snapshot.traits.key || snapshot.traits.request;
     let has_more = has_own || ExtraColumns::of_identity(&snapshot.identity).kept().len() > made;
     match naming_of_list(snapshot) {

@@ -1,4 +1,4 @@
-//! Checksums that a store gives with an object, compared with what came: over all of the object, one of them, the
+//! Checksums that a store gives with an object, or a list says of it, compared with what came; of a store: over all of the object, one of them, the
 //! cheapest. CRC-64/NVME, CRC-32C and CRC-32 cost some 0.1 ms a megabyte at most, SHA a half and MD5 one and a half.
 
 use std::fmt;
@@ -8,6 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::CrcAlgorithm;
 use md5::{Digest as _, Md5};
+
+use crate::expected_hash::ExpectedHash;
 
 /// The longest that is known: SHA-256.
 const BYTES_MAX: usize = 32;
@@ -58,6 +60,17 @@ impl BodyChecksum {
             }
         }
         said.checksum()
+    }
+
+    /// What a list says of an object.
+    pub(crate) fn of_hash(hash: &ExpectedHash) -> Self {
+        let running = match hash {
+            ExpectedHash::Md5(_) => ChecksumState::Md5(Md5::new()),
+            ExpectedHash::Sha256(_) => ChecksumState::Sha(Context::new(&digest::SHA256)),
+        };
+        let (mut said, bytes) = ([0; BYTES_MAX], hash.bytes());
+        said[..bytes.len()].copy_from_slice(bytes);
+        BodyChecksum { running, said }
     }
 
     /// The next bytes of the body.
@@ -192,6 +205,22 @@ mod tests {
         assert!(is_damaged(&head(&full), b"x"));
         let encrypted = format!("{}\r\nx-amz-server-side-encryption: AES256", RIGHT[5]);
         assert!(is_damaged(&head(&encrypted), b"x"));
+    }
+
+    #[test]
+    fn what_came_is_compared_with_what_a_list_says() {
+        for text in [
+            "25f9e794323b453885f5181f1b624d0b",
+            "15E2B0D3C33891EBB0F1EF609EC419420C20E320CE94C65FBC8C3312448EB225",
+            "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=",
+        ] {
+            let hash = ExpectedHash::parse(text.as_bytes()).unwrap();
+            for (body, is_right) in [(BODY, true), (b"123456788", false), (b"", false)] {
+                let mut checksum = BodyChecksum::of_hash(&hash);
+                body.chunks(2).for_each(|piece| checksum.update(piece));
+                assert_eq!(checksum.matches(), is_right, "{text}");
+            }
+        }
     }
 
     #[test]

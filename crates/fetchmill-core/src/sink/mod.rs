@@ -26,6 +26,7 @@ pub use files::{DestinationFolder, FilesSink, RenameResult};
 pub use format::Format;
 pub use merging::{FullShard, ShardSize};
 pub use null::NullSink;
+pub use object::HashColumn;
 pub use open::{SinkSetup, new_encoder};
 pub use pack::PackSink;
 pub use parquet::{ParquetSink, ParquetSizes};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::merging::ShardSize;
 use super::{
-    FilesSink, Format, FullShard, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder, Sink, Stage,
-    UploadQueue,
+    FilesSink, Format, FullShard, HashColumn, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder,
+    Sink, Stage, UploadQueue,
 };
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
@@ -35,6 +35,8 @@ pub struct SinkSetup {
     pub workers: usize,
     /// What objects have in columns besides the standard ones.
     pub columns: ExtraColumns,
+    /// Whether the last of them is the hash of each body.
+    pub is_hashed: bool,
     /// Of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
     /// Where shards wait for their upload; none: the destination is a folder.
@@ -58,6 +60,7 @@ impl SinkSetup {
             return self.open_without_shards(worker, stage);
         };
         place.prepare()?;
+        let hash = self.is_hashed.then(|| HashColumn::last_of(&self.columns));
         if self.format == Format::Parquet {
             let sizes = ParquetSizes {
                 shard_bytes: self.shard_bytes,
@@ -66,12 +69,12 @@ impl SinkSetup {
                 columns: self.columns.clone(),
             };
             let sink = ParquetSink::new(place, Arc::clone(stage), sizes, worker, small);
-            return Ok(Box::new(sink.for_upload(self.upload_queue.clone())));
+            return Ok(Box::new(sink.with_hash(hash).for_upload(self.upload_queue.clone())));
         }
         let encoder = new_encoder(self.format, &self.columns, self.origin.clone())?;
         let stage = Arc::clone(stage);
         let sink = PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers);
-        Ok(Box::new(sink.for_upload(self.upload_queue.clone())))
+        Ok(Box::new(sink.with_hash(hash).for_upload(self.upload_queue.clone())))
     }
 
     fn open_without_shards(&self, worker: u32, stage: &Arc<Stage>) -> Result<Box<dyn Sink>> {

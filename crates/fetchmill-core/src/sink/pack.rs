@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::object::{note, read_object, release};
+use super::object::{HashColumn, note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::Result;
@@ -33,6 +33,7 @@ pub struct PackSink {
     sequences: Vec<Sequence>,
     bytes: u64,
     large: Vec<u8>,
+    hash: Option<HashColumn>,
 }
 
 #[derive(Debug)]
@@ -82,6 +83,7 @@ impl PackSink {
             sequences: Vec::new(),
             bytes: 0,
             large: Vec::new(),
+            hash: None,
         }
     }
 
@@ -89,6 +91,12 @@ impl PackSink {
     #[must_use]
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         PackSink { upload_queue, ..self }
+    }
+
+    /// The same with the hash of each body.
+    #[must_use]
+    pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
+        PackSink { hash, ..self }
     }
 
     /// Ends the shard; what stands behind its last record is appended and synced.
@@ -122,7 +130,8 @@ impl Sink for PackSink {
                 Some(open) => open,
                 None => self.open.insert(OpenPack::create(&self.shard_folder, self.worker, encoder)?),
             };
-            open.push(&read_object(block, entry, &self.stage, &mut self.large)?, encoder)?;
+            let object = read_object(block, entry, &self.stage, &mut self.large, self.hash.as_mut())?;
+            open.push(&object, encoder)?;
             self.sequences.push(entry.sequence);
             self.bytes += entry.body.len();
             release(&mut self.large);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::merging::{ShardSize, SmallShards};
-use super::object::{note, read_object, release};
+use super::object::{HashColumn, note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::{Error, Result};
@@ -60,6 +60,7 @@ pub struct ParquetSink {
     sequences: Vec<Sequence>,
     bytes: u64,
     large: Vec<u8>,
+    hash: Option<HashColumn>,
 }
 
 impl ParquetSink {
@@ -84,6 +85,7 @@ impl ParquetSink {
             sequences: Vec::new(),
             bytes: 0,
             large: Vec::new(),
+            hash: None,
         }
     }
 
@@ -93,6 +95,12 @@ impl ParquetSink {
     pub fn for_upload(self, upload_queue: Option<Arc<UploadQueue>>) -> Self {
         let small = if upload_queue.is_some() { self.small.gather() } else { self.small };
         ParquetSink { upload_queue, small, ..self }
+    }
+
+    /// The same with the hash of each body.
+    #[must_use]
+    pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
+        ParquetSink { hash, ..self }
     }
 
     fn wait_for_room(&self) {
@@ -159,7 +167,7 @@ impl Sink for ParquetSink {
                     &self.sizes.columns,
                 )?),
             };
-            open.push(&read_object(block, entry, &self.stage, &mut self.large)?)?;
+            open.push(&read_object(block, entry, &self.stage, &mut self.large, self.hash.as_mut())?)?;
             self.sequences.push(entry.sequence);
             self.bytes += entry.body.len();
             release(&mut self.large);

@@ -50,7 +50,7 @@ pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Resul
     if let Some(kept) = kept {
         options.columns = ExtraColumns::of_list(kept)?;
     }
-    options.add_transformed_columns()?;
+    options.add_made_columns()?;
     let place = JobLocation::find(&options.dest, options.state.as_deref())?;
     let (to_journal, messages) = crossbeam_channel::unbounded();
     let control = Control::new(&options, workers, None, to_journal);

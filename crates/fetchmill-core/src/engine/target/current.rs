@@ -8,6 +8,7 @@ use crate::byte_range::ByteRange;
 use crate::engine::custom_request::{CustomRequest, RedirectEffects};
 use crate::engine::s3::BucketResolver;
 use crate::entry::{ExpectedObject, ListEntry, Naming};
+use crate::expected_hash::ExpectedHash;
 use crate::name;
 use crate::object::Facts;
 use crate::outcome::{FailureKind, Outcome};
@@ -175,6 +176,11 @@ impl CurrentTarget {
     /// The part of its object that is asked for; none: all of it.
     pub(in crate::engine) fn range(&self) -> Option<ByteRange> {
         self.request.as_deref()?.range
+    }
+
+    /// What its body must have.
+    pub(in crate::engine) fn hash(&self) -> Option<&ExpectedHash> {
+        self.request.as_deref()?.hash.as_ref()
     }
 
     /// Whether its request says on which condition the object is wanted.

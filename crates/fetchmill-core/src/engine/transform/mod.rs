@@ -88,7 +88,9 @@ pub(super) fn of_worker(
         process: transform.clone(),
         columns: options.transform_columns.clone(),
         batch: options.transform_batch,
-        list_columns: options.columns.kept().len() - options.transform_columns.len(),
+        list_columns: options.columns.kept().len()
+            - options.transform_columns.len()
+            - usize::from(options.hash.is_some()),
         max_size: options.http.max_size,
         stage: Arc::clone(stage),
         server: options

@@ -10,6 +10,7 @@ use crate::engine::body_meter::BodyMeter;
 use crate::engine::clock::unix_micros;
 use crate::engine::target::ObservedReply;
 use crate::error::{Error, Result};
+use crate::expected_hash::ExpectedHash;
 use crate::http1::{BodySink, FieldSpans, Framing, Head};
 use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
 use crate::object::Facts;
@@ -54,6 +55,8 @@ pub(super) struct BodyReceiver {
     /// Whether the store's checksum of it is wanted, and that of what comes.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
+    /// The same of what a list says.
+    hash: Option<BodyChecksum>,
 }
 
 /// What comes, as far as it is known before.
@@ -98,6 +101,7 @@ impl BodyReceiver {
             is_conditional: false,
             wants_checksum: false,
             checksum: None,
+            hash: None,
         }
     }
 
@@ -106,7 +110,7 @@ impl BodyReceiver {
         self.discard();
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
-        (self.wants_checksum, self.checksum, self.part) = (false, None, None);
+        (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
         self.is_conditional = false;
         self.start.clear();
         if let Some(seen) = &mut self.seen {
@@ -164,9 +168,15 @@ impl BodyReceiver {
         self.wants_checksum = true;
     }
 
-    /// Whether the body, which is complete, is not what the store's checksum says.
+    /// What comes is compared with this, too.
+    pub(super) fn expect_hash(&mut self, hash: &ExpectedHash) {
+        self.hash = Some(BodyChecksum::of_hash(hash));
+    }
+
+    /// Whether the body, which is complete, is not what the store's checksum, or its list, says.
     pub(super) fn is_damaged(&mut self) -> bool {
-        self.checksum.take().is_some_and(|checksum| !checksum.matches())
+        let said = [self.checksum.take(), self.hash.take()];
+        said.into_iter().flatten().any(|checksum| !checksum.matches())
     }
 
     /// Forgets the body; its staging file is removed.
@@ -325,7 +335,7 @@ impl BodySink for BodyReceiver {
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
-        if let Some(checksum) = &mut self.checksum {
+        for checksum in [&mut self.checksum, &mut self.hash].into_iter().flatten() {
             checksum.update(bytes);
         }
         if self.is_caught {

@@ -232,6 +232,9 @@ impl Worker {
         if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
             body.expect_checksum();
         }
+        if let Some(hash) = target.hash() {
+            body.expect_hash(hash);
+        }
     }
 
     /// The connection leads to the origin, if it is open, and no farther than the target may.

@@ -9,6 +9,7 @@ use super::{ListOptions, json_template, normalise, origin_of};
 use crate::byte_range::{ByteRange, number};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Result;
+use crate::expected_hash::ExpectedHash;
 use crate::extra_columns::write_extra;
 use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::name::for_display;
@@ -307,9 +308,8 @@ impl ColumnPlan {
             (None, Some(pieces)) => self.filled(pieces, url, values)?,
             (None, None) => return Ok(None),
         };
-        let is_plain = |made: TargetRequest<'_>| {
-            made.is_plain_part() || (self.is_bare_get && made == TargetRequest::default())
-        };
+        let is_plain =
+            |made: TargetRequest<'_>| made.is_plain_part() && (made.range.is_some() || self.is_bare_get);
         if url.starts_with("s3:") && !TargetRequest::read(&made).is_some_and(is_plain) {
             return Err("an object of a bucket is asked for with a plain GET only".to_owned());
         }
@@ -340,10 +340,12 @@ impl ColumnPlan {
             }
         }
         let range = pieces.range.map(|columns| self.range_of(columns, values)).transpose()?;
+        let hash = pieces.hash.map(|column| self.hash_of(column, values)).transpose()?;
         let mut made = Vec::new();
         TargetRequest {
             body: body.as_deref().map(str::as_bytes),
             range,
+            hash,
             fields: fields.iter().map(|(name, value)| (*name, value.as_str())).collect(),
             ..TargetRequest::default()
         }
@@ -369,6 +371,15 @@ impl ColumnPlan {
             number(value.as_bytes()).ok_or_else(refused)
         };
         ByteRange::new(number_of(offset)?, number_of(length)?).map_err(str::to_owned)
+    }
+
+    /// What the object of a record must have. One without is refused: it would be stored unseen.
+    fn hash_of(&self, column: usize, values: &RecordValues) -> std::result::Result<ExpectedHash, String> {
+        let value = self.value(values, column)?;
+        ExpectedHash::parse(value.trim().as_bytes()).ok_or_else(|| {
+            let (name, value) = (self.wanted[column].text(), for_display(value.as_bytes()));
+            format!("column {name} is neither SHA-256 nor MD5 in hexadecimal digits or Base64: {value}")
+        })
     }
 
     fn has_range(&self) -> bool {

@@ -121,7 +121,8 @@ impl ListReader {
         files: D,
         options: &ListOptions,
     ) -> Result<Self> {
-        if !options.may_be_manifest() || options.csv_header.said().is_some() {
+        let has_own = options.csv_header.said().is_some() || options.request.has_hash();
+        if !options.may_be_manifest() || has_own {
             return Err(Error::Usage(format!(
                 "the inventory {label} says itself what its columns are, and its objects are fetched with a plain GET: \
                  leave out options that say otherwise"
@@ -139,6 +140,7 @@ impl ListReader {
             || !options.keep_columns.is_empty()
             || options.csv_header.said().is_some()
             || options.request.has_range()
+            || options.request.has_hash()
         {
             return Err(Error::Usage(format!("{called} has no columns: give pairs of a URL and a name")));
         }

@@ -30,6 +30,8 @@ options! {
         offset_column: Option<String> = None;
         /// Which column says how long it is.
         length_column: Option<String> = None;
+        /// Which column says what hash its object has.
+        hash_column: Option<String> = None;
     } and {
         /// The header fields whose values have columns.
         headers: Vec<RowHeader>,
@@ -86,6 +88,8 @@ pub(super) struct RequestPieces<C> {
     pub(super) headers_for: Option<String>,
     /// Offset and length of the part that is asked for.
     pub(super) range: Option<(C, C)>,
+    /// The hash of what comes.
+    pub(super) hash: Option<C>,
 }
 
 impl<C> RequestPieces<C> {
@@ -97,7 +101,8 @@ impl<C> RequestPieces<C> {
             RequestPiece::Column(column, _) => Some(column),
             RequestPiece::Text(_) => None,
         });
-        columns.chain(self.range.iter_mut().flat_map(|(offset, length)| [offset, length]))
+        let range = self.range.iter_mut().flat_map(|(offset, length)| [offset, length]);
+        columns.chain(range).chain(&mut self.hash)
     }
 
     /// The same with other columns in the place of these.
@@ -113,7 +118,8 @@ impl<C> RequestPieces<C> {
         let fields = self.fields.into_iter().map(|(name, pieces, is_open)| (name, changed(pieces), is_open));
         let fields = fields.collect();
         let range = self.range.map(|(offset, length)| (other(offset), other(length)));
-        RequestPieces { body, is_json: self.is_json, fields, headers_for: self.headers_for, range }
+        let hash = self.hash.map(other);
+        RequestPieces { body, is_json: self.is_json, fields, headers_for: self.headers_for, range, hash }
     }
 }
 
@@ -123,7 +129,7 @@ pub(super) type NamedColumn = Option<String>;
 impl RequestOptions {
     /// Whether targets are asked with anything but a plain `GET`.
     pub fn is_custom(&self) -> bool {
-        self.is_other() || self.has_range()
+        self.is_other() || self.has_range() || self.has_hash()
     }
 
     /// Whether a method, a body or header fields with columns are asked for.
@@ -139,6 +145,11 @@ impl RequestOptions {
     /// Whether each target is a part of an object.
     pub fn has_range(&self) -> bool {
         self.offset_column.is_some() || self.length_column.is_some()
+    }
+
+    /// Whether each target has a hash.
+    pub fn has_hash(&self) -> bool {
+        self.hash_column.is_some()
     }
 
     /// The columns of where a part begins and how long it is.
@@ -215,7 +226,11 @@ impl RequestOptions {
             (Some(offset), Some(length)) => format!(" offset {offset:?} length {length:?}"),
             _ => String::new(),
         };
-        Some(format!("{} {digest:032x}{range}", self.method()))
+        let hash = match &self.hash_column {
+            Some(column) => format!(" hash {column:?}"),
+            None => String::new(),
+        };
+        Some(format!("{} {digest:032x}{range}{hash}", self.method()))
     }
 
     fn body_pieces(&self) -> Result<Option<Vec<RequestPiece<NamedColumn>>>> {
@@ -242,6 +257,7 @@ impl RequestOptions {
             fields: fields.collect(),
             headers_for: self.headers_for.clone(),
             range: self.range_columns()?.map(|(offset, length)| (Some(offset.clone()), Some(length.clone()))),
+            hash: self.hash_column.clone().map(Some),
         })
     }
 }
