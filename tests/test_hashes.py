@@ -132,9 +132,11 @@ def test_a_job_goes_on_with_the_hash_that_it_began_with(
     """Killed on its way; each row has its hash all the same, and no other choice of columns is taken."""
     url = server(synthetic=2000, size=500).url
     words = ("get", url, dest, "--format", "parquet", "--hash", "sha256", "--commit-window", "0.1")
-    job = start(*words, "--rate", "800")
-    until = time.monotonic() + 20
-    while not list(dest.glob(".fetchmill/open/*.shard")) and time.monotonic() < until:
+    # Slow enough that it is never over before it is killed, however busy the machine is.
+    job = start(*words, "--rate", 100)
+    until = time.monotonic() + 60
+    while not list(dest.glob(".fetchmill/open/*.shard")):
+        assert time.monotonic() < until
         time.sleep(0.05)
     time.sleep(0.5)
     job.send_signal(signal.SIGKILL)
@@ -294,11 +296,10 @@ def test_hashes_of_a_list_are_followed_through_redirects_and_ranges(
 def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
     """Each target comes to the outcome that its hash gives, once."""
 
-    def slowly(exchange: Any) -> bytes:  # noqa: ANN401 - an exchange of the raw server
-        time.sleep(0.002)
+    def own_path(exchange: Any) -> bytes:  # noqa: ANN401 - an exchange of the raw server
         return reply(exchange.target.encode())
 
-    server = raw({"/x": slowly})
+    server = raw({"/x": own_path})
     paths = [f"/x?{number}" for number in range(600)]
     rows = [
         {"url": server.url + path, "hash": in_hexadecimal("md5", path.encode() if at % 10 else b"another")}
@@ -307,9 +308,11 @@ def test_a_killed_job_goes_on_to_compare(run: Run, start: Start, raw: Raw, dest:
     listed = write_list(tmp_path, rows, "csv")
     options = ("--format", "parquet", "--allow-private", "--hash-column", "hash", "--attempts", 1, "-j", 4)
     words = ("get", listed, dest, *options, "--commit-window", "50ms")
-    job = start(*words)
-    until = time.monotonic() + 10
-    while len(server.asked("/x")) < 250 and time.monotonic() < until:
+    # Slow enough that it is never over before it is killed, however busy the machine is.
+    job = start(*words, "--rate", 30)
+    until = time.monotonic() + 60
+    while len(server.asked("/x")) < 60:
+        assert time.monotonic() < until
         time.sleep(0.01)
     job.send_signal(signal.SIGKILL)
     assert job.wait() == -signal.SIGKILL
