@@ -297,6 +297,8 @@ def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> Non
 
     ended = run("list", inventory.manifest, "m.csv", "--column", "2")
     assert (ended.code, "leave out options" in ended.err) == (USAGE, True), ended.err
+    ended = run("get", inventory.manifest, "out", "--hash-column", "Key")
+    assert (ended.code, "leave out options" in ended.err) == (USAGE, True), ended.err
     ended = run("list", "s3://bucket/x/manifest.json", "m.csv", "--list-format", "inventory")
     assert (ended.code, "aws s3 sync" in ended.err) == (USAGE, True), ended.err
     ended = run("list", "-", "m.csv", "--list-format", "inventory")

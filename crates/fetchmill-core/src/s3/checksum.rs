@@ -1,5 +1,6 @@
-//! Checksums that a store gives with an object, or a list says of it, compared with what came; of a store: over all of the object, one of them, the
-//! cheapest. CRC-64/NVME, CRC-32C and CRC-32 cost some 0.1 ms a megabyte at most, SHA a half and MD5 one and a half.
+//! Bodies compared with a hash that a list says, or with a checksum that a store gives: over all of the object, one of
+//! them, the cheapest. CRC-64/NVME, CRC-32C and CRC-32 cost some 0.1 ms a megabyte at most, SHA a half and MD5 one and
+//! a half.
 
 use std::fmt;
 
