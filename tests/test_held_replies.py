@@ -3,18 +3,23 @@
 The server knows the requests of a connection by their turn: at limit 1 they come one after the other.
 """
 
+import asyncio
 import re
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import uvloop
 
 import fetchmill
 from engines import engine_keywords
 from fetchmill.engines.http import held_answers
+from fetchmill.engines.http.aiohttp_connections import HeldConnections
+from fetchmill.engines.http.held_answers import OriginReplies
 from fetchmill.testing import Server
 from raw_server import Behaviour, Exchange, RawServer, get_target, mirror, page, reply
 from stored import read_objects
@@ -30,6 +35,7 @@ LAST_TURN = 3
 STRAY = reply(b"stray")
 # Larger than what a library reads at once: then its last bytes come alone.
 LARGE = 100_000
+REST_SECONDS = 0.05
 
 engines = pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 
@@ -227,3 +233,23 @@ def test_a_rest_during_which_its_thread_is_not_run_is_no_silence(monkeypatch: py
     monkeypatch.setattr("fetchmill.engines.http.held_answers.time.monotonic", lambda: now[0])
     with ours, theirs:
         assert held_answers.rest(ours, 0.05) is held_answers.Unused.SURPLUS
+
+
+def test_no_rest_of_an_event_loop_ends_early() -> None:
+    """A timer of uvloop comes up to a millisecond too early: a stray reply of that millisecond would be missed."""
+
+    async def rests() -> list[float]:
+        connections = HeldConnections(1, OriginReplies(), Mock(spec=["limit"], limit=1))
+        took = []
+        for number in range(20):
+            connection = connections.new_connection()
+            # Somewhere between two whole milliseconds.
+            time.sleep(number * 0.0002)  # noqa: ASYNC251 - the loop sleeps to whole ones
+            began = time.monotonic()
+            await connections.rest(connection, REST_SECONDS)
+            took.append(time.monotonic() - began)
+        await connections.close()
+        return took
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert min(runner.run(rests())) >= REST_SECONDS

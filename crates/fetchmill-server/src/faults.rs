@@ -17,7 +17,9 @@ use crate::stray::StrayPlan;
 /// Names that `times` remembers, in two halves: when the younger is full, the older is forgotten.
 const REMEMBERED_MAX: usize = 1 << 20;
 /// A stray reply is meant to come within this share of the time that its rule gives: a timer may be late.
-const LATENESS_USED: f64 = 0.96;
+const LATENESS_USED: f64 = 0.92;
+/// One that is sent behind this share of it is late: it may arrive after the time.
+const LATENESS_MAX: f64 = 0.98;
 /// Steps of a listing that `period` remembers.
 const STEPS_MAX: usize = 4096;
 
@@ -79,7 +81,7 @@ impl Faults {
                 rule: position,
                 left: 1 + u32::try_from(hash::below(word(1), u64::from(requests))).unwrap_or(0),
                 after: time.mul_f64(hash::unit(word(2)) * LATENESS_USED),
-                at_most: time,
+                at_most: time.mul_f64(LATENESS_MAX),
                 random: word(3),
             })
         })

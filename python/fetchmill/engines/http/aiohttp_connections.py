@@ -8,6 +8,7 @@ out is surplus. Imported by the transport when it starts, for it needs the libra
 import asyncio
 import contextlib
 import select
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiohttp.client_proto import ResponseHandler
@@ -36,7 +37,8 @@ _CLOSE_SECONDS = 1.0
 # Connections that nobody uses are looked at so often, and none of them before it was silent for so long.
 _SWEEP_SECONDS = 0.025
 _SILENCE_MIN_SECONDS = 0.05
-# What has come is read by the loop in its next rounds: it is looked again after this, and given up after that.
+# What has come is read by the loop in its next rounds: it is looked again after this, and given up after that. No timer
+# of a loop is shorter.
 _LOOK_SECONDS = 0.001
 _UNREAD_SECONDS_MAX = 1.0
 # The connector's.
@@ -86,7 +88,8 @@ class HoldingConnection(ResponseHandler):
         # While it rests.
         self.is_aside = False
         self.is_ending = False
-        self.rest_until = 0.0
+        # On the monotonic clock.
+        self.rest_ends = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.rested: asyncio.Future[None] | None = None
 
@@ -321,7 +324,7 @@ class HeldConnections:
 
     def _put_back(self, connection: HoldingConnection) -> None:
         connection.is_kept = True
-        self.unused[connection] = self._loop.time()
+        self.unused[connection] = time.monotonic()
         if self._sweeper is None:
             self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
         if connection.connector is not None:
@@ -329,7 +332,7 @@ class HeldConnections:
 
     def _sweep(self) -> None:
         """What nobody has used for long enough is as certain as what has rested."""
-        now = self._loop.time()
+        now = time.monotonic()
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
                 break
@@ -339,9 +342,11 @@ class HeldConnections:
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
 
     def _on_rested(self, connection: HoldingConnection) -> None:
+        # The loop's own clock won't do: uvloop's has whole milliseconds, and its timers come up to one too early.
+        left = connection.rest_ends - time.monotonic()
         is_readable = connection.is_readable()
-        if is_readable and self._loop.time() < connection.rest_until:
-            connection.timer = self._loop.call_later(_LOOK_SECONDS, self._on_rested, connection)
+        if left > 0 or (is_readable and left > -_UNREAD_SECONDS_MAX):
+            connection.timer = self._loop.call_later(max(left, _LOOK_SECONDS), self._on_rested, connection)
             return
         self._end_rest(connection)
         if is_readable or connection.is_ending:
@@ -360,7 +365,7 @@ class HeldConnections:
 
     def _begin_rest(self, connection: HoldingConnection, seconds: float) -> None:
         self._resting.add(connection)
-        connection.rest_until = self._loop.time() + seconds + _UNREAD_SECONDS_MAX
+        connection.rest_ends = time.monotonic() + seconds
         connection.timer = self._loop.call_later(seconds, self._on_rested, connection)
         if connection.connector is not None:
             connection.connector.set_aside(connection)
