@@ -253,3 +253,29 @@ def test_no_rest_of_an_event_loop_ends_early() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert min(runner.run(rests())) >= REST_SECONDS
+
+
+def test_a_connection_without_work_rests_for_as_long_as_others_wait(raw: Raw, tmp_path: Path) -> None:
+    """The first replies of an origin were fast: that the missing one may be slow only the others tell, that are out."""
+    fast, *slow, shifted = NAMES[:5]
+    strays: list[int] = []
+
+    def stray_then_own(exchange: Exchange) -> None:
+        pieces = [reply(shifted.encode())]
+        # On a busy machine the first reply may have been slow, and its connection rests.
+        if exchange.turn > 1:
+            strays.append(exchange.turn)
+            pieces.insert(0, STRAY)
+        exchange.send(*pieces, pause=0.2)
+
+    def behind_it(name: str) -> Behaviour:
+        return lambda exchange: exchange.send(b"", reply(name.encode()), pause=0.4)
+
+    scripted: dict[str, Behaviour] = {name: behind_it(name) for name in slow}
+    server = raw(mirror(NAMES[:5], scripted | {shifted: stray_then_own}))
+
+    report = fetchmill.get(server.url, tmp_path / "out", format="jsonl", limit=4, engine="asyncio")
+
+    assert (report.listed, report.fetched) == (5, 5)
+    assert server.asked().count(get_target(shifted)) > len(strays)
+    assert dict(read_objects(tmp_path / "out", "jsonl")) == {name: name.encode() for name in (fast, *slow, shifted)}

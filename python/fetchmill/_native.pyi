@@ -543,8 +543,11 @@ class ConnectionReplies:
     def is_ending(self) -> bool:
         """Whether its next request asks the server to close it."""
 
-    def silence(self) -> float:
-        """Seconds without a request and without a byte after which what it has brought is certain."""
+    def silence(self, waiting: float) -> float:
+        """Seconds without a request and without a byte after which what it has brought is certain.
+
+        Meanwhile the oldest request that is out on another connection has waited for `waiting` seconds.
+        """
 
     def rested(self) -> None:
         """It was silent for so long."""

@@ -75,15 +75,33 @@ pub enum NextStep {
 impl OriginReplies {
     /// A reply came; `took` is the time from its request's first byte to its last one.
     pub fn note(&mut self, took: MonotonicMicros, now: MonotonicMicros) {
-        self.mean += (took as f64 - self.mean) * if self.mean == 0.0 { 1.0 } else { MEAN_WEIGHT };
+        self.note_batch(1, took, now);
+    }
+
+    /// A batch of so many replies came, to requests that were sent at once. Each has taken its part of the time, but any of
+    /// them may have taken nearly all of it.
+    pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
+        let each = took as f64 / f64::from(count.max(1));
+        self.mean += (each - self.mean) * if self.mean == 0.0 { 1.0 } else { MEAN_WEIGHT };
         if now.saturating_sub(self.slowest_since) > SLOWEST_KEPT {
             (self.slowest_before, self.slowest, self.slowest_since) = (self.slowest, 0, now);
         }
         self.slowest = self.slowest.max(took);
-        self.replies += 1.0;
+        self.replies += f64::from(count);
         if self.replies > BREAKS_KEPT {
             (self.replies, self.breaks) = (self.replies / 2.0, self.breaks / 2.0);
         }
+    }
+
+    /// How many requests may be sent at once on a connection, which has its first reply: as many as it may bring until it
+    /// rests or ends.
+    pub fn batch_max(&self, of: &ConnectionReplies) -> u32 {
+        if of.is_ending {
+            return 1;
+        }
+        let until_end =
+            if self.has_surplus { SUSPECT_REPLIES_MAX.saturating_sub(of.total + 1) } else { u32::MAX };
+        until_end.min(self.window_replies().saturating_sub(of.replies)).max(1)
     }
 
     /// A connection broke, or brought a surplus: what it had brought was lost.
@@ -149,12 +167,20 @@ impl OriginReplies {
     /// How long a connection must stay silent, with no request out, before its replies are certain. Where replies may be
     /// slow, a few of them do not tell how slow: the one that is missing may be the slowest.
     pub fn silence(&self, of: &ConnectionReplies) -> MonotonicMicros {
+        self.silence_while(of, 0)
+    }
+
+    /// The same while a request to the origin, on another connection, has waited for so long: as long as few replies have
+    /// come, the missing one may be as slow as that.
+    pub fn silence_while(&self, of: &ConnectionReplies, waiting: MonotonicMicros) -> MonotonicMicros {
         if of.replies <= 1 {
             return SILENCE_MIN;
         }
-        let may_be_slow = self.replies < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN;
+        let is_known = self.replies >= KNOWN_REPLIES;
+        let may_be_slow = !is_known && self.slowest() >= SILENCE_MIN;
         let least = if may_be_slow { REST_MAX } else { 0 };
-        self.silence_of_many().max(2 * of.slowest).max(least)
+        let waiting = if is_known { 0 } else { 2 * waiting };
+        self.silence_of_many().max(2 * of.slowest).max(waiting).max(least)
     }
 
     /// How long a connection must stay silent that its server was asked to end. That end is the proof, and comes soon; one
@@ -199,8 +225,13 @@ impl ConnectionReplies {
 
     /// Its reply is complete.
     pub fn note(&mut self, took: MonotonicMicros) {
-        self.replies += 1;
-        self.total += 1;
+        self.note_batch(1, took);
+    }
+
+    /// A batch of so many replies is complete.
+    pub fn note_batch(&mut self, count: u32, took: MonotonicMicros) {
+        self.replies += count;
+        self.total += count;
         self.slowest = self.slowest.max(took);
     }
 
@@ -290,6 +321,16 @@ mod tests {
         );
         assert_eq!(origin(60 * MILLI, 64).silence(&several), 120 * MILLI);
         assert_eq!(origin(MILLI, 3).silence(&connection(MILLI, 2)), SILENCE_MIN);
+    }
+
+    #[test]
+    fn while_few_replies_are_known_those_that_are_waited_for_count() {
+        let several = connection(20 * MILLI, 2);
+
+        assert_eq!(origin(20 * MILLI, 2).silence_while(&several, 0), SILENCE_MIN);
+        assert_eq!(origin(20 * MILLI, 2).silence_while(&several, 95 * MILLI), 190 * MILLI);
+        assert_eq!(origin(20 * MILLI, 2).silence_while(&connection(20 * MILLI, 1), 95 * MILLI), SILENCE_MIN);
+        assert_eq!(origin(20 * MILLI, 64).silence_while(&several, 95 * MILLI), SILENCE_MIN);
     }
 
     #[test]

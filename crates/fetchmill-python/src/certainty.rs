@@ -80,7 +80,7 @@ impl ConnectionReplies {
                 self.inner.end_with_next();
                 None
             }
-            NextStep::Rest(_) => Some(self.silence()),
+            NextStep::Rest(silence) => Some(silence as f64 / 1e6),
         }
     }
 
@@ -90,9 +90,10 @@ impl ConnectionReplies {
         self.inner.is_ending()
     }
 
-    /// Seconds without a request and without a byte after which what it has brought is certain.
-    fn silence(&self) -> f64 {
-        self.origin.get().lock().silence(&self.inner) as f64 / 1e6
+    /// Seconds without a request and without a byte after which what it has brought is certain, while a request on another
+    /// connection has waited for so many.
+    fn silence(&self, waiting: f64) -> f64 {
+        self.origin.get().lock().silence_while(&self.inner, micros(waiting)) as f64 / 1e6
     }
 
     /// It was silent for so long.

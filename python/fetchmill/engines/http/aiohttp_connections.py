@@ -90,6 +90,7 @@ class HoldingConnection(ResponseHandler):
         self.is_ending = False
         # On the monotonic clock.
         self.rest_ends = 0.0
+        self.rest_seconds = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.rested: asyncio.Future[None] | None = None
 
@@ -102,6 +103,7 @@ class HoldingConnection(ResponseHandler):
     def begin_request(self) -> None:
         """A request is about to be sent."""
         self._connections.unused.pop(self, None)
+        self._connections.awaited[self] = time.monotonic()
         self.is_used = True
         self.is_kept = False
         self._is_awaited = True
@@ -110,6 +112,7 @@ class HoldingConnection(ResponseHandler):
     def end_reply(self, connector: ConnectionOwner, key: ConnectionKey) -> None:
         """The reply is complete: nothing more may come."""
         self.connector, self.key = connector, key
+        self._connections.awaited.pop(self, None)
         self._is_awaited = False
         if self._buffer or self._tail:
             self.has_surplus = True
@@ -185,6 +188,8 @@ class HeldConnections:
         self._aside = 0
         # Connections that nobody uses, and since when; in the order of these times.
         self.unused: dict[HoldingConnection, float] = {}
+        # Those with a request out, and since when, in this order, too.
+        self.awaited: dict[HoldingConnection, float] = {}
         self._resting: set[HoldingConnection] = set()
         # Given up, and not gone yet: TLS says good-bye.
         self._ending: dict[HoldingConnection, asyncio.Transport] = {}
@@ -292,6 +297,7 @@ class HeldConnections:
     def on_lost(self, connection: HoldingConnection) -> None:
         """It has ended. What follows when a request was out is that request's business."""
         self._ending.pop(connection, None)
+        self.awaited.pop(connection, None)
         if connection.is_kept:
             self._end_rest(connection)
             self._settle_ended(connection)
@@ -336,14 +342,25 @@ class HeldConnections:
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
                 break
-            if now - since >= connection.held.silence() and not connection.is_readable():
+            if now - since >= self._silence(connection) and not connection.is_readable():
                 del self.unused[connection]
                 self._settle_silent(connection)
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
 
+    def _silence(self, connection: HoldingConnection) -> float:
+        """How long it must be silent, now that others have waited for replies for so long."""
+        waiting = time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
+        return connection.held.silence(waiting)
+
     def _on_rested(self, connection: HoldingConnection) -> None:
         # The loop's own clock won't do: uvloop's has whole milliseconds, and its timers come up to one too early.
         left = connection.rest_ends - time.monotonic()
+        if left <= 0 and connection.held and not connection.is_ending:
+            # It may have turned out that replies can be slower.
+            longer = max(0.0, self._silence(connection) - connection.rest_seconds)
+            connection.rest_seconds += longer
+            connection.rest_ends += longer
+            left += longer
         is_readable = connection.is_readable()
         if left > 0 or (is_readable and left > -_UNREAD_SECONDS_MAX):
             connection.timer = self._loop.call_later(max(left, _LOOK_SECONDS), self._on_rested, connection)
@@ -365,7 +382,7 @@ class HeldConnections:
 
     def _begin_rest(self, connection: HoldingConnection, seconds: float) -> None:
         self._resting.add(connection)
-        connection.rest_ends = time.monotonic() + seconds
+        connection.rest_seconds, connection.rest_ends = seconds, time.monotonic() + seconds
         connection.timer = self._loop.call_later(seconds, self._on_rested, connection)
         if connection.connector is not None:
             connection.connector.set_aside(connection)

@@ -61,6 +61,8 @@ class HeldAnswers:
         self.is_next_certain = True
         # Whether the next request asks the server to close the connection.
         self.is_ending = False
+        # When the request that is out was sent.
+        self.sent_at: float | None = None
         self._replies = ConnectionReplies(self._origin)
 
     def __len__(self) -> int:
@@ -82,9 +84,9 @@ class HeldAnswers:
         self.is_ending = self._replies.is_ending
         return seconds
 
-    def silence(self) -> float:
-        """How long it must be silent until what is held is certain."""
-        return self._replies.silence()
+    def silence(self, waiting: float) -> float:
+        """How long it must be silent until what is held is certain, while another request has waited for so long."""
+        return self._replies.silence(waiting)
 
     def commit(self) -> list[Answer]:
         """The connection was silent, or has ended as it should: what was held."""

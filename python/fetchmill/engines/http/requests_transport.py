@@ -99,9 +99,7 @@ class RequestsTransport:
         certain: list[Answer] = []
         seconds = self._rest_seconds(state, is_idle=is_idle)
         while seconds is not None:
-            connection = state.socket
-            unused = Unused.BROKEN if connection is None else rest(connection, seconds)
-            certain += self._settle(state, unused)
+            certain += self._settle(state, self._rest_for(state, seconds))
             # Only what is asked for again can make another rest necessary.
             seconds = None
             while state.again:
@@ -115,8 +113,27 @@ class RequestsTransport:
 
     def _rest_seconds(self, state: _RequestsState, *, is_idle: bool) -> float | None:
         if is_idle:
-            return state.held.silence() if state.held else None
+            return self._silence(state) if state.held else None
         return state.held.rest_seconds() if state.socket is not None else None
+
+    def _silence(self, state: _RequestsState) -> float:
+        """How long the connection must be silent, now that other threads have waited for replies for so long."""
+        now = time.monotonic()
+        waits = [now - sent_at for held in self._held if (sent_at := held.sent_at) is not None]
+        return state.held.silence(max(waits, default=0.0))
+
+    def _rest_for(self, state: _RequestsState, seconds: float) -> Unused:
+        """Waits for so long, or for longer when it turns out meanwhile that replies may be slower."""
+        connection = state.socket
+        if connection is None:
+            return Unused.BROKEN
+        rested = 0.0
+        while (left := seconds - rested) > 0:
+            if (unused := rest(connection, left)) is not Unused.QUIET:
+                return unused
+            rested = seconds
+            seconds = self._silence(state) if state.held else seconds
+        return Unused.QUIET
 
     def _look(self, state: _RequestsState) -> list[Answer]:
         """Before a request: what came since the last one."""
@@ -138,8 +155,9 @@ class RequestsTransport:
     def _fetch_next(self, state: _RequestsState) -> list[Answer]:
         target = state.again.popleft()
         was_ending, is_certain = state.held.is_ending, state.held.is_next_certain
-        started = time.monotonic()
+        state.held.sent_at = started = time.monotonic()
         answer = self._ask(target, state)
+        state.held.sent_at = None
         attempt = state.attempt
         certain: list[Answer] = []
         if not attempt.is_reused:
