@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-faults bench-concurrency bench-report
+.PHONY: outages engine-kills hostile-batches stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-faults bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
 ifndef PART
@@ -152,6 +152,9 @@ engine-kills: build servers ## The contract of the engines with 100 kills each i
 
 stray-replies: build ## 100,000 replies that nobody asked for instead of 2,000 (FETCHMILL_SEED repeats them)
 	FETCHMILL_STRAY_REPLIES=100000 $(BIN)/python -m pytest -n 6 --timeout 36000 tests/test_certain_replies.py
+
+hostile-batches: build ## 100,000 pipelined batches of servers that do it badly instead of 2,000 (FETCHMILL_SEED repeats them)
+	FETCHMILL_BATCHES=100000 $(BIN)/python -m pytest --timeout 36000 tests/test_pipeline.py
 
 wide-area: build servers ## Jobs over a wide-area network, killed on the way, ten times each, by all engines (FETCHMILL_SEED repeats what gets lost)
 	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/test_wide_area.py tests/test_wide_area_jobs.py

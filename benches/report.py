@@ -156,6 +156,14 @@ def _packs(results: dict[str, Any]) -> str:
     return f"{clients}\n{_bars(found['bars'])}\n{_table(heads, disk)}"
 
 
+def _pipelined(results: dict[str, Any]) -> str:
+    found = results["scenarios"]["pipelined"]
+    ours = {"null": "`--format null --pipeline 32`", "parquet": "`--format parquet --pipeline 32`"}
+    shown = {"wrk": "wrk, one at a time", "h2load": "h2load, 32 at once"} | ours
+    rows = [_client_row(shown[name], values) for name, values in found["clients"].items()]
+    return f"{_table(CLIENT_HEADS, rows)}\n{_bars(found['bars'])}"
+
+
 def _servers(results: dict[str, Any]) -> str:
     found = results["scenarios"]["servers"]
     rows = [
@@ -328,6 +336,7 @@ TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "in_flight": _in_flight,
     "files": _files,
     "packs": _packs,
+    "pipelined": _pipelined,
     "servers": _servers,
     "stream": _stream,
     "https": _https,

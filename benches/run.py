@@ -16,6 +16,7 @@ from benches.files import files
 from benches.https import https
 from benches.keepalive import in_flight, null
 from benches.packs import packs
+from benches.pipelined import pipelined
 from benches.processes import Cores
 from benches.servers import servers
 from benches.settings import SIZE, Settings
@@ -26,6 +27,7 @@ SCENARIOS: dict[str, Callable[[Settings], dict[str, Any]]] = {
     "in_flight": in_flight,
     "files": files,
     "packs": packs,
+    "pipelined": pipelined,
     "servers": servers,
     "stream": stream,
     "https": https,

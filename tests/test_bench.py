@@ -46,8 +46,8 @@ def test_all_scenarios_measure(measured: tuple[dict[str, Any], str]) -> None:
     results, shown = measured
     scenarios = results["scenarios"]
 
-    assert scenarios.keys() == {"null", "in_flight", "files", "packs", "servers", "stream", "https"}
-    bars = {"null": 2, "files": 2, "packs": 3, "servers": 3, "stream": 4}
+    assert scenarios.keys() == {"null", "in_flight", "files", "packs", "pipelined", "servers", "stream", "https"}
+    bars = {"null": 2, "files": 2, "packs": 3, "pipelined": 3, "servers": 3, "stream": 4}
     assert {name: len(scenarios[name]["bars"]) for name in bars} == bars
     assert scenarios["in_flight"]["levels"][0]["connections"] == 4
     assert all(scenarios["null"][client]["server_us"] > 0 for client in ("wrk", "fetchmill"))

@@ -41,6 +41,7 @@ BEYOND = "1 % at 2 s"
 # of its own. Where each job starts processes or has one connection, a few must do.
 WAYS = {
     "native": 20,
+    "pipelined": 10,
     "threads": 16,
     "asyncio": 20,
     "stream": 16,
@@ -54,6 +55,8 @@ LARGE = 1 << 20
 # Engines in Python, and requests in flight where they are not drawn.
 IN_PYTHON = ("threads", "asyncio", "combo", "sync", "processes")
 LIMITS = {"sync": 1, "processes": 2, "combo": 16}
+# Requests that are sent at once.
+PIPELINE = 8
 # Names of a page when pages are what is tested.
 NAMES_A_PAGE = 3
 
@@ -129,8 +132,10 @@ def wrong_of_job(case: Case, server: Server, folder: Path, run: Run) -> list[str
         report = fetchmill.status(dest)
         assert done.code == (3 if report.doubtful else 0), done.err
     else:
-        engine: dict[str, Any] = {"engine": case.way} if case.way in IN_PYTHON else {}
-        report = fetchmill.get(server.url, dest, format="jsonl", limit=case.limit, **engine, **trusted)
+        how: dict[str, Any] = {"engine": case.way} if case.way in IN_PYTHON else {}
+        if case.way == "pipelined":
+            how = {"pipeline": PIPELINE}
+        report = fetchmill.get(server.url, dest, format="jsonl", limit=case.limit, **how, **trusted)
     assert report.listed == report.fetched + report.absent + report.failed + report.skipped
     assert (report.listed, report.fetched) == (case.count, case.count)
     stored = dict(read_objects(dest, "jsonl"))

@@ -445,12 +445,13 @@ mod tests {
         assert_eq!(origin.next_step(&connection(50 * MILLI, 2), false, 0), NextStep::GoOn);
     }
 
-    /// One connection in virtual time: requests one after the other; after the reply to one of them a stray one comes,
-    /// `late` after it. Whether all that was called certain is the own reply of its request.
+    /// One connection in virtual time: requests one after the other, or so many at once; after the reply to one of them a
+    /// stray one comes, `late` after it. Whether all that was called certain is the own reply of its request.
     fn is_right(
         service: &mut dyn FnMut() -> MonotonicMicros,
         stray_after: u32,
         late: MonotonicMicros,
+        at_once: u32,
     ) -> bool {
         let mut origin = OriginReplies::default();
         let mut connection = ConnectionReplies::default();
@@ -460,19 +461,28 @@ mod tests {
             std::collections::VecDeque::new();
         let mut held: Vec<bool> = Vec::new();
         for _ in 0..2000 {
-            sent += 1;
+            let count = if sent == 0 { 1 } else { at_once.min(origin.batch_max(&connection)) };
+            let (first, began) = (sent + 1, now);
             connection.start(now);
-            let after = coming.back().map_or(now, |(at, _)| *at).max(now) + service();
-            coming.push_back((after, Some(sent)));
-            if sent == stray_after {
-                coming.push_back((after + late, None));
+            for _ in 0..count {
+                sent += 1;
+                let after = coming.back().map_or(now, |(at, _)| *at).max(now) + service();
+                coming.push_back((after, Some(sent)));
+                if sent == stray_after {
+                    coming.push_back((after + late, None));
+                }
             }
-            let Some((at, answers)) = coming.pop_front() else { return true };
-            let took = at.saturating_sub(now);
-            now = now.max(at);
-            held.push(answers == Some(sent));
-            connection.note(took);
-            origin.note(took, now);
+            for asked in first..=sent {
+                let Some((at, answers)) = coming.pop_front() else { return true };
+                now = now.max(at);
+                held.push(answers == Some(asked));
+            }
+            // Behind a batch it is looked what has come.
+            if at_once > 1 && coming.front().is_some_and(|(at, _)| *at <= now) {
+                return true;
+            }
+            connection.note_batch(count, now - began);
+            origin.note_batch(count, now - began, now);
             match origin.next_step(&connection, false, now) {
                 NextStep::GoOn => {}
                 NextStep::LastRequest => return true,
@@ -498,12 +508,17 @@ mod tests {
             let late = random.draw() % SILENCE_MIN;
             let stray_after = 1 + (random.draw() % 300) as u32;
             let base = [300, 20 * MILLI, 200 * MILLI][case % 3];
-            assert!(is_right(&mut || base, stray_after, late), "case {case}: {base}, {stray_after}, {late}");
-            let mut uniform = Jitter::new(random.draw());
-            assert!(
-                is_right(&mut || uniform.draw() % (300 * MILLI), stray_after, late),
-                "case {case}: 0 to 300 ms, {stray_after}, {late}"
-            );
+            for at_once in [1, 2 + (random.draw() % 31) as u32] {
+                assert!(
+                    is_right(&mut || base, stray_after, late, at_once),
+                    "case {case}: {base}, {stray_after}, {late}, {at_once} at once"
+                );
+                let mut uniform = Jitter::new(random.draw());
+                assert!(
+                    is_right(&mut || uniform.draw() % (300 * MILLI), stray_after, late, at_once),
+                    "case {case}: 0 to 300 ms, {stray_after}, {late}, {at_once} at once"
+                );
+            }
         }
     }
 }

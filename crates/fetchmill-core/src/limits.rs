@@ -186,6 +186,16 @@ pub const HELD_BYTES_MAX: usize = 32 * MIB;
 pub const HELD_BYTES_MIN: usize = 16 * 1024;
 /// No connection needs more: at a gigabit a second that is a rest of 50 ms after each 34 ms.
 pub const HELD_BYTES_EACH_MAX: usize = 4 * MIB;
+/// Requests that are sent at once on a connection (`--pipeline`): more would save little.
+pub const BATCH_REQUESTS_MAX: u32 = 256;
+/// Requests in flight in batches, of all connections: about half a KiB each for its target.
+pub const BATCHED_REQUESTS_MAX: u32 = 65_536;
+/// Bytes of one reply in a batch, head and body: with a larger one on the way, a connection is better off alone.
+pub const BATCH_REPLY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all replies of a batch. While bodies have used up their memory there are no batches.
+pub const BATCH_BYTES_MAX: usize = MIB;
+/// What a connection keeps of that between two batches.
+pub const BATCH_KEPT_BYTES: usize = 16 * 1024;
 /// Of connections that make requests, one in so many more may be open and rest: where each rests for 50 ms after a reply
 /// of 100 ms, these are as many as rest.
 const RESTING_SHARE: usize = 2;

@@ -59,6 +59,14 @@ class Storing(TypedDict, total=False):
             default="native",
         ),
     ]
+    pipeline: Annotated[
+        int,
+        Option(
+            "count",
+            "Requests that are sent at once on a connection, for a server that lists its objects and does this well; "
+            "--concurrency counts connections then (docs/http-support.md).",
+        ),
+    ]
     server_times: Annotated[
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),

@@ -12,6 +12,7 @@ use super::health_check_link::HealthCheckLink;
 use super::job_origins::JobOrigins;
 use super::journal_link::{JournalLink, JournalRequest};
 use super::options::JobOptions;
+use super::pipeline::Pipeline;
 use super::preflight::Preflight;
 use super::s3::Access;
 use super::shared_plan::SharedPlan;
@@ -59,6 +60,7 @@ pub(super) struct Control {
     pub(super) telemetry: Telemetry,
     /// What a user should know at the end.
     pub(super) stray: StrayReplies,
+    pub(super) pipeline: Pipeline,
     notices: Mutex<Vec<String>>,
     /// Hosts whose certificates are not to be trusted, as far as a user was told of them.
     distrusted: Mutex<BTreeSet<String>>,
@@ -109,6 +111,7 @@ impl Control {
             counters: (0..=workers).map(|_| Counters::default()).collect(),
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
+            pipeline: Pipeline::new(options.pipeline),
             notices: Mutex::default(),
             distrusted: Mutex::default(),
         })
@@ -208,6 +211,7 @@ impl Control {
     pub(super) fn take_notices(&self) -> Vec<String> {
         let mut notices = std::mem::take(&mut *lock(&self.notices));
         notices.extend(self.stray.notice());
+        notices.extend(self.pipeline.notice());
         notices.extend(self.concurrency_notice());
         notices
     }

@@ -55,7 +55,8 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     options.threads = Some(workers);
     if let Concurrency::Auto { most } = &mut options.http.concurrency {
         *most = options.http.concurrency_max.unwrap_or(*most);
-        options.http.concurrency.lower_to(requests_of_ports());
+        let of_memory = limits::BATCHED_REQUESTS_MAX / options.pipeline.max(1);
+        options.http.concurrency.lower_to(requests_of_ports().min(of_memory));
     }
     let Some(allowed) = allowed else {
         return Ok(limits::resting_connections(options.http.concurrency.most()));

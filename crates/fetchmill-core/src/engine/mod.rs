@@ -31,6 +31,7 @@ mod listing;
 mod load_counter;
 mod option_reader;
 mod options;
+mod pipeline;
 mod preflight;
 mod rate_wait;
 mod recorder;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::custom_request::JobRequests;
 use super::host_gate::HostGate;
 use super::http_options::{Concurrency, HttpOptions};
+use super::pipeline;
 use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
@@ -223,6 +224,8 @@ options! {
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may lead to addresses that are not public.
         allow_private: bool = false;
+        /// Requests that are sent at once on a connection.
+        pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
         /// Threads that fetch; none: one for each processor of the affinity mask.
         threads: Option<usize> = None, Bounds::at_least(1.0, "");
         /// Time of a commit window.
@@ -324,6 +327,7 @@ impl JobOptions {
         self.check_upload()?;
         self.check_workers()?;
         self.check_requests()?;
+        pipeline::check(self)?;
         if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only contradict each other");
         }

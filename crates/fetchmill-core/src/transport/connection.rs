@@ -10,7 +10,10 @@ use super::connection_kind::{ConnectionKind, OwnHttp1, RequestTarget};
 use super::http2::{self, Http2Connection};
 use super::origin_connections::OriginConnections;
 use super::phases::ExchangeTimes;
-use super::{AddressPolicy, BrokenExchange, Deadlines, Http1Connection, Phases, ReceivedReply, UnusedState};
+use super::{
+    AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, Phases, ReceivedReply,
+    ReplyBatch, UnusedState,
+};
 use crate::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
 use crate::http1::{BodySink, Version};
 use crate::target::TargetList;
@@ -129,6 +132,18 @@ impl Connection {
             origin.replies.borrow_mut().note(took, now);
         }
         is_certain
+    }
+
+    /// A batch of so many replies is complete, to requests that were sent at once; times as for [`Connection::note_reply`].
+    pub fn note_batch(&mut self, count: u32, sent: MonotonicMicros, now: MonotonicMicros) {
+        let took = now.saturating_sub(sent);
+        if let Some(replies) = self.replies_mut() {
+            replies.start(sent);
+            replies.note_batch(count, took);
+        }
+        if let Some(origin) = &self.origin {
+            origin.replies.borrow_mut().note_batch(count, took, now);
+        }
     }
 
     /// Waits for as long as it must be silent, or until something comes or the watch expires: [`Connection::look`] tells.
@@ -260,6 +275,25 @@ impl Connection {
             self.close();
         }
         replied
+    }
+
+    /// Sends the requests of a batch, which are in `buffers.request` one behind the other, and awaits as many replies. Tells
+    /// what has come behind the last one.
+    pub async fn exchange_batch(
+        &mut self,
+        count: usize,
+        buffers: &IoBuffers,
+        replies: &mut ReplyBatch,
+        watch: &Deadlines,
+    ) -> std::result::Result<UnusedState, BrokenBatch> {
+        let Some(connection) = self.connection() else {
+            return Err(BrokenExchange::unconnected().into());
+        };
+        watch.start();
+        connection.send(&buffers.request.borrow())?;
+        let received = connection.receive_batch(count, replies, &buffers.scratch, watch).await;
+        watch.rest();
+        received
     }
 
     /// An exchange begins: with the connection that was opened for it, or on a kept one as an attempt of its own.

@@ -4,6 +4,7 @@
 //! connection holds none of its own.
 
 mod address_policy;
+mod batch;
 mod connect;
 mod connection;
 mod connection_kind;
@@ -25,6 +26,7 @@ mod tls;
 mod unused;
 
 pub use address_policy::{AddressPolicy, is_public};
+pub use batch::{BatchedReply, BrokenBatch, ReplyBatch};
 pub use connect::connect;
 pub use connection::{Connection, IoBuffers, end_connection};
 pub use connection_kind::{RANGE, RequestTarget};
@@ -195,7 +197,7 @@ impl Http1Connection {
         scratch: &RefCell<Vec<u8>>,
         watch: &Deadlines,
     ) -> Poll<Result<Option<ReceivedReply>, BrokenExchange>> {
-        if !self.unsent.is_empty() || self.stream.wants_flush() {
+        if self.is_sending() {
             self.poll_unsent(context)?;
         }
         let mut scratch = scratch.borrow_mut();
@@ -213,6 +215,11 @@ impl Http1Connection {
             Ok(()) if bytes.is_empty() => self.ended().map(Some),
             Ok(()) => self.take(bytes, body, watch),
         })
+    }
+
+    /// Whether bytes of a request wait until the socket takes them.
+    fn is_sending(&self) -> bool {
+        !self.unsent.is_empty() || self.stream.wants_flush()
     }
 
     fn poll_unsent(&mut self, context: &mut Context<'_>) -> Result<(), BrokenExchange> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::address::{asked_for, call_of};
 use super::body::BodyReceiver;
+use super::pipeline::TargetBatch;
 use super::resting::WorkerConnection;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
@@ -28,7 +29,7 @@ impl Worker {
     /// Until the job ends.
     pub(super) async fn fetch(self: &Rc<Self>, watch: &Rc<Deadlines>) {
         let mut task = WorkerConnection::default();
-        let mut target = CurrentTarget::default();
+        let mut batch = TargetBatch::default();
         let mut body = BodyReceiver::new(
             self.setup.properties,
             Arc::clone(&self.setup.body_memory),
@@ -37,7 +38,7 @@ impl Worker {
             self.setup.enough,
         );
         while !self.is_done.get() {
-            if !self.take(&mut target) {
+            if !self.take(batch.first()) {
                 if self.is_done.get() {
                     break;
                 }
@@ -45,24 +46,12 @@ impl Worker {
                 continue;
             }
             self.in_flight.set(self.in_flight.get() + 1);
-            loop {
-                match self.attempt(&mut task, &mut target, &mut body, watch).await {
-                    FetchAttempt::Over => break,
-                    FetchAttempt::Again => self.leave_connection(&mut task),
-                    FetchAttempt::Renewing => {
-                        self.leave_connection(&mut task);
-                        watch.rest();
-                        if !self.renewed(&target).await {
-                            break;
-                        }
-                    }
-                    FetchAttempt::Redirected if !self.moves_on(&mut target) => break,
-                    FetchAttempt::Redirected => {}
-                }
+            if self.gather(&mut task, &mut batch) {
+                self.fetch_batch(&mut task, &mut batch, &mut body, watch).await;
+            } else {
+                self.fetch_target(&mut task, batch.first(), &mut body, watch, None).await;
             }
-            // With a target that another host has now, there is nothing to leave.
-            self.leave(&mut target, RequestOutcome::Nothing);
-            let is_probe = self.control().plan.is_probe(target.sequence);
+            let is_probe = self.control().plan.is_probe(batch.first().sequence);
             self.report.borrow_mut().observed.probes += u32::from(is_probe);
             self.in_flight.set(self.in_flight.get() - 1);
             if let Some(error) = body.take_failure() {
@@ -78,6 +67,38 @@ impl Worker {
             }
         }
         self.part(&mut task);
+    }
+
+    /// Attempts at one target, as many as are made at once; `came` is what has come of its first one, if that was made.
+    pub(super) async fn fetch_target(
+        &self,
+        task: &mut WorkerConnection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        watch: &Rc<Deadlines>,
+        mut came: Option<FetchAttempt>,
+    ) {
+        loop {
+            let attempt = match came.take() {
+                Some(attempt) => attempt,
+                None => self.attempt(task, target, body, watch).await,
+            };
+            match attempt {
+                FetchAttempt::Over => break,
+                FetchAttempt::Again => self.leave_connection(task),
+                FetchAttempt::Renewing => {
+                    self.leave_connection(task);
+                    watch.rest();
+                    if !self.renewed(target).await {
+                        break;
+                    }
+                }
+                FetchAttempt::Redirected if !self.moves_on(target) => break,
+                FetchAttempt::Redirected => {}
+            }
+        }
+        // With a target that another host has now, there is nothing to leave.
+        self.leave(target, RequestOutcome::Nothing);
     }
 
     /// Takes the next target; `false` when there is none now.
@@ -218,7 +239,7 @@ impl Worker {
     }
 
     /// Says what the body of the reply is to be, as far as it is known.
-    fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
+    pub(super) fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
         let listed = self.listed(target);
         if target.is_of_store || listed.is_some() {
             body.expect(listed.and_then(|listed| listed.size));

@@ -15,6 +15,7 @@ mod fetch;
 mod host_turns;
 mod load;
 mod outcomes;
+mod pipeline;
 mod provisional;
 mod resting;
 mod rests;

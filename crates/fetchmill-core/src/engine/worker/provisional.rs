@@ -30,21 +30,36 @@ impl Worker {
     }
 
     /// Has `settle` write what becomes of a target to what its connection holds, in place of what goes to the sink next.
-    /// Nothing in it waits, so nothing else can be written there.
     pub(super) fn hold<T>(
         &self,
         held: &mut HeldOutcomes,
         target: &mut CurrentTarget,
         settle: impl FnOnce(&mut CurrentTarget) -> T,
     ) -> T {
-        let settled = held.settled;
+        self.hold_all(held, |note| {
+            let done = settle(target);
+            note(target);
+            done
+        })
+    }
+
+    /// The same for many targets, of each of which `settle` takes note. Nothing in it waits, so nothing else can be written
+    /// there.
+    pub(super) fn hold_all<T>(
+        &self,
+        held: &mut HeldOutcomes,
+        settle: impl FnOnce(&mut dyn FnMut(&CurrentTarget)) -> T,
+    ) -> T {
+        let mut settled = held.settled;
         self.exchange_outcomes(held);
-        let done = settle(target);
+        let done = settle(&mut |target| {
+            let before = std::mem::replace(&mut settled, self.report.borrow().settled);
+            if settled > before {
+                let AttemptState { attempts, throttled_since, .. } = target.state;
+                held.targets.push(target.sequence, &target.entry, attempts, throttled_since);
+            }
+        });
         self.exchange_outcomes(held);
-        if held.settled > settled {
-            let AttemptState { attempts, throttled_since, .. } = target.state;
-            held.targets.push(target.sequence, &target.entry, attempts, throttled_since);
-        }
         let bytes = held.block.memory() + held.targets.memory();
         if bytes - held.bytes >= COUNTED_BYTES {
             self.setup.body_memory.reserve(bytes - held.bytes);
@@ -110,6 +125,7 @@ impl Worker {
         // then is in doubt.
         let doubtful = task.connection.replies_mut().is_some_and(|replies| replies.outlasts_rest());
         self.control().stray.note(task.held.targets.len());
+        self.control().pipeline.note_broken();
         if doubtful && let Some(last) = task.connection.last_certain() {
             self.doubt(&last.take());
         }

@@ -9,10 +9,11 @@ use super::state::Worker;
 use crate::certainty::{MonotonicMicros, NextStep, REST_MAX, SILENCE_MIN};
 use crate::engine::stop::Stop;
 use crate::engine::target::CurrentTarget;
+use crate::http1::Head;
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
-use crate::transport::{Deadlines, ReceivedReply, UnusedState};
+use crate::transport::{Deadlines, ReceivedReply, ReplyBatch, UnusedState};
 
 impl Worker {
     /// A reply has come, to a request that was sent then.
@@ -25,16 +26,37 @@ impl Worker {
     ) {
         let now = self.control().clock.micros();
         task.connection.note_reply(sent, now);
-        let is_trouble = FailureKind::of_status(replied.head.status).is_err_and(FailureKind::is_retryable);
-        if !is_trouble {
-            let took = now.saturating_sub(sent);
-            self.load.note_reply(took, bytes, is_unloaded);
-            if self.control().origins.are_many()
-                && let Some(origin) = task.connection.origin()
-            {
-                self.load.note_origin(&origin.key, took);
-            }
+        let took = now.saturating_sub(sent);
+        if self.note_load(&replied.head, took, bytes, is_unloaded)
+            && self.control().origins.are_many()
+            && let Some(origin) = task.connection.origin()
+        {
+            self.load.note_origin(&origin.key, took);
         }
+    }
+
+    /// The replies of a batch have come, to requests that were sent then. Each was awaited for as long as all of them.
+    pub(super) fn note_batch(
+        &self,
+        task: &mut WorkerConnection,
+        sent: MonotonicMicros,
+        replies: &ReplyBatch,
+        is_unloaded: bool,
+    ) {
+        let now = self.control().clock.micros();
+        task.connection.note_batch(replies.len() as u32, sent, now);
+        for reply in replies.iter() {
+            self.note_load(&reply.head, now.saturating_sub(sent), reply.body.len() as u64, is_unloaded);
+        }
+    }
+
+    /// Whether a reply is no sign of trouble: then it counts.
+    fn note_load(&self, head: &Head, took: MonotonicMicros, bytes: u64, is_unloaded: bool) -> bool {
+        let is_trouble = FailureKind::of_status(head.status).is_err_and(FailureKind::is_retryable);
+        if !is_trouble {
+            self.load.note_reply(took, bytes, is_unloaded);
+        }
+        !is_trouble
     }
 
     /// Behind a reply: the connection goes on, asks to be ended with its next request, or rests.

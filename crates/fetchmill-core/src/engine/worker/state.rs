@@ -86,6 +86,8 @@ pub(super) struct Worker {
     /// Behind a share that became lower: until then unused connections above it are closed.
     pub(super) closes_surplus_until: Cell<Millis>,
     pub(super) load: WorkerLoad,
+    /// Bytes of the largest reply in a batch.
+    pub(super) largest_reply: Cell<usize>,
     /// When what replies took was told last.
     pub(super) telemetry_told: Cell<Millis>,
     pub(super) waiters: Waiters,
@@ -137,6 +139,7 @@ impl Worker {
             share: Cell::new(setup.control.plan.share(setup.index)),
             closes_surplus_until: Cell::default(),
             load: WorkerLoad::default(),
+            largest_reply: Cell::new(0),
             telemetry_told: Cell::new(0),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
             idle_connections: IdleConnections::default(),

@@ -1,0 +1,67 @@
+"""`--pipeline 32` beside wrk, which sends one request at a time, and beside h2load with as many at once."""
+
+import shutil
+from typing import Any
+
+from benches.clients import run_get, run_wrk
+from benches.https import run_h2load
+from benches.keepalive import NAME
+from benches.measured import Bar, Measured, median_ratio, summary
+from benches.processes import Process, fetchmill_server
+from benches.settings import Settings
+
+AT_ONCE = 32
+CONNECTIONS = 16
+FORMATS = ("null", "parquet")
+H2LOAD = ("--h1", f"-c{CONNECTIONS}", f"-m{AT_ONCE}")
+# Of wrk's rate with one request at a time.
+RATE_AT_LEAST = 1.8
+CPU_US_AT_MOST = {"null": 1.7, "parquet": 2.4}
+
+
+def pipelined(settings: Settings) -> dict[str, Any]:
+    """The bars: objects/s as a ratio to wrk's, CPU an object."""
+    client = settings.cores.client
+    with fetchmill_server(settings.cores.server, *settings.synthetic(1)) as (server, url):
+        warm = run_wrk(server, f"{url}/get/{NAME}", connections=settings.connections, seconds=1, core=client)
+    count = settings.count(warm.rate * RATE_AT_LEAST)
+    with fetchmill_server(settings.cores.server, *settings.synthetic(count)) as (server, url):
+        rounds = [_round(settings, server, url, count) for _ in range(settings.rounds)]
+    return {
+        "objects": count,
+        "connections": settings.connections,
+        "clients": {name: summary(found[name] for found in rounds) for name in rounds[0]},
+        "bars": [bar.to_dict() for bar in _bars(rounds)],
+        "rounds": [{name: run.to_dict() for name, run in found.items()} for found in rounds],
+        "commands": [
+            f"fetchmill serve {' '.join(settings.synthetic(count))}",
+            f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
+            f"h2load {' '.join(H2LOAD)} -n{count} URL/get/{NAME}",
+            f"fetchmill get URL DEST --limit {CONNECTIONS} --pipeline {AT_ONCE} --format FORMAT --json",
+        ],
+    }
+
+
+def _round(settings: Settings, server: Process, url: str, count: int) -> dict[str, Measured]:
+    """Each client once, one after the other; what was stored is removed behind it."""
+    core, target = settings.cores.client, f"{url}/get/{NAME}"
+    found = {
+        "wrk": run_wrk(server, target, connections=settings.connections, seconds=settings.seconds, core=core),
+        "h2load": run_h2load(server, target, H2LOAD, count, core),
+    }
+    for name in FORMATS:
+        dest = settings.folder / name
+        options = ("--format", name, "--pipeline", str(AT_ONCE))
+        found[name] = run_get(server, url, dest, *options, name=name, connections=CONNECTIONS, core=core)
+        shutil.rmtree(dest)
+    return found
+
+
+def _bars(rounds: list[dict[str, Measured]]) -> list[Bar]:
+    rate = median_ratio((found["null"].rate, found["wrk"].rate) for found in rounds)
+    # A ratio to one microsecond.
+    cpu = {name: median_ratio((found[name].cpu_us, 1.0) for found in rounds) for name in FORMATS}
+    return [
+        Bar("null: objects/s / wrk's", rate, at_least=RATE_AT_LEAST),
+        *(Bar(f"{name}: CPU us an object", cpu[name], at_most=CPU_US_AT_MOST[name]) for name in FORMATS),
+    ]

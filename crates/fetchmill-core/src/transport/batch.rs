@@ -1,0 +1,252 @@
+//! A batch: requests that were sent at once on one connection, and their replies, one behind the other
+//! (RFC 9112, 9.3.2). It is complete when all of them have come, or it is nothing.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use tokio::io::ReadBuf;
+
+use super::{BrokenExchange, Deadlines, Http1Connection, UnusedState};
+use crate::http1::{BodySink, Framing, Head, ReplyProgress};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_KEPT_BYTES, BATCH_REPLY_BYTES_MAX};
+use crate::outcome::FailureKind;
+
+/// The replies of a batch as they came. Memory: `BATCH_BYTES_MAX`, and `BATCH_KEPT_BYTES` between two of them.
+#[derive(Debug, Default)]
+pub struct ReplyBatch {
+    /// Their heads and bodies, without chunking.
+    bytes: Vec<u8>,
+    /// Of those that are complete.
+    replies: Vec<(Head, ReplySpan)>,
+    /// Of the one that is received.
+    current: ReplySpan,
+    is_too_large: bool,
+}
+
+/// Where a reply stands.
+#[derive(Debug, Default, Clone, Copy)]
+struct ReplySpan {
+    start: usize,
+    body: usize,
+    end: usize,
+}
+
+/// One reply of a batch.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchedReply<'b> {
+    /// What was understood of its head,
+    pub head: Head,
+    /// and its bytes.
+    pub head_bytes: &'b [u8],
+    /// Without chunking.
+    pub body: &'b [u8],
+}
+
+/// Why a batch is not complete. The connection must not be used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BrokenBatch {
+    /// A reply before the last has said that the server closes the connection behind it.
+    Ends,
+    /// A reply, or all of them, are larger than a batch may be.
+    TooLarge,
+    /// Anything else.
+    Broken(BrokenExchange),
+}
+
+impl From<BrokenExchange> for BrokenBatch {
+    fn from(broken: BrokenExchange) -> Self {
+        BrokenBatch::Broken(broken)
+    }
+}
+
+impl ReplyBatch {
+    /// How many are complete.
+    pub fn len(&self) -> usize {
+        self.replies.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.replies.is_empty()
+    }
+
+    /// They, in the order of their requests.
+    pub fn iter(&self) -> impl Iterator<Item = BatchedReply<'_>> {
+        self.replies.iter().map(|(head, span)| BatchedReply {
+            head: *head,
+            head_bytes: &self.bytes[span.start..span.body],
+            body: &self.bytes[span.body..span.end],
+        })
+    }
+
+    /// Bytes of the largest of them, head and body.
+    pub fn largest(&self) -> usize {
+        self.replies.iter().map(|(_, span)| span.end - span.start).max().unwrap_or(0)
+    }
+
+    /// Forgets them.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        if self.bytes.capacity() > BATCH_KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.replies.clear();
+        self.current = ReplySpan::default();
+        self.is_too_large = false;
+    }
+
+    fn complete(&mut self, head: Head) {
+        self.replies.push((head, ReplySpan { end: self.bytes.len(), ..self.current }));
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        let end = self.bytes.len() + bytes.len();
+        self.is_too_large |= end - self.current.start > BATCH_REPLY_BYTES_MAX || end > BATCH_BYTES_MAX;
+        if !self.is_too_large {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+}
+
+impl BodySink for ReplyBatch {
+    fn head(&mut self, head: &Head, bytes: &[u8]) {
+        self.current.start = self.bytes.len();
+        self.add(bytes);
+        self.current.body = self.bytes.len();
+        // It would be in vain to receive it.
+        self.is_too_large |=
+            matches!(head.framing, Framing::Length(length) if length > BATCH_REPLY_BYTES_MAX as u64);
+    }
+
+    fn piece(&mut self, bytes: &[u8]) {
+        self.add(bytes);
+    }
+}
+
+impl Http1Connection {
+    /// Awaits the replies to so many requests that were sent at once. Tells what has come behind the last of them.
+    pub(super) async fn receive_batch(
+        &mut self,
+        count: usize,
+        replies: &mut ReplyBatch,
+        scratch: &RefCell<Vec<u8>>,
+        watch: &Deadlines,
+    ) -> Result<UnusedState, BrokenBatch> {
+        replies.clear();
+        poll_fn(|context| self.poll_batch(context, count, replies, scratch, watch)).await
+    }
+
+    fn poll_batch(
+        &mut self,
+        context: &mut Context<'_>,
+        count: usize,
+        replies: &mut ReplyBatch,
+        scratch: &RefCell<Vec<u8>>,
+        watch: &Deadlines,
+    ) -> Poll<Result<UnusedState, BrokenBatch>> {
+        loop {
+            if self.is_sending() {
+                self.poll_unsent(context)?;
+            }
+            let mut scratch = scratch.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut scratch);
+            let Poll::Ready(read) = self.stream.poll_read(context, &mut buffer) else {
+                return match watch.poll_expired(context) {
+                    Some(kind) => Poll::Ready(Err(BrokenExchange::new(kind, "too slow").into())),
+                    None => Poll::Pending,
+                };
+            };
+            match read {
+                Err(error) => return Poll::Ready(Err(self.lost(&error).into())),
+                Ok(()) if buffer.filled().is_empty() => {
+                    return Poll::Ready(Err(self.lost(&std::io::ErrorKind::UnexpectedEof.into()).into()));
+                }
+                Ok(()) => {}
+            }
+            if let Some(unused) = self.take_of_batch(buffer.filled(), count, replies, watch)? {
+                return Poll::Ready(Ok(unused));
+            }
+        }
+    }
+
+    /// Takes the next bytes; what is behind the last reply, if that is complete.
+    fn take_of_batch(
+        &mut self,
+        bytes: &[u8],
+        count: usize,
+        replies: &mut ReplyBatch,
+        watch: &Deadlines,
+    ) -> Result<Option<UnusedState>, BrokenBatch> {
+        self.has_input = true;
+        let mut pending = std::mem::take(&mut self.pending);
+        if pending.is_empty() {
+            let consumed = self.read_replies(bytes, count, replies, watch)?;
+            if replies.len() == count {
+                return Ok(Some(UnusedState::of(&bytes[consumed..])));
+            }
+            pending.extend_from_slice(&bytes[consumed..]);
+        } else {
+            pending.extend_from_slice(bytes);
+            let consumed = self.read_replies(&pending, count, replies, watch)?;
+            if replies.len() == count {
+                return Ok(Some(UnusedState::of(&pending[consumed..])));
+            }
+            pending.drain(..consumed);
+        }
+        self.pending = pending;
+        Ok(None)
+    }
+
+    /// Reads replies while there are bytes of them; how many bytes are done with.
+    fn read_replies(
+        &mut self,
+        input: &[u8],
+        count: usize,
+        replies: &mut ReplyBatch,
+        watch: &Deadlines,
+    ) -> Result<usize, BrokenBatch> {
+        let (mut consumed, complete) = (0, replies.len());
+        loop {
+            let progress = self
+                .reader
+                .read(&input[consumed..], replies)
+                .map_err(|malformed| BrokenExchange::new(malformed.kind, malformed.reason))?;
+            if replies.is_too_large {
+                return Err(BrokenBatch::TooLarge);
+            }
+            match progress {
+                ReplyProgress::NeedMore { consumed: more } => {
+                    self.go_on(replies.len() > complete, watch);
+                    return Ok(consumed + more);
+                }
+                ReplyProgress::Done { consumed: more } => consumed += more,
+            }
+            let head = self.reader.head().copied();
+            let head = head.ok_or(BrokenExchange::new(FailureKind::Framing, "a reply without a head"))?;
+            self.replies += 1;
+            replies.complete(head);
+            if replies.len() == count {
+                return Ok(consumed);
+            }
+            if !head.keep_alive {
+                return Err(BrokenBatch::Ends);
+            }
+            self.reader.start();
+        }
+    }
+
+    /// More is to come: each reply has its own time, from when the one before it is complete.
+    fn go_on(&self, is_another: bool, watch: &Deadlines) {
+        if is_another {
+            watch.start();
+        }
+        if let Some(head) = self.reader.head() {
+            if is_another {
+                watch.body_begins(head);
+            } else {
+                watch.body_goes_on();
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+"""A scripted server for requests that come several at a time: it answers what one read has brought with one write.
+
+It shares no code with the project. What it does wrong follows from a seed, and so do the ways it frames its replies.
+"""
+
+import contextlib
+import json
+import random
+import socket
+import struct
+import threading
+import time
+from collections import Counter
+from typing import Self
+
+READ_BYTES = 1 << 16
+STALL_SECONDS = 30.0
+STOP_SECONDS_MAX = 10.0
+# What may happen in the middle of a batch.
+WRONG = ("one too many", "one too few", "close", "reset", "stall", "malformed", "twice")
+LARGE = b"x" * 70_000
+
+
+def body_of(name: str) -> bytes:
+    """What an object has."""
+    return f"{name};".encode() * (1 + len(name) % 7)
+
+
+class PipelinedServer:
+    """Lists names on one page and answers requests for them, whole batches at a time.
+
+    Args:
+        names: of the objects.
+        seed: of all that is drawn.
+        wrong: batches in which something goes wrong, one of `WRONG` each; 0 for none.
+        kinds: what may go wrong.
+        share: of the batches that do, until so many have.
+        replies_max: replies after which a connection is closed, as it says with the last of them; 0 for never.
+        large: a name whose object is larger than a reply of a batch may be.
+    """
+
+    def __init__(
+        self,
+        names: list[str],
+        seed: str = "",
+        *,
+        wrong: int = 0,
+        kinds: tuple[str, ...] = WRONG,
+        share: float = 0.03,
+        replies_max: int = 0,
+        large: str = "",
+    ) -> None:
+        self.names = names
+        self.batches = 0
+        self.largest = 0
+        self.singles = 0
+        self.happened: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self._random = random.Random(seed)
+        self._wrong, self._kinds, self._share = wrong, kinds, share
+        self._replies_max, self._large = replies_max, large
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=256)
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def url(self) -> str:
+        """The SOURCE of a job."""
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(STOP_SECONDS_MAX)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._lock:
+                self._open.add(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        # That a client has gone is nothing wrong.
+        with contextlib.suppress(OSError), connection:
+            replies, input_bytes = 0, b""
+            while read := connection.recv(READ_BYTES):
+                *heads, input_bytes = (input_bytes + read).split(b"\r\n\r\n")
+                with self._lock:
+                    names = [self._name_of(head) for head in heads]
+                    wrong = self._draw(names)
+                    wrong_at = self._random.randrange(len(names)) if names else 0
+                    written, is_ended = self._replies(names, replies, wrong, wrong_at)
+                replies += len(names)
+                self._write(connection, written)
+                if wrong == "stall":
+                    time.sleep(0.01)
+                    connection.settimeout(STALL_SECONDS)
+                    connection.recv(1)
+                    return
+                if wrong == "reset":
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    return
+                if is_ended or wrong == "close":
+                    return
+
+    def _name_of(self, head: bytes) -> str:
+        path = head.split(b" ", 2)[1].decode()
+        return "" if path.startswith("/list") else path.removeprefix("/get/")
+
+    def _draw(self, names: list[str]) -> str:
+        """What goes wrong with these requests."""
+        if len(names) > 1:
+            self.batches += 1
+            self.largest = max(self.largest, len(names))
+        else:
+            self.singles += len(names)
+        self.asked.update(name for name in names if name)
+        if len(names) < 2 or not self._wrong or self._random.random() > self._share:
+            return ""
+        self._wrong -= 1
+        wrong = self._random.choice(self._kinds)
+        self.happened[wrong] += 1
+        return wrong
+
+    def _replies(self, names: list[str], before: int, wrong: str, wrong_at: int) -> tuple[list[bytes], bool]:
+        """Replies, of which the one at a place is wrong; and whether the connection ends behind them."""
+        written: list[bytes] = []
+        for place, name in enumerate(names):
+            if place == wrong_at and wrong in ("close", "reset", "stall", "one too few"):
+                if wrong == "one too few":
+                    continue
+                # A part of it, perhaps.
+                written.append(self._reply(name)[: self._random.choice((0, 10, 60))])
+                return written, False
+            if place == wrong_at and wrong == "malformed":
+                written.append(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!")
+                continue
+            if place == wrong_at and wrong == "one too many":
+                written.append(self._framed(b"nobody asked for this"))
+            is_last = before + place + 1 == self._replies_max
+            written.append(self._reply(name, "Connection: close\r\n" if is_last else ""))
+            if place == wrong_at and wrong == "twice":
+                written.append(written[-1])
+            if is_last:
+                return written, True
+        return written, False
+
+    def _reply(self, name: str, field: str = "") -> bytes:
+        if not name:
+            page = json.dumps({"FileNames": self.names}).encode()
+            return f"HTTP/1.1 200 OK\r\n{field}Content-Length: {len(page)}\r\n\r\n".encode() + page
+        return self._framed(LARGE if name == self._large else body_of(name), field)
+
+    def _framed(self, body: bytes, field: str = "") -> bytes:
+        """A reply with a length or in chunks, behind a 100 now and then."""
+        kind = self._random.randrange(4)
+        before = b"HTTP/1.1 100 Continue\r\n\r\n" if kind == 0 else b""
+        if kind > 1:
+            return before + f"HTTP/1.1 200 OK\r\n{field}Content-Length: {len(body)}\r\n\r\n".encode() + body
+        cut = self._random.randrange(1, len(body))
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (body[:cut], body[cut:], b""))
+        return before + f"HTTP/1.1 200 OK\r\n{field}Transfer-Encoding: chunked\r\n\r\n".encode() + chunks
+
+    def _write(self, connection: socket.socket, replies: list[bytes]) -> None:
+        """In one piece, or cut somewhere."""
+        written = b"".join(replies)
+        cut = self._random.randrange(len(written)) if written and self._random.random() < 0.3 else 0
+        if cut:
+            connection.sendall(written[:cut])
+            time.sleep(0.001)
+        connection.sendall(written[cut:])
