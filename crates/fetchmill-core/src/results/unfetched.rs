@@ -60,11 +60,13 @@ fn write_files(
     let Some(mut writer) = UnfetchedWriter::new(setup) else { return Ok(Some(Vec::new())) };
     let mut rows = 0_u64;
     for shard in journal.failures_shards()? {
+        let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
         for row in FailureRows::open(&place.failures_path(), &shard)? {
             if rows.is_multiple_of(STRETCH_ROWS) && !goes_on() {
                 return Ok(None);
             }
-            push(&mut writer, &row?)?;
+            let row = row?;
+            push(&mut writer, &row, &row.name_bytes().ok_or_else(damaged)?)?;
             rows += 1;
         }
     }
@@ -81,13 +83,11 @@ fn write_files(
     writer.finish(!has_shard).map(Some)
 }
 
-fn push(writer: &mut UnfetchedWriter, row: &FailureRow) -> Result<()> {
-    let damaged = || Error::Journal("a failures shard is damaged: a row has no name".into());
-    let name = row.name_bytes().ok_or_else(damaged)?;
+fn push(writer: &mut UnfetchedWriter, row: &FailureRow, name: &[u8]) -> Result<()> {
     let (url, kept) = (row.url_bytes(), row.extra_bytes());
     writer.push(&UnfetchedTarget {
         sequence: row.sequence,
-        name: &name,
+        name,
         outcome: &row.outcome,
         kind: row.kind.as_deref(),
         detail: row.detail.as_deref(),
