@@ -126,7 +126,7 @@ def test_a_list_is_written_out_in_its_normal_form(run: Run, tmp_path: Path) -> N
     assert "without a URL that leads to them: 1" in ended.err
     assert "left out: 1" in ended.err
     found = [(row["name"], row["url"], row.get("rank")) for row in read_rows(tmp_path / "m.jsonl")]
-    assert found == [("k1", "http://a.test/x", "7"), (None, "http://b.test/y", "8"), ("line 4", None, None)]
+    assert found == [("k1", "http://a.test/x", "7"), (None, "http://b.test/y", "8"), ("line 4", None, "9")]
 
 
 def test_names_go_to_standard_output_and_nothing_is_left(run: Run, server: Serve, tmp_path: Path) -> None:

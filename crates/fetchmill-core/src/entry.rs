@@ -30,7 +30,7 @@ pub struct ListEntry<'a> {
     pub kept: Option<&'a [u8]>,
     /// What its object is to be like.
     pub expected: ExpectedObject<'a>,
-    /// What it is asked with ([`crate::target_request`]); none: a plain `GET`.
+    /// What it is asked with ([`crate::target_request`]); none: a plain `GET`. Of a line without URL: the kept columns.
     pub request: Option<&'a [u8]>,
 }
 
@@ -95,6 +95,16 @@ impl<'a> ListEntry<'a> {
             expected: ExpectedObject { size, etag, modified },
             request,
         }
+    }
+
+    /// The values of the kept columns, whether it is a URL or not.
+    pub fn kept_values(&self) -> Option<&'a [u8]> {
+        if self.url.is_empty() { self.request } else { self.kept }
+    }
+
+    /// What it is asked with, if it is a URL.
+    pub fn own_request(&self) -> Option<&'a [u8]> {
+        self.request.filter(|_| !self.url.is_empty())
     }
 
     /// Why it is no URL, for a line that is none.
@@ -172,7 +182,7 @@ impl Naming {
 
     /// What a list's target is asked with, when that is no plain `GET`.
     pub fn request_of(self, entry: &[u8]) -> Option<Box<[u8]>> {
-        if self.has_url() { ListEntry::read(entry).request.map(Into::into) } else { None }
+        if self.has_url() { ListEntry::read(entry).own_request().map(Into::into) } else { None }
     }
 }
 
@@ -198,13 +208,14 @@ impl EntryTraits {
     /// With what an entry has. A line without URL has none of it.
     #[must_use]
     pub fn and(self, entry: &[u8]) -> Self {
-        let ListEntry { url, key, request, .. } = ListEntry::read(entry);
+        let read = ListEntry::read(entry);
+        let ListEntry { url, key, .. } = read;
         EntryTraits {
             http: self.http || url.starts_with(b"http:"),
             https: self.https || url.starts_with(b"https:"),
             s3: self.s3 || url.starts_with(b"s3:"),
             key: self.key || (key.is_some() && !url.is_empty()),
-            request: self.request || request.is_some(),
+            request: self.request || read.own_request().is_some(),
         }
     }
 
@@ -323,6 +334,20 @@ mod tests {
         }
         assert_eq!(bad.reason(), Some(&b"no host"[..]));
         assert_eq!(of("http://a/").reason(), None);
+    }
+
+    #[test]
+    fn a_line_without_url_keeps_its_columns_and_is_asked_nothing() {
+        let (reason, kept) = (Some(&b"no host"[..]), Some(&b"\x02a\0"[..]));
+        let bad =
+            written(ListEntry { key: Some(b"line 17"), kept: reason, request: kept, ..ListEntry::default() });
+        let good = written(ListEntry { kept, request: Some(b"r"), ..of("http://a/") });
+
+        let (read, other) = (ListEntry::read(&bad), ListEntry::read(&good));
+
+        assert_eq!((read.reason(), read.kept_values(), read.own_request()), (reason, kept, None));
+        assert_eq!((other.kept_values(), other.own_request()), (kept, Some(&b"r"[..])));
+        assert_eq!(EntryTraits::default().and(&bad), EntryTraits::default());
     }
 
     #[test]

@@ -9,6 +9,10 @@ use crate::limits::KEPT_COLUMNS_MAX;
 
 /// The part of a job's identity that has the names, for jobs whose objects have such columns.
 pub const COLUMNS_PART: &str = "columns";
+/// The part of a job's identity that says that every target has a row,
+pub const ROWS_PART: &str = "rows";
+/// and how it says so.
+pub const ALL_ROWS: &str = "all";
 /// The column of an object's URL.
 pub const URL_COLUMN: &str = "url";
 /// Columns that a row has anyway.
@@ -26,10 +30,17 @@ const STANDARD: [&str; 11] = [
     URL_COLUMN,
 ];
 
-/// Columns that the objects of a job have besides the standard ones: none, or that of their URL and those that were
-/// kept of the list they come from.
+/// What became of a target, in a job where every target has a row.
+pub const OUTCOME_COLUMNS: [&str; 4] = ["outcome", "kind", "detail", "attempts"];
+
+/// Columns that the rows of a job have besides the standard ones: that of their URL and those that were kept of the list
+/// they come from, and what became of their targets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct ExtraColumns(Option<Arc<[String]>>);
+pub struct ExtraColumns {
+    /// Those of a list, behind the URL's; none: there is no URL either.
+    kept: Option<Arc<[String]>>,
+    has_outcomes: bool,
+}
 
 impl ExtraColumns {
     /// Those of a list of URLs: `kept` is what `--keep-columns` says.
@@ -59,7 +70,23 @@ impl ExtraColumns {
                 return refuse(format!("the column {name:?} is empty or given twice; give each name once"));
             }
         }
-        Ok(ExtraColumns(Some(kept)))
+        Ok(ExtraColumns { kept: Some(kept), has_outcomes: false })
+    }
+
+    /// The same in a job where every target has a row.
+    pub fn with_outcomes(self) -> Result<Self> {
+        match self.kept().iter().find(|name| OUTCOME_COLUMNS.contains(&name.as_str())) {
+            Some(name) => Err(Error::Usage(format!(
+                "--all-rows: rows have a column {name:?} of their own then; give yours another name, or leave it out"
+            ))),
+            None => Ok(ExtraColumns { has_outcomes: true, ..self }),
+        }
+    }
+
+    /// The same where only objects have rows.
+    #[must_use]
+    pub fn without_outcomes(self) -> Self {
+        ExtraColumns { has_outcomes: false, ..self }
     }
 
     /// The same with those that a transform fills, behind the ones that are kept of a list.
@@ -72,35 +99,41 @@ impl ExtraColumns {
     }
 
     /// Of a shard that has these: what is in a file may be anything.
-    pub fn found(kept: impl IntoIterator<Item = String>) -> Self {
-        ExtraColumns(Some(kept.into_iter().collect()))
+    pub fn found(kept: Option<Vec<String>>, has_outcomes: bool) -> Self {
+        ExtraColumns { kept: kept.map(Into::into), has_outcomes }
     }
 
     /// Those of a job, by its identity.
     pub fn of_identity(identity: &BTreeMap<String, String>) -> Self {
         let names = identity.get(COLUMNS_PART).and_then(|text| serde_json::from_str(text).ok());
-        ExtraColumns(names.map(|names: Vec<String>| names.into()))
+        let has_outcomes = identity.get(ROWS_PART).is_some_and(|rows| rows == ALL_ROWS);
+        Self::found(names, has_outcomes)
     }
 
     /// As a part of a job's identity, if it has one.
     pub fn to_text(&self) -> Option<String> {
-        self.0.as_ref().map(|names| serde_json::json!(**names).to_string())
+        self.kept.as_ref().map(|names| serde_json::json!(**names).to_string())
     }
 
     /// Whether objects may have a URL that is not their name.
     pub fn has_url(&self) -> bool {
-        self.0.is_some()
+        self.kept.is_some()
+    }
+
+    /// Whether rows say what became of their targets.
+    pub fn has_outcomes(&self) -> bool {
+        self.has_outcomes
     }
 
     /// Names of the kept columns.
     pub fn kept(&self) -> &[String] {
-        self.0.as_deref().unwrap_or_default()
+        self.kept.as_deref().unwrap_or_default()
     }
 
     /// The same for a format that keeps URLs only.
     #[must_use]
     pub fn without_extra(&self) -> Self {
-        ExtraColumns(self.0.as_ref().map(|_| Arc::default()))
+        ExtraColumns { kept: self.kept.as_ref().map(|_| Arc::default()), has_outcomes: false }
     }
 }
 
@@ -156,9 +189,11 @@ mod tests {
     #[test]
     fn columns_survive_the_journal() {
         let list = columns(&["rank", "two words \u{e9}"]).unwrap();
-        for columns in [ExtraColumns::default(), list.without_extra(), list] {
+        let of_all = ExtraColumns::default().with_outcomes().unwrap();
+        for columns in [ExtraColumns::default(), list.without_extra(), list, of_all] {
             let part = columns.to_text().map(|text| (COLUMNS_PART.to_owned(), text));
-            assert_eq!(ExtraColumns::of_identity(&part.into_iter().collect()), columns);
+            let rows = columns.has_outcomes().then(|| (ROWS_PART.to_owned(), ALL_ROWS.to_owned()));
+            assert_eq!(ExtraColumns::of_identity(&part.into_iter().chain(rows).collect()), columns);
         }
         let damaged = [(COLUMNS_PART.to_owned(), "[1".to_owned())];
         assert_eq!(ExtraColumns::of_identity(&damaged.into()), ExtraColumns::default());
@@ -170,6 +205,9 @@ mod tests {
             let error = columns(names).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.to_string().starts_with("--keep-columns: "), "{error}");
+        }
+        for name in OUTCOME_COLUMNS {
+            assert!(columns(&[name]).unwrap().with_outcomes().is_err(), "{name}");
         }
         let most: Vec<String> = (0..KEPT_COLUMNS_MAX).map(|number| format!("c{number}")).collect();
         assert_eq!(ExtraColumns::of_list(most.clone()).unwrap().kept(), most);

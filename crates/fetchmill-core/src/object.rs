@@ -12,6 +12,8 @@ pub type Seconds = u64;
 pub struct Facts<'a> {
     /// The reply's status; 0: unknown.
     pub status: u16,
+    /// Attempts that were made; 0: unknown.
+    pub attempts: u32,
     /// When the reply was complete; 0: unknown.
     pub fetched_at: Micros,
     /// The field `Content-Type`, as it was sent.
@@ -46,6 +48,29 @@ pub struct Object<'a> {
     pub facts: Facts<'a>,
 }
 
+/// A target of which no object is stored, as a row of its own: it says why there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnfetchedTarget<'a> {
+    /// Which target of the job it is.
+    pub sequence: Sequence,
+    /// Its name: any bytes.
+    pub name: &'a [u8],
+    /// `absent`, `failed` or `skipped`.
+    pub outcome: &'a str,
+    /// The failure kind, of a failed one.
+    pub kind: Option<&'a str>,
+    /// What went wrong, for people.
+    pub detail: Option<&'a str>,
+    /// The status of the last reply; 0: there was none.
+    pub status: u16,
+    /// Attempts that were made.
+    pub attempts: u32,
+    /// See [`Facts::url`].
+    pub url: Option<&'a [u8]>,
+    /// See [`Facts::kept`].
+    pub kept: Option<&'a [u8]>,
+}
+
 /// An object that owns its bytes: what a record gives back.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct StoredObject {
@@ -55,6 +80,8 @@ pub struct StoredObject {
     pub body: Vec<u8>,
     /// See [`Facts::status`].
     pub status: u16,
+    /// See [`Facts::attempts`].
+    pub attempts: u32,
     /// See [`Facts::fetched_at`].
     pub fetched_at: Micros,
     /// See [`Facts::content_type`].
@@ -81,6 +108,7 @@ impl StoredObject {
             crc32c: crc32c::crc32c(&self.body),
             facts: Facts {
                 status: self.status,
+                attempts: self.attempts,
                 fetched_at: self.fetched_at,
                 content_type: self.content_type.as_deref(),
                 etag: self.etag.as_deref(),

@@ -20,6 +20,18 @@ pub enum Outcome {
     Skipped,
 }
 
+impl Outcome {
+    /// As it stands in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Fetched => "fetched",
+            Outcome::Absent => "absent",
+            Outcome::Failed(_) => "failed",
+            Outcome::Skipped => "skipped",
+        }
+    }
+}
+
 macro_rules! failure_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $class:ident;)*) => {
         /// Why an attempt failed: a closed list.
@@ -361,6 +373,16 @@ pub struct SealedShard {
     pub bytes: u64,
     /// Shards whose objects it holds as well: they are gone with the transaction that seals it.
     pub replaces: Vec<ShardNumber>,
+}
+
+/// A file with the rows of targets without an object, complete and durable; its path is relative to the folder of open
+/// shards until it is renamed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfetchedFile {
+    /// The file.
+    pub data: ShardEnd,
+    /// Rows in it.
+    pub rows: u64,
 }
 
 /// A sink's proof of what is durable.

@@ -74,6 +74,14 @@ class Storing(TypedDict, total=False):
     hash: Annotated[
         Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")
     ]
+    all_rows: Annotated[
+        bool,
+        Option(
+            "flag",
+            "Give every target of the finished job a row in parquet and jsonl: one that failed, was absent or skipped "
+            "has no body, and says why.",
+        ),
+    ]
     transform: Annotated[
         Function | str | None,
         Option(

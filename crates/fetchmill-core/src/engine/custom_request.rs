@@ -192,7 +192,7 @@ impl JobRequests {
 
     /// That of a target; none for a plain `GET`. An error when nothing tells it any more.
     pub(super) fn of(&self, entry: &[u8]) -> std::result::Result<Option<Arc<CustomRequest>>, FailureKind> {
-        let Some(bytes) = ListEntry::read(entry).request else {
+        let Some(bytes) = ListEntry::read(entry).own_request() else {
             // It must not be asked with another one.
             return if self.common.is_some() { Err(FailureKind::Url) } else { Ok(None) };
         };
@@ -231,7 +231,7 @@ impl JobRequests {
 
     /// Whether a target's request must not be made twice.
     pub(super) fn is_once(&self, entry: &[u8]) -> bool {
-        let is_idempotent = || match ListEntry::read(entry).request.and_then(TargetRequest::read) {
+        let is_idempotent = || match ListEntry::read(entry).own_request().and_then(TargetRequest::read) {
             Some(TargetRequest { method: Some(_), is_idempotent, .. }) => is_idempotent,
             _ => self.common.as_ref().is_none_or(|common| common.is_idempotent),
         };

@@ -95,9 +95,9 @@ impl ExportOptions {
         )
     }
 
-    /// What the format keeps of the columns that the objects have.
+    /// What the format keeps of the columns that the objects have. There are rows of objects only.
     fn columns(&self, snapshot: &JournalSnapshot) -> ExtraColumns {
-        self.format.columns(&ExtraColumns::of_identity(&snapshot.identity))
+        self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes())
     }
 
     fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot) -> Result<SinkSetup> {

@@ -24,10 +24,10 @@ use super::{recovery, second_pass};
 use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
-use crate::journal::{Journal, Wait};
+use crate::journal::{JobLocation, Journal, Wait};
 use crate::limits;
 use crate::outcome::{KindCounts, Tally};
-use crate::results::refuse_unfit;
+use crate::results::{refuse_unfit, take_back_unfetched};
 use crate::source::list::Items;
 use crate::transport::TlsRoots;
 
@@ -95,7 +95,7 @@ impl Job {
         if let Some(target) = options.results() {
             refuse_unfit(&journal, target.path)?;
         }
-        recovery::recover(&place, &mut journal, &options.sink_setup(&place, 1)?, options.naming())?;
+        let was_finished = take_up(&options, &place, &mut journal)?;
         if let Some(list) = &mut list {
             list.resume(&journal)?;
         }
@@ -104,10 +104,8 @@ impl Job {
         if options.is_durable() && !is_resumed {
             place.sync()?;
         }
-        let was_finished = journal.get("finished_at")?.is_some();
         if options.retry_failed.is_some() {
-            let (naming, meant) = (options.naming(), &options.retry_failed);
-            second_pass::start(&place, &mut journal, naming, options.is_durable(), meant)?;
+            start_second_pass(&options, &place, &mut journal)?;
         }
         let preflight = Preflight::open(&options, &place, &journal)?;
         // What waits in it is bounded by those who send: pages by the planner's window, receipts by one a worker, and
@@ -250,6 +248,24 @@ impl Drop for Job {
         self.abort();
         self.running.join();
     }
+}
+
+/// Finishes what an earlier run has left half done; whether the job is finished.
+fn take_up(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> Result<bool> {
+    let setup = options.sink_setup(place, 1)?;
+    let is_finished = journal.get("finished_at")?.is_some();
+    if !is_finished {
+        take_back_unfetched(journal, &setup)?;
+    }
+    recovery::recover(place, journal, &setup, options.naming())?;
+    Ok(is_finished)
+}
+
+/// What is meant waits for another attempt, and the job is not finished any more.
+fn start_second_pass(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> Result<()> {
+    let (naming, meant) = (options.naming(), &options.retry_failed);
+    second_pass::start(place, journal, naming, options.is_durable(), meant)?;
+    take_back_unfetched(journal, &options.sink_setup(place, 1)?)
 }
 
 /// Samples of earlier runs, and the pace of an origin that has throttled the last one.

@@ -16,7 +16,7 @@ use super::stop_rules::{MaxFailed, StopRules};
 use super::threads::processors;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
-use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
+use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ExtraColumns, ROWS_PART};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
@@ -241,6 +241,8 @@ options! {
         preflight: bool = true;
         /// Which hash of each body rows have.
         hash: Option<HashAlgorithm> = None;
+        /// Whether targets without an object have a row, too.
+        all_rows: bool = false;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
         /// Replies that the transform is given at once.
@@ -355,7 +357,7 @@ impl JobOptions {
         Ok(())
     }
 
-    /// Adds what the transform may fill, and the hash, to what is kept of the list.
+    /// Adds what the transform may fill, the hash, and what became of targets, to what is kept of the list.
     pub(super) fn add_made_columns(&mut self) -> Result<()> {
         if self.transform.is_some() {
             self.columns = std::mem::take(&mut self.columns).with_transformed(&self.transform_columns)?;
@@ -365,6 +367,25 @@ impl JobOptions {
                 return Err(Error::Usage("--hash needs --format parquet or jsonl".into()));
             }
             self.columns = std::mem::take(&mut self.columns).with_hash(HashColumn::NAME)?;
+        }
+        if self.all_rows {
+            self.check_all_rows()?;
+            self.columns = std::mem::take(&mut self.columns).with_outcomes()?;
+        }
+        Ok(())
+    }
+
+    /// What rows without an object need.
+    fn check_all_rows(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(message));
+        if !matches!(self.format, Format::Parquet | Format::Jsonl) {
+            return refuse("--all-rows needs --format parquet or jsonl".into());
+        }
+        if let Some(upload) = &self.upload {
+            return refuse(format!(
+                "--all-rows needs a folder as its destination, and {} is a bucket",
+                upload.text()
+            ));
         }
         Ok(())
     }
@@ -853,6 +874,7 @@ impl JobOptions {
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
+                .chain(self.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
                 .chain(self.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
         )

@@ -527,7 +527,8 @@ struct FinishedJob {
 }
 
 impl FinishedJob {
-    /// Every target has an outcome: the last transaction, before which a job of rows writes its results. Asked to stop,
+    /// Every target has an outcome: the last transaction, before which a job of rows writes its results, and one where all
+    /// targets have rows those without an object. Asked to stop,
     /// it leaves that to the next run.
     fn conclude(&self, journal: &mut Journal, control: &Control) -> Result<()> {
         let kept_rows = self.options.rows.as_ref().filter(|rows| !rows.is_given);
@@ -538,6 +539,9 @@ impl FinishedJob {
                 return Ok(());
             }
         }
+        if self.options.all_rows && !self.write_unfetched(journal, control)? {
+            return Ok(());
+        }
         if self.options.upload.is_some() {
             journal.must_be_uploaded()?;
         }
@@ -545,6 +549,13 @@ impl FinishedJob {
         journal.finish()?;
         journal.commit()?;
         if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
+    }
+
+    /// Whether every target has its row now: not when it is asked to stop meanwhile.
+    fn write_unfetched(&self, journal: &Journal, control: &Control) -> Result<bool> {
+        let asked = control.stop.get();
+        let goes_on = || control.stop.get() == asked;
+        results::write_unfetched(&self.place, journal, &self.options.sink_setup(&self.place, 1)?, &goes_on)
     }
 
     /// Whether nothing has asked it to stop; or only a rule, when all was done already.

@@ -133,7 +133,8 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
     }
     if row.kind.as_deref() == Some(FailureKind::Url.name()) {
         let reason = row.detail.as_deref().unwrap_or_default();
-        ListEntry { key: Some(&name), kept: Some(reason.as_bytes()), ..ListEntry::default() }
+        let (kept, values) = (Some(reason.as_bytes()), row.extra_bytes());
+        ListEntry { key: Some(&name), kept, request: values.as_deref(), ..ListEntry::default() }
             .write(&mut entry);
         return Some(entry);
     }

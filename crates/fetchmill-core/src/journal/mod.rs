@@ -25,6 +25,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod unfetched;
 mod uploads;
 mod version;
 mod waiting;

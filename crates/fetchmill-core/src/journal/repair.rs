@@ -26,8 +26,7 @@ impl Journal {
             throttled_since: 0,
         })?;
         (self.tally.fetched, self.tally.bytes) = (fetched, bytes);
-        let reopened = self.db.execute("DELETE FROM job WHERE key = 'finished_at'", []);
-        self.check(reopened).map(drop)
+        self.reopen()
     }
 
     /// Another shard takes the place of a sealed one, or none does; its file is removed behind the transaction.

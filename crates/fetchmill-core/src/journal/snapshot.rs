@@ -3,10 +3,10 @@
 use rusqlite::Connection;
 
 use super::sqlite_error::error_of;
-use super::{JobLocation, Shard, live, schema, shards, status};
+use super::{JobLocation, Shard, live, schema, shards, status, unfetched};
 use crate::entry::EntryTraits;
 use crate::error::Result;
-use crate::outcome::{OpenShard, ShardEnd, Tally};
+use crate::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
 use crate::target::Sequence;
 
 /// A journal, read while nobody writes it: see [`JobLocation::look`].
@@ -30,6 +30,10 @@ pub struct JournalSnapshot {
     pub manifests: Vec<ShardEnd>,
     /// Failures shards.
     pub failures: Vec<ShardEnd>,
+    /// Files with the rows of targets without an object.
+    pub unfetched: Vec<UnfetchedFile>,
+    /// Whether the job is finished: these files are in their place then.
+    pub is_finished: bool,
 }
 
 impl JournalSnapshot {
@@ -51,6 +55,8 @@ impl JournalSnapshot {
                 open_shards: shards::open(&db)?,
                 manifests: shards::manifests(&db)?,
                 failures: shards::failures(&db)?,
+                unfetched: unfetched::read(&db)?.unwrap_or_default(),
+                is_finished: count(&db, "SELECT count(*) FROM job WHERE key = 'finished_at'")? > 0,
             })
         };
         read().map_err(|error| error_of(&path, &error))

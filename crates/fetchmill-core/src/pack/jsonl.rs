@@ -4,6 +4,8 @@
 //! - What is not known is left out.
 //! - A text that is not UTF-8 has U+FFFD for the bad bytes, and all its bytes in hexadecimal in a second field
 //!   (`name_hex`); a body that is not UTF-8 is `body_base64` instead. So every object comes back as it was.
+//! - In a job where every target has a row ([`ExtraColumns::has_outcomes`]) each says what became of its target, and what
+//!   applies to none of its kind is null. The row of a target without an object has no body and no checksum: null, too.
 //! - Kept columns of a list are fields of one object, `columns`: their names are the list's, and could be those of
 //!   other fields. Their values are text: U+FFFD stands for bytes that are not UTF-8.
 //! - A line is one for every reader, and safe to show: all control characters are escaped, and what some take for a
@@ -18,17 +20,19 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
 use super::{Damage, Decoder, Encoder};
-use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
+use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, extra_values, write_extra};
 use crate::name;
-use crate::object::{Object, StoredObject};
+use crate::object::{Object, StoredObject, UnfetchedTarget};
+use crate::outcome::Outcome;
 use crate::target::Sequence;
 use crate::time_text;
 
 /// Writes lines of JSON.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct JsonlEncoder {
     /// The names of the kept columns as JSON writes them, with the colon behind.
     kept: Vec<Vec<u8>>,
+    has_outcomes: bool,
 }
 
 impl JsonlEncoder {
@@ -40,7 +44,29 @@ impl JsonlEncoder {
             key.extend_from_slice(b"\":");
             key
         };
-        JsonlEncoder { kept: columns.kept().iter().map(key).collect() }
+        let kept = columns.kept().iter().map(key).collect();
+        JsonlEncoder { kept, has_outcomes: columns.has_outcomes() }
+    }
+
+    /// Appends the row of a target that has no object.
+    pub fn encode_unfetched(&self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"sequence\":");
+        write_decimal(target.sequence, out);
+        write_text("name", target.name, out);
+        if let Some(url) = target.url {
+            write_text("url", url, out);
+        }
+        match target.status {
+            0 => write_null("status", out),
+            status => write_number("status", u64::from(status), out),
+        }
+        if !self.kept.is_empty() {
+            self.write_extra(target.kept, out);
+        }
+        write_outcome(target.outcome, target.kind, target.detail, target.attempts, out);
+        write_null("crc32c", out);
+        write_null("body", out);
+        out.extend_from_slice(b"}\n");
     }
 
     /// What a column has no value for is null.
@@ -96,6 +122,9 @@ impl Encoder for JsonlEncoder {
         if !self.kept.is_empty() {
             self.write_extra(facts.kept, out);
         }
+        if self.has_outcomes {
+            write_outcome(Outcome::Fetched.name(), None, None, facts.attempts, out);
+        }
         write_number("crc32c", u64::from(object.crc32c), out);
         write_body(object.body, out);
         out.extend_from_slice(b"}\n");
@@ -118,6 +147,22 @@ fn open_text(key: &str, out: &mut Vec<u8>) {
 fn write_number(key: &str, number: u64, out: &mut Vec<u8>) {
     write_key(key, out);
     write_decimal(number, out);
+}
+
+fn write_null(key: &str, out: &mut Vec<u8>) {
+    write_key(key, out);
+    out.extend_from_slice(b"null");
+}
+
+/// What became of a target.
+fn write_outcome(outcome: &str, kind: Option<&str>, detail: Option<&str>, attempts: u32, out: &mut Vec<u8>) {
+    for (key, text) in OUTCOME_COLUMNS.into_iter().zip([Some(outcome), kind, detail]) {
+        match text {
+            Some(text) => write_text(key, text.as_bytes(), out),
+            None => write_null(key, out),
+        }
+    }
+    write_number("attempts", u64::from(attempts), out);
 }
 
 /// Bytes that are text most of the time.
@@ -238,6 +283,13 @@ struct JsonlRecord {
     last_modified: Option<String>,
     fetched_at: Option<String>,
     columns: Option<ExtraValues>,
+    outcome: Option<String>,
+    #[serde(rename = "kind")]
+    _kind: Option<String>,
+    #[serde(rename = "detail")]
+    _detail: Option<String>,
+    #[serde(default)]
+    attempts: u32,
     crc32c: u32,
     body: Option<String>,
     body_base64: Option<String>,
@@ -277,6 +329,9 @@ impl Decoder for JsonlDecoder {
         }
         let line: JsonlRecord =
             serde_json::from_slice(line).map_err(|_| Damage("the line is not JSON of ours"))?;
+        if line.outcome.is_some_and(|outcome| outcome != Outcome::Fetched.name()) {
+            return Err(Damage("the line is of a target without an object"));
+        }
         let body = match (line.body, line.body_base64) {
             (Some(body), None) => body.into_bytes(),
             (None, Some(body)) => STANDARD.decode(body).map_err(|_| Damage("the body is not base64"))?,
@@ -291,6 +346,7 @@ impl Decoder for JsonlDecoder {
             name: bytes_of(Some(line.name), line.name_hex)?.unwrap_or_default(),
             body,
             status: line.status,
+            attempts: line.attempts,
             fetched_at: fetched_at.transpose()?.unwrap_or_default(),
             content_type: bytes_of(line.content_type, line.content_type_hex)?,
             etag: bytes_of(line.etag, line.etag_hex)?,

@@ -100,7 +100,8 @@ impl Destination {
                 return Err(Error::Usage(text));
             }
         };
-        Ok(Destination { format, columns: ExtraColumns::of_identity(&status.identity), stored })
+        let columns = ExtraColumns::of_identity(&status.identity).without_outcomes();
+        Ok(Destination { format, columns, stored })
     }
 
     /// How objects are stored.

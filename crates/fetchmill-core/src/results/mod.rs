@@ -1,5 +1,6 @@
 //! The results of a check, or of a list that is written out: one file with a row for each target, written out of the
-//! shards that hold the rows when every target has its own; and what differs between two such files.
+//! shards that hold the rows when every target has its own; what differs between two such files; and the rows without an
+//! object of a job where every target has one.
 
 mod answers;
 mod columns;
@@ -11,9 +12,11 @@ mod format;
 mod jsonl;
 mod parquet;
 mod summary;
+mod unfetched;
 
 pub use conclusion::{ResultsTarget, conclude, read_summary, refuse_foreign, refuse_unfit, remove_shards};
 pub use diff::{Change, Difference, EachChange, diff};
 pub(crate) use file::ResultsFile;
 pub use format::{ResultsFormat, TableFormat};
 pub use summary::Summary;
+pub use unfetched::{take_back_unfetched, write_unfetched};

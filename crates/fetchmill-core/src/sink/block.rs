@@ -247,6 +247,7 @@ impl Block {
         let mut rest = extra_values(next(known.rest_length as usize).unwrap_or_default());
         Facts {
             status: entry.status,
+            attempts: entry.attempts,
             fetched_at: known.fetched_at,
             content_type,
             etag,
@@ -341,6 +342,7 @@ mod tests {
         let mut block = Block::default();
         let facts = Facts {
             status: 200,
+            attempts: 1,
             etag: Some(b"e"),
             head: Some(b"h"),
             url: Some(b"https://a/"),

@@ -25,9 +25,6 @@ const FRAME_BYTES: usize = 256 * 1024;
 /// A line of a shard: name, URL and kept values are bounded by their page, JSON may need six bytes for one.
 const LINE_BYTES_MAX: u64 = 7 * crate::limits::PAGE_BYTES_MAX as u64;
 
-/// The outcome of a target that a transform has dropped.
-const SKIPPED: &str = "skipped";
-
 /// A target that failed, was absent, or was fetched and dropped.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub struct FailureRow {
@@ -86,12 +83,7 @@ impl FailureRow {
             name_hex,
             url,
             url_hex,
-            outcome: match outcome {
-                Outcome::Absent => "absent",
-                Outcome::Skipped => SKIPPED,
-                Outcome::Failed(_) | Outcome::Fetched => "failed",
-            }
-            .to_owned(),
+            outcome: outcome.name().to_owned(),
             kind: match outcome {
                 Outcome::Failed(kind) => Some(kind.name().to_owned()),
                 _ => None,
@@ -112,7 +104,7 @@ impl FailureRow {
 
     /// Whether a transform has dropped it: then it neither failed nor was absent.
     pub fn is_skipped(&self) -> bool {
-        self.outcome == SKIPPED
+        self.outcome == Outcome::Skipped.name()
     }
 
     /// The name's bytes; `None` when the row is damaged.

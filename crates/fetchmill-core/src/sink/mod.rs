@@ -19,6 +19,7 @@ mod rewrite;
 mod shard;
 mod shard_folder;
 mod stage;
+mod unfetched;
 mod upload_queue;
 
 pub use block::{Block, BlockBody, BlockEntry, EntryDescription, FetchedBody};
@@ -33,6 +34,7 @@ pub use parquet::{ParquetSink, ParquetSizes};
 pub use rewrite::Rewrite;
 pub use shard_folder::ShardFolder;
 pub use stage::Stage;
+pub use unfetched::UnfetchedWriter;
 pub use upload_queue::{NextShard, UploadQueue};
 
 use std::sync::Arc;

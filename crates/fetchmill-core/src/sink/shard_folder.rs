@@ -58,6 +58,11 @@ impl ShardFolder {
         self.dest.join(format!("shard-{number:06}.{}", self.extension))
     }
 
+    /// A file with the rows of targets without an object.
+    pub fn unfetched_path(&self, number: usize) -> PathBuf {
+        self.dest.join(format!("unfetched-{number:06}.{}", self.extension))
+    }
+
     /// The manifest of a sealed shard.
     pub fn manifest_path(&self, number: ShardNumber) -> PathBuf {
         self.index_path().join(format!("shard-{number:06}.manifest"))
@@ -74,6 +79,12 @@ impl ShardFolder {
         Self::rename(&from, manifest, &self.index_path(), &self.manifest_path(number))?;
         Self::rename(&from, open, &self.dest, &self.shard_path(number))?;
         self.sync_sealed()
+    }
+
+    /// The same for a file with the rows of targets without an object; [`ShardFolder::sync_sealed`] follows.
+    pub fn publish_unfetched(&self, open: &str, number: usize) -> Result<()> {
+        let from = Self::folder(&self.open_path())?;
+        Self::rename(&from, open, &self.dest, &self.unfetched_path(number))
     }
 
     /// Makes renames and removals of sealed shards durable.

@@ -67,10 +67,10 @@ impl TargetUrls {
                 }
             }
             TargetUrls::List => {
-                let ListEntry { url, key, kept, expected, .. } = ListEntry::read(entry);
+                let read = ListEntry::read(entry);
+                let ListEntry { url, key, expected, .. } = read;
                 let url = text_of(url).filter(|url| !url.is_empty());
-                // Of a line without URL it is the reason.
-                let kept = kept.filter(|_| url.is_some()).unwrap_or_default();
+                let kept = read.kept_values().unwrap_or_default();
                 ListRow {
                     name: key.and_then(text_of),
                     url,

@@ -131,8 +131,7 @@ impl CurrentTarget {
         let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
         // The list's own, not where a redirect led: it is tried again from there.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
-        let kept = entry.kept.filter(|_| detail.is_none());
-        EntryDescription { name, url, kept, detail, request: entry.request }
+        EntryDescription { name, url, kept: entry.kept_values(), detail, request: entry.own_request() }
     }
 
     /// Finds its name and URL, and checks the name; `path` is memory that is used for one after the other.

@@ -283,8 +283,8 @@ impl Transform {
         match answer {
             TransformAnswer::Stored => self.store(block, entry),
             TransformAnswer::Dropped => {
-                let target = EntryDescription::named(block.name(entry));
-                self.leave(entry, Outcome::Skipped, &target)
+                let facts = self.listed_facts(block, entry);
+                self.leave(entry, Outcome::Skipped, &EntryDescription::fetched(block.name(entry), &facts))
             }
             TransformAnswer::Failed => {
                 let detail = frame::one_line(&self.body);
@@ -322,13 +322,18 @@ impl Transform {
     }
 
     fn fail(&mut self, block: &Block, entry: &BlockEntry, detail: &str) -> Result<()> {
-        let facts = block.facts(entry);
-        let facts = Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts };
+        let facts = self.listed_facts(block, entry);
         let target = EntryDescription {
             detail: Some(detail.as_bytes()),
             ..EntryDescription::fetched(block.name(entry), &facts)
         };
         self.leave(entry, Outcome::Failed(FailureKind::Transform), &target)
+    }
+
+    /// What a list says of a reply; the URL of a server's object is its name.
+    fn listed_facts<'b>(&self, block: &'b Block, entry: &BlockEntry) -> Facts<'b> {
+        let facts = block.facts(entry);
+        Facts { url: facts.url.filter(|_| !self.setup.is_of_server()), ..facts }
     }
 
     /// A reply of which nothing is stored.

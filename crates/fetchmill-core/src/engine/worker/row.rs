@@ -48,10 +48,7 @@ impl Worker {
             // The look-up of its name may have been long before it.
             started_at: begun
                 .map_or(seen.started_at, |begun| unix_micros() - clock.micros().saturating_sub(begun)),
-            kept: match entry.kept {
-                Some(kept) if !entry.url.is_empty() => extra_values(kept).map(value_of).collect(),
-                _ => Vec::new(),
-            },
+            kept: extra_values(entry.kept_values().unwrap_or_default()).map(value_of).collect(),
             redirects: extra_values(&seen.hops).flatten().map(String::from_utf8_lossy).collect(),
             address: seen.address.map(|address| address.to_string().into()),
             http_version: seen.version.map(|version| version.text().into()),

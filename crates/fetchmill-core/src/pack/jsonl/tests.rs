@@ -56,6 +56,45 @@ fn kept_columns_are_fields_of_one_object() {
 }
 
 #[test]
+fn where_all_targets_have_rows_each_says_what_became_of_it() {
+    let encoder = JsonlEncoder::new(&ExtraColumns::default().with_outcomes().unwrap());
+    let object = StoredObject { attempts: 2, status: 200, ..stored(b"a", b"") };
+    let mut line = Vec::new();
+    encoder.clone().encode(&object.as_object(1), &mut line);
+    let target = UnfetchedTarget {
+        sequence: 2,
+        name: b"b\xff",
+        outcome: "failed",
+        kind: Some("url"),
+        detail: Some("no \"host\""),
+        status: 0,
+        attempts: 0,
+        url: None,
+        kept: None,
+    };
+    let mut other = Vec::new();
+    encoder.encode_unfetched(&target, &mut other);
+
+    let text = String::from_utf8(line.clone()).unwrap();
+    assert_eq!(
+        text,
+        r#"{"sequence":1,"name":"a","status":200,"outcome":"fetched","kind":null,"detail":null,"attempts":2,"crc32c":0,"body":""}"#
+            .to_owned()
+            + "\n"
+    );
+    assert_eq!(JsonlDecoder.decode(&line), Ok(object));
+    assert_eq!(
+        String::from_utf8(other.clone()).unwrap(),
+        r#"{"sequence":2,"name":"b","name_hex":"62ff","status":null,"outcome":"failed","kind":"url","detail":"no \"host\"","attempts":0,"crc32c":null,"body":null}"#
+            .replace("\"b\"", "\"b\u{fffd}\"")
+            + "\n"
+    );
+    assert!(JsonlDecoder.decode(&other).is_err());
+    let with_body = text.replace("fetched\"", "failed\"");
+    assert!(JsonlDecoder.decode(with_body.as_bytes()).is_err());
+}
+
+#[test]
 fn bytes_that_are_no_text_are_told_another_way() {
     let text = line(&stored(b"a\xff", b"\xff\0").as_object(1));
     assert!(text.contains("\"name\":\"a\u{fffd}\",\"name_hex\":\"61ff\","), "{text}");
@@ -122,7 +161,7 @@ prop_compose! {
             write_extra(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
             kept
         });
-        StoredObject { name, body, status, fetched_at, content_type, etag, last_modified, head: None, url, kept }
+        StoredObject { name, body, status, attempts: 0, fetched_at, content_type, etag, last_modified, head: None, url, kept }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::schema::schema;
 use crate::extra_columns::{ExtraColumns, extra_values};
-use crate::object::{Micros, Object, Seconds};
+use crate::object::{Micros, Object, Seconds, UnfetchedTarget};
+use crate::outcome::Outcome;
 use arrow_array::builder::{
     BinaryBuilder, Int64Builder, StringBuilder, TimestampMicrosecondBuilder, UInt16Builder, UInt32Builder,
 };
@@ -30,6 +31,7 @@ pub struct BatchBuilder {
     fetched_at: TimestampMicrosecondBuilder,
     crc32c: UInt32Builder,
     body: BinaryBuilder,
+    outcomes: Option<OutcomeBuilders>,
     url: Option<StringBuilder>,
     kept: Vec<StringBuilder>,
     /// Of names, bodies, URLs and kept values.
@@ -37,6 +39,29 @@ pub struct BatchBuilder {
     /// What no column has more than.
     column_bytes: usize,
     overflow: bool,
+}
+
+/// The columns of what became of a target.
+#[derive(Debug, Default)]
+struct OutcomeBuilders {
+    outcome: StringBuilder,
+    kind: StringBuilder,
+    detail: StringBuilder,
+    attempts: UInt32Builder,
+}
+
+impl OutcomeBuilders {
+    fn push(&mut self, outcome: &str, kind: Option<&str>, detail: Option<&str>, attempts: u32) {
+        self.outcome.append_value(outcome);
+        self.kind.append_option(kind);
+        self.detail.append_option(detail);
+        self.attempts.append_value(attempts);
+    }
+
+    fn finish(&mut self) -> [ArrayRef; 4] {
+        let (outcome, kind, detail) = (self.outcome.finish(), self.kind.finish(), self.detail.finish());
+        [Arc::new(outcome), Arc::new(kind), Arc::new(detail), Arc::new(self.attempts.finish())]
+    }
 }
 
 impl BatchBuilder {
@@ -54,6 +79,7 @@ impl BatchBuilder {
             fetched_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             crc32c: UInt32Builder::new(),
             body: BinaryBuilder::new(),
+            outcomes: columns.has_outcomes().then(OutcomeBuilders::default),
             url: columns.has_url().then(StringBuilder::new),
             kept: columns.kept().iter().map(|_| StringBuilder::new()).collect(),
             bytes: 0,
@@ -68,13 +94,9 @@ impl BatchBuilder {
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
         let fields = length(facts.content_type) + length(facts.etag);
         let rest = length(facts.url) + length(facts.kept);
-        let text = (object.name.len() + fields + rest).saturating_mul(TEXT_GROWTH_MAX);
-        let column_bytes = self.column_bytes.saturating_add(text).saturating_add(object.body.len());
-        if column_bytes > COLUMN_BYTES_MAX {
-            self.overflow = true;
+        if !self.has_room(object.name.len() + fields + rest, object.body.len()) {
             return;
         }
-        self.column_bytes = column_bytes;
         self.bytes += object.name.len() + object.body.len() + rest;
         self.sequence.append_value(object.sequence as i64);
         self.push_name(object.name);
@@ -85,10 +107,55 @@ impl BatchBuilder {
         self.fetched_at.append_option(from_micros(facts.fetched_at));
         self.crc32c.append_value(object.crc32c);
         self.body.append_value(object.body);
-        if let Some(url) = &mut self.url {
-            push_text(url, facts.url);
+        if let Some(outcomes) = &mut self.outcomes {
+            outcomes.push(Outcome::Fetched.name(), None, None, facts.attempts);
         }
-        let mut values = extra_values(facts.kept.unwrap_or_default());
+        self.push_listed(facts.url, facts.kept);
+    }
+
+    /// Appends the row of a target that has no object; the columns are those of a job where every target has a row.
+    pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) {
+        let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
+        let said = target.kind.map_or(0, str::len) + target.detail.map_or(0, str::len);
+        let text = target.name.len() + said + length(target.url) + length(target.kept);
+        if !self.has_room(text, 0) {
+            return;
+        }
+        self.bytes += text;
+        self.sequence.append_value(target.sequence as i64);
+        self.push_name(target.name);
+        self.status.append_option((target.status != 0).then_some(target.status));
+        self.content_type.append_null();
+        self.etag.append_null();
+        self.last_modified.append_null();
+        self.fetched_at.append_null();
+        self.crc32c.append_null();
+        self.body.append_null();
+        if let Some(outcomes) = &mut self.outcomes {
+            outcomes.push(target.outcome, target.kind, target.detail, target.attempts);
+        }
+        self.push_listed(target.url, target.kept);
+    }
+
+    /// Whether a row with so many bytes of text fits into the batch; its bytes are counted then.
+    fn has_room(&mut self, text: usize, body: usize) -> bool {
+        let text = text.saturating_mul(TEXT_GROWTH_MAX);
+        let column_bytes = self.column_bytes.saturating_add(text).saturating_add(body);
+        let has_room = column_bytes <= COLUMN_BYTES_MAX;
+        if has_room {
+            self.column_bytes = column_bytes;
+        } else {
+            self.overflow = true;
+        }
+        has_room
+    }
+
+    /// What stands in lists only.
+    fn push_listed(&mut self, url: Option<&[u8]>, kept: Option<&[u8]>) {
+        if let Some(column) = &mut self.url {
+            push_text(column, url);
+        }
+        let mut values = extra_values(kept.unwrap_or_default());
         for column in &mut self.kept {
             push_text(column, values.next().flatten());
         }
@@ -106,7 +173,7 @@ impl BatchBuilder {
 
     /// Rows so far.
     pub fn rows(&self) -> usize {
-        self.crc32c.values_slice().len()
+        self.sequence.values_slice().len()
     }
 
     /// What the columns are.
@@ -133,6 +200,9 @@ impl BatchBuilder {
             Arc::new(self.crc32c.finish()),
             Arc::new(self.body.finish()),
         ];
+        if let Some(outcomes) = &mut self.outcomes {
+            columns.extend(outcomes.finish());
+        }
         for column in self.url.iter_mut().chain(&mut self.kept) {
             columns.push(Arc::new(column.finish()));
         }

@@ -13,12 +13,17 @@ use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
 use std::io::{self, Chain, Read, Write};
 
+/// In a column that may be null each value has a level; here is that of the only one, as a run of one behind its length.
+const LEVELS: [u8; 6] = [2, 0, 0, 0, 1 << 1, 1];
+
 /// A page's header is some dozen bytes.
 const HEADER_BYTES_MAX: usize = 1024;
 
 /// A body, compressed.
 #[derive(Debug)]
 pub(super) struct LargeBody {
+    /// Bytes of the page before compression.
+    page_len: usize,
     /// Bytes of the body.
     len: usize,
     header: Bytes,
@@ -26,26 +31,29 @@ pub(super) struct LargeBody {
 }
 
 impl LargeBody {
-    /// Compresses it where it is: a page is the value's length and the value.
-    pub(super) fn compress(body: &[u8]) -> io::Result<Self> {
-        let page_len = body.len().checked_add(size_of::<u32>()).filter(|len| i32::try_from(*len).is_ok());
+    /// Compresses it where it is: a page is the levels, when bodies may be null, the value's length and the value.
+    pub(super) fn compress(body: &[u8], is_nullable: bool) -> io::Result<Self> {
+        let levels = if is_nullable { &LEVELS[..] } else { &[] };
+        let before = levels.len() + size_of::<u32>();
+        let page_len = body.len().checked_add(before).filter(|len| i32::try_from(*len).is_ok());
         let page_len = page_len.ok_or_else(|| {
             io::Error::new(io::ErrorKind::FileTooLarge, "Parquet has no place for an object of 2 GiB")
         })?;
         let out = Vec::with_capacity(zstd::zstd_safe::compress_bound(page_len));
         let mut encoder = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
         encoder.set_pledged_src_size(Some(page_len as u64))?;
+        encoder.write_all(levels)?;
         encoder.write_all(&(body.len() as u32).to_le_bytes())?;
         encoder.write_all(body)?;
         let compressed = Bytes::from(encoder.finish()?);
         let header = header(&compressed, page_len).map_err(io::Error::other)?;
-        Ok(LargeBody { len: body.len(), header, compressed })
+        Ok(LargeBody { page_len, len: body.len(), header, compressed })
     }
 
     /// What the footer says about it.
     pub(super) fn describe(&self, column: ColumnDescPtr) -> Result<ColumnCloseResult> {
         let stored = self.header.len() + self.compressed.len();
-        let plain = self.header.len() + size_of::<u32>() + self.len;
+        let plain = self.header.len() + self.page_len;
         let metadata = ColumnChunkMetaData::builder(column)
             .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
             .set_compression(zstd()?)

@@ -1,8 +1,8 @@
 //! Rows of a batch as objects.
 
 use super::error::ShardError;
-use super::schema::{Column, schema};
-use crate::extra_columns::{ExtraColumns, URL_COLUMN, write_extra};
+use super::schema::{Column, has_outcomes, schema, url_place};
+use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 use crate::object::{Facts, Micros, Object, StoredObject};
 use crate::target::Sequence;
 use arrow_array::{
@@ -10,7 +10,7 @@ use arrow_array::{
     UInt32Array,
 };
 
-/// The columns of a batch that has all of them.
+/// The columns of a batch that has all of them. All its rows are objects: one without a body is damage.
 #[derive(Debug)]
 pub struct BatchRows<'a> {
     sequence: &'a Int64Array,
@@ -23,6 +23,7 @@ pub struct BatchRows<'a> {
     fetched_at: &'a TimestampMicrosecondArray,
     crc32c: &'a UInt32Array,
     body: &'a BinaryArray,
+    attempts: Option<&'a UInt32Array>,
     url: Option<&'a StringArray>,
     kept: Vec<&'a StringArray>,
 }
@@ -41,6 +42,7 @@ impl<'a> BatchRows<'a> {
             fetched_at: column(batch, Column::FetchedAt)?,
             crc32c: column(batch, Column::Crc32c)?,
             body: column(batch, Column::Body)?,
+            attempts: attempts_column(batch)?,
             url: url_column(batch)?,
             kept: extra_columns(batch)?,
         })
@@ -77,6 +79,7 @@ impl<'a> BatchRows<'a> {
             crc32c: self.crc32c.value(row),
             facts: Facts {
                 status: if self.status.is_null(row) { 0 } else { self.status.value(row) },
+                attempts: self.attempts.map_or(0, |attempts| attempts.value(row)),
                 fetched_at: micros(self.fetched_at, row).unwrap_or(0),
                 content_type: text(self.content_type, row),
                 etag: text(self.etag, row),
@@ -122,6 +125,7 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
         name: object.name.to_vec(),
         body: object.body.to_vec(),
         status: object.facts.status,
+        attempts: object.facts.attempts,
         fetched_at: object.facts.fetched_at,
         content_type: object.facts.content_type.map(<[u8]>::to_vec),
         etag: object.facts.etag.map(<[u8]>::to_vec),
@@ -132,17 +136,28 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
     }
 }
 
-/// Behind the columns that every batch has.
+/// Behind the columns that every batch has, where every target has a row.
+fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardError> {
+    if !has_outcomes(batch.schema_ref()) {
+        return Ok(None);
+    }
+    let column = batch.columns().get(Column::ALL.len() + OUTCOME_COLUMNS.len() - 1);
+    let numbers = column.and_then(|values| values.as_any().downcast_ref());
+    numbers.map(Some).ok_or_else(|| ShardError::Foreign("no column `attempts` as it should be".into()))
+}
+
+/// Behind those.
 fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
-    let Some(field) = batch.schema_ref().fields().get(Column::ALL.len()) else { return Ok(None) };
-    let column = batch.columns().get(Column::ALL.len()).filter(|_| field.name() == URL_COLUMN);
+    let place = url_place(batch.schema_ref());
+    let Some(field) = batch.schema_ref().fields().get(place) else { return Ok(None) };
+    let column = batch.columns().get(place).filter(|_| field.name() == URL_COLUMN);
     let texts = column.and_then(|values| values.as_any().downcast_ref());
     texts.map(Some).ok_or_else(|| ShardError::Foreign(format!("a column {field:?} is not expected")))
 }
 
 /// Behind that of the URL.
 fn extra_columns(batch: &RecordBatch) -> Result<Vec<&StringArray>, ShardError> {
-    let columns = batch.columns().iter().skip(Column::ALL.len() + 1);
+    let columns = batch.columns().iter().skip(url_place(batch.schema_ref()) + 1);
     let texts = columns.map(|values| values.as_any().downcast_ref());
     texts.collect::<Option<_>>().ok_or_else(|| ShardError::Foreign("a kept column is not text".into()))
 }

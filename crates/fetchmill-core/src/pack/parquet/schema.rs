@@ -8,7 +8,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
-use crate::extra_columns::{ExtraColumns, URL_COLUMN};
+use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN};
 
 /// Who wrote a file, as its footer says.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
@@ -70,7 +70,8 @@ impl Column {
         }
     }
 
-    fn field(self) -> Field {
+    /// Where every target has a row, one without an object has no body and no checksum.
+    fn field(self, of_all_targets: bool) -> Field {
         let (data_type, nullable) = match self {
             Column::Sequence => (DataType::Int64, false),
             Column::Name => (DataType::Utf8, false),
@@ -80,8 +81,8 @@ impl Column {
             Column::LastModified | Column::FetchedAt => {
                 (DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())), true)
             }
-            Column::Crc32c => (DataType::UInt32, false),
-            Column::Body => (DataType::Binary, false),
+            Column::Crc32c => (DataType::UInt32, of_all_targets),
+            Column::Body => (DataType::Binary, of_all_targets),
         };
         Field::new(self.name(), data_type, nullable)
     }
@@ -91,31 +92,48 @@ impl Column {
     }
 }
 
-/// The columns of every shard and of every batch of its rows; those of a list have more behind them.
+/// The columns of every shard and of every batch of its rows. Behind them stand those of what became of a target, where
+/// every target has a row, and then those of a list.
 pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
-        LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(Column::field).to_vec())));
-    if !columns.has_url() {
+        LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(|column| column.field(false)).to_vec())));
+    if !columns.has_url() && !columns.has_outcomes() {
         return Arc::clone(&SCHEMA);
     }
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
-    let mut fields = Column::ALL.map(Column::field).to_vec();
-    fields.push(text(URL_COLUMN));
-    fields.extend(columns.kept().iter().map(|name| text(name)));
+    let mut fields = Column::ALL.map(|column| column.field(columns.has_outcomes())).to_vec();
+    if columns.has_outcomes() {
+        let [outcome, kind, detail, attempts] = OUTCOME_COLUMNS;
+        fields.extend([Field::new(outcome, DataType::Utf8, false), text(kind), text(detail)]);
+        fields.push(Field::new(attempts, DataType::UInt32, false));
+    }
+    if columns.has_url() {
+        fields.push(text(URL_COLUMN));
+        fields.extend(columns.kept().iter().map(|name| text(name)));
+    }
     Arc::new(Schema::new(fields))
+}
+
+/// Whether rows of this schema say what became of their targets: a column of a list stands behind its URL's.
+pub(super) fn has_outcomes(schema: &Schema) -> bool {
+    schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == OUTCOME_COLUMNS[0])
+}
+
+/// The place of the URL's column, if there is one.
+pub(super) fn url_place(schema: &Schema) -> usize {
+    Column::ALL.len() + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
 /// The columns behind those that every shard has, if they are such as a list has.
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
-    let (ours, theirs) = (self::schema(&ExtraColumns::default()), schema.fields());
-    let mut columns = ExtraColumns::default();
-    if let Some((_, kept)) = theirs.get(ours.fields().len()..).and_then(<[_]>::split_first) {
-        columns = ExtraColumns::found(kept.iter().map(|field| field.name().clone()));
-    }
+    let theirs = schema.fields();
+    let of_list = theirs.get(url_place(schema)..).and_then(<[_]>::split_first);
+    let kept = of_list.map(|(_, kept)| kept.iter().map(|field| field.name().clone()).collect());
+    let columns = ExtraColumns::found(kept, has_outcomes(schema));
     let expected = self::schema(&columns);
     if theirs.len() != expected.fields().len() {
         let count = theirs.len();
-        return Err(ShardError::Foreign(format!("it has {count} columns, not {}", ours.fields().len())));
+        return Err(ShardError::Foreign(format!("it has {count} columns, not {}", expected.fields().len())));
     }
     for (ours, theirs) in expected.fields().iter().zip(theirs) {
         let same = ours.name() == theirs.name()
@@ -147,7 +165,7 @@ pub(super) fn zstd() -> Result<Compression, ParquetError> {
     Ok(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
 }
 
-/// Of the kept columns, many are categories: a dictionary that grows beyond this is none.
+/// Of the kept columns and of what became of targets, many are categories: a dictionary that grows beyond this is none.
 const DICTIONARY_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, ParquetError> {
@@ -180,8 +198,9 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
     for column in [Column::Crc32c, Column::Body, Column::Etag, Column::NameRaw] {
         builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
     }
-    for name in columns.kept() {
-        let path = || ColumnPath::from(name.as_str());
+    let outcomes = OUTCOME_COLUMNS.iter().filter(|_| columns.has_outcomes()).copied();
+    for name in columns.kept().iter().map(String::as_str).chain(outcomes) {
+        let path = || ColumnPath::from(name);
         builder = builder
             .set_column_dictionary_enabled(path(), true)
             .set_column_dictionary_page_size_limit(path(), DICTIONARY_BYTES_MAX);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
-use crate::object::{Object, StoredObject};
+use crate::object::{Object, StoredObject, UnfetchedTarget};
 use ::parquet::arrow::ArrowWriter;
 use ::parquet::file::reader::{ChunkReader, Length};
 use arrow_array::{Int64Array, RecordBatch};
@@ -213,6 +213,64 @@ fn a_column_that_every_row_has_cannot_be_kept() {
     for name in Column::ALL.map(Column::name).into_iter().chain(["url"]) {
         assert!(ExtraColumns::of_list([name.to_owned()]).is_err(), "{name}");
     }
+}
+
+fn of_all_targets(columns: ExtraColumns) -> ExtraColumns {
+    columns.with_outcomes().unwrap()
+}
+
+#[test]
+fn attempts_come_back_beside_bodies_of_any_size_and_through_merges() {
+    for columns in [of_all_targets(ExtraColumns::default()), of_all_targets(list())] {
+        let objects: Vec<_> = (0..2500)
+            .map(|number| {
+                let length = if number % 1000 == 7 { 1_500_000 } else { 20 };
+                let object = of_list(number, length, [Some(b"1"), None]);
+                let attempts = number as u32 % 5 + 1;
+                if columns.has_url() {
+                    StoredObject { attempts, ..object }
+                } else {
+                    StoredObject { attempts, url: None, kept: None, ..object }
+                }
+            })
+            .collect();
+
+        let shard = write_list(&objects, &columns);
+        let mut to = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &columns).unwrap();
+        merge(std::slice::from_ref(&shard), &mut to, &mut |_, _| Ok(())).unwrap();
+        let merged = ParquetShard::open(to.finish().unwrap()).unwrap();
+
+        for shard in [shard, merged] {
+            assert_eq!(shard.columns(), &columns);
+            assert_eq!(shard.row(1007).unwrap(), objects[1007]);
+            assert!(read(&shard, 0..2500).unwrap().iter().map(|(_, found, _)| found).eq(&objects));
+        }
+    }
+}
+
+#[test]
+fn a_row_without_a_body_is_no_empty_object() {
+    let target = UnfetchedTarget {
+        sequence: 1,
+        name: b"a",
+        outcome: "failed",
+        kind: Some("refused"),
+        detail: None,
+        status: 0,
+        attempts: 3,
+        url: None,
+        kept: None,
+    };
+    let columns = of_all_targets(list());
+    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &columns).unwrap();
+    encoder.push(&object(0, 20).as_object(0)).unwrap();
+    encoder.push_unfetched(&target).unwrap();
+
+    let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
+
+    assert!(shard.row(0).is_ok());
+    assert!(matches!(shard.row(1).unwrap_err(), ShardError::Foreign(_)));
+    assert!(read(&shard, 0..2).is_err());
 }
 
 #[test]

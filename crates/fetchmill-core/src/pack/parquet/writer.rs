@@ -7,7 +7,7 @@ use super::large::LargeBody;
 use super::schema::{CREATED_BY, Column, properties, schema};
 use crate::extra_columns::ExtraColumns;
 use crate::limits::MIB;
-use crate::object::Object;
+use crate::object::{Object, UnfetchedTarget};
 use ::parquet::arrow::ArrowSchemaConverter;
 use ::parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use ::parquet::errors::ParquetError;
@@ -73,6 +73,16 @@ impl<W: Write + Send> ParquetEncoder<W> {
             return self.push_alone(object);
         }
         self.batch.push(object);
+        self.write_full_batch()
+    }
+
+    /// Appends the row of a target that has no object, as [`ParquetEncoder::push`] does that of one with an object.
+    pub fn push_unfetched(&mut self, target: &UnfetchedTarget<'_>) -> io::Result<()> {
+        self.batch.push_unfetched(target);
+        self.write_full_batch()
+    }
+
+    fn write_full_batch(&mut self) -> io::Result<()> {
         if self.batch.rows() >= BATCH_ROWS || self.batch.bytes() >= BATCH_BYTES {
             self.write_batch()?;
         }
@@ -85,7 +95,7 @@ impl<W: Write + Send> ParquetEncoder<W> {
         self.flush(None)?;
         self.batch.push(&Object { body: b"", ..*object });
         self.encode_batch()?;
-        let body = LargeBody::compress(object.body)?;
+        let body = LargeBody::compress(object.body, self.columns.has_outcomes())?;
         self.flush(Some(&body))
     }
 

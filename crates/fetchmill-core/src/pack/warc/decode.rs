@@ -148,6 +148,7 @@ impl<'a> WarcRecord<'a> {
             name: self.name()?,
             body: body.ok_or(Damage("the response's chunks are malformed"))?.to_vec(),
             status: reply.status,
+            attempts: 0,
             fetched_at: self.fetched_at,
             content_type: reply.content_type.map(<[u8]>::to_vec),
             etag: reply.etag.map(<[u8]>::to_vec),

@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use super::run::VerifyRun;
 use super::shards::{FoundFaults, ShardFaults};
@@ -83,6 +84,11 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
                 repair.forget_open(&shard_folder, &path)?;
             }
             remove_replaced(&shard_folder, &mut repair.journal)?;
+            if faults.lacks_rows.load(Ordering::Relaxed) {
+                // They are written at the end of a job.
+                repair.journal.reopen()?;
+                repair.journal.commit()?;
+            }
         }
         None if job.format == Format::Files => repair.repair_files(lost)?,
         None => {}

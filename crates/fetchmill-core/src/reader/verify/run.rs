@@ -101,7 +101,8 @@ impl VerifyRun<'_> {
         for open in &self.snapshot.open_shards {
             shards::check_open(shard_folder, open, faults, self.watch)?;
         }
-        shards::find_unknown(&self.place.dest, self.format, &self.snapshot.shards, self.watch)?;
+        shards::check_unfetched(shard_folder, self.snapshot, faults, self.watch)?;
+        shards::find_unknown(&self.place.dest, self.format, self.snapshot, self.watch)?;
         ledger.read_shards(shard_folder, faults, sample)?;
         ledger.read_failures(self.place);
         ledger.read_pending(self.place)

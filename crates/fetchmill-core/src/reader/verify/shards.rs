@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::finding::{Finding, FindingKind};
 use super::monitor::VerifyMonitor;
 use crate::error::{Error, Result};
-use crate::journal::Shard;
+use crate::journal::{JournalSnapshot, Shard};
 use crate::limits::MIB;
 use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
@@ -40,6 +41,8 @@ pub(super) struct FoundFaults {
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Open ones, by the names of their files.
     pub(super) open: Mutex<Vec<String>>,
+    /// Whether a file with the rows of targets without an object is to be written again.
+    pub(super) lacks_rows: AtomicBool,
 }
 
 impl FoundFaults {
@@ -325,27 +328,55 @@ pub(super) fn check_open(
     Ok(())
 }
 
-/// Tells of files that are named like shards and are none of the job's.
+/// Checks the files with the rows of targets without an object, which a finished job has in their place: whether one of
+/// them is not what was written.
+pub(super) fn check_unfetched(
+    shard_folder: &ShardFolder,
+    snapshot: &JournalSnapshot,
+    faults: &FoundFaults,
+    watch: &VerifyMonitor,
+) -> Result<()> {
+    let files = snapshot.unfetched.iter().filter(|_| snapshot.is_finished);
+    for (number, file) in files.enumerate() {
+        let path = shard_folder.unfetched_path(number);
+        let (what, why) = match check_file(&path, &file.data, true, watch)? {
+            WholeFile::Good => continue,
+            WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+            WholeFile::Damaged(why) => (FindingKind::Damaged, why),
+        };
+        let detail = format!("{why}; behind a repair the same `fetchmill get` writes it again");
+        watch.find(Finding::file(what, &shown(&path), detail));
+        faults.lacks_rows.store(true, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+/// Tells of files that are named like the job's and are none of them.
 pub(super) fn find_unknown(
     dest: &Path,
     format: Format,
-    shards: &[Shard],
+    snapshot: &JournalSnapshot,
     watch: &VerifyMonitor,
 ) -> Result<()> {
     let Some(extension) = format.extension() else { return Ok(()) };
+    let is_shard =
+        |number| snapshot.shards.binary_search_by_key(&number, |shard: &Shard| shard.number).is_ok();
+    let has_rows = |number| number < snapshot.unfetched.len() as u64;
     let entries = std::fs::read_dir(dest).map_err(|error| Error::storage("read", dest, error))?;
     for entry in entries {
         let name = entry.map_err(|error| Error::storage("read", dest, error))?.file_name();
         let Some(name) = name.to_str() else { continue };
-        let number = name.strip_prefix("shard-").and_then(|rest| rest.strip_suffix(&format!(".{extension}")));
-        let Some(number) = number else { continue };
-        let is_known = number.parse::<ShardNumber>().is_ok_and(|number| {
-            format!("shard-{number:06}.{extension}") == name
-                && shards.binary_search_by_key(&number, |shard| shard.number).is_ok()
+        let Some((kind, number)) = name.split_once('-') else { continue };
+        let Some(number) = number.strip_suffix(&format!(".{extension}")) else { continue };
+        let is_meant = |number: u64| format!("{kind}-{number:06}.{extension}") == name;
+        let is_known = number.parse::<ShardNumber>().is_ok_and(|number| match kind {
+            "shard" => is_meant(number) && is_shard(number),
+            "unfetched" => is_meant(number) && has_rows(number),
+            _ => true,
         });
-        if !is_known {
+        if !is_known && matches!(kind, "shard" | "unfetched") {
             watch.find(
-                Finding::file(FindingKind::Unknown, name, "the journal knows no such shard").beyond_repair(),
+                Finding::file(FindingKind::Unknown, name, "the journal knows no such file").beyond_repair(),
             );
         }
     }

@@ -282,15 +282,24 @@ impl ColumnPlan {
         // An empty key names nothing, and a manifest's name is that of the whole object.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let key = self.key.or(manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
+        let kept = self.kept_values(values, scratch)?;
+        let expected = self.expected(values)?;
+        ListEntry { url: url.as_bytes(), key, kept, expected, request }.write(out);
+        Ok(())
+    }
+
+    /// The kept columns of a record, in `scratch`; or why it cannot be a target with them.
+    pub(super) fn kept_values<'s>(
+        &self,
+        values: &RecordValues,
+        scratch: &'s mut Vec<u8>,
+    ) -> std::result::Result<Option<&'s [u8]>, &'static str> {
         scratch.clear();
         write_extra(self.kept.iter().map(|column| values.get(*column)), scratch);
         if scratch.len() > KEPT_BYTES_MAX {
             return Err("its kept columns are longer than 64 KiB");
         }
-        let kept = (!self.kept.is_empty()).then_some(scratch.as_slice());
-        let expected = self.expected(values)?;
-        ListEntry { url: url.as_bytes(), key, kept, expected, request }.write(out);
-        Ok(())
+        Ok((!self.kept.is_empty()).then_some(scratch.as_slice()))
     }
 
     /// What a record with this URL is asked with, or why it cannot be asked; none: a plain `GET`.

@@ -213,7 +213,9 @@ impl ListReader {
 
     /// The next record as an entry.
     fn make_entry(&mut self) -> Result<RecordResult> {
-        let bad = match self.records.next(&mut self.values)? {
+        let step = self.records.next(&mut self.values)?;
+        let is_record = matches!(step, RecordStep::Record);
+        let bad = match step {
             RecordStep::Record => match self.plan.url(&self.values) {
                 Ok(url) if !self.filters.allows(url.as_bytes()) => {
                     self.entries += 1;
@@ -242,7 +244,10 @@ impl ListReader {
             self.entry.clear();
             let place = self.records.place();
             let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
-            ListEntry { key, kept, ..ListEntry::default() }.write(&mut self.entry);
+            // Columns that are too long are the reason themselves; of what is no record there are none.
+            let values = self.plan.kept_values(&self.values, &mut self.scratch).ok().flatten();
+            let values = values.filter(|_| is_record);
+            ListEntry { key, kept, request: values, ..ListEntry::default() }.write(&mut self.entry);
         }
         self.entries += 1;
         let is_taken = self.sample.is_none_or(|sample| sample.takes(self.entries - 1));
