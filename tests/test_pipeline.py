@@ -211,4 +211,4 @@ def test_a_list_is_not_asked_in_batches(run: Run, tmp_path: Path, dest: Path) ->
     done = run("get", tmp_path / "list.txt", dest, "--pipeline", "32")
 
     assert done.code == 2
-    assert "--pipeline is for a server that lists its objects" in done.err
+    assert "--pipeline is for a server that has what it lists" in done.err

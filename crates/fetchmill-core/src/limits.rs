@@ -86,6 +86,8 @@ pub const SAMPLE_TARGETS_MAX: u64 = 1_000_000;
 pub const DISTRUSTED_TOLD_MAX: usize = 10;
 /// A marker of a listing.
 pub const MARKER_BYTES_MAX: usize = 64 * 1024;
+/// Parts of the path of a field in a page of JSON: each is an object in which the next is looked for.
+pub const FIELD_PATH_PARTS_MAX: usize = 32;
 /// So many targets of a list that all lead to one origin: it is taken for the job's only one.
 pub const LIST_OF_ONE_ORIGIN: u64 = 4096;
 /// Nesting of elements in a bucket's page or a store's error document: a key of a page stands at 3.

@@ -12,6 +12,7 @@ _HELP = {
     "key_column": "Column of a list with the names of its targets, by which `diff` knows them again.",
     "attempts": "Attempts at a target before its failure is its answer.",
     "redirects": "Redirects to follow one after the other; 5 if not given.",
+    "allow_private": "Let the targets of a list lead to private addresses.",
     "headers": "Field of requests, as in 'Name: value'; may be repeated.",
     "credentials_for": "The only origin that gets headers that may be secrets, https://HOST[:PORT].",
     "state": "Folder of the journal, on a local file system; RESULTS.fetchmill if not given, and without RESULTS a "

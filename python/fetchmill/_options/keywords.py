@@ -14,7 +14,8 @@ from fetchmill._transform.reply import Function
 
 Format = Literal["files", "tar", "parquet", "warc", "jsonl", "null"]
 RowsFormat = Literal["parquet", "csv", "jsonl"]
-Listing = Literal["auto", "api", "autoindex", "html", "sitemap"]
+Listing = Literal["auto", "api", "autoindex", "html", "sitemap", "json"]
+NextPage = Literal["marker", "url", "link", "page", "offset", "none"]
 Durability = Literal["power", "process"]
 Hash = Literal["sha256"]
 ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet", "inventory"]
@@ -152,6 +153,7 @@ class OfServer(TypedDict, total=False):
             "choice",
             "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages "
             "of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; "
+            "`json` reads the pages of any API in JSON, SOURCE being the first (docs/listings.md; not for sync); "
             "`auto` finds out.",
         ),
     ]
@@ -170,6 +172,47 @@ class OfServer(TypedDict, total=False):
             "seconds",
             "End the job (exit code 5) when nothing has succeeded, or a page of the listing has failed, for this long.",
         ),
+    ]
+
+
+class OfJsonPages(TypedDict, total=False):
+    """What `get` and `list` have: how pages of JSON are read."""
+
+    items_field: Annotated[
+        str,
+        Option("text", "Field of a page of JSON with the array of items; may be dotted. `.` is the page itself."),
+    ]
+    url_field: Annotated[
+        str | None,
+        Option(
+            "text",
+            "Field of an item with the object's URL, absolute or relative to that of the page; may be dotted. If not "
+            "given items are strings.",
+        ),
+    ]
+    name_field: Annotated[
+        str | None, Option("text", "Field of an item with the object's name; its URL if not given. May be dotted.")
+    ]
+    size_field: Annotated[
+        str | None,
+        Option("text", "Field of an item with the object's size, which must be that of what comes; may be dotted."),
+    ]
+    next_page: Annotated[
+        NextPage | None,
+        Option(
+            "choice",
+            "How a page of JSON leads to the next one: `marker` and `url` are in --next-field, `link` in the head's "
+            "Link field (rel=next); `page` and `offset` count in a parameter until a page is empty; `none`: it is all.",
+        ),
+    ]
+    next_field: Annotated[
+        str | None, Option("text", "Field of a page of JSON with the marker or URL of the next one; may be dotted.")
+    ]
+    page_param: Annotated[
+        str, Option("text", "Query parameter of the page's number, counted from 1 or from what SOURCE says.")
+    ]
+    offset_param: Annotated[
+        str, Option("text", "Query parameter of the number of items before a page, counted from 0 or from SOURCE's.")
     ]
 
 
@@ -298,7 +341,10 @@ class OfFetching(TypedDict, total=False):
     ]
     redirects: Annotated[
         int | None,
-        Option("whole", "Redirects to follow one after the other; 5 for a list and 0 for a server if not given."),
+        Option(
+            "whole",
+            "Redirects to follow one after the other; 5 for a list or pages of JSON and 0 for a server if not given.",
+        ),
     ]
     attempts: Annotated[int, Option("count", "Attempts at a target before it is failed.")]
     public_only: Annotated[
@@ -329,7 +375,9 @@ class OfHosts(TypedDict, total=False):
             "whole", "Requests in flight at most, to each host; 4 for a list of many hosts if not given, 0: no limit."
         ),
     ]
-    allow_private: Annotated[bool, Option("flag", "Let the targets of a list lead to private addresses.")]
+    allow_private: Annotated[
+        bool, Option("flag", "Let the targets of a list, or of pages of JSON, lead to private addresses.")
+    ]
     threads: Annotated[int | None, Option("count", "Threads that fetch; one for each processor if not given.")]
 
 
@@ -572,6 +620,7 @@ class GetKeywords(
     Storing,
     OfFiles,
     OfServer,
+    OfJsonPages,
     OfList,
     OfRows,
     OfFilters,
@@ -597,6 +646,7 @@ class PlanKeywords(
     Storing,
     OfFiles,
     OfServer,
+    OfJsonPages,
     OfList,
     OfRows,
     OfFilters,
@@ -639,6 +689,7 @@ class CheckKeywords(
 class ListKeywords(
     Rows,
     OfServer,
+    OfJsonPages,
     OfList,
     OfRows,
     OfFilters,

@@ -13,6 +13,12 @@ from fetchmill.errors import UsageError
 SourceKind = Literal["server", "list", "iterable", "s3"]
 
 _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_param", "get_path")
+# Of these pages of JSON have the last two as well.
+_API_OR_JSON = ("total_field", "marker_param")
+_JSON_ONLY = (
+    *("items_field", "url_field", "name_field", "size_field"),
+    *("next_page", "next_field", "page_param", "offset_param"),
+)
 _LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
 _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "hash_column")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
@@ -21,7 +27,7 @@ _ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_s
 _UNSIGNED = ("redirects", "headers", "auth", "bearer", "netrc", "credentials_for", "allow_private")
 # Options, the kinds of source that they are for, and what these are called.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
-    (("listing", "robots", *_API_ONLY), ("server",), "servers that list their objects"),
+    (("listing", "robots", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),
     ((*_LIST_ONLY, *_REQUESTS), ("list",), "lists of URLs"),
     (_FILTERS, ("s3",), "buckets (s3://BUCKET/PREFIX)"),
     (_ACCESS, ("s3", "list"), "buckets, and lists that lead to some"),
@@ -37,6 +43,11 @@ def kind_of(source: str) -> SourceKind:
     if _LIKE_S3.match(source):
         return "s3"
     return "server" if "://" in source else "list"
+
+
+def leads_anywhere(options: Any, kind: SourceKind) -> bool:  # noqa: ANN401 - a dataclass
+    """Whether targets are URLs that somebody else has written: they may lead to any origin."""
+    return kind == "list" or (kind == "server" and options.listing == "json")
 
 
 def is_bucket(destination: str) -> bool:
@@ -82,8 +93,12 @@ def _check_bucket(source: str) -> None:
 
 def _check_api(options: Any, given: Container[str]) -> None:  # noqa: ANN401 - a dataclass
     for name in _API_ONLY:
-        if name in given and options.listing not in ("auto", "api"):
-            raise UsageError(f"{name} is for listing api, not for listing {options.listing}")
+        meant = ("auto", "api", "json") if name in _API_OR_JSON else ("auto", "api")
+        if name in given and options.listing not in meant:
+            raise UsageError(f"{name} is for listing {' and '.join(meant[1:])}, not for listing {options.listing}")
+    for name in _JSON_ONLY:
+        if name in given and options.listing != "json":
+            raise UsageError(f"{name} is for listing json, not for listing {options.listing}")
     require(options.list_path.startswith("/"), "list_path", "a path that starts with /", options.list_path)
     require(options.get_path.startswith("/"), "get_path", "a path that starts with /", options.get_path)
     require(options.get_path.count("{name}") == 1, "get_path", "a path with one {name}", options.get_path)

@@ -35,6 +35,7 @@ _HELP = {
     "concurrency": "Requests in flight at most; `auto` finds out how many are useful.",
     "concurrency_max": "Requests in flight that --concurrency auto goes up to; 64 if not given.",
     "preflight": "Stop before the first request when the files would need more inodes or bytes than are free.",
+    "redirects": "Redirects to follow one after the other; 5 for a list and 0 for a server if not given.",
     "allow_private": "Let the targets of a list lead to private addresses.",
 }
 
@@ -67,6 +68,10 @@ class SyncOptions(Options):
         if is_bucket(str(self.dest)):
             raise UsageError(f"{self.dest} is a bucket, and sync keeps a folder: give one, or use fetchmill get")
         check_source(self)
+        if self.listing == "json":
+            raise UsageError(
+                "sync reads no pages of JSON: write a manifest with fetchmill list SOURCE MANIFEST, and give that"
+            )
         allowed_removals(self.max_delete, 0)
         for name, value in (self.headers or {}).items():
             if _COLUMN.search(value):

@@ -8,7 +8,9 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
+from fetchmill._options.credentials import origin_of
 from fetchmill._options.get import GetOptions
+from fetchmill._options.sources import leads_anywhere
 from fetchmill.engines.engine_job import EngineJob, start_in_process, start_processes
 from fetchmill.engines.function_transport import CoroutineTransport, FunctionTransport, UserFunction
 from fetchmill.engines.process_pool import pickle_worker_main
@@ -137,7 +139,8 @@ def _is_coroutine_function(function: Callable[..., Any]) -> bool:
 
 
 def _transport_options(options: GetOptions, values: dict[str, Any], connections: int) -> TransportOptions:
-    is_list = values["source_kind"] == "list"
+    is_list = leads_anywhere(options, values["source_kind"])
+    is_named = values["source_kind"] == "server" and not options.public_only
     return TransportOptions(
         connections=connections,
         connect_timeout=options.connect_timeout,
@@ -151,6 +154,7 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
         no_proxy=tuple(values.get("no_proxy", ())),
         # As for the native engine: a list that somebody else has made leads to public addresses.
         public_only=not options.allow_private if is_list else options.public_only,
+        named_origin=origin_of(str(options.source)) if is_named else None,
     )
 
 

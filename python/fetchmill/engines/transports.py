@@ -53,6 +53,7 @@ class TransportOptions:
         proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT.
         no_proxy: hosts that are reached without it; a name stands for its subdomains too, `*` for all.
         public_only: whether no connection may be made to an address that is not public.
+        named_origin: the origin that the user has named, scheme://host[:port]: it may be anywhere all the same.
     """
 
     connections: int = 1
@@ -66,6 +67,7 @@ class TransportOptions:
     proxy: str | None = None
     no_proxy: tuple[str, ...] = ()
     public_only: bool = False
+    named_origin: str | None = None
 
 
 def resting_connections(requests_max: int) -> int:

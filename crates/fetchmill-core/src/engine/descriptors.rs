@@ -64,8 +64,9 @@ pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String
     // A body that does not fit into memory is in a file of its own while it is received.
     let each = if options.properties().keeps < StoredParts::Bodies { 1 } else { 2 };
     let left = allowed.saturating_sub(DESCRIPTORS_RESERVED);
-    let looks_up =
-        !matches!(options.source, SourceOptions::Server(_)) && options.http.resolver != Resolvers::System;
+    // Of a server that lists its own objects the only name is looked up beside the workers.
+    let is_one_name = matches!(options.source, SourceOptions::Server(_)) && !options.leads_anywhere();
+    let looks_up = !is_one_name && options.http.resolver != Resolvers::System;
     let transforms = if options.transform.is_some() { DESCRIPTORS_OF_TRANSFORM } else { 0 };
     let a_worker = DESCRIPTORS_A_WORKER + if looks_up { DESCRIPTORS_OF_NAMES } else { 0 } + transforms;
     if left < a_worker + each {

@@ -258,12 +258,13 @@ impl HttpOptions {
         OriginFields::new(self.credentials_for.clone().or(otherwise), self.headers.clone())
     }
 
-    /// What connections have in common. None of them is kept, and nobody reads clocks.
+    /// What connections have in common: how far they lead, and which origin is reached wherever it is. None of them is kept,
+    /// and nobody reads clocks.
     pub(super) fn pool_settings(
         &self,
         store: &Arc<Access>,
         fields: OriginFields,
-        reach: AddressPolicy,
+        (reach, named): (AddressPolicy, Option<OriginKey>),
         threads: usize,
     ) -> PoolSettings {
         PoolSettings {
@@ -274,6 +275,7 @@ impl HttpOptions {
             authority: Some(Arc::new(SignedOrigins {
                 access: Arc::clone(store),
                 asks_checksums: store.options.checksums,
+                named,
             })),
             paces: self.host_rate().map(Paces::new).map(Arc::new),
             tls: Arc::new(TlsSetup::new(self.tls(&store.options))),

@@ -23,7 +23,6 @@ use super::worker_registry::WorkerRegistry;
 use super::{recovery, second_pass};
 use crate::background::Background;
 use crate::error::{Error, Result};
-use crate::extra_columns::ExtraColumns;
 use crate::journal::{JobLocation, Journal, Wait};
 use crate::limits;
 use crate::outcome::{KindCounts, Tally};
@@ -288,10 +287,7 @@ fn open_source(options: &mut JobOptions, given: Option<Box<dyn Items>>) -> Resul
         TlsRoots::load(&options.http.tls(&options.s3))?;
     }
     let list = OpenedList::open(options, given)?;
-    if let Some(list) = &list {
-        options.columns = ExtraColumns::of_list(list.columns())?;
-    }
-    options.add_made_columns()?;
+    options.settle_columns(list.as_ref().map(OpenedList::columns))?;
     options.check()?;
     Ok(list)
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::http_options::HttpOptions;
-use super::options::{JobOptions, RowsOptions, SourceOptions, TransformOptions, Workers};
+use super::options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
 use super::s3::S3Options;
 use super::stream::StreamOptions;
 use crate::error::{Error, Result};
@@ -15,6 +15,7 @@ use crate::options::{OptionRow, OptionValues, Options, read, take};
 use crate::results::{ResultsFormat, TableFormat};
 use crate::row::RowKind;
 use crate::s3::{KeyBounds, UploadDestination, parse_source};
+use crate::source::json::JsonPageOptions;
 use crate::source::list::{ListOptions, RequestOptions};
 use crate::source::{ApiNames, OriginUrl};
 
@@ -75,8 +76,11 @@ impl Rows {
 }
 
 impl JobRequest {
-    fn source(&self) -> Result<SourceOptions> {
+    fn source(&self, listing: Listing) -> Result<SourceOptions> {
         Ok(match self.source_kind {
+            SourceKind::Server if listing == Listing::Json => {
+                SourceOptions::Server(OriginUrl::parse_page(&self.source)?)
+            }
             SourceKind::Server => SourceOptions::Server(OriginUrl::parse(&self.source)?),
             SourceKind::S3 => {
                 let (bucket, prefix) = parse_source(&self.source)?;
@@ -131,11 +135,12 @@ impl JobOptions {
         options.http = take(&mut given)?;
         options.s3 = take(&mut given)?;
         options.api = take(&mut given)?;
+        options.json = take(&mut given)?;
         options.list = take(&mut given)?;
         options.list.request = take(&mut given)?;
         options.bounds = take(&mut given)?;
         let frame: JobRequest = read(Value::Object(given))?;
-        options.source = frame.source()?;
+        options.source = frame.source(options.listing)?;
         options.workers = frame.workers();
         options.upload = UploadDestination::of(&frame.dest)?;
         options.dest = frame.dest;
@@ -168,6 +173,7 @@ pub fn option_tables() -> [(&'static str, Vec<OptionRow>); 3] {
     let own = [
         JobOptions::rows(),
         ApiNames::rows(),
+        JsonPageOptions::rows(),
         ListOptions::rows(),
         RequestOptions::rows(),
         KeyBounds::rows(),

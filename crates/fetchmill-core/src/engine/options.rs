@@ -36,6 +36,7 @@ use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
 use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts};
+use crate::source::json::{JsonPageOptions, JsonPages};
 use crate::source::list::{ListFormat, ListOptions};
 use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
@@ -61,13 +62,15 @@ pub enum Listing {
     Html,
     /// A sitemap, and those that it leads to.
     Sitemap,
+    /// Pages of JSON of any API.
+    Json,
 }
 
 impl Listing {
     /// What stands for it in the identity of a job, when that is a word.
     fn of_folders(self) -> Option<&'static str> {
         match self {
-            Listing::Auto | Listing::Api => None,
+            Listing::Auto | Listing::Api | Listing::Json => None,
             Listing::Autoindex => Some(FOLDERS),
             Listing::Html => Some(INDEX_PAGES),
             Listing::Sitemap => Some(SITEMAPS),
@@ -282,6 +285,8 @@ options! {
         s3: S3Options,
         /// What a server calls the parts of its API.
         api: ApiNames,
+        /// How pages of JSON are read.
+        json: JsonPageOptions,
         /// Which targets are taken, and how a list is read.
         list: ListOptions,
         /// What the listing of a bucket must say of its keys.
@@ -334,6 +339,9 @@ impl JobOptions {
             return refuse("allow_private and public_only contradict each other");
         }
         self.fields()?;
+        if let Some(pages) = self.json_pages() {
+            return pages.map(drop);
+        }
         if !matches!(self.source, SourceOptions::Server(_)) || self.listing.of_folders().is_some() {
             return Ok(());
         }
@@ -341,6 +349,25 @@ impl JobOptions {
             return refuse("--list-path must start with /");
         }
         self.api.around_name().map(drop)
+    }
+
+    /// The source, when it is pages of JSON.
+    pub(super) fn json_pages(&self) -> Option<Result<JsonPages>> {
+        match &self.source {
+            SourceOptions::Server(url) if self.listing == Listing::Json => {
+                Some(JsonPages::new(url, &self.json, &self.api))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether targets are URLs that may lead to any origin: those of a list, and of pages of JSON.
+    pub(super) fn leads_anywhere(&self) -> bool {
+        match self.source {
+            SourceOptions::List(_) | SourceOptions::Iterable => true,
+            SourceOptions::Server(_) => self.listing == Listing::Json,
+            SourceOptions::S3 { .. } => false,
+        }
     }
 
     /// What a transform needs.
@@ -357,8 +384,12 @@ impl JobOptions {
         Ok(())
     }
 
-    /// Adds what the transform may fill, the hash, and what became of targets, to what is kept of the list.
-    pub(super) fn add_made_columns(&mut self) -> Result<()> {
+    /// Settles what objects have besides the standard columns: what is kept of a list, what the transform may fill, the
+    /// hash, what became of targets. Of pages of JSON URLs alone are kept.
+    pub(super) fn settle_columns(&mut self, kept: Option<Vec<String>>) -> Result<()> {
+        if let Some(kept) = kept.or_else(|| self.leads_anywhere().then(Vec::new)) {
+            self.columns = ExtraColumns::of_list(kept)?;
+        }
         if self.transform.is_some() {
             self.columns = std::mem::take(&mut self.columns).with_transformed(&self.transform_columns)?;
         }
@@ -465,9 +496,9 @@ impl JobOptions {
         matches!(self.source, SourceOptions::Server(_) | SourceOptions::S3 { .. })
     }
 
-    /// See [`HttpOptions::redirects`]: 5 for a list, 0 for a server that lists its objects.
+    /// See [`HttpOptions::redirects`]: 5 where targets are URLs, 0 for a server that lists its own objects.
     pub(super) fn redirects_max(&self) -> u32 {
-        let default = if self.lists_itself() { 0 } else { REDIRECTS_OF_LIST };
+        let default = if self.leads_anywhere() { REDIRECTS_OF_LIST } else { 0 };
         self.http.redirects.unwrap_or(default)
     }
 
@@ -596,10 +627,11 @@ impl JobOptions {
         self.bwlimit.is_some() || self.max_bytes.is_some()
     }
 
-    /// Where targets may lead: a list that somebody else has made only to public addresses.
+    /// Where targets may lead: a list that somebody else has made, or pages of JSON, only to public addresses.
     pub(super) fn reach(&self) -> AddressPolicy {
         let is_trusted = match self.source {
             SourceOptions::List(_) => self.allow_private,
+            SourceOptions::Server(_) if self.leads_anywhere() => self.allow_private,
             SourceOptions::Server(_) | SourceOptions::S3 { .. } | SourceOptions::Iterable => {
                 !self.http.public_only
             }
@@ -695,7 +727,10 @@ impl JobOptions {
     /// What all connections have in common.
     pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let threads = self.threads.unwrap_or(1);
-        let settings = self.http.pool_settings(store, self.fields()?, self.reach(), threads);
+        // The user has named it, so that it may be on a private address, whatever its pages lead to.
+        let named = self.server_key().filter(|_| self.leads_anywhere() && self.lists_itself());
+        let named = named.filter(|_| !self.http.public_only);
+        let settings = self.http.pool_settings(store, self.fields()?, (self.reach(), named), threads);
         Ok(match self.rows {
             // What is not read of a body in a check may be as long as it likes.
             Some(_) => PoolSettings { max_body: u64::MAX, times_phases: true, ..settings },
@@ -727,8 +762,8 @@ impl JobOptions {
             (SourceOptions::Server(_), _) => match self.listing {
                 Listing::Auto | Listing::Api => Naming::Whole,
                 Listing::Autoindex | Listing::Html => Naming::Sized,
-                Listing::Sitemap if self.format == Format::Files => Naming::Path,
-                Listing::Sitemap => Naming::Url,
+                Listing::Sitemap | Listing::Json if self.format == Format::Files => Naming::Path,
+                Listing::Sitemap | Listing::Json => Naming::Url,
             },
             (SourceOptions::S3 { .. }, _) => Naming::Listed,
             _ if self.names == NameScheme::Seq => Naming::Number,
@@ -743,7 +778,7 @@ impl JobOptions {
             SourceOptions::Server(url) => {
                 let (before, behind) = match self.listing {
                     Listing::Auto | Listing::Api => self.api.around_name()?,
-                    Listing::Autoindex | Listing::Html | Listing::Sitemap => ("/", ""),
+                    Listing::Autoindex | Listing::Html | Listing::Sitemap | Listing::Json => ("/", ""),
                 };
                 let Some((key, _)) = OriginKey::of_url(&url.text()) else {
                     return Err(Error::Internal(format!("{} has no origin", url.text())));
@@ -830,6 +865,9 @@ impl JobOptions {
     fn listing_identity(&self) -> String {
         if let Some(listing) = self.listing.of_folders() {
             return listing.to_owned();
+        }
+        if self.listing == Listing::Json {
+            return format!("list json {}", self.json.text(&self.api.marker_param));
         }
         let ApiNames { list_path, names_field, marker_field, marker_param, get_path, .. } = &self.api;
         format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}")

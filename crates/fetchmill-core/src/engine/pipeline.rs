@@ -29,8 +29,10 @@ pub(super) fn check(options: &JobOptions) -> Result<()> {
     if requests <= 1 {
         return Ok(());
     }
-    if !matches!(options.source, SourceOptions::Server(_)) {
-        return refuse("is for a server that lists its objects, not for lists and buckets".into());
+    if !matches!(options.source, SourceOptions::Server(_)) || options.leads_anywhere() {
+        return refuse(
+            "is for a server that has what it lists, not for lists, buckets and --listing json".into(),
+        );
     }
     if options.workers != Workers::Native {
         return refuse("needs --engine native".into());

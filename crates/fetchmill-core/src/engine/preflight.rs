@@ -95,7 +95,7 @@ impl Preflight {
             room,
             dest: place.dest.clone(),
             total_field: match (&options.source, options.listing) {
-                (SourceOptions::Server(_), Listing::Auto | Listing::Api) => {
+                (SourceOptions::Server(_), Listing::Auto | Listing::Api | Listing::Json) => {
                     Some(options.api.total_field.clone())
                 }
                 _ => None,
@@ -116,7 +116,10 @@ impl Preflight {
     /// Before a page is journaled. Once one is refused all that follow are: its names must come again.
     pub(super) fn admit(&self, page: &ListedPage, tally: Tally, total: Option<u64>) -> Result<()> {
         let listed = listed_targets(tally).saturating_add(page.names.len() as u64);
-        let is_complete = matches!(&page.cursor, PageCursor::Marker { next: None, .. });
+        let is_complete = matches!(
+            &page.cursor,
+            PageCursor::Marker { next: None, .. } | PageCursor::Json { next: None, .. }
+        );
         let targets = TargetCount::new(listed, page.total.or(total), is_complete);
         self.update(|known| known.targets = targets)?;
         self.known().is_begun = true;

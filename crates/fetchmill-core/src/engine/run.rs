@@ -87,7 +87,8 @@ impl Run {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
             server => server?,
         };
-        control.heed_courtesy(courtesy(&self.options, server.as_ref()));
+        let only = server.as_ref().filter(|_| !self.options.leads_anywhere());
+        control.heed_courtesy(courtesy(&self.options, only));
         let is_given = matches!(self.options.source, SourceOptions::Iterable);
         self.journal.set("waits", "[]")?;
         let threads = self.start_workers(&control, server.as_ref(), &pool)?;
@@ -240,6 +241,7 @@ impl Run {
             give_up_after: self.options.give_up_after.as_millis() as u64,
             has_listed: self.journal.tally().listed > 0 || self.journal.get("marker")?.is_some(),
             first_page: self.first_page.take(),
+            is_of_objects: !self.options.leads_anywhere(),
         }))
     }
 
@@ -279,10 +281,18 @@ impl Run {
         };
         let setup = Box::new(setup);
         let format = match self.options.listing {
-            Listing::Auto | Listing::Api if is_listed => return Ok(listing::ListingStart::Nowhere),
+            Listing::Auto | Listing::Api | Listing::Json if is_listed => {
+                return Ok(listing::ListingStart::Nowhere);
+            }
             Listing::Auto | Listing::Api => {
                 let names = Box::new(self.options.api.clone());
                 return Ok(listing::ListingStart::Api(setup, names, self.journal.get("marker")?));
+            }
+            Listing::Json => {
+                let Some(pages) = self.options.json_pages() else {
+                    return Ok(listing::ListingStart::Nowhere);
+                };
+                return Ok(listing::ListingStart::Json(setup, Box::new(pages?), self.journal.get("marker")?));
             }
             Listing::Autoindex => FolderFormat::Json,
             Listing::Html => FolderFormat::Html { heeds_robots: self.options.robots },
@@ -297,7 +307,9 @@ impl Run {
     /// The only origin of the job, with its addresses, when there is one.
     fn server(&self, control: &Control, is_listed: bool) -> Result<Option<ListingServer>> {
         let Some((key, template)) = self.options.server()? else { return Ok(None) };
-        control.origins.set_server(key.clone());
+        if !self.options.leads_anywhere() {
+            control.origins.set_server(key.clone());
+        }
         let is_of_store = matches!(self.options.source, SourceOptions::S3 { .. });
         if is_of_store {
             // It has many addresses, which change: they are looked up while the job runs.
@@ -430,11 +442,13 @@ impl Run {
         let first_page = match &self.options.source {
             SourceOptions::Server(url) => {
                 let path = match self.options.listing {
-                    Listing::Auto | Listing::Api => self.options.api.page_path(url, None)?,
-                    Listing::Autoindex | Listing::Html => folder_path(url, b""),
-                    Listing::Sitemap => sitemap_path(url, b""),
+                    Listing::Auto | Listing::Api => Some(self.options.api.page_path(url, None)?),
+                    Listing::Autoindex | Listing::Html => Some(folder_path(url, b"")),
+                    Listing::Sitemap => Some(sitemap_path(url, b"")),
+                    // Its objects may be anywhere else: that it is well says nothing of them.
+                    Listing::Json => None,
                 };
-                Some(format!("{}://{}{path}", url.scheme(), url.authority()))
+                path.map(|path| format!("{}://{}{path}", url.scheme(), url.authority()))
             }
             SourceOptions::S3 { bucket, prefix } => {
                 let place = control.store.place(bucket)?;

@@ -149,6 +149,19 @@ pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usi
     Ok(Some((fields.message(version, status, input, bodiless)?, length)))
 }
 
+/// The values of all fields of a name, in their order, in the bytes of a head that was parsed before.
+pub fn field_values<'h>(head: &'h [u8], name: &str) -> Vec<&'h [u8]> {
+    let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
+    let mut reply = httparse::Response::new(&mut fields);
+    match reply.parse(head) {
+        Ok(httparse::Status::Complete(_)) => {
+            let own = reply.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+            own.map(|field| field.value).collect()
+        }
+        Ok(httparse::Status::Partial) | Err(_) => Vec::new(),
+    }
+}
+
 fn refused(error: httparse::Error) -> MalformedReply {
     match error {
         httparse::Error::TooManyHeaders => {

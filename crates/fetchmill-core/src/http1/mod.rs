@@ -28,7 +28,7 @@ mod tests;
 
 pub use body_sink::BodySink;
 pub use date::RetryAfter;
-pub use head::{FieldSpans, Framing, Head, Span, Version};
+pub use head::{FieldSpans, Framing, Head, Span, Version, field_values};
 pub use malformed::MalformedReply;
 pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
 pub use request::{

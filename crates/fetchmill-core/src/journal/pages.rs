@@ -7,6 +7,7 @@ use super::transactions::{Journal, now_text};
 use super::{folders, ranges, schema};
 use crate::entry::EntryTraits;
 use crate::error::{Error, Result};
+use crate::name::for_display;
 use crate::source::{ListPosition, ListedPage, PageCursor};
 use crate::target::{Names, Sequence};
 
@@ -20,7 +21,10 @@ impl Journal {
         self.keep_cursor(&page.cursor)?;
         self.keep_total(page.total)?;
         // A folder's entries have none of it; those of a sitemap have.
-        if matches!(page.cursor, PageCursor::List { .. } | PageCursor::Folder { .. }) {
+        if matches!(
+            page.cursor,
+            PageCursor::List { .. } | PageCursor::Folder { .. } | PageCursor::Json { .. }
+        ) {
             self.keep_traits(&page.names)?;
         }
         let first = self.next_sequence;
@@ -52,32 +56,21 @@ impl Journal {
         match cursor {
             PageCursor::Marker { from, next } => {
                 if let Some(from) = from {
-                    self.check(
-                        self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [marker_digest(from)]),
-                    )?;
+                    self.note_marker(marker_digest(from))?;
                 }
-                if let Some(next) = next {
-                    let known = self.check(
-                        self.db
-                            .query_row(
-                                "SELECT 1 FROM markers WHERE digest = ?",
-                                [marker_digest(next)],
-                                |_| Ok(()),
-                            )
-                            .optional(),
-                    )?;
-                    if known.is_some() {
-                        return Err(Error::Listing(format!(
-                            "the listing never ends: the marker {} came before; the server must give each page's \
-                             marker once",
-                            crate::name::for_display(next.as_bytes())
-                        )));
-                    }
-                    self.set("marker", next)?;
-                } else {
-                    self.end_listing()?;
+                if let Some(next) = next
+                    && self.has_marker(marker_digest(next))?
+                {
+                    return Err(Error::Listing(format!(
+                        "the listing never ends: the marker {} came before; the server must give each page's marker once",
+                        for_display(next.as_bytes())
+                    )));
                 }
-                Ok(())
+                self.keep_next(next.as_deref())
+            }
+            PageCursor::Json { url, items_digest, next } => {
+                self.keep_page_once(url, *items_digest)?;
+                self.keep_next(next.as_deref())
             }
             PageCursor::Folder { path, found, refused, read, digest, is_last } => {
                 self.check(folders::keep(&self.db, path, found, (*read, *digest), *is_last))?;
@@ -92,6 +85,39 @@ impl Journal {
                 if *is_last { self.end_listing() } else { Ok(()) }
             }
         }
+    }
+
+    /// A page of JSON comes once, and brings what no page before it has brought.
+    fn keep_page_once(&self, url: &str, items_digest: Option<u128>) -> Result<()> {
+        let endless = |why: &str| {
+            let shown = for_display(url.as_bytes());
+            Err(Error::Listing(format!("the listing never ends: the page {shown} {why}")))
+        };
+        if self.has_marker(marker_digest(url))? {
+            return endless("came before; the server must lead to each page once");
+        }
+        self.note_marker(marker_digest(url))?;
+        let Some(digest) = items_digest.map(u128::to_le_bytes) else { return Ok(()) };
+        if self.has_marker(digest)? {
+            return endless(
+                "has the items of one before it; does the server know the parameter that leads to the next page?",
+            );
+        }
+        self.note_marker(digest)
+    }
+
+    /// Where the listing goes on.
+    fn keep_next(&self, next: Option<&str>) -> Result<()> {
+        next.map_or_else(|| self.end_listing(), |next| self.set("marker", next))
+    }
+
+    fn has_marker(&self, digest: [u8; 16]) -> Result<bool> {
+        let known = self.db.query_row("SELECT 1 FROM markers WHERE digest = ?", [digest], |_| Ok(()));
+        Ok(self.check(known.optional())?.is_some())
+    }
+
+    fn note_marker(&self, digest: [u8; 16]) -> Result<()> {
+        self.check(self.db.execute("REPLACE INTO markers (digest) VALUES (?)", [digest])).map(drop)
     }
 
     fn keep_traits(&self, entries: &Names) -> Result<()> {

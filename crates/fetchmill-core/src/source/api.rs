@@ -166,8 +166,8 @@ fn find_total(paths: &[&[&str]], value: &RawValue) -> Option<u64> {
     found.total
 }
 
-/// Some servers write all numbers with a point or an exponent.
-fn whole_number(text: &str) -> Option<u64> {
+/// The number that a text of JSON is. Some servers write all numbers with a point or an exponent.
+pub(super) fn whole_number(text: &str) -> Option<u64> {
     const EXACT_MAX: f64 = (1_u64 << 53) as f64;
     text.parse().ok().or_else(|| {
         let number: f64 = text.parse().ok()?;
@@ -229,7 +229,7 @@ impl Visitor<'_> for NameSeed<'_> {
     }
 }
 
-struct MarkerSeed;
+pub(super) struct MarkerSeed;
 
 impl<'de> DeserializeSeed<'de> for MarkerSeed {
     type Value = Option<String>;

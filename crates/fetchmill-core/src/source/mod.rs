@@ -9,6 +9,8 @@ pub mod autoindex;
 mod bounded_reader;
 pub mod folder;
 pub mod html;
+pub mod json;
+mod json_text;
 pub mod list;
 mod listed_time;
 mod origin_url;
@@ -19,6 +21,6 @@ pub mod robots;
 pub mod sitemap;
 
 pub use api::ApiNames;
-pub use origin_url::{OriginUrl, resolve_marker};
+pub use origin_url::{OriginUrl, resolve_marker, resolve_next};
 pub use page::{BadPage, KeyRange, ListedPage, PageCursor, PendingFolder};
 pub use position::ListPosition;

@@ -4,6 +4,8 @@ use serde::Deserialize;
 use url::{Position, Url};
 
 use crate::error::{Error, Result};
+use crate::limits::MARKER_BYTES_MAX;
+use crate::name::for_display;
 use crate::options::OptionValue;
 
 /// `http://host[:port][/path]`, or the same with https.
@@ -11,6 +13,8 @@ use crate::options::OptionValue;
 #[serde(try_from = "String")]
 pub struct OriginUrl {
     url: Url,
+    /// It is a request, not a place: each byte of it counts.
+    is_page: bool,
 }
 
 impl OptionValue for OriginUrl {}
@@ -26,36 +30,35 @@ impl TryFrom<String> for OriginUrl {
 impl OriginUrl {
     /// Parses what a user has typed; the message says what to write instead.
     pub fn parse(text: &str) -> Result<Self> {
-        // The URL standard drops tabs and newlines silently: look before it does.
-        if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-            return Err(Error::Usage(
-                "SOURCE holds a space or a control character; percent-encode it".into(),
-            ));
-        }
-        let url = Url::parse(text).map_err(|error| {
-            Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
-        })?;
-        match url.scheme() {
-            "http" | "https" => {}
-            scheme => {
-                return Err(Error::Usage(format!(
-                    "{scheme}: is no scheme that can be fetched; use http:// or https://"
-                )));
-            }
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(Error::Usage("a user or password in SOURCE is not supported".into()));
-        }
+        let url = parse_http(text)?;
         if url.query().is_some() || url.fragment().is_some() {
             return Err(Error::Usage(
-                "SOURCE must not have a query or a fragment: it is a place, not a request".into(),
+                "SOURCE must not have a query or a fragment: it is a place, not a request; --listing json takes a query"
+                    .into(),
             ));
         }
-        Ok(OriginUrl { url })
+        Ok(OriginUrl { url, is_page: false })
     }
 
-    /// Without a slash at its end: two spellings are one source.
+    /// The same of the first page of a listing: it may have a query.
+    pub fn parse_page(text: &str) -> Result<Self> {
+        let url = parse_http(text)?;
+        if url.fragment().is_some() {
+            return Err(Error::Usage("SOURCE must not have a fragment: it is not sent to a server".into()));
+        }
+        Ok(OriginUrl { url, is_page: true })
+    }
+
+    /// As it is asked for.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// Without a slash at its end: two spellings are one source. Of a page as it is.
     pub fn text(&self) -> String {
+        if self.is_page {
+            return self.url.as_str().to_owned();
+        }
         self.url.as_str().trim_end_matches('/').to_owned()
     }
 
@@ -86,6 +89,28 @@ impl OriginUrl {
     }
 }
 
+fn parse_http(text: &str) -> Result<Url> {
+    // The URL standard drops tabs and newlines silently: look before it does.
+    if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(Error::Usage("SOURCE holds a space or a control character; percent-encode it".into()));
+    }
+    let url = Url::parse(text).map_err(|error| {
+        Error::Usage(format!("{text} is no URL ({error}); write it as http://HOST:PORT/PATH"))
+    })?;
+    match url.scheme() {
+        "http" | "https" => {}
+        scheme => {
+            return Err(Error::Usage(format!(
+                "{scheme}: is no scheme that can be fetched; use http:// or https://"
+            )));
+        }
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Error::Usage("a user or password in SOURCE is not supported".into()));
+    }
+    Ok(url)
+}
+
 /// A marker may be a URL, the whole address of the next page. It must stay on the origin: whoever writes listings
 /// must not choose where requests go. `None` when it is no URL but a token.
 pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>> {
@@ -93,21 +118,45 @@ pub fn resolve_marker(origin: &OriginUrl, marker: &str) -> Result<Option<String>
     if !(lower.starts_with("http://") || lower.starts_with("https://")) {
         return Ok(None);
     }
+    let url = on_origin(origin, marker, Url::parse)?;
+    Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
+}
+
+/// The URL of the next page, which a page gives as a whole or as a reference that its own URL completes (RFC 3986). It
+/// must stay on the origin, as a marker.
+pub fn resolve_next(origin: &OriginUrl, page: &Url, text: &str) -> Result<Url> {
+    let mut url = on_origin(origin, text, |text| page.join(text))?;
+    url.set_fragment(None);
+    // A reference may make each URL longer than the one before it.
+    if url.as_str().len() > MARKER_BYTES_MAX {
+        return Err(Error::Listing(format!(
+            "the listing's next page has a URL that is longer than {MARKER_BYTES_MAX} bytes: {}",
+            for_display(url.as_str().as_bytes())
+        )));
+    }
+    Ok(url)
+}
+
+fn on_origin(
+    origin: &OriginUrl,
+    text: &str,
+    parse: impl FnOnce(&str) -> std::result::Result<Url, url::ParseError>,
+) -> Result<Url> {
     let refused = |why: &str| {
         Error::Security(format!(
             "the listing's marker leads away from {}: {} ({why}); it is not followed",
             origin.text(),
-            crate::name::for_display(marker.as_bytes())
+            for_display(text.as_bytes())
         ))
     };
-    if marker.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err(refused("it holds a control character"));
+    if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(refused("it holds a space or a control character"));
     }
-    let url = Url::parse(marker).map_err(|_| refused("it is no URL"))?;
+    let url = parse(text).map_err(|_| refused("it is no URL"))?;
     if url.origin() != origin.url.origin() || !url.username().is_empty() || url.password().is_some() {
         return Err(refused("another origin"));
     }
-    Ok(Some(url[Position::BeforePath..Position::AfterQuery].to_owned()))
+    Ok(url)
 }
 
 #[cfg(test)]
@@ -133,6 +182,39 @@ mod tests {
         {
             assert_eq!(OriginUrl::parse(text).unwrap_err().exit_code(), 2, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_page_may_have_a_query_and_is_kept_as_it_is() {
+        let text = "http://a.test/photos/?q=a%20b&per=/";
+
+        assert_eq!(OriginUrl::parse_page(text).unwrap().text(), text);
+        assert_eq!(OriginUrl::parse_page("http://a.test/photos/").unwrap().text(), "http://a.test/photos/");
+        for text in ["http://a.test/#x", "http://u@a.test/", "ftp://a.test/?x", "http://a.test/? "] {
+            assert_eq!(OriginUrl::parse_page(text).unwrap_err().exit_code(), 2, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_next_page_stays_on_the_origin() {
+        let origin = OriginUrl::parse_page("http://a.test:81/x/photos?page=1").unwrap();
+        let page = origin.url();
+
+        for (text, url) in [
+            ("http://A.test:81/y?p=2#f", "http://a.test:81/y?p=2"),
+            ("?page=2", "http://a.test:81/x/photos?page=2"),
+            ("../y", "http://a.test:81/y"),
+            ("//a.test:81/z", "http://a.test:81/z"),
+        ] {
+            assert_eq!(resolve_next(&origin, page, text).unwrap().as_str(), url);
+        }
+        for text in
+            ["//b.test:81/", "http://a.test/", "https://a.test:81/", "http://u@a.test:81/", "a b", "data:,x"]
+        {
+            assert_eq!(resolve_next(&origin, page, text).unwrap_err().exit_code(), 6, "{text:?}");
+        }
+        let long = "x".repeat(MARKER_BYTES_MAX);
+        assert_eq!(resolve_next(&origin, page, &long).unwrap_err().exit_code(), 4);
     }
 
     #[test]

@@ -13,6 +13,15 @@ pub enum PageCursor {
         /// The marker of the next page; none behind the last.
         next: Option<String>,
     },
+    /// A page of JSON of another API.
+    Json {
+        /// Where it was asked for: no page comes twice.
+        url: String,
+        /// A digest of its items: no other page has the same. None for a page without items.
+        items_digest: Option<u128>,
+        /// What leads to the next page: a marker, a URL or a number; none behind the last.
+        next: Option<String>,
+    },
     /// A piece of a folder.
     Folder {
         /// The folder that is being read.

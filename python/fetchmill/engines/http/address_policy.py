@@ -1,13 +1,41 @@
 """Where connections may lead: with `public_only` to addresses of the public internet and no others.
 
-Checked is the address that is connected to, never a name, and by the native engine's own rule. A name that has a public
-and another address leads nowhere.
+The origin that the user has named may be anywhere. Checked is the address that is connected to, never a name, and by
+the native engine's own rule. A name that has a public and another address leads nowhere.
 """
 
 import socket
 from collections.abc import Iterable
+from functools import lru_cache
 
+from fetchmill.engines.http import request_url
 from fetchmill.engines.http.failure_kinds import AttemptError
+from fetchmill.engines.http.request_url import RequestUrl
+from fetchmill.engines.transports import TransportOptions
+
+
+def must_be_public(options: TransportOptions, address: RequestUrl) -> bool:
+    """Whether what is connected to for a request must be public.
+
+    Args:
+        options: of the job.
+        address: where the request leads.
+    """
+    named = options.named_origin
+    return options.public_only and (named is None or _place(named) != _place_of(address))
+
+
+@lru_cache(maxsize=4)
+def _place(origin: str) -> tuple[str, str, int] | None:
+    """None of one that cannot be asked: no target is there."""
+    try:
+        return _place_of(request_url.parse(origin))
+    except AttemptError:
+        return None
+
+
+def _place_of(address: RequestUrl) -> tuple[str, str, int]:
+    return address.scheme, address.host, address.port
 
 
 def check_host(host: str) -> None:

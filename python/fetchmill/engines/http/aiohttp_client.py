@@ -45,16 +45,16 @@ class AiohttpClient:
         self._receiver = receiver
         self._memory = receiver.body_memory
         self._connections = HeldConnections(options.connections, origin, receiver)
-        self._direct = session(self._connections, public_only=options.public_only)
+        self._direct = session(self._connections, options)
         # For the proxy, whose own address may be private.
-        self._proxied = session(self._connections, public_only=False) if proxy else None
+        self._proxied = session(self._connections, None) if proxy else None
         self._tls = TlsContexts(options, HandshakeContext)
 
     async def fetch(self, target: Target) -> Answer | None:
         """One attempt at a target; None when the answer is held."""
         try:
             address = request_url.parse(target.url)
-            if self._options.public_only:
+            if address_policy.must_be_public(self._options, address):
                 address_policy.check_host(address.host)
             try:
                 return await self._ask(target, address)

@@ -148,15 +148,15 @@ class AsyncAttempt:
             self._task.cancel()
 
 
-def session(connections: HeldConnections, *, public_only: bool) -> aiohttp.ClientSession:
+def session(connections: HeldConnections, judging: TransportOptions | None) -> aiohttp.ClientSession:
     """A session of its own: no cookies, nothing from the environment, and no retries of its own.
 
     Args:
         connections: those of the loop.
-        public_only: whether its look-ups give public addresses and nothing else.
+        judging: what says which look-ups must give public addresses and nothing else; None: none must.
     """
     made = aiohttp.ClientSession(
-        connector=_Connector(connections, _Resolver(public_only=public_only)),
+        connector=_Connector(connections, _Resolver(judging)),
         request_class=_VerbatimRequest,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
@@ -228,8 +228,8 @@ class _Connector(aiohttp.TCPConnector):
 class _Resolver(AbstractResolver):
     """Asks the system, on threads of its own."""
 
-    def __init__(self, *, public_only: bool) -> None:
-        self._public_only = public_only
+    def __init__(self, judging: TransportOptions | None) -> None:
+        self._judging = judging
         self._threads = ThreadPoolExecutor(_LOOKUPS_MAX, thread_name_prefix="fetchmill-lookup")
 
     async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[ResolveResult]:  # noqa: ARG002
@@ -239,7 +239,7 @@ class _Resolver(AbstractResolver):
         loop = asyncio.get_running_loop()
         addresses = await loop.run_in_executor(self._threads, connection.look_up, host, port)
         attempt.on_connect_phase("connect-timeout")
-        if self._public_only:
+        if self._judging and address_policy.must_be_public(self._judging, attempt.address):
             address_policy.check_addresses(str(address.sockaddr[0]) for address in addresses)
         return [_result(host, port, address) for address in addresses]
 

@@ -54,6 +54,7 @@ class BlockingAttempt:
         self.connection: Any = None
         self._options = options
         self._tls = TlsContexts(options)
+        self._must_be_public = options.public_only
 
     def begin(self, address: RequestUrl) -> None:
         """Another attempt.
@@ -62,7 +63,8 @@ class BlockingAttempt:
             Failure: `private-address`.
             UsageError: the file of certificates cannot be used.
         """
-        if self._options.public_only:
+        self._must_be_public = address_policy.must_be_public(self._options, address)
+        if self._must_be_public:
             address_policy.check_host(address.host)
         self.address = address
         self.proxy_of_attempt = self.proxy if self.proxy and self.proxy.is_for(address.host) else None
@@ -82,7 +84,7 @@ class BlockingAttempt:
             with no_way_to_proxy():
                 return connection.connect(connection.look_up(host, port), self.deadlines)
         addresses = connection.look_up(host, port)
-        if self._options.public_only:
+        if self._must_be_public:
             address_policy.check_addresses(str(address.sockaddr[0]) for address in addresses)
         return connection.connect(addresses, self.deadlines)
 

@@ -18,7 +18,6 @@ use crate::engine::stop::Stop;
 use crate::engine::threads::spawn;
 use crate::engine::writer;
 use crate::error::Result;
-use crate::extra_columns::ExtraColumns;
 use crate::journal::JobLocation;
 use crate::outcome::ShardNumber;
 use crate::planner::NextWork;
@@ -47,10 +46,7 @@ pub fn join_job(mut options: JobOptions, joining: WorkerProcessOptions) -> Resul
     options.resolve_s3()?;
     options.s3.region = region.or(options.s3.region);
     options.listing = listing;
-    if let Some(kept) = kept {
-        options.columns = ExtraColumns::of_list(kept)?;
-    }
-    options.add_made_columns()?;
+    options.settle_columns(kept)?;
     let place = JobLocation::find(&options.dest, options.state.as_deref())?;
     let (to_journal, messages) = crossbeam_channel::unbounded();
     let control = Control::new(&options, workers, None, to_journal);

@@ -40,7 +40,7 @@ pub(in crate::engine) fn detect(setup: ServerListerSetup, api: &ApiNames) -> Res
     let top = folder_path(&lister.origin, b"");
     let Some(answer) = lister.fetch(&top)? else { return Ok(None) };
     // Where the source itself is not there, either, the first answer is what matters.
-    let Ok(FetchedPage { bytes, is_whole }) = answer else { return Err(error) };
+    let Ok(FetchedPage { bytes, is_whole, .. }) = answer else { return Err(error) };
     let listing = match bytes.strip_prefix(BOM).unwrap_or(&bytes).trim_ascii_start().first() {
         Some(b'[') => Listing::Autoindex,
         Some(b'<') => match html::is_index(&bytes) {

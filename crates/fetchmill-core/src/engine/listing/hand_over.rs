@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::source::ListedPage;
 use crate::target::{Page, Sequence};
 
-/// What an earlier run has listed and not settled.
-pub(super) fn hand_over_live_pages(control: &Control, is_list: bool) -> Result<()> {
+/// What an earlier run has listed and not settled; whether targets are URLs, which may lead to many origins.
+pub(super) fn hand_over_live_pages(control: &Control, names_urls: bool) -> Result<()> {
     let mut from: Sequence = 0;
     while control.wait_for_room() {
         let Some((first, names, pending)) =
@@ -19,7 +19,7 @@ pub(super) fn hand_over_live_pages(control: &Control, is_list: bool) -> Result<(
             return Ok(());
         };
         from = first + 1;
-        if is_list {
+        if names_urls {
             control.note_origins(names.iter());
         }
         let targets = pending.iter().map(ExactSizeIterator::len).sum();

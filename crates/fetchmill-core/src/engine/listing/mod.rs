@@ -6,6 +6,7 @@ pub(super) mod folders;
 mod hand_over;
 mod input;
 mod inventory_files;
+mod json;
 mod list;
 mod robots;
 pub(super) mod s3;
@@ -21,11 +22,14 @@ use super::control::Control;
 use super::stop::Stop;
 use crate::error::Error;
 use crate::source::ApiNames;
+use crate::source::json::JsonPages;
 
 /// Where the listing goes on.
 pub(super) enum ListingStart {
     /// At a server with the list/get API, behind a marker; none for the start.
     Api(Box<server::ServerListerSetup>, Box<ApiNames>, Option<String>),
+    /// At a server with pages of JSON, where this leads; none for the start.
+    Json(Box<server::ServerListerSetup>, Box<JsonPages>, Option<String>),
     /// At a web server whose folders the journal knows.
     Folders(Box<server::ServerListerSetup>, folders::FolderFormat),
     /// In a bucket.
@@ -38,14 +42,15 @@ pub(super) enum ListingStart {
 
 /// Works until everything is listed or the job is to end.
 pub(super) fn run(control: &Arc<Control>, from: ListingStart) {
-    let listed =
-        hand_over_live_pages(control, matches!(from, ListingStart::List(..))).and_then(|()| match from {
-            ListingStart::Api(setup, names, marker) => server::list(*setup, &names, marker),
-            ListingStart::Folders(setup, format) => folders::list(*setup, format),
-            ListingStart::Bucket(setup) => s3::list(*setup),
-            ListingStart::List(list) => list::read(control, *list),
-            ListingStart::Nowhere => Ok(()),
-        });
+    let names_urls = matches!(from, ListingStart::List(..) | ListingStart::Json(..));
+    let listed = hand_over_live_pages(control, names_urls).and_then(|()| match from {
+        ListingStart::Api(setup, names, marker) => server::list(*setup, &names, marker),
+        ListingStart::Json(setup, pages, from) => json::list(*setup, &pages, from),
+        ListingStart::Folders(setup, format) => folders::list(*setup, format),
+        ListingStart::Bucket(setup) => s3::list(*setup),
+        ListingStart::List(list) => list::read(control, *list),
+        ListingStart::Nowhere => Ok(()),
+    });
     match listed {
         Ok(()) if control.stop.get() == Stop::No => control.end_listing(),
         Ok(()) => {}

@@ -44,6 +44,8 @@ pub(in crate::engine) struct ServerListerSetup {
     pub(in crate::engine) give_up_after: Millis,
     /// The first page of all, when it is there already.
     pub(in crate::engine) first_page: Option<Vec<u8>>,
+    /// Whether its objects are at the same origin: then what the listing sees of it says something of them.
+    pub(in crate::engine) is_of_objects: bool,
 }
 
 /// See the module.
@@ -67,6 +69,7 @@ pub(super) struct ServerLister {
     give_up_after: Millis,
     pub(super) filters: Filters,
     pub(super) first_page: Option<Vec<u8>>,
+    is_of_objects: bool,
 }
 
 /// Lists everything over the list/get API, behind a marker, or until the job is to end.
@@ -102,6 +105,8 @@ impl FailedPage {
 
 /// The bytes of a page.
 pub(super) struct FetchedPage {
+    /// The reply's head, as it was sent.
+    pub(super) head: Vec<u8>,
     pub(super) bytes: Vec<u8>,
     /// Whether these are all; else it is larger than a page that is kept may be.
     pub(super) is_whole: bool,
@@ -128,6 +133,7 @@ impl ServerLister {
             filters,
             give_up_after,
             first_page,
+            is_of_objects,
         } = setup;
         let now = control.clock.now();
         // Its bytes are moved one piece after the other, which HTTP/1.1 is enough for.
@@ -157,6 +163,7 @@ impl ServerLister {
             give_up_after,
             filters,
             first_page,
+            is_of_objects,
         })
     }
 
@@ -167,7 +174,7 @@ impl ServerLister {
             let body = match self.first_page.take() {
                 Some(body) => body,
                 None => match self.fetch_page(&path)? {
-                    Some(body) => body,
+                    Some(page) => page.bytes,
                     None => return Ok(()),
                 },
             };
@@ -177,14 +184,7 @@ impl ServerLister {
                 return Ok(());
             };
             marker.clone_from(next);
-            empty_pages = if page.names.is_empty() { empty_pages + 1 } else { 0 };
-            if empty_pages > limits::EMPTY_PAGES_MAX {
-                return Err(Error::Listing(format!(
-                    "the listing never ends: {} pages one after the other brought no name, the last is {}",
-                    limits::EMPTY_PAGES_MAX,
-                    self.url(&path)
-                )));
-            }
+            empty_pages = self.count_empty(page.names.is_empty(), empty_pages, &path)?;
             self.has_listed = true;
             hand_over(&self.control, allowed(page, &self.filters, Naming::Whole));
             if marker.is_none() {
@@ -194,8 +194,21 @@ impl ServerLister {
         Ok(())
     }
 
+    /// How many pages have brought nothing, one after the other: a listing of these alone has no end.
+    pub(super) fn count_empty(&self, is_empty: bool, before: u32, path: &str) -> Result<u32> {
+        let empty_pages = if is_empty { before + 1 } else { 0 };
+        if empty_pages > limits::EMPTY_PAGES_MAX {
+            return Err(Error::Listing(format!(
+                "the listing never ends: {} pages one after the other brought no name, the last is {}",
+                limits::EMPTY_PAGES_MAX,
+                self.url(path)
+            )));
+        }
+        Ok(empty_pages)
+    }
+
     /// The journal's thread may have found that the listing never ends.
-    fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.control.is_listing_done.load(std::sync::atomic::Ordering::Relaxed)
     }
 
@@ -208,10 +221,10 @@ impl ServerLister {
     }
 
     /// Fetches a page of the API as a whole; `None` when the job is to end.
-    fn fetch_page(&mut self, path: &str) -> Result<Option<Vec<u8>>> {
+    pub(super) fn fetch_page(&mut self, path: &str) -> Result<Option<FetchedPage>> {
         let failed = match self.fetch(path)? {
             None => return Ok(None),
-            Some(Ok(FetchedPage { bytes, is_whole: true })) => return Ok(Some(bytes)),
+            Some(Ok(page @ FetchedPage { is_whole: true, .. })) => return Ok(Some(page)),
             Some(Ok(_)) => return Err(self.too_large(path)),
             Some(Err(failed)) => failed,
         };
@@ -234,7 +247,7 @@ impl ServerLister {
             let failure = match self.start(path).and_then(|()| self.receive_page(&mut body)) {
                 Ok(is_whole) => {
                     self.came();
-                    return Ok(Some(Ok(FetchedPage { bytes: body.bytes, is_whole })));
+                    return Ok(Some(Ok(FetchedPage { head: body.head, bytes: body.bytes, is_whole })));
                 }
                 Err(failure) => failure,
             };
@@ -304,7 +317,7 @@ impl ServerLister {
         let delay = retry::delay(no_page.kind, attempts, no_page.retry_after, self.jitter.draw());
         while control.clock.now() <= given_up_at
             && (control.clock.now() < now + delay
-                || self.has_listed && control.plan.is_closed(control.clock.now()))
+                || self.has_listed && self.is_of_objects && control.plan.is_closed(control.clock.now()))
         {
             if control.stop.get() != Stop::No || control.stop.has_failed() {
                 return Ok(false);
@@ -326,13 +339,19 @@ impl ServerLister {
         if self.failing_since.take().is_some() {
             self.control.note_page(None);
         }
-        self.control.observe_listing(Observations { successes: 1, ..Observations::default() });
+        self.tell(Observations { successes: 1, ..Observations::default() });
     }
 
     fn observe(&self, no_page: &PageFailure, attempts: u32) {
         let mut observed = Observations::default();
         observed.note_failure(no_page.kind, attempts - 1, no_page.retry_after);
         if no_page.kind.class() != FailureClass::Final {
+            self.tell(observed);
+        }
+    }
+
+    fn tell(&self, observed: Observations) {
+        if self.is_of_objects {
             self.control.observe_listing(observed);
         }
     }
@@ -504,6 +523,7 @@ fn refused(head: &Head, now: Millis) -> Option<PageFailure> {
 /// A page's bytes as they come.
 #[derive(Default)]
 pub(super) struct PageBody {
+    head: Vec<u8>,
     pub(super) bytes: Vec<u8>,
     scratch: Vec<u8>,
     /// When the page was waited for first.
@@ -511,6 +531,10 @@ pub(super) struct PageBody {
 }
 
 impl BodySink for PageBody {
+    fn head(&mut self, _head: &Head, bytes: &[u8]) {
+        self.head.extend_from_slice(bytes);
+    }
+
     fn piece(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

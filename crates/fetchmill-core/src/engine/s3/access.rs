@@ -248,7 +248,9 @@ impl Access {
     ) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let asks_checksums = self.options.checksums;
-        if let Some(authorize) = (SignedOrigins { access: Arc::clone(self), asks_checksums }).of(key) {
+        if let Some(authorize) =
+            (SignedOrigins { access: Arc::clone(self), asks_checksums, named: None }).of(key)
+        {
             authorize.write_fields("GET", target.as_bytes(), &[], &mut lines);
         }
         let text = String::from_utf8_lossy(&lines);
@@ -356,11 +358,15 @@ pub(in crate::engine) struct SignedOrigins {
     pub(in crate::engine) access: Arc<Access>,
     /// Whether requests are for objects, whose checksums are asked for.
     pub(in crate::engine) asks_checksums: bool,
+    /// An origin that the user has named beside the store's.
+    pub(in crate::engine) named: Option<OriginKey>,
 }
 
 impl Authority for SignedOrigins {
     fn is_named(&self, key: &OriginKey) -> bool {
-        self.access.options.endpoint_url.is_some() && self.access.known().origins.contains_key(key)
+        let is_of_store =
+            || self.access.options.endpoint_url.is_some() && self.access.known().origins.contains_key(key);
+        self.named.as_ref() == Some(key) || is_of_store()
     }
 
     fn of(&self, key: &OriginKey) -> Option<Rc<dyn Authorize>> {

@@ -128,7 +128,8 @@ impl Client {
         let clock = Rc::new(Cell::new(now()));
         let timeouts =
             Timeouts { total: limits::PAGE_TIMEOUT.max(pool.timeouts.total), attempt: None, ..pool.timeouts };
-        let authority = Arc::new(SignedOrigins { access: Arc::clone(&access), asks_checksums: false });
+        let authority =
+            Arc::new(SignedOrigins { access: Arc::clone(&access), asks_checksums: false, named: None });
         let settings = PoolSettings {
             max_body: limits::PAGE_BYTES_MAX as u64,
             connections,

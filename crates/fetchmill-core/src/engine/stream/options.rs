@@ -44,7 +44,7 @@ impl StreamOptions {
 
     pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let reach = if self.http.public_only { AddressPolicy::PublicOnly } else { AddressPolicy::Anywhere };
-        let settings = self.http.pool_settings(store, self.fields()?, reach, 1);
+        let settings = self.http.pool_settings(store, self.fields()?, (reach, None), 1);
         if self.http.ca_file.is_some() || self.s3.ca_bundle.is_some() {
             // What is wrong with it is told before anything is asked for.
             settings.tls.roots()?;

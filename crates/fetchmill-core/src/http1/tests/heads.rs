@@ -1,7 +1,7 @@
 //! Heads: what they say about the body, and what is refused.
 
 use super::{Read, assert_refused, assert_reply, read};
-use crate::http1::{Framing, ReplyProgress, ReplyReader, RetryAfter};
+use crate::http1::{Framing, ReplyProgress, ReplyReader, RetryAfter, field_values};
 use crate::outcome::FailureKind::{self, BodyTooLarge, HeadTooLarge, NotHttp, Reset, Truncated};
 
 /// A 200 with these fields, and `abc` behind it.
@@ -31,6 +31,15 @@ fn the_framing_follows_the_fields() {
     for (fields, framing, body, surplus) in accepted {
         assert_reply(&with(fields), framing, body.as_bytes(), surplus);
     }
+}
+
+#[test]
+fn all_fields_of_a_name_are_found() {
+    let head = with("link: a\r\nX-Link: b\r\nLINK:  c, d \r\nLinks: e\r\n");
+
+    assert_eq!(field_values(&head, "link"), [&b"a"[..], b"c, d"]);
+    assert!(field_values(&with(""), "link").is_empty());
+    assert!(field_values(b"HTTP/1.1 200", "link").is_empty());
 }
 
 #[test]

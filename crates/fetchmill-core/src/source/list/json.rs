@@ -1,6 +1,5 @@
 //! `jsonl`: an object or a string a line.
 
-use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -13,6 +12,7 @@ use super::text::skip;
 use crate::error::{Error, Result};
 use crate::row::LISTED_COLUMNS;
 use crate::source::ListPosition;
+use crate::source::json_text::JsonText;
 
 /// Lines with fields.
 pub(super) struct JsonRecords {
@@ -136,7 +136,7 @@ impl<'de> Visitor<'de> for JsonFields<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> std::result::Result<(), A::Error> {
         let mut seen = 0_u32;
-        while let Some(name) = map.next_key::<FieldName<'de>>()? {
+        while let Some(name) = map.next_key::<JsonText<'de>>()? {
             if !self.of_manifest.is_empty() {
                 seen |= bit_of(&name.0);
             }
@@ -179,7 +179,3 @@ fn bit_of(name: &str) -> u32 {
     let position = LISTED_COLUMNS.iter().position(|(own, _)| *own == name);
     position.map_or(0, |position| 1 << position)
 }
-
-/// A field's name, borrowed where it has no escapes.
-#[derive(serde::Deserialize)]
-struct FieldName<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,0 +1,46 @@
+//! A server whose API gives pages of JSON: one after the other, as each leads to the next.
+
+use std::sync::Arc;
+
+use super::hand_over::hand_over;
+use super::server::{FetchedPage, ServerLister, ServerListerSetup};
+use crate::error::Result;
+use crate::http1::field_values;
+use crate::source::json::{JsonPage, JsonPages, PageReply};
+use crate::source::{BadPage, PageCursor};
+
+/// Lists everything from where this leads, or until the job is to end.
+pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {
+    let mut lister = ServerLister::new(setup)?;
+    let control = Arc::clone(&lister.control);
+    let mut empty_pages = 0;
+    while control.wait_for_room() && !lister.is_over() {
+        let url = pages.url(from.as_deref())?;
+        let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
+        let Some(FetchedPage { head, bytes, .. }) = lister.fetch_page(path)? else { return Ok(()) };
+        let links = field_values(&head, "link");
+        let reply = PageReply { from: from.as_deref(), url: &url, body: &bytes, links: &links };
+        let JsonPage { page, items, is_without_urls, has_no_lead } =
+            pages.read(reply, &lister.filters)?.map_err(|bad| lister.unreadable(path, &bad))?;
+        if !lister.has_listed && is_without_urls {
+            let bad = BadPage("no item of it has the field that --url-field names".to_owned());
+            return Err(lister.unreadable(path, &bad));
+        }
+        empty_pages = lister.count_empty(items == 0, empty_pages, path)?;
+        let PageCursor::Json { next, .. } = &page.cursor else { return Ok(()) };
+        if from.is_none() && has_no_lead {
+            control.notice(&format!(
+                "the listing has one page: nothing in {} says where the next one is (--next-page, --next-field)",
+                lister.url(path)
+            ));
+        }
+        from.clone_from(next);
+        lister.has_listed = true;
+        control.note_origins(page.names.iter());
+        hand_over(&control, page);
+        if from.is_none() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}

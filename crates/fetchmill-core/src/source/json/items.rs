@@ -1,0 +1,198 @@
+//! Items of a page as targets.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use url::Url;
+use xxhash_rust::xxh3::Xxh3;
+
+use super::fields::{FieldPath, FieldText, NULL, find_fields};
+use crate::entry::{ExpectedObject, ListEntry};
+use crate::limits::PAGE_BYTES_MAX;
+use crate::name::for_display;
+use crate::source::api::whole_number;
+use crate::source::json_text::JsonText;
+use crate::source::list::{Filters, normalise};
+use crate::target::Names;
+
+/// What a page's items are, by their fields.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ItemFields {
+    pub(super) url: Option<FieldPath>,
+    pub(super) name: Option<FieldPath>,
+    pub(super) size: Option<FieldPath>,
+}
+
+/// Reads the items of a page, one after the other.
+pub(super) struct ItemReader<'p> {
+    pub(super) fields: &'p ItemFields,
+    pub(super) filters: &'p Filters,
+    /// The page's own URL, which references are resolved against.
+    pub(super) page: &'p Url,
+    pub(super) read: ReadItems,
+}
+
+/// What came of them.
+#[derive(Default)]
+pub(super) struct ReadItems {
+    /// The targets, as they stand in a page.
+    pub(super) names: Names,
+    /// Items, with those that were left out.
+    pub(super) count: u64,
+    /// Those that a filter has left out.
+    pub(super) skipped: u64,
+    /// Those without the field of the URL.
+    pub(super) without_url: u64,
+    /// Of all of them, as they stand in the page.
+    pub(super) digest: Xxh3,
+}
+
+/// What an item says of its object.
+struct Item<'t> {
+    /// As a list has it.
+    url: String,
+    name: Option<Cow<'t, str>>,
+    size: Option<u64>,
+}
+
+impl ItemReader<'_> {
+    /// Takes the items out of an array.
+    pub(super) fn read(mut self, array: &str) -> serde_json::Result<ReadItems> {
+        let mut json = serde_json::Deserializer::from_str(array);
+        ItemsSeed(&mut self).deserialize(&mut json).and_then(|()| json.end())?;
+        Ok(self.read)
+    }
+
+    /// Takes an item. One that cannot be used is a target as well, which fails.
+    fn push(&mut self, text: &str) -> Result<(), String> {
+        self.read.count += 1;
+        self.read.digest.update(text.as_bytes());
+        // Two numbers side by side are not one.
+        self.read.digest.update(&[0]);
+        if text.starts_with('{') && self.fields.url.is_none() {
+            return Err("its items are objects: say with --url-field which field has the URL".to_owned());
+        }
+        let mut entry = Vec::new();
+        match self.item(text) {
+            Ok(Item { url, .. }) if !self.filters.allows(url.as_bytes()) => {
+                self.read.skipped += 1;
+                return Ok(());
+            }
+            Ok(Item { url, name, size }) => {
+                let key = name.as_deref().filter(|name| !name.is_empty()).map(str::as_bytes);
+                let expected = ExpectedObject { size, ..ExpectedObject::default() };
+                ListEntry { url: url.as_bytes(), key, expected, ..ListEntry::default() }.write(&mut entry);
+            }
+            Err(reason) => {
+                let place =
+                    format!("item {} of {}", self.read.count, for_display(self.page.as_str().as_bytes()));
+                let (key, kept) = (Some(place.as_bytes()), Some(reason.as_bytes()));
+                ListEntry { key, kept, ..ListEntry::default() }.write(&mut entry);
+            }
+        }
+        // A short reference becomes a long URL: what a page takes is bounded again.
+        if self.read.names.byte_len() + entry.len() > PAGE_BYTES_MAX {
+            return Err(
+                "the URLs and names of its items are larger than 16 MiB: ask for smaller pages".to_owned()
+            );
+        }
+        self.read.names.push(&entry);
+        Ok(())
+    }
+
+    fn item<'t>(&mut self, text: &'t str) -> Result<Item<'t>, String> {
+        if text.starts_with('"') {
+            return Ok(Item { url: self.resolve(&text_of(text)?)?, name: None, size: None });
+        }
+        let ItemFields { url: url_path, name, size } = self.fields;
+        let Some(url_path) = url_path.as_ref().filter(|_| text.starts_with('{')) else {
+            self.read.without_url += 1;
+            return Err("it is neither a string nor an object".to_owned());
+        };
+        let found = find_fields(text, [Some(url_path), name.as_ref(), size.as_ref()]);
+        let [url, name, size] = found.map_err(|error| format!("it cannot be read: {error}"))?;
+        let Some(url) = given(url) else {
+            self.read.without_url += 1;
+            return Err(format!("it has no field {}", url_path.text()));
+        };
+        Ok(Item {
+            url: self.resolve(&text_of(url)?)?,
+            name: given(name).map(text_or_number).transpose()?,
+            size: given(size).and_then(whole_number),
+        })
+    }
+
+    /// The URL that an item gives: the whole of it, or a reference that the page's own completes (RFC 3986).
+    fn resolve(&self, text: &str) -> Result<String, &'static str> {
+        if is_whole(text) {
+            return normalise(text).map(Cow::into_owned);
+        }
+        if text.trim().is_empty() {
+            return Err("its URL is empty");
+        }
+        if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
+            return Err("its URL has a control character in it");
+        }
+        let url = self.page.join(text.trim()).map_err(|_| "it is no URL")?;
+        if !matches!(url.scheme(), "http" | "https") {
+            // Also s3: whoever writes pages must not choose what credentials are used for.
+            return Err("the scheme of its URL is not http or https");
+        }
+        normalise(url.as_str()).map(Cow::into_owned)
+    }
+}
+
+/// Whether it is a URL as most are, which needs no other one.
+fn is_whole(text: &str) -> bool {
+    let scheme = text.get(..8).unwrap_or(text).to_ascii_lowercase();
+    scheme.starts_with("http://") || scheme.starts_with("https://")
+}
+
+fn given(field: FieldText<'_>) -> FieldText<'_> {
+    field.filter(|text| *text != NULL)
+}
+
+/// The text that a string of JSON is.
+fn text_of(text: &str) -> Result<Cow<'_, str>, String> {
+    match serde_json::from_str(text) {
+        Ok(JsonText(text)) => Ok(text),
+        Err(_) if text.starts_with('"') => Err("it has a string that is no text".to_owned()),
+        Err(_) => Err("its URL is no string".to_owned()),
+    }
+}
+
+/// The same of a name, which may be a number.
+fn text_or_number(text: &str) -> Result<Cow<'_, str>, String> {
+    match text.as_bytes().first() {
+        Some(b'"') => text_of(text),
+        Some(b'-' | b'0'..=b'9') => Ok(Cow::Borrowed(text)),
+        _ => Err("its name is neither a string nor a number".to_owned()),
+    }
+}
+
+struct ItemsSeed<'r, 'p>(&'r mut ItemReader<'p>);
+
+impl<'t> DeserializeSeed<'t> for ItemsSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'t> Visitor<'t> for ItemsSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("an array of items")
+    }
+
+    fn visit_seq<A: SeqAccess<'t>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(item) = items.next_element::<&'t RawValue>()? {
+            self.0.push(item.get()).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! The field `Link` of a reply's head (RFC 8288): what it says of the next page.
+//!
+//! It is read strictly. A listing ends where there is no next page, so that a field which is not understood must be told:
+//! what it leads to would never be fetched.
+
+/// The target of the link with `rel="next"`; none where there is no such link. Links of another context than the page
+/// (`anchor`) are passed over.
+pub(super) fn next_link<'h>(values: impl Iterator<Item = &'h [u8]>) -> Result<Option<String>, &'static str> {
+    let mut next: Option<String> = None;
+    for value in values {
+        let mut rest = std::str::from_utf8(value).map_err(|_| "it is not UTF-8")?;
+        loop {
+            // Lists may have empty elements.
+            rest = rest.trim_start_matches([' ', '\t', ',']);
+            if rest.is_empty() {
+                break;
+            }
+            let link;
+            (link, rest) = Link::read(rest)?;
+            if !link.is_next() {
+                continue;
+            }
+            if next.as_deref().is_some_and(|known| known != link.target) {
+                return Err("it has two links to a next page");
+            }
+            next = Some(link.target.to_owned());
+        }
+    }
+    Ok(next)
+}
+
+/// A link with the parameters that matter.
+#[derive(Default)]
+struct Link<'t> {
+    target: &'t str,
+    /// The first `rel`: others do not count.
+    rel: Option<String>,
+    has_anchor: bool,
+}
+
+impl<'t> Link<'t> {
+    /// Reads the first link of a text, and gives what is behind it.
+    fn read(text: &'t str) -> Result<(Self, &'t str), &'static str> {
+        let inside = text.strip_prefix('<').ok_or("a link does not begin with <")?;
+        let (target, mut rest) = inside.split_once('>').ok_or("a link has no > behind its URL")?;
+        let mut link = Link { target, ..Link::default() };
+        loop {
+            rest = skip_space(rest);
+            let Some(behind) = rest.strip_prefix(';') else { break };
+            rest = skip_space(behind);
+            // A semicolon may stand alone.
+            if rest.is_empty() || rest.starts_with([';', ',']) {
+                continue;
+            }
+            let (name, value);
+            (name, value, rest) = read_parameter(rest)?;
+            if name.eq_ignore_ascii_case("rel") {
+                link.rel.get_or_insert(value);
+            }
+            link.has_anchor |= name.eq_ignore_ascii_case("anchor");
+        }
+        if rest.is_empty() || rest.starts_with(',') {
+            Ok((link, rest))
+        } else {
+            Err("a link has no , behind it")
+        }
+    }
+
+    fn is_next(&self) -> bool {
+        let types = self.rel.as_deref().unwrap_or_default();
+        !self.has_anchor && types.split([' ', '\t']).any(|rel| rel.eq_ignore_ascii_case("next"))
+    }
+}
+
+/// A parameter's name and value, and what is behind it.
+fn read_parameter(text: &str) -> Result<(&str, String, &str), &'static str> {
+    let (name, rest) = read_token(text).ok_or("a parameter of a link has no name")?;
+    let Some(value) = skip_space(rest).strip_prefix('=') else { return Ok((name, String::new(), rest)) };
+    let value = skip_space(value);
+    if let Some(quoted) = value.strip_prefix('"') {
+        let (value, rest) = read_quoted(quoted)?;
+        return Ok((name, value, rest));
+    }
+    let (value, rest) = read_token(value).ok_or("a parameter of a link has no value")?;
+    Ok((name, value.to_owned(), rest))
+}
+
+/// What stands before the quote that ends it, and what is behind that.
+fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
+    let mut value = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return Ok((value, &text[at + 1..])),
+            '\\' => value.extend(characters.next().map(|(_, escaped)| escaped)),
+            other => value.push(other),
+        }
+    }
+    Err("a parameter of a link has no quote at its end")
+}
+
+/// A token (RFC 9110) and what is behind it; none when the text begins with something else.
+fn read_token(text: &str) -> Option<(&str, &str)> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let end = text.bytes().position(|byte| !is_token(byte)).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+fn skip_space(text: &str) -> &str {
+    text.trim_start_matches([' ', '\t'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(values: &[&str]) -> Result<Option<String>, &'static str> {
+        next_link(values.iter().map(|value| value.as_bytes()))
+    }
+
+    #[test]
+    fn the_link_to_the_next_page_is_found() {
+        let github =
+            "<https://api.example/r?page=2>; rel=\"next\", <https://api.example/r?page=9>; rel=\"last\"";
+        for (values, found) in [
+            (&[github][..], Some("https://api.example/r?page=2")),
+            (
+                &["</a>; rel=prev, </b?x=1,2;3>; title=\"a, b; rel=next\" ; REL = \"last Next\""],
+                Some("/b?x=1,2;3"),
+            ),
+            (&["</a>; rel=first", "", ", ,</b>;rel=next,"], Some("/b")),
+            (&["</a>;rel=\"ne\\xt\""], Some("/a")),
+            (&["<>;rel=next"], Some("")),
+            (&["</a>;;rel=next;"], Some("/a")),
+            (&["</a>; crossorigin; rel=next"], Some("/a")),
+            (&["</a>; rel=next, </a>; rel=next"], Some("/a")),
+            (&["</a>; rel=nextish, </b>; rel=\"prev\"; rel=next, </c>; title=next, </d>"], None),
+            (&["</a>; rel=next; anchor=\"/other\""], None),
+            (&[], None),
+        ] {
+            assert_eq!(next(values), Ok(found.map(str::to_owned)), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_link_is_told() {
+        for value in [
+            "/a; rel=next",
+            "</a; rel=next",
+            "</a>; rel=\"next",
+            "</a> rel=next",
+            "</a>; =next",
+            "</a>; rel=",
+            "</a>; rel=next </b>; rel=prev",
+            "</a>; rel=next, </b>; rel=next",
+        ] {
+            assert!(next(&[value]).is_err(), "{value}");
+        }
+        assert!(next_link(std::iter::once(&b"</\xff>; rel=next"[..])).is_err());
+    }
+}

@@ -1,0 +1,242 @@
+//! Where the pages of a listing are, what they bring, and how one leads to the next.
+
+use url::Url;
+
+use super::fields::{FieldPath, NULL, find_fields};
+use super::items::{ItemFields, ItemReader, ReadItems};
+use super::link_field::next_link;
+use super::options::{JsonPageOptions, NextPage};
+use crate::error::{Error, Result};
+use crate::limits::MARKER_BYTES_MAX;
+use crate::source::api::{ApiNames, MarkerSeed, whole_number};
+use crate::source::list::Filters;
+use crate::source::{BadPage, ListedPage, OriginUrl, PageCursor, resolve_next};
+
+/// A listing in pages of JSON.
+#[derive(Debug, Clone)]
+pub struct JsonPages {
+    source: OriginUrl,
+    items: FieldPath,
+    fields: ItemFields,
+    total: FieldPath,
+    next: NextPage,
+    /// Of the marker or the URL of the next page.
+    next_field: FieldPath,
+    /// That carries a marker, or counts.
+    param: String,
+}
+
+/// A page as it came.
+#[derive(Debug, Clone, Copy)]
+pub struct PageReply<'p> {
+    /// What led to it; none: it is the first one.
+    pub from: Option<&'p str>,
+    /// Where it was asked for.
+    pub url: &'p Url,
+    /// Its bytes.
+    pub body: &'p [u8],
+    /// The values of its fields `Link`.
+    pub links: &'p [&'p [u8]],
+}
+
+/// What a page brought.
+#[derive(Debug, PartialEq, Eq)]
+pub struct JsonPage {
+    /// The page, for the journal.
+    pub page: ListedPage,
+    /// Items, with those that were left out.
+    pub items: u64,
+    /// None of its items has the field of the URL: it is probably another one.
+    pub is_without_urls: bool,
+    /// What was to lead to the next page is not there at all: it is probably elsewhere.
+    pub has_no_lead: bool,
+}
+
+impl JsonPages {
+    /// Of a source, as the options say.
+    pub fn new(source: &OriginUrl, options: &JsonPageOptions, api: &ApiNames) -> Result<Self> {
+        let next = options.check()?;
+        let field = |option: &str, path: &Option<String>| {
+            path.as_deref().map(|path| FieldPath::new(option, path)).transpose()
+        };
+        let param = match next {
+            NextPage::Offset => &options.offset_param,
+            NextPage::Page => &options.page_param,
+            NextPage::Marker | NextPage::Url | NextPage::Link | NextPage::None => &api.marker_param,
+        };
+        let pages = JsonPages {
+            source: source.clone(),
+            items: FieldPath::new("--items-field", &options.items_field)?,
+            fields: ItemFields {
+                url: field("--url-field", &options.url_field)?,
+                name: field("--name-field", &options.name_field)?,
+                size: field("--size-field", &options.size_field)?,
+            },
+            total: FieldPath::new("--total-field", &api.total_field)?,
+            next,
+            next_field: FieldPath::new("--next-field", options.next_field.as_deref().unwrap_or("."))?,
+            param: param.clone(),
+        };
+        pages.number(None)?;
+        Ok(pages)
+    }
+
+    /// Where the page is that `from` leads to; the source itself is the first one.
+    pub fn url(&self, from: Option<&str>) -> Result<Url> {
+        let Some(from) = from else { return Ok(self.source.url().clone()) };
+        match self.next {
+            NextPage::Url | NextPage::Link => resolve_next(&self.source, self.source.url(), from),
+            _ => Ok(self.with_param(from)),
+        }
+    }
+
+    /// The source's URL with this value of the parameter, in place of one that it has.
+    fn with_param(&self, value: &str) -> Url {
+        let mut url = self.source.url().clone();
+        let mut query = String::new();
+        for part in url.query().unwrap_or_default().split('&') {
+            if !part.is_empty() && !is_param(part, &self.param) {
+                query.push_str(part);
+                query.push('&');
+            }
+        }
+        query.push_str(&self.param);
+        query.push('=');
+        query.extend(url::form_urlencoded::byte_serialize(value.as_bytes()));
+        url.set_query(Some(&query));
+        url
+    }
+
+    /// The number of a page, or of the items before it: the first one's is in the source, or where counting starts.
+    fn number(&self, from: Option<&str>) -> Result<u64> {
+        let (param, start) = match self.next {
+            NextPage::Page => (&self.param, 1),
+            NextPage::Offset => (&self.param, 0),
+            _ => return Ok(0),
+        };
+        let given = self.source.url().query_pairs().find(|(name, _)| name == param);
+        let text = from.or_else(|| given.as_ref().map(|(_, value)| &**value));
+        text.map_or(Ok(start), |text| {
+            text.parse().map_err(|_| {
+                Error::Usage(format!(
+                    "{param} of SOURCE is {text}, and pages are counted from a whole number"
+                ))
+            })
+        })
+    }
+
+    /// Reads a page.
+    ///
+    /// # Errors
+    /// It is none, or leads to another origin.
+    pub fn read(
+        &self,
+        reply: PageReply<'_>,
+        filters: &Filters,
+    ) -> Result<std::result::Result<JsonPage, BadPage>> {
+        let (read, rest) = match self.read_body(reply, filters) {
+            Ok(read) => read,
+            Err(bad) => return Ok(Err(bad)),
+        };
+        let next = match self.lead(reply, &read, rest.lead) {
+            Ok(lead) => self.resolve(reply.url, lead)?,
+            Err(bad) => return Ok(Err(bad)),
+        };
+        let items_digest = (read.count > 0).then(|| read.digest.digest128());
+        let has_no_lead = next.is_none()
+            && match self.next {
+                NextPage::Marker | NextPage::Url => rest.lead.is_none(),
+                NextPage::Link => reply.links.is_empty(),
+                NextPage::Page | NextPage::Offset | NextPage::None => false,
+            };
+        let cursor = PageCursor::Json { url: reply.url.as_str().to_owned(), items_digest, next };
+        Ok(Ok(JsonPage {
+            items: read.count,
+            is_without_urls: read.count > 0 && read.without_url == read.count,
+            has_no_lead,
+            page: ListedPage { names: read.names, skipped: read.skipped, total: rest.total, cursor },
+        }))
+    }
+
+    fn read_body<'p>(
+        &self,
+        reply: PageReply<'p>,
+        filters: &Filters,
+    ) -> std::result::Result<(ReadItems, PageRest<'p>), BadPage> {
+        let not_expected = |error: serde_json::Error| {
+            BadPage(format!("the page is not the JSON that was expected: {error}"))
+        };
+        let text =
+            std::str::from_utf8(reply.body).map_err(|_| BadPage("the page is not UTF-8".to_owned()))?;
+        let text = text.trim_start_matches('\u{feff}').trim_ascii();
+        let lead = Some(&self.next_field).filter(|field| !field.is_empty());
+        let [array, lead] = find_fields(text, [Some(&self.items), lead]).map_err(not_expected)?;
+        let Some(array) = array.filter(|array| *array != NULL) else {
+            let field = self.items.text();
+            return Err(BadPage(format!("the page has no field {field} with items (--items-field)")));
+        };
+        let reader =
+            ItemReader { fields: &self.fields, filters, page: reply.url, read: ReadItems::default() };
+        let read = reader.read(array).map_err(not_expected)?;
+        // It is only a hint: where there is something else, the page is good.
+        let total = find_fields(text, [Some(&self.total)]).ok().and_then(|[total]| whole_number(total?));
+        Ok((read, PageRest { lead, total }))
+    }
+
+    /// What the page says of the next one, or what follows from how many items it has.
+    fn lead(
+        &self,
+        reply: PageReply<'_>,
+        read: &ReadItems,
+        field: Option<&str>,
+    ) -> std::result::Result<Option<String>, BadPage> {
+        let lead = match self.next {
+            NextPage::None => None,
+            NextPage::Marker | NextPage::Url => field.map_or(Ok(None), |field| self.marker(field))?,
+            NextPage::Link => next_link(reply.links.iter().copied())
+                .map_err(|why| BadPage(format!("the Link field of its head cannot be read: {why}")))?,
+            NextPage::Page | NextPage::Offset if read.count == 0 => None,
+            NextPage::Page | NextPage::Offset => {
+                let step = if self.next == NextPage::Page { 1 } else { read.count };
+                let number = self.number(reply.from).ok().and_then(|number| number.checked_add(step));
+                let too_large = || BadPage(format!("{} is no number that can be counted on", self.param));
+                Some(number.ok_or_else(too_large)?.to_string())
+            }
+        };
+        match lead {
+            Some(lead) if lead.len() > MARKER_BYTES_MAX => {
+                Err(BadPage(format!("what leads to the next page is longer than {MARKER_BYTES_MAX} bytes")))
+            }
+            lead => Ok(lead),
+        }
+    }
+
+    fn marker(&self, field: &str) -> std::result::Result<Option<String>, BadPage> {
+        use serde::de::DeserializeSeed as _;
+        let read = MarkerSeed.deserialize(&mut serde_json::Deserializer::from_str(field));
+        read.map_err(|error| BadPage(format!("its field {} has no marker: {error}", self.next_field.text())))
+    }
+
+    /// As the journal has it: of a URL the whole of it.
+    fn resolve(&self, page: &Url, lead: Option<String>) -> Result<Option<String>> {
+        match (self.next, lead) {
+            (NextPage::Url | NextPage::Link, Some(lead)) => {
+                resolve_next(&self.source, page, &lead).map(|url| Some(url.into()))
+            }
+            (_, lead) => Ok(lead),
+        }
+    }
+}
+
+/// What a page has beside its items.
+struct PageRest<'p> {
+    /// The field that leads to the next page, as it stands there.
+    lead: Option<&'p str>,
+    total: Option<u64>,
+}
+
+/// Whether a part of a query is this parameter's.
+fn is_param(part: &str, param: &str) -> bool {
+    let found = url::form_urlencoded::parse(part.as_bytes()).next();
+    found.is_some_and(|(name, _)| name == param)
+}
