@@ -156,6 +156,7 @@ def test_defaults_are_what_they_were() -> None:
         "checksums": True,
         "names": "source",
         "engine": "native",
+        "pipeline": 1,
         "preflight": True,
         "transform_batch": 256,
         "listing": "auto",

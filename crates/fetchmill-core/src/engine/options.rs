@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 use super::custom_request::JobRequests;
 use super::host_gate::HostGate;
 use super::http_options::{Concurrency, HttpOptions};
-use super::pipeline;
 use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
@@ -334,7 +333,7 @@ impl JobOptions {
         self.check_upload()?;
         self.check_workers()?;
         self.check_requests()?;
-        pipeline::check(self)?;
+        self.check_pipeline()?;
         if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only contradict each other");
         }
@@ -520,6 +519,38 @@ impl JobOptions {
     /// What targets are asked with.
     pub(super) fn requests(&self) -> Result<JobRequests> {
         JobRequests::new(&self.list.request)
+    }
+
+    /// What `--pipeline` is not for.
+    fn check_pipeline(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
+        let requests = self.pipeline;
+        if requests <= 1 {
+            return Ok(());
+        }
+        if !matches!(self.source, SourceOptions::Server(_)) || self.leads_anywhere() {
+            return refuse(
+                "is for a server that has what it lists, not for lists, buckets and --listing json".into(),
+            );
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native".into());
+        }
+        if self.http.rate.is_some() || self.http.host_rate().is_some() || self.bwlimit.is_some() {
+            return refuse(
+                "sends requests as fast as it can: leave out --rate, --rate-per-host and --bwlimit".into(),
+            );
+        }
+        if self.http.proxy.is_some() {
+            return refuse("does not go through a proxy: leave out --proxy".into());
+        }
+        let most = limits::BATCHED_REQUESTS_MAX / requests;
+        match self.http.concurrency {
+            Concurrency::Number(connections) if connections > most => refuse(format!(
+                "{requests} allows a --concurrency of {most} at most, which counts connections"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// What requests that are no plain `GET` need.

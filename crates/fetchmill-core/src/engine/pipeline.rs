@@ -3,11 +3,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use super::http_options::Concurrency;
-use super::options::{JobOptions, SourceOptions, Workers};
-use crate::error::{Error, Result};
-use crate::limits;
-
 /// Batches that may break: one may be chance.
 const BROKEN_MAX: u32 = 2;
 
@@ -20,40 +15,6 @@ pub(super) struct Pipeline {
     has_large: AtomicBool,
     /// Replies after which the server ends a connection, as far as it has said so.
     replies_max: AtomicU64,
-}
-
-/// Refuses `--pipeline` where it is not for.
-pub(super) fn check(options: &JobOptions) -> Result<()> {
-    let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
-    let requests = options.pipeline;
-    if requests <= 1 {
-        return Ok(());
-    }
-    if !matches!(options.source, SourceOptions::Server(_)) || options.leads_anywhere() {
-        return refuse(
-            "is for a server that has what it lists, not for lists, buckets and --listing json".into(),
-        );
-    }
-    if options.workers != Workers::Native {
-        return refuse("needs --engine native".into());
-    }
-    if options.http.rate.is_some() || options.http.host_rate().is_some() || options.bwlimit.is_some() {
-        return refuse(
-            "sends requests as fast as it can: leave out --rate, --rate-per-host and --bwlimit".into(),
-        );
-    }
-    if options.http.proxy.is_some() {
-        return refuse("does not go through a proxy: leave out --proxy".into());
-    }
-    match options.http.concurrency {
-        Concurrency::Number(connections)
-            if u64::from(connections) * u64::from(requests) > u64::from(limits::BATCHED_REQUESTS_MAX) =>
-        {
-            let most = limits::BATCHED_REQUESTS_MAX / requests;
-            refuse(format!("{requests} allows a --concurrency of {most} at most, which counts connections"))
-        }
-        _ => Ok(()),
-    }
 }
 
 impl Pipeline {

@@ -14,7 +14,7 @@ use crate::outcome::FailureKind;
 
 /// The replies of a batch as they came. Memory: `BATCH_BYTES_MAX`, and `BATCH_KEPT_BYTES` between two of them.
 #[derive(Debug, Default)]
-pub struct ReplyBatch {
+pub struct PipelinedReplies {
     /// Their heads and bodies, without chunking.
     bytes: Vec<u8>,
     /// Of those that are complete.
@@ -34,7 +34,7 @@ struct ReplySpan {
 
 /// One reply of a batch.
 #[derive(Debug, Clone, Copy)]
-pub struct BatchedReply<'b> {
+pub struct PipelinedReply<'b> {
     /// What was understood of its head,
     pub head: Head,
     /// and its bytes.
@@ -60,7 +60,7 @@ impl From<BrokenExchange> for BrokenBatch {
     }
 }
 
-impl ReplyBatch {
+impl PipelinedReplies {
     /// How many are complete.
     pub fn len(&self) -> usize {
         self.replies.len()
@@ -72,8 +72,8 @@ impl ReplyBatch {
     }
 
     /// They, in the order of their requests.
-    pub fn iter(&self) -> impl Iterator<Item = BatchedReply<'_>> {
-        self.replies.iter().map(|(head, span)| BatchedReply {
+    pub fn iter(&self) -> impl Iterator<Item = PipelinedReply<'_>> {
+        self.replies.iter().map(|(head, span)| PipelinedReply {
             head: *head,
             head_bytes: &self.bytes[span.start..span.body],
             body: &self.bytes[span.body..span.end],
@@ -109,7 +109,7 @@ impl ReplyBatch {
     }
 }
 
-impl BodySink for ReplyBatch {
+impl BodySink for PipelinedReplies {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
         self.current.start = self.bytes.len();
         self.add(bytes);
@@ -129,7 +129,7 @@ impl Http1Connection {
     pub(super) async fn receive_batch(
         &mut self,
         count: usize,
-        replies: &mut ReplyBatch,
+        replies: &mut PipelinedReplies,
         scratch: &RefCell<Vec<u8>>,
         watch: &Deadlines,
     ) -> Result<UnusedState, BrokenBatch> {
@@ -141,7 +141,7 @@ impl Http1Connection {
         &mut self,
         context: &mut Context<'_>,
         count: usize,
-        replies: &mut ReplyBatch,
+        replies: &mut PipelinedReplies,
         scratch: &RefCell<Vec<u8>>,
         watch: &Deadlines,
     ) -> Poll<Result<UnusedState, BrokenBatch>> {
@@ -175,7 +175,7 @@ impl Http1Connection {
         &mut self,
         bytes: &[u8],
         count: usize,
-        replies: &mut ReplyBatch,
+        replies: &mut PipelinedReplies,
         watch: &Deadlines,
     ) -> Result<Option<UnusedState>, BrokenBatch> {
         self.has_input = true;
@@ -203,7 +203,7 @@ impl Http1Connection {
         &mut self,
         input: &[u8],
         count: usize,
-        replies: &mut ReplyBatch,
+        replies: &mut PipelinedReplies,
         watch: &Deadlines,
     ) -> Result<usize, BrokenBatch> {
         let (mut consumed, complete) = (0, replies.len());

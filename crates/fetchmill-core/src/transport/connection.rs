@@ -11,8 +11,8 @@ use super::http2::{self, Http2Connection};
 use super::origin_connections::OriginConnections;
 use super::phases::ExchangeTimes;
 use super::{
-    AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, Phases, ReceivedReply,
-    ReplyBatch, UnusedState,
+    AddressPolicy, BrokenBatch, BrokenExchange, Deadlines, Http1Connection, Phases, PipelinedReplies,
+    ReceivedReply, UnusedState,
 };
 use crate::certainty::{ConnectionReplies, MonotonicMicros, SILENCE_MIN};
 use crate::http1::{BodySink, Version};
@@ -283,7 +283,7 @@ impl Connection {
         &mut self,
         count: usize,
         buffers: &IoBuffers,
-        replies: &mut ReplyBatch,
+        replies: &mut PipelinedReplies,
         watch: &Deadlines,
     ) -> std::result::Result<UnusedState, BrokenBatch> {
         let Some(connection) = self.connection() else {

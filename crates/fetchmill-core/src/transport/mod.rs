@@ -26,7 +26,7 @@ mod tls;
 mod unused;
 
 pub use address_policy::{AddressPolicy, is_public};
-pub use batch::{BatchedReply, BrokenBatch, ReplyBatch};
+pub use batch::{BrokenBatch, PipelinedReplies, PipelinedReply};
 pub use connect::connect;
 pub use connection::{Connection, IoBuffers, end_connection};
 pub use connection_kind::{RANGE, RequestTarget};

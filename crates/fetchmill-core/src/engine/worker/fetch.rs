@@ -46,10 +46,10 @@ impl Worker {
                 continue;
             }
             self.in_flight.set(self.in_flight.get() + 1);
-            if self.gather(&mut task, &mut batch) {
-                self.fetch_batch(&mut task, &mut batch, &mut body, watch).await;
-            } else {
-                self.fetch_target(&mut task, batch.first(), &mut body, watch, None).await;
+            self.gather(&mut task, &mut batch);
+            self.fetch_together(&mut task, &mut batch, &mut body, watch).await;
+            while let Some((target, came)) = batch.next_alone() {
+                self.fetch_target(&mut task, target, &mut body, watch, came).await;
             }
             let is_probe = self.control().plan.is_probe(batch.first().sequence);
             self.report.borrow_mut().observed.probes += u32::from(is_probe);
@@ -70,7 +70,7 @@ impl Worker {
     }
 
     /// Attempts at one target, as many as are made at once; `came` is what has come of its first one, if that was made.
-    pub(super) async fn fetch_target(
+    async fn fetch_target(
         &self,
         task: &mut WorkerConnection,
         target: &mut CurrentTarget,
@@ -235,26 +235,6 @@ impl Worker {
                 body.discard();
                 self.broken(target, broken, was_used, is_shared)
             }
-        }
-    }
-
-    /// Says what the body of the reply is to be, as far as it is known.
-    pub(super) fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
-        let listed = self.listed(target);
-        if target.is_of_store || listed.is_some() {
-            body.expect(listed.and_then(|listed| listed.size));
-        }
-        if let Some(range) = target.range() {
-            body.expect_part(range);
-        }
-        if target.is_conditional() {
-            body.expect_condition();
-        }
-        if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
-            body.expect_checksum();
-        }
-        if let Some(hash) = target.hash() {
-            body.expect_hash(hash);
         }
     }
 

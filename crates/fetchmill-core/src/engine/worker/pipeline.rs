@@ -1,8 +1,6 @@
 //! A batch of requests that are sent at once on one connection: settled when all of their replies have come, and otherwise
 //! asked for again one by one.
 
-use std::rc::Rc;
-
 use super::address::asked_for;
 use super::body::BodyReceiver;
 use super::resting::WorkerConnection;
@@ -12,29 +10,27 @@ use crate::engine::target::CurrentTarget;
 use crate::http1::BodySink;
 use crate::limits;
 use crate::transport::{
-    BrokenBatch, BrokenExchange, Deadlines, OriginConnections, ReceivedReply, ReplyBatch, UnusedState,
+    BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
 };
 
 /// The targets of a task: one, or as many as are asked for at once. Memory: as many targets as a batch may have, and the
 /// replies to them.
 pub(super) struct TargetBatch {
     targets: Vec<CurrentTarget>,
-    /// How many of them are asked for at once, and whether one more was taken that is asked for alone.
+    /// How many of them are asked for at once; none: the first one alone.
     count: usize,
-    has_odd: bool,
-    replies: ReplyBatch,
-    /// What is to be done with targets whose replies have settled nothing.
-    unsettled: Vec<(usize, Option<FetchAttempt>)>,
+    replies: PipelinedReplies,
+    /// Those that are asked for alone, the first one last, with what has come of them already.
+    alone: Vec<(usize, Option<FetchAttempt>)>,
 }
 
 impl Default for TargetBatch {
     fn default() -> Self {
         TargetBatch {
             targets: vec![CurrentTarget::default()],
-            count: 1,
-            has_odd: false,
-            replies: ReplyBatch::default(),
-            unsettled: Vec::new(),
+            count: 0,
+            replies: PipelinedReplies::default(),
+            alone: Vec::new(),
         }
     }
 }
@@ -43,6 +39,17 @@ impl TargetBatch {
     /// The one that is taken first.
     pub(super) fn first(&mut self) -> &mut CurrentTarget {
         &mut self.targets[0]
+    }
+
+    /// The next one that is asked for alone, and what has come of it already.
+    pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<FetchAttempt>)> {
+        let (number, came) = self.alone.pop()?;
+        Some((&mut self.targets[number], came))
+    }
+
+    /// Each is asked for alone.
+    fn split(&mut self) {
+        self.alone.extend((0..self.count).rev().map(|number| (number, None)));
     }
 
     fn place(&mut self, number: usize) -> &mut CurrentTarget {
@@ -54,10 +61,10 @@ impl TargetBatch {
 }
 
 impl Worker {
-    /// Takes more targets to the first one, if they may be asked for at once on the connection. Whether there are any.
-    pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) -> bool {
-        (batch.count, batch.has_odd) = (1, false);
+    /// Takes more targets to the first one, as far as they may be asked for at once on the connection.
+    pub(super) fn gather(&self, task: &mut WorkerConnection, batch: &mut TargetBatch) {
         let most = self.batch_max(task, batch.first());
+        batch.count = 1;
         while batch.count < most {
             let number = batch.count;
             let target = batch.place(number);
@@ -65,12 +72,15 @@ impl Worker {
                 break;
             }
             if !self.is_plain(target) {
-                batch.has_odd = true;
+                batch.alone.push((number, None));
                 break;
             }
             batch.count += 1;
         }
-        batch.count > 1 || batch.has_odd
+        if batch.count == 1 {
+            batch.count = 0;
+            batch.alone.push((0, None));
+        }
     }
 
     /// How many requests may be sent at once, with this one.
@@ -105,36 +115,19 @@ impl Worker {
             && target.request.is_none()
     }
 
-    /// Asks for the targets of a batch.
-    pub(super) async fn fetch_batch(
-        &self,
-        task: &mut WorkerConnection,
-        batch: &mut TargetBatch,
-        body: &mut BodyReceiver,
-        watch: &Rc<Deadlines>,
-    ) {
-        batch.unsettled.clear();
-        if batch.count > 1 {
-            self.exchange_and_settle(task, batch, body, watch).await;
-        } else {
-            batch.unsettled.push((0, None));
-        }
-        if batch.has_odd {
-            batch.unsettled.push((batch.count, None));
-        }
-        for (number, attempt) in std::mem::take(&mut batch.unsettled) {
-            self.fetch_target(task, &mut batch.targets[number], body, watch, attempt).await;
-        }
-    }
-
-    async fn exchange_and_settle(
+    /// Asks for the targets that are asked for at once, if there are any. Those for which that has settled nothing are asked
+    /// for alone then.
+    pub(super) async fn fetch_together(
         &self,
         task: &mut WorkerConnection,
         batch: &mut TargetBatch,
         body: &mut BodyReceiver,
         watch: &Deadlines,
     ) {
-        let Some(origin) = task.connection.origin().cloned() else { return };
+        if batch.count == 0 {
+            return;
+        }
+        let Some(origin) = task.connection.origin().cloned() else { return batch.split() };
         let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
         let received = self.exchange_batch(task, &origin, batch, watch).await;
         let unused = received.map(|unused| match unused {
@@ -155,7 +148,7 @@ impl Worker {
                     Ok(_) => self.met_surplus(task, &origin),
                     Err(broken) => self.met_broken_batch(task, broken, sent),
                 }
-                batch.unsettled.extend((0..batch.count).map(|number| (number, None)));
+                batch.split();
             }
         }
         batch.replies.clear();
@@ -196,7 +189,7 @@ impl Worker {
                 let replied = ReceivedReply { head: reply.head, is_cut: false, surplus: UnusedState::Quiet };
                 match self.settle(connection, target, body, &replied) {
                     FetchAttempt::Over => settled(target),
-                    other => batch.unsettled.push((number, Some(other))),
+                    other => batch.alone.push((number, Some(other))),
                 }
             }
         });

@@ -13,7 +13,7 @@ use crate::http1::Head;
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
-use crate::transport::{Deadlines, ReceivedReply, ReplyBatch, UnusedState};
+use crate::transport::{Deadlines, PipelinedReplies, ReceivedReply, UnusedState};
 
 impl Worker {
     /// A reply has come, to a request that was sent then.
@@ -40,7 +40,7 @@ impl Worker {
         &self,
         task: &mut WorkerConnection,
         sent: MonotonicMicros,
-        replies: &ReplyBatch,
+        replies: &PipelinedReplies,
         is_unloaded: bool,
     ) {
         let now = self.control().clock.micros();

@@ -30,6 +30,26 @@ pub(super) enum FetchAttempt {
 }
 
 impl Worker {
+    /// Says what the body of the reply is to be, as far as it is known.
+    pub(super) fn expect(&self, target: &CurrentTarget, body: &mut BodyReceiver) {
+        let listed = self.listed(target);
+        if target.is_of_store || listed.is_some() {
+            body.expect(listed.and_then(|listed| listed.size));
+        }
+        if let Some(range) = target.range() {
+            body.expect_part(range);
+        }
+        if target.is_conditional() {
+            body.expect_condition();
+        }
+        if target.is_of_store && self.control().store.options.checksums && !self.has_rows() {
+            body.expect_checksum();
+        }
+        if let Some(hash) = target.hash() {
+            body.expect_hash(hash);
+        }
+    }
+
     /// A complete reply, when it is certain whose it is.
     pub(super) fn settle(
         &self,
