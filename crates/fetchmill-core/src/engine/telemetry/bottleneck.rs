@@ -26,7 +26,8 @@ const WANTED: f64 = 0.75;
 /// Replies that take so many times what they take with few requests in flight wait in a queue.
 const QUEUED: f64 = 1.5;
 /// The queue is in the network when connecting takes longer than at best by this part of what replies wait, at least
-/// so many seconds.
+/// so many seconds. By this part of all that replies take, it is one even where the first replies, those with few requests
+/// in flight, had to wait in it as well: behind the first bytes of all other connections.
 const ON_THE_WAY: f64 = 0.3;
 const ON_THE_WAY_MIN: f64 = 0.002;
 
@@ -355,7 +356,8 @@ impl LimitFacts {
             let text = format!("--concurrency: {in_flight} in flight, and replies take {took}");
             return (LimitKind::Concurrency, text);
         };
-        if self.search != Search::Found && latency < unloaded * QUEUED {
+        let is_queued = latency >= unloaded * QUEUED || self.longer_way(latency).is_some();
+        if self.search != Search::Found && !is_queued {
             let text = format!(
                 "--concurrency: {} in flight, and replies take {}, as with few: more may be faster",
                 whole(self.concurrency),
@@ -366,11 +368,14 @@ impl LimitFacts {
         self.of_queue(latency, unloaded)
     }
 
+    /// What connecting takes, if packets wait on the way for a good part of so many seconds.
+    fn longer_way(&self, waited: f64) -> Option<PathTimes> {
+        self.path.filter(|path| path.now - path.least >= ON_THE_WAY_MIN.max(ON_THE_WAY * waited))
+    }
+
     /// Replies wait in a queue: at the server, or on the way.
     fn of_queue(&self, latency: f64, unloaded: f64) -> (LimitKind, String) {
-        if let Some(PathTimes { now, least }) = self.path
-            && now - least >= ON_THE_WAY_MIN.max(ON_THE_WAY * (latency - unloaded))
-        {
+        if let Some(PathTimes { now, least }) = self.longer_way(latency - unloaded) {
             let text = format!(
                 "the network: {}/s of bodies come in, and connecting takes {} instead of {}",
                 bytes(self.bytes),

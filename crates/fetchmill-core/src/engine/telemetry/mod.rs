@@ -93,9 +93,10 @@ pub(super) struct Telemetry {
     /// The other end of the first connection that a worker has opened. Where each object has a connection of its own, none
     /// of them takes a lock for it.
     peer: OnceLock<SocketAddr>,
-    /// The shortest and the last time that TCP took to connect there, microseconds; 0: not known.
+    /// The shortest and the last two times that TCP took to connect there, microseconds; 0: not known.
     connect_least: AtomicU64,
     connect_last: AtomicU64,
+    connect_before: AtomicU64,
     latest: Mutex<Progress>,
     /// What has held this run back, for so many seconds, and how that was said last.
     causes: Mutex<Vec<(LimitedBy, f64)>>,
@@ -117,7 +118,7 @@ impl Telemetry {
         }
         if let Some(took) = took {
             let micros = (took.as_micros() as u64).max(1);
-            self.connect_last.store(micros, Ordering::Relaxed);
+            self.connect_before.store(self.connect_last.swap(micros, Ordering::Relaxed), Ordering::Relaxed);
             let least = |known: u64| (known == 0 || micros < known).then_some(micros);
             let _ = self.connect_least.fetch_update(Ordering::Relaxed, Ordering::Relaxed, least);
         }
@@ -127,11 +128,13 @@ impl Telemetry {
         self.peer.get().copied()
     }
 
+    /// Now: the shorter one of the last two, for a lost packet makes a single one a second longer.
     pub(super) fn path(&self) -> Option<PathTimes> {
-        let seconds = |micros: u64| micros as f64 / 1e6;
-        let least = self.connect_least.load(Ordering::Relaxed);
-        let last = self.connect_last.load(Ordering::Relaxed);
-        (least > 0).then(|| PathTimes { now: seconds(last), least: seconds(least) })
+        let seconds = |of: &AtomicU64| of.load(Ordering::Relaxed) as f64 / 1e6;
+        let [least, last, before] =
+            [&self.connect_least, &self.connect_last, &self.connect_before].map(seconds);
+        let now = if before > 0.0 { last.min(before) } else { last };
+        (least > 0.0).then_some(PathTimes { now, least })
     }
 
     /// Seconds that replies take when few requests are in flight.
@@ -207,5 +210,25 @@ impl Telemetry {
     /// Those behind a moment, seconds since 1970 UTC.
     pub(super) fn samples(&self, after: f64) -> Vec<Sample> {
         lock(&self.series).after(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_lost_packet_is_no_longer_way_and_two_are() {
+        let telemetry = Telemetry::new(1);
+        let connect = |took| telemetry.note_connection(None, Some(Duration::from_millis(took)));
+        assert_eq!(telemetry.path(), None);
+
+        connect(12);
+        assert_eq!(telemetry.path(), Some(PathTimes { now: 0.012, least: 0.012 }));
+        connect(10);
+        connect(1_010);
+        assert_eq!(telemetry.path(), Some(PathTimes { now: 0.01, least: 0.01 }));
+        connect(1_020);
+        assert_eq!(telemetry.path(), Some(PathTimes { now: 1.01, least: 0.01 }));
     }
 }

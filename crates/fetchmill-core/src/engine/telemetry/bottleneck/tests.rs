@@ -116,6 +116,16 @@ fn a_worker_without_hosts_waits_for_those_of_others() {
 }
 
 #[test]
+fn a_queue_on_the_way_is_named_where_the_first_replies_waited_in_it_too() {
+    let path = Some(PathTimes { now: 0.1, least: 0.01 });
+    let facts = LimitFacts { latency: Some(0.24), unloaded: Some(0.2), path, ..facts() };
+
+    assert_eq!(bottleneck(&facts).unwrap().kind, LimitKind::Network);
+    let slow = LimitFacts { latency: Some(2.4), unloaded: Some(2.0), ..facts };
+    assert_eq!(bottleneck(&slow).unwrap().kind, LimitKind::Concurrency);
+}
+
+#[test]
 fn a_rate_that_is_not_used_up_is_no_answer() {
     let pacing = Pacing { rate: Some(2_000.0), bwlimit: Some(1e9), ..Pacing::default() };
 
