@@ -228,11 +228,14 @@ bench-concurrency: build servers ## What --concurrency auto reaches of the best 
 bench-report: ## Write the tables of docs/performance.md and of the README from the last `make bench` and `make bench-s3`
 	$(BIN)/python -m benches.report
 
-hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about half an hour; FORMAT=parquet stores them)
-	$(BIN)/python -m benches.scale --count 1e8 --format $(or $(FORMAT),null)
+# Client and server have a processor each; with PIN=no they share all of them.
+SCALE = $(BIN)/python -m benches.scale --format $(or $(FORMAT),null) --pipeline $(or $(PIPELINE),1) $(if $(filter no,$(PIN)),--no-pin)
 
-billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on
-	$(BIN)/python -m benches.scale --count 1e9
+hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about half an hour; FORMAT=parquet stores them, PIPELINE=32)
+	$(SCALE) --count 1e8
+
+billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on (FORMAT=parquet PIPELINE=32 PIN=no: half an hour)
+	$(SCALE) --count 1e9
 
 fuzz: ## Fuzz the codec, names and pages of S3 for 90 seconds; needs a nightly toolchain
 	scripts/fuzz 30

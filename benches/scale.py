@@ -1,6 +1,7 @@
 """`make hundred-million` and `make billion`: one job of that size, its journal on, killed on the way.
 
-`FORMAT=parquet` stores the objects; then DuckDB counts them at the end. Without it they go to `null`.
+`FORMAT=parquet` stores the objects; at the end DuckDB counts the rows, and each name and body is checked with pyarrow.
+Without it they go to `null`. `PIPELINE=32` sends so many requests at once on a connection.
 
 The client is killed with SIGKILL when a third and two thirds of the objects are done, and resumes. All sums are kept in
 the job's folder: Ctrl-C stops client and server, and the same command goes on.
@@ -25,11 +26,14 @@ import fetchmill
 from benches import machine
 from benches.machine import ROOT, free_port
 from benches.packs import disk_bytes
+from benches.parquet_rows import check_rows
 from benches.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmill_server, peak_mib
 from benches.report import RESULTS
 from benches.sums import ClientRun, Sums
 from fetchmill._options.units import parse_count
 
+# As in `benches.pipelined`.
+PIPELINED_CONNECTIONS = 16
 MICRO = 1e6
 MIB = 1 << 20
 
@@ -62,11 +66,10 @@ class Scale:
 
     def _client(self, server: Process, kill_at: int | None) -> None:
         """One run of the client."""
-        command = (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet", "-j", "64")
         run = ClientRun()
         self._sums.runs.append(run)
         server_before = cpu_seconds(server.pid)
-        client = Process(command, self._cores.client)
+        client = Process(self._command(), self._cores.client)
         try:
             run.ended = self._watch(client, run, kill_at, lambda: cpu_seconds(server.pid) - server_before)
         except Stopped:
@@ -83,6 +86,11 @@ class Scale:
         if run.ended == "failed":
             raise SystemExit(f"the client failed with exit code {usage.code}")
 
+    def _command(self) -> tuple[str, ...]:
+        pipeline = self._sums.pipeline
+        in_flight = ("-j", "64") if pipeline == 1 else ("-j", str(PIPELINED_CONNECTIONS), "--pipeline", str(pipeline))
+        return (*FETCHMILL, "get", self._url, str(self._dest), "--format", self._sums.format, "--quiet", *in_flight)
+
     def _watch(self, client: Process, run: ClientRun, kill_at: int | None, server_cpu: Callable[[], float]) -> str:
         """Looks at the client until it ends, or kills it; how it ended."""
         started = time.monotonic()
@@ -90,6 +98,7 @@ class Scale:
             settled = self._settled()
             if kill_at is not None and settled >= kill_at:
                 client.popen.kill()
+                run.settled = settled
                 print(f"killed with SIGKILL at {settled:,} objects", flush=True)
                 return "killed"
             with contextlib.suppress(OSError, ValueError):  # it may end at this moment
@@ -134,6 +143,7 @@ class Scale:
         found: dict[str, Any] = {"disk": disk_bytes(self._dest, self._sums.count)}
         if self._sums.format == "parquet":
             found["duckdb"] = _count_rows(self._dest)
+            found["pyarrow"] = check_rows(self._dest, self._sums.count, self._sums.size)
         return found
 
     def ledger(self) -> dict[str, object]:
@@ -147,7 +157,10 @@ class Scale:
 def main() -> int:
     """Starts or goes on, then shows the sums."""
     arguments = _arguments()
-    folder: Path = arguments.folder or ROOT / "build" / f"scale-{arguments.count}-{arguments.format}"
+    name = f"scale-{arguments.count}-{arguments.format}" + (
+        f"-pipeline-{arguments.pipeline}" * (arguments.pipeline > 1)
+    )
+    folder: Path = arguments.folder or ROOT / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
     sums = _sums(folder, arguments)
     cores = Cores(client=None, server=None) if arguments.no_pin else Cores.pick()
@@ -162,7 +175,7 @@ def main() -> int:
         return 130
     result = _conclude(scale, sums)
     _print(result)
-    output: Path = folder / "result.json" if arguments.folder else RESULTS / f"scale-{sums.count}-{sums.format}.json"
+    output: Path = folder / "result.json" if arguments.folder else RESULTS / f"{name}.json"
     output.parent.mkdir(exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     return 0 if result["balances"] else 1
@@ -178,6 +191,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=100, help="bytes of an object")
     parser.add_argument("--page-size", type=int, default=5000, help="names of a page: README.md says why")
     parser.add_argument("--format", default="null", help="how objects are stored")
+    parser.add_argument("--pipeline", type=int, default=1, help="requests at once on a connection")
     parser.add_argument("--folder", type=Path, help="of the journal and the sums; build/scale-COUNT if not given")
     parser.add_argument("--look", type=float, default=5.0, help="seconds between looks at the client")
     parser.add_argument("--no-pin", action="store_true", help="let client and server run on all processors")
@@ -193,9 +207,12 @@ def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:
             page_size=arguments.page_size,
             port=free_port(),
             format=arguments.format,
+            pipeline=arguments.pipeline,
+            is_pinned=not arguments.no_pin,
         )
     sums = Sums.load(path)
-    if (sums.count, sums.size, sums.format) != (arguments.count, arguments.size, arguments.format):
+    wanted = (arguments.count, arguments.size, arguments.format, arguments.pipeline, not arguments.no_pin)
+    if (sums.count, sums.size, sums.format, sums.pipeline, sums.is_pinned) != wanted:
         raise SystemExit(f"{folder.name}/ is another measurement's: name another --folder")
     return sums
 
@@ -211,6 +228,8 @@ def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "objects": sums.count,
         "format": sums.format,
+        "pipeline": sums.pipeline,
+        "is_pinned": sums.is_pinned,
         "size": sums.size,
         "page_size": sums.page_size,
         "runs": [asdict(run) for run in sums.runs],
@@ -227,25 +246,19 @@ def _conclude(scale: Scale, sums: Sums) -> dict[str, Any]:
         "ledger": {name: ledger[name] for name in wanted},
         **stored,
         "balances": all(ledger[name] == number for name, number in wanted.items())
-        and stored.get("duckdb", {}).items() <= _expected_rows(sums).items(),
+        and all(found == sums.count for reader in ("duckdb", "pyarrow") for found in stored.get(reader, {}).values()),
     }
-
-
-def _expected_rows(sums: Sums) -> dict[str, int]:
-    return {"rows": sums.count, "names": sums.count, "sequences": sums.count, "bytes": sums.count * sums.size}
 
 
 def _count_rows(dest: Path) -> dict[str, int]:
     """What DuckDB finds, without any code of ours."""
     import duckdb
 
-    query = """
-        SELECT count(*), count(DISTINCT hash(name)), max(sequence) - min(sequence) + 1, sum(octet_length(body))
-        FROM read_parquet(?)"""
+    query = "SELECT count(*), max(sequence) - min(sequence) + 1 FROM read_parquet(?)"
     with duckdb.connect() as db:
         row = db.execute(query, [str(dest / "shard-*.parquet")]).fetchone()
-    rows, names, sequences, size = row or (0, 0, 0, 0)
-    return {"rows": rows, "names": names, "sequences": sequences, "bytes": int(size)}
+    rows, sequences = row or (0, 0)
+    return {"rows": rows, "sequences": sequences}
 
 
 def _print(result: dict[str, Any]) -> None:
@@ -260,12 +273,17 @@ def _print(result: dict[str, Any]) -> None:
         "peak memory": f"{result['peak_mib']:.1f} MiB",
         "journal on disk": f"{result['journal_mib']:.2f} MiB at the end, {result['journal_peak_mib']:.2f} at most",
         **_stored_rows(result),
-        "kills": f"{result['kills']} with SIGKILL",
+        "kills": f"{result['kills']} with SIGKILL{_kills(result)}",
         "requests": f"{result['requests']:,}: {result['made_again']:,} made again",
         "ledger": f"{listed:,} listed = {settled}",
     }
     print("\n".join(f"{name:<16} {text}" for name, text in rows.items()))
     print("the ledger balances" if result["balances"] else "THE LEDGER DOES NOT BALANCE")
+
+
+def _kills(result: dict[str, Any]) -> str:
+    at = [f"{run['settled']:,}" for run in result["runs"] if run["ended"] == "killed"]
+    return f" at {' and '.join(at)} objects" if at else ""
 
 
 def _stored_rows(result: dict[str, Any]) -> dict[str, str]:
@@ -275,7 +293,9 @@ def _stored_rows(result: dict[str, Any]) -> dict[str, str]:
         rows["bytes an object"] = f"{disk['shards']:.0f} in shards, {disk['manifests']:.0f} in manifests"
     if "duckdb" in result:
         found = result["duckdb"]
-        rows["DuckDB counts"] = f"{found['rows']:,} rows, {found['names']:,} names, {found['bytes']:,} bytes of bodies"
+        rows["DuckDB"] = f"{found['rows']:,} rows, {found['sequences']:,} sequence numbers"
+        found = result["pyarrow"]
+        rows["pyarrow"] = f"{found['rows']:,} rows, {found['right']:,} of them right, {found['names']:,} names"
     return rows
 
 

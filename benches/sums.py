@@ -17,6 +17,7 @@ class ClientRun:
         cpu: user and system seconds.
         peak_mib: peak resident memory.
         server_cpu: CPU seconds of the server meanwhile.
+        settled: objects that were done when it was killed.
     """
 
     ended: str = "running"
@@ -24,6 +25,7 @@ class ClientRun:
     cpu: float = 0.0
     peak_mib: float = 0.0
     server_cpu: float = 0.0
+    settled: int = 0
 
 
 @dataclass
@@ -35,6 +37,8 @@ class Sums:
         size: bytes of an object.
         page_size: names of a page.
         format: how objects are stored.
+        pipeline: requests at once on a connection.
+        is_pinned: whether client and server have a processor each; if not, they share all.
         port: of the server: it is part of what identifies the job.
         runs: one after the other.
         gets: requests for objects that each start of the server has counted.
@@ -46,6 +50,8 @@ class Sums:
     page_size: int
     port: int
     format: str = "null"
+    pipeline: int = 1
+    is_pinned: bool = True
     runs: list[ClientRun] = field(default_factory=list)
     gets: list[int] = field(default_factory=list)
     journal_peak: int = 0

@@ -1,0 +1,82 @@
+"""The check of Parquet shards in benches/parquet_rows.py finds wrong bytes, and objects missing or there twice."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fetchmill
+from benches.parquet_rows import SIZE, check_batch, check_rows
+from fetchmill.testing import serve, synthetic_body
+
+
+def rows(*indexes: int) -> list[Any]:
+    """Names and bodies of objects, a row of bytes for each."""
+    names = [f"file-{index:012}" for index in indexes]
+    bodies = [synthetic_body(name, SIZE) for name in names]
+    values = ([name.encode() for name in names], bodies)
+    return [np.array([[*value] for value in of], np.uint8) for of in values]
+
+
+def test_names_and_bodies_are_made_as_the_server_makes_them() -> None:
+    """Against bodies of the server itself."""
+    indexes = [0, 1, 999_999_999, 123_456_789_012]
+
+    found, right = check_batch(*rows(*indexes))
+
+    assert found.tolist() == indexes
+    assert right.all()
+
+
+def test_one_changed_byte_is_seen_wherever_it_is() -> None:
+    """In the name or in the body."""
+    for part, length in ((0, 17), (1, SIZE)):
+        for at in range(length):
+            batch = rows(7, 8)
+            batch[part][1, at] ^= 1
+
+            _, right = check_batch(*batch)
+
+            assert right.tolist() == [True, False], (part, at)
+
+
+def test_a_body_of_another_name_is_wrong() -> None:
+    """Two bodies that are exchanged."""
+    names, bodies = rows(7, 8)
+
+    assert not check_batch(names, bodies[::-1])[1].any()
+
+
+@pytest.fixture(scope="module")
+def dest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job of 3,000 objects."""
+    dest = tmp_path_factory.mktemp("rows") / "out"
+    with serve(synthetic=3_000) as server:
+        fetchmill.get(server.url, dest, format="parquet")
+    return dest
+
+
+def test_a_job_is_right_and_what_is_missing_is_seen(dest: Path) -> None:
+    """The counts are compared with how many there must be."""
+    assert check_rows(dest, 3_000, SIZE) == {"rows": 3_000, "right": 3_000, "names": 3_000}
+    assert check_rows(dest, 3_001, SIZE)["names"] == 3_000
+    # A name that is not one of the 2,999.
+    assert check_rows(dest, 2_999, SIZE) == {"rows": 3_000, "right": 2_999, "names": 2_999}
+
+
+def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> None:
+    """There are more rows than names then."""
+    other = shutil.copytree(dest, tmp_path / "out")
+    shutil.copy(min(other.glob("shard-*.parquet")), other / "shard-999999.parquet")
+
+    found = check_rows(other, 3_000, SIZE)
+
+    assert found["names"] == 3_000 < found["rows"] == found["right"]
+
+
+def test_bodies_of_another_size_are_refused(dest: Path) -> None:
+    """They have other lines."""
+    with pytest.raises(SystemExit, match="only those of 100"):
+        check_rows(dest, 3_000, 200)
