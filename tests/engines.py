@@ -1,6 +1,7 @@
 """The engines, and what tests of all of them share: how one is asked for, what it has in flight, its processes.
 
-`FETCHMILL_ENGINES` picks some of them, with commas in between: `FETCHMILL_ENGINES=native,sync`.
+`FETCHMILL_ENGINES` picks some of them, with commas in between: `FETCHMILL_ENGINES=native,sync`. `pipelined` is `native`
+with `--pipeline 32`: it keeps the same promises, but takes no lists.
 """
 
 import contextlib
@@ -16,7 +17,9 @@ from raw_server import Behaviour, Exchange, reply
 
 ALL = ("native", "sync", "threads", "processes", "asyncio", "combo")
 ENGINES = tuple((os.environ.get("FETCHMILL_ENGINES") or ",".join(ALL)).split(","))
-IN_PYTHON = tuple(engine for engine in ENGINES if engine != "native")
+IN_PYTHON = tuple(engine for engine in ENGINES if engine not in {"native", "pipelined"})
+# Those that take lists and iterables.
+WITH_LISTS = tuple(engine for engine in ENGINES if engine != "pipelined")
 # Those whose workers are processes.
 WITH_PROCESSES = tuple(engine for engine in ENGINES if engine in {"processes", "combo"})
 # Those that call a coroutine function where the others call a plain one.
@@ -27,11 +30,15 @@ PATIENCE = 60.0
 
 def engine_options(engine: str) -> tuple[str, ...]:
     """On the command line. `native` is what is used when none is named."""
+    if engine == "pipelined":
+        return ("--pipeline", "32")
     return () if engine == "native" else ("--engine", engine)
 
 
 def engine_keywords(engine: str) -> dict[str, Any]:
     """The same for `fetchmill.get`."""
+    if engine == "pipelined":
+        return {"pipeline": 32}
     return {} if engine == "native" else {"engine": engine}
 
 

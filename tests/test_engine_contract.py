@@ -22,6 +22,7 @@ from awkward_names import REFUSED, STORED
 from engines import (
     ENGINES,
     IN_PYTHON,
+    WITH_LISTS,
     WITH_PROCESSES,
     InFlight,
     engine_keywords,
@@ -61,6 +62,7 @@ GOOD = [f"good-{number}" for number in range(12)]
 MIB = 1 << 20
 
 of_all_engines = pytest.mark.parametrize("engine", ENGINES)
+of_engines_with_lists = pytest.mark.parametrize("engine", WITH_LISTS)
 of_engines_in_python = pytest.mark.parametrize("engine", IN_PYTHON)
 
 
@@ -463,7 +465,7 @@ def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: R
     assert dict(read_objects(dest, "files")) == {name: name.encode() for name in ("late", *GOOD)}
 
 
-@of_all_engines
+@of_engines_with_lists
 def test_a_refused_connection_is_a_failure_of_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, refusing: str, engine: str
 ) -> None:
@@ -515,7 +517,7 @@ def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: P
     assert min(2, limit_of(engine, limit)) <= counted.most <= limit_of(engine, limit)
 
 
-@of_all_engines
+@of_engines_with_lists
 def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
     """Of a list of two servers: no more to either than it may have, over all workers."""
     counted = [InFlight(), InFlight()]
@@ -596,7 +598,7 @@ def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, r
     assert all(word in error_of(each) for word, each in ended.items())
 
 
-@of_all_engines
+@of_engines_with_lists
 def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
 ) -> None:
@@ -613,7 +615,7 @@ def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
     assert [name for name, _ in read_objects(dest, "jsonl")] == [good]
 
 
-@of_all_engines
+@of_engines_with_lists
 def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
     """Without --allow-private nobody is connected to."""
     source = server(synthetic=1)
@@ -678,7 +680,7 @@ def test_what_only_native_has_is_refused_in_a_line(
 # --- sources -----------------------------------------------------------------------------------------------------
 
 
-@of_all_engines
+@of_engines_with_lists
 def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
     """Each URL once, under its URL; a line that is none is a failure."""
     source = server(synthetic=200)
@@ -707,7 +709,7 @@ def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tm
     assert dict(read_objects(dest, "jsonl")) == {urls[1]: b"b"}
 
 
-@of_all_engines
+@of_engines_with_lists
 @pytest.mark.parametrize("kind", ["iterable", "async"])
 def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: str) -> None:
     """Each item once, under its URL or the name beside it."""
@@ -729,7 +731,7 @@ def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: s
     assert find_problems(dest, Expected(bodies), "jsonl") == []
 
 
-@of_all_engines
+@of_engines_with_lists
 def test_what_an_iterable_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path, engine: str) -> None:
     """What it gave before is done; with it mended the job goes on."""
     source = server(synthetic=100)

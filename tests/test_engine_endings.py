@@ -28,6 +28,7 @@ from engines import (
     ENGINES,
     IN_PYTHON,
     PATIENCE,
+    WITH_LISTS,
     WITH_PROCESSES,
     engine_options,
     group_ends,
@@ -191,7 +192,7 @@ def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_pat
     assert problems == []
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", WITH_LISTS)
 def test_ctrl_c_ends_a_program_with_a_generator_without_end(
     environment: dict[str, str], memory_path: Path, engine: str
 ) -> None:

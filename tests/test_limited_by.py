@@ -131,7 +131,8 @@ def test_the_server(start: Start, tmp_path: Path) -> None:
     """Replies take longer with many in flight than with few, and connecting does not."""
     with QueueingServer() as queueing:
         source = urls(tmp_path, queueing.url)
-        command = start("get", source, tmp_path / "out", "--format", "null", "--allow-private", "--json")
+        # While a number is looked for, that is the answer.
+        command = start("get", source, tmp_path / "out", "--format", "null", "--allow-private", "--json", "-j", 64)
         text = named(command, "server")
     assert "in flight" in text
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import fetchmill
-from engines import ENGINES, engine_options
+from engines import ENGINES, WITH_LISTS, engine_options
 from fetchmill.testing import Fault, Server
 from ports import closed_port
 from s3_stores import Moto
@@ -37,7 +37,7 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
     assert source.stats()["get"] == 0
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", WITH_LISTS)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
     run: Run, dest: Path, tmp_path: Path, scheme: str, engine: str
