@@ -213,7 +213,9 @@ def test_each_name_is_asked_for_byte_for_byte(run: Run, raw: Raw, memory_path: P
     ended = run("get", server.url, dest, "--format", format, *engine_options(engine))
 
     assert ended.code == (3 if format == "files" else 0), ended.err
-    assert sorted(server.asked()) == sorted(map(get_target, stored))
+    # A name above 64 KiB is a body above 64 KiB here: its batch is asked for again, one by one.
+    asked = set(server.asked()) if engine == "pipelined" else server.asked()
+    assert sorted(asked) == sorted(map(get_target, stored))
     objects = read_with(dest, format, next(iter(READERS[format])))
     assert find_unlike(objects, {name: name.encode() for name in stored}) == []
     assert kinds(dest) == (dict.fromkeys(REFUSED.values(), "name") if format == "files" else {})

@@ -1,7 +1,8 @@
 """Requests that are sent at once on a connection: `--pipeline`. Each object is its own, whatever the server does.
 
 Batches are drawn from a seed, which is told when one fails; FETCHMILL_SEED repeats it. FETCHMILL_BATCHES says how many
-there are in all (`make hostile-batches`: 100,000).
+there are in all (`make hostile-batches`: 100,000), FETCHMILL_PIPELINE_KILLS how often a job of each format is killed
+(`make contract-pipelined`: 50).
 """
 
 import os
@@ -17,6 +18,7 @@ from certificates import Certificates
 from conftest import Ended
 from fetchmill import Report
 from fetchmill.testing import Fault, Server, synthetic_body
+from foreign import SUFFIXES
 from independent import synthetic, synthetic_name
 from nginx import Nginx, Site, offer
 from pipelined_server import LARGE, WRONG, PipelinedServer, body_of
@@ -31,7 +33,9 @@ BATCHES = int(os.environ.get("FETCHMILL_BATCHES") or 2000)
 # The second of them ends the pipeline.
 BROKEN_MAX = 2
 ENDED = "--pipeline ended"
-KILLS = 6
+KILLS = int(os.environ.get("FETCHMILL_PIPELINE_KILLS") or 6)
+# The other formats share the code of these two.
+KILLED_FORMATS = ("files", "null", *SUFFIXES) if "FETCHMILL_PIPELINE_KILLS" in os.environ else ("files", "parquet")
 
 
 def get(server: PipelinedServer, dest: Path, **options: Any) -> Report:  # noqa: ANN401 - those of `get`
@@ -161,7 +165,8 @@ def test_nginx_is_asked_in_batches(
     assert dict(read_objects(tmp_path / "out", "jsonl")) == objects
 
 
-@pytest.mark.parametrize("format", ["files", "parquet"])
+@pytest.mark.timeout(120 + 5 * KILLS)
+@pytest.mark.parametrize("format", KILLED_FORMATS)
 def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(
     server: Serve, environment: dict[str, str], tmp_path: Path, format: str
 ) -> None:
