@@ -239,7 +239,7 @@ SCALE = $(BIN)/python -m benches.scale --format $(or $(FORMAT),null) --pipeline 
 hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about half an hour; FORMAT=parquet stores them, PIPELINE=32)
 	$(SCALE) --count 1e8
 
-billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on (FORMAT=parquet PIPELINE=32 PIN=no: half an hour)
+billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on (FORMAT=parquet PIPELINE=32 PIN=no: a quarter of an hour)
 	$(SCALE) --count 1e9
 
 fuzz: ## Fuzz the codec, names and pages of S3 for 90 seconds; needs a nightly toolchain

@@ -223,6 +223,8 @@ def _scale(results: dict[str, Any]) -> str:
         (
             f"{found['objects']:,}",
             found.get("format", "null"),
+            str(found.get("pipeline", 1)),
+            "one each" if found.get("is_pinned", True) else "shared",
             f"{found['seconds']:,.0f}",
             f"{found['us']:.2f}",
             f"{found['cpu_us']:.2f}",
@@ -236,7 +238,7 @@ def _scale(results: dict[str, Any]) -> str:
         for found in results["scenarios"]["scale"]
     ]
     heads = (
-        *("objects", "format", "seconds", "us an object", "CPU us", "server's CPU us"),
+        *("objects", "format", "--pipeline", "two processors", "seconds", "us an object", "CPU us", "server's CPU us"),
         *("peak MiB", "journal MiB", "kills", "fetched again", "balances"),
     )
     return _table(heads, rows)
