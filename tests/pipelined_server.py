@@ -149,6 +149,9 @@ class PipelinedServer:
                     continue
                 # A part of it, perhaps.
                 written.append(self._reply(name)[: self._random.choice((0, 10, 60))])
+                if not any(written) and wrong != "stall":
+                    # An end before the first byte is what any kept connection may meet: it counts for nothing.
+                    self.happened[wrong] -= 1
                 return written, False
             if place == wrong_at and wrong == "malformed":
                 written.append(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!")
