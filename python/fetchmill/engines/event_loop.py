@@ -176,6 +176,9 @@ class _EventLoop:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
+            return
+        # Tasks that end in the same round of the loop count each other: more may have ended than had to.
+        self._start_tasks()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
