@@ -136,7 +136,9 @@ def test_a_line_that_is_cut_and_gets_longer_costs_no_object(tmp_path: Path, numb
     """For three seconds nothing arrives; then each round trip takes 0.3 s, and then what it did before."""
     dest = tmp_path / "out"
     with far_away(tmp_path, number) as area, area.serving(content=content(), page_size=250) as site:
-        process = start(area, "get", site.url, dest, "--format", "parquet", "--quiet")
+        # Slow enough to be far from its end when it is seen to be on its way.
+        pace = ("-j", "32", "--commit-window", "200ms")
+        process = start(area, "get", site.url, dest, "--format", "parquet", "--quiet", *pace)
         await_settled(dest, COUNT // 10, process)
         area.link.change(loss=1)
         time.sleep(3)

@@ -177,8 +177,10 @@ class _EventLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.answers.put(error)
             return
-        # Tasks that end in the same round of the loop count each other: more may have ended than had to.
-        self._start_tasks()
+        # Tasks that end in the same round of the loop count each other: all may have ended where some had to. While
+        # one is left it goes on with what waits.
+        if not self._tasks:
+            self._start_tasks()
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

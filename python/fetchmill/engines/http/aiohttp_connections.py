@@ -342,23 +342,23 @@ class HeldConnections:
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
                 break
-            if now - since >= self._silence(connection) and not connection.is_readable():
+            if now - since >= connection.held.silence(self._waiting()) and not connection.is_readable():
                 del self.unused[connection]
                 self._settle_silent(connection)
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
 
-    def _silence(self, connection: HoldingConnection) -> float:
-        """How long it must be silent, now that others have waited for replies for so long."""
-        waiting = time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
-        return connection.held.silence(waiting)
+    def _waiting(self) -> float:
+        """How long the oldest request that is out has waited for its reply."""
+        return time.monotonic() - next(iter(self.awaited.values())) if self.awaited else 0.0
 
     def _on_rested(self, connection: HoldingConnection) -> None:
         # The loop's own clock won't do: uvloop's has whole milliseconds, and its timers come up to one too early.
         left = connection.rest_ends - time.monotonic()
         if left <= 0 and connection.held and not connection.is_ending:
             # It may have turned out that replies can be slower.
-            longer = max(0.0, self._silence(connection) - connection.rest_seconds)
-            connection.rest_seconds += longer
+            seconds = connection.held.longer_rest(connection.rest_seconds, self._waiting())
+            longer = seconds - connection.rest_seconds
+            connection.rest_seconds = seconds
             connection.rest_ends += longer
             left += longer
         is_readable = connection.is_readable()

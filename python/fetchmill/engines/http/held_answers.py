@@ -19,6 +19,8 @@ __all__ = ["HeldAnswers", "HeldShare", "OriginReplies", "Unused", "look", "rest"
 
 # Bytes of bodies that a connection holds: more would cost memory, and a rest of 50 ms for so many costs little.
 _HELD_BYTES_MAX = 256 * 1024
+# As `REST_MAX` of certainty.rs: where replies may be slower than it covers, a connection ends after its next one.
+_REST_SECONDS_MAX = 1.0
 
 
 class Unused(Enum):
@@ -87,6 +89,14 @@ class HeldAnswers:
     def silence(self, waiting: float) -> float:
         """How long it must be silent until what is held is certain, while another request has waited for so long."""
         return self._replies.silence(waiting)
+
+    def longer_rest(self, seconds: float, waiting: float) -> float:
+        """What a rest of so many seconds becomes while another request has waited for so long.
+
+        Not more than the longest rest: replies that wait for room in memory take long, and while what is held rests for
+        their sake there is none.
+        """
+        return max(seconds, min(self.silence(waiting), _REST_SECONDS_MAX))
 
     def commit(self) -> list[Answer]:
         """The connection was silent, or has ended as it should: what was held."""

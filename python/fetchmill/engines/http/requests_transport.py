@@ -113,14 +113,13 @@ class RequestsTransport:
 
     def _rest_seconds(self, state: _RequestsState, *, is_idle: bool) -> float | None:
         if is_idle:
-            return self._silence(state) if state.held else None
+            return state.held.silence(self._waiting()) if state.held else None
         return state.held.rest_seconds() if state.socket is not None else None
 
-    def _silence(self, state: _RequestsState) -> float:
-        """How long the connection must be silent, now that other threads have waited for replies for so long."""
+    def _waiting(self) -> float:
+        """How long the oldest request of another thread has waited for its reply."""
         now = time.monotonic()
-        waits = [now - sent_at for held in self._held if (sent_at := held.sent_at) is not None]
-        return state.held.silence(max(waits, default=0.0))
+        return max((now - sent_at for held in self._held if (sent_at := held.sent_at) is not None), default=0.0)
 
     def _rest_for(self, state: _RequestsState, seconds: float) -> Unused:
         """Waits for so long, or for longer when it turns out meanwhile that replies may be slower."""
@@ -132,7 +131,7 @@ class RequestsTransport:
             if (unused := rest(connection, left)) is not Unused.QUIET:
                 return unused
             rested = seconds
-            seconds = self._silence(state) if state.held else seconds
+            seconds = state.held.longer_rest(seconds, self._waiting()) if state.held else seconds
         return Unused.QUIET
 
     def _look(self, state: _RequestsState) -> list[Answer]:
