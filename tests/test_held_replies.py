@@ -17,9 +17,10 @@ import uvloop
 
 import fetchmill
 from engines import engine_keywords
+from fetchmill.engines.answers import ReplyAnswer
 from fetchmill.engines.http import held_answers
 from fetchmill.engines.http.aiohttp_connections import HeldConnections
-from fetchmill.engines.http.held_answers import OriginReplies
+from fetchmill.engines.http.held_answers import HeldAnswers, OriginReplies
 from fetchmill.testing import Server
 from raw_server import Behaviour, Exchange, RawServer, get_target, mirror, page, reply
 from stored import read_objects
@@ -253,6 +254,17 @@ def test_no_rest_of_an_event_loop_ends_early() -> None:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert min(runner.run(rests())) >= REST_SECONDS
+
+
+def test_no_rest_becomes_longer_than_the_longest_one() -> None:
+    """Replies that wait for room in memory are slow: if what is held rested twice as long, there would never be any."""
+    held = HeldAnswers(OriginReplies())
+    for _ in range(2):
+        held.add(Mock(), ReplyAnswer(0, 200, b"", is_verified=True), time.monotonic() - 30)
+
+    assert held.silence(0) >= 60
+    assert held.longer_rest(REST_SECONDS, 30) == 1
+    assert held.longer_rest(2, 0) == 2
 
 
 def test_a_connection_without_work_rests_for_as_long_as_others_wait(raw: Raw, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fetchmill
-from engines import WITH_LISTS, engine_options, limit_options
+from engines import ENGINES, engine_options, limit_options
 from fetchmill._job import run as running
 from fetchmill.engines import engine_job
 from fetchmill.testing import Fault, Server
@@ -21,7 +21,7 @@ from stored import read_objects
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 
-of_engines_with_lists = pytest.mark.parametrize("engine", WITH_LISTS)
+of_all_engines = pytest.mark.parametrize("engine", ENGINES)
 STOPPED = 8
 
 
@@ -32,7 +32,7 @@ def report_of(ended: Any) -> dict[str, Any]:  # noqa: ANN401 - how a command end
     return event
 
 
-@of_engines_with_lists
+@of_all_engines
 def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """Each run makes some headway, and what was in flight is kept."""
     source = server(synthetic=500, size=1000)
@@ -54,7 +54,7 @@ def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: 
     assert find_unbalanced(dest) == []
 
 
-@of_engines_with_lists
+@of_all_engines
 def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """A rate that would take a minute."""
     source = server(synthetic=600, size=10)
@@ -71,7 +71,7 @@ def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: R
     assert last["fetched"] == len(list(read_objects(dest, "files"))) == source.stats()["get"] == 600
 
 
-@of_engines_with_lists
+@of_all_engines
 def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
     engine: str, run: Run, server: Serve, dest: Path
 ) -> None:
@@ -218,7 +218,7 @@ def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, st
     assert not dest.exists()
 
 
-@of_engines_with_lists
+@of_all_engines
 def test_bodies_come_no_faster_than_their_rate(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """All together, whatever the number of workers; what is in flight at the end is not waited for."""
     source = server(synthetic=60, size=20_000)

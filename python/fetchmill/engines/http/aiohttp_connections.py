@@ -89,7 +89,7 @@ class HoldingConnection(ResponseHandler):
         self.is_aside = False
         self.is_ending = False
         # On the monotonic clock.
-        self.rest_ends = 0.0
+        self.rest_began = 0.0
         self.rest_seconds = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.rested: asyncio.Future[None] | None = None
@@ -338,11 +338,11 @@ class HeldConnections:
 
     def _sweep(self) -> None:
         """What nobody has used for long enough is as certain as what has rested."""
-        now = time.monotonic()
+        now, waiting = time.monotonic(), self._waiting()
         for connection, since in list(self.unused.items()):
             if now - since < _SILENCE_MIN_SECONDS:
                 break
-            if now - since >= connection.held.silence(self._waiting()) and not connection.is_readable():
+            if now - since >= connection.held.silence(waiting) and not connection.is_readable():
                 del self.unused[connection]
                 self._settle_silent(connection)
         self._sweeper = self._loop.call_later(_SWEEP_SECONDS, self._sweep) if self.unused else None
@@ -353,14 +353,11 @@ class HeldConnections:
 
     def _on_rested(self, connection: HoldingConnection) -> None:
         # The loop's own clock won't do: uvloop's has whole milliseconds, and its timers come up to one too early.
-        left = connection.rest_ends - time.monotonic()
-        if left <= 0 and connection.held and not connection.is_ending:
+        rested = time.monotonic() - connection.rest_began
+        if rested >= connection.rest_seconds and connection.held and not connection.is_ending:
             # It may have turned out that replies can be slower.
-            seconds = connection.held.longer_rest(connection.rest_seconds, self._waiting())
-            longer = seconds - connection.rest_seconds
-            connection.rest_seconds = seconds
-            connection.rest_ends += longer
-            left += longer
+            connection.rest_seconds = connection.held.longer_rest(connection.rest_seconds, self._waiting())
+        left = connection.rest_seconds - rested
         is_readable = connection.is_readable()
         if left > 0 or (is_readable and left > -_UNREAD_SECONDS_MAX):
             connection.timer = self._loop.call_later(max(left, _LOOK_SECONDS), self._on_rested, connection)
@@ -382,7 +379,7 @@ class HeldConnections:
 
     def _begin_rest(self, connection: HoldingConnection, seconds: float) -> None:
         self._resting.add(connection)
-        connection.rest_seconds, connection.rest_ends = seconds, time.monotonic() + seconds
+        connection.rest_seconds, connection.rest_began = seconds, time.monotonic()
         connection.timer = self._loop.call_later(seconds, self._on_rested, connection)
         if connection.connector is not None:
             connection.connector.set_aside(connection)
