@@ -31,13 +31,14 @@ Words = np.ndarray[Any, np.dtype[np.uint64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
 
-def check_rows(dest: Path, count: int, size: int, processes: int = 2) -> dict[str, int]:
+def check_rows(dest: Path, count: int, processes: int = 2) -> dict[str, int]:
     """Rows, those whose body is what their name says, and different names of the `count` that there are.
 
     All three are `count` if each object is there once, and right. A byte for each object is in memory.
+
+    Raises:
+        ValueError: a name or a body is null, or has another length than all have.
     """
-    if size != SIZE:
-        raise SystemExit(f"bodies of {size} bytes can't be checked: only those of {SIZE}")
     seen = SharedMemory(create=True, size=count)
     try:
         work = [(path, seen.name, count) for path in sorted(dest.glob("shard-*.parquet"))]
@@ -57,9 +58,9 @@ def check_rows(dest: Path, count: int, size: int, processes: int = 2) -> dict[st
 def _check_shard(path: Path, seen_name: str, count: int) -> tuple[int, int]:
     """The rows of a shard, and those that are right; their names are noted in the shared memory."""
     memory = SharedMemory(name=seen_name)
+    seen = _flags(memory, count)
+    rows = right = 0
     try:
-        seen = _flags(memory, count)
-        rows = right = 0
         with pq.ParquetFile(path) as shard:
             for batch in shard.iter_batches(BATCH_ROWS, columns=["name", "body"], use_threads=False):
                 names, bodies = _fixed(batch["name"], NAME_LENGTH), _fixed(batch["body"], SIZE)
@@ -68,9 +69,10 @@ def _check_shard(path: Path, seen_name: str, count: int) -> tuple[int, int]:
                 seen[indexes[is_right]] = 1
                 rows += len(names)
                 right += int(np.count_nonzero(is_right))
-        del seen
         return rows, right
     finally:
+        # The memory can't be closed while an array is on it.
+        del seen
         memory.close()
 
 
@@ -85,7 +87,8 @@ def _fixed(column: pa.Array, length: int) -> Bytes:
     _, offsets, data = column.buffers()
     offsets = np.frombuffer(offsets, offsets_of)[column.offset : column.offset + len(column) + 1]
     if column.null_count or np.any(np.diff(offsets) != length):
-        raise SystemExit(f"a value is null or has not {length} bytes")
+        # A process of a pool that ends for a SystemExit is waited for without end.
+        raise ValueError(f"a value is null or has not {length} bytes")
     return np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]].reshape(-1, length)
 
 

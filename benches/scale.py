@@ -26,7 +26,7 @@ import fetchmill
 from benches import machine
 from benches.machine import ROOT, free_port
 from benches.packs import disk_bytes
-from benches.parquet_rows import check_rows
+from benches.parquet_rows import SIZE, check_rows
 from benches.processes import FETCHMILL, Cores, Process, cpu_seconds, fetchmill_server, peak_mib
 from benches.report import RESULTS
 from benches.sums import ClientRun, Sums
@@ -143,7 +143,7 @@ class Scale:
         found: dict[str, Any] = {"disk": disk_bytes(self._dest, self._sums.count)}
         if self._sums.format == "parquet":
             found["duckdb"] = _count_rows(self._dest)
-            found["pyarrow"] = check_rows(self._dest, self._sums.count, self._sums.size)
+            found["pyarrow"] = check_rows(self._dest, self._sums.count)
         return found
 
     def ledger(self) -> dict[str, object]:
@@ -157,9 +157,8 @@ class Scale:
 def main() -> int:
     """Starts or goes on, then shows the sums."""
     arguments = _arguments()
-    name = f"scale-{arguments.count}-{arguments.format}" + (
-        f"-pipeline-{arguments.pipeline}" * (arguments.pipeline > 1)
-    )
+    pipeline = f"-pipeline-{arguments.pipeline}" if arguments.pipeline > 1 else ""
+    name = f"scale-{arguments.count}-{arguments.format}{pipeline}"
     folder: Path = arguments.folder or ROOT / "build" / name
     folder.mkdir(parents=True, exist_ok=True)
     sums = _sums(folder, arguments)
@@ -195,7 +194,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="of the journal and the sums; build/scale-COUNT if not given")
     parser.add_argument("--look", type=float, default=5.0, help="seconds between looks at the client")
     parser.add_argument("--no-pin", action="store_true", help="let client and server run on all processors")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.format == "parquet" and arguments.size != SIZE:
+        parser.error(f"rows of Parquet are checked at the end, and only bodies of {SIZE} bytes can be")
+    return arguments
 
 
 def _sums(folder: Path, arguments: argparse.Namespace) -> Sums:

@@ -1,13 +1,18 @@
 """The check of Parquet shards in benches/parquet_rows.py finds wrong bytes, and objects missing or there twice."""
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
+from benches.machine import ROOT
 from benches.parquet_rows import SIZE, check_batch, check_rows
 from fetchmill.testing import serve, synthetic_body
 
@@ -60,10 +65,10 @@ def dest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_job_is_right_and_what_is_missing_is_seen(dest: Path) -> None:
     """The counts are compared with how many there must be."""
-    assert check_rows(dest, 3_000, SIZE) == {"rows": 3_000, "right": 3_000, "names": 3_000}
-    assert check_rows(dest, 3_001, SIZE)["names"] == 3_000
+    assert check_rows(dest, 3_000) == {"rows": 3_000, "right": 3_000, "names": 3_000}
+    assert check_rows(dest, 3_001)["names"] == 3_000
     # A name that is not one of the 2,999.
-    assert check_rows(dest, 2_999, SIZE) == {"rows": 3_000, "right": 2_999, "names": 2_999}
+    assert check_rows(dest, 2_999) == {"rows": 3_000, "right": 2_999, "names": 2_999}
 
 
 def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> None:
@@ -71,12 +76,28 @@ def test_objects_that_are_there_twice_are_seen(dest: Path, tmp_path: Path) -> No
     other = shutil.copytree(dest, tmp_path / "out")
     shutil.copy(min(other.glob("shard-*.parquet")), other / "shard-999999.parquet")
 
-    found = check_rows(other, 3_000, SIZE)
+    found = check_rows(other, 3_000)
 
     assert found["names"] == 3_000 < found["rows"] == found["right"]
 
 
-def test_bodies_of_another_size_are_refused(dest: Path) -> None:
-    """They have other lines."""
-    with pytest.raises(SystemExit, match="only those of 100"):
-        check_rows(dest, 3_000, 200)
+def test_a_body_of_another_length_ends_the_check(dest: Path, tmp_path: Path) -> None:
+    """With an error: what the processes raise comes out."""
+    other = shutil.copytree(dest, tmp_path / "out")
+    path = min(other.glob("shard-*.parquet"))
+    shard = pq.read_table(path, columns=["name", "body"])
+    bodies = [*shard["body"].to_pylist()[:-1], b"cut"]
+    pq.write_table(shard.set_column(1, "body", pa.array(bodies, shard["body"].type)), path)
+
+    with pytest.raises(ValueError, match="has not 100 bytes"):
+        check_rows(other, 3_000)
+
+
+def test_rows_that_cannot_be_checked_are_refused_before_they_are_fetched() -> None:
+    """Not at the end of a job of hours."""
+    command = (sys.executable, "-m", "benches.scale", "--count", "10", "--format", "parquet", "--size", "200")
+
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 2
+    assert "only bodies of 100 bytes" in ended.stderr
