@@ -89,7 +89,7 @@ test-quick: $(BUILD)
 plan-million: build servers ## Whether `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats what gets lost)
 	$(BIN)/python -m pytest -m long tests/test_plan.py
 
-test-long: crash-matrix engine-kills contract-pipelined stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
+test-long: crash-matrix engine-kills hostile-batches contract-pipelined stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
 
 lint: lint-python lint-rust ## Lints, formats and types, of both languages
 
@@ -236,7 +236,7 @@ bench-report: ## Write the tables of docs/performance.md and of the README from 
 # Client and server have a processor each; with PIN=no they share all of them.
 SCALE = $(BIN)/python -m benches.scale --format $(or $(FORMAT),null) --pipeline $(or $(PIPELINE),1) $(if $(filter no,$(PIN)),--no-pin)
 
-hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about half an hour; FORMAT=parquet stores them, PIPELINE=32)
+hundred-million: build ## Fetch 100,000,000 objects, killed twice on the way (about a quarter of an hour; FORMAT=parquet stores them; PIPELINE=32)
 	$(SCALE) --count 1e8
 
 billion: build ## The same with 1,000,000,000; stop it when you like: the same command goes on (FORMAT=parquet PIPELINE=32 PIN=no: a quarter of an hour)
