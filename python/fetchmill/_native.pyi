@@ -402,6 +402,8 @@ class SyncStore:
     Args:
         dest: the destination, which is made if it is missing.
         scratch: a folder for the plan of a dry run: nothing in `dest` changes, and nothing is locked.
+        format: how objects are stored.
+        shard_size: bytes of a shard; None: what the format takes.
 
     Raises:
         UsageError: the destination holds something else.
@@ -410,7 +412,9 @@ class SyncStore:
         StorageError: it cannot be read or written.
     """
 
-    def __init__(self, dest: str, scratch: str | None = None) -> None: ...
+    def __init__(
+        self, dest: str, scratch: str | None = None, *, format: str = "files", shard_size: int | None = None
+    ) -> None: ...
     def base(self) -> dict[str, Any] | None:
         """What the last pass has left; None before the first."""
 
@@ -419,6 +423,9 @@ class SyncStore:
 
     def adopt(self, source: str, filters: str) -> int:
         """Takes over what such a job has stored; how many objects."""
+
+    def next_numbers(self) -> dict[str, Any] | None:
+        """What the job of the next pass must know (`first_sequence`, `has_url`); None where objects are files."""
 
     def has_plan(self) -> bool:
         """Whether there is a plan of a pass that is not concluded."""
@@ -434,6 +441,9 @@ class SyncStore:
 
     def write_requests(self, path: str) -> int:
         """Writes the list of what is to be asked for; how many rows."""
+
+    def prepare(self, fetched: str | None, seconds: float) -> bool:
+        """Makes ready what is to be applied, for so long; whether all is done. The destination is as it was."""
 
     def apply(self, fetched: str | None, overwrite_local: bool, seconds: float) -> bool:
         """Puts what a finished job has fetched into its places, for so long; whether all is done."""

@@ -17,7 +17,7 @@ use fetchmill_core::outcome::{Receipt, Tally};
 use fetchmill_core::pack::WarcOrigin;
 use fetchmill_core::reader::verify::{Verify, VerifyOptions};
 use fetchmill_core::reader::{ArrowBatches, Destination, Objects};
-use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage};
+use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage, Validators};
 use fetchmill_core::source::{ListedPage, PageCursor};
 use fetchmill_core::target::Names;
 
@@ -61,6 +61,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
         workers: 1,
         columns: format.columns(&columns()),
         is_hashed: false,
+        validators: Validators::InRecords,
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),
         server_times: true,
         upload_queue: None,

@@ -6,7 +6,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use fetchmill_core::error::{Error, Result};
-use fetchmill_core::passes::{PlanCounts, PlanOptions, PlannedAction, SyncLedger, SyncStore as Store};
+use fetchmill_core::passes::{
+    PlanCounts, PlanOptions, PlannedAction, SyncDestination, SyncLedger, SyncStore as Store,
+};
+use fetchmill_core::sink::Format;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -41,9 +44,17 @@ impl SyncStore {
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
 impl SyncStore {
     #[new]
-    #[pyo3(signature = (dest, scratch=None))]
-    fn new(py: Python<'_>, dest: PathBuf, scratch: Option<PathBuf>) -> PyResult<Self> {
-        let open = || Store::open(&dest, scratch.as_deref());
+    #[pyo3(signature = (dest, scratch=None, *, format="files", shard_size=None))]
+    fn new(
+        py: Python<'_>,
+        dest: PathBuf,
+        scratch: Option<PathBuf>,
+        format: &str,
+        shard_size: Option<u64>,
+    ) -> PyResult<Self> {
+        let format = Format::from_name(format).ok_or_else(|| errors::usage("no such format"))?;
+        let destination = SyncDestination { path: dest, format, shard_bytes: shard_size };
+        let open = || Store::open(&destination, scratch.as_deref());
         let store = py.detach(open).map_err(|error| errors::of(&error))?;
         Ok(SyncStore { store: Mutex::new(Some(store)) })
     }
@@ -60,11 +71,19 @@ impl SyncStore {
     }
 
     fn has_job(&self, py: Python<'_>) -> PyResult<bool> {
-        self.with(py, |store| Ok(store.has_job()))
+        self.with(py, |store| store.has_job())
     }
 
     fn adopt(&self, py: Python<'_>, source: String, filters: String) -> PyResult<u64> {
         self.with(py, |store| store.adopt(&source, &filters))
+    }
+
+    fn next_numbers<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let Some(next) = self.with(py, |store| store.next_numbers())? else { return Ok(None) };
+        let dict = PyDict::new(py);
+        dict.set_item("first_sequence", next.first_sequence)?;
+        dict.set_item("has_url", next.has_url)?;
+        Ok(Some(dict))
     }
 
     fn has_plan(&self, py: Python<'_>) -> PyResult<bool> {
@@ -99,6 +118,12 @@ impl SyncStore {
 
     fn write_requests(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
         self.with(py, |store| store.write_requests(&path))
+    }
+
+    #[pyo3(signature = (fetched, seconds))]
+    fn prepare(&self, py: Python<'_>, fetched: Option<PathBuf>, seconds: f64) -> PyResult<bool> {
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        self.with(py, |store| store.prepare(fetched.as_deref(), time))
     }
 
     #[pyo3(signature = (fetched, overwrite_local, seconds))]

@@ -28,8 +28,8 @@ Concurrency = int | Literal["auto"]
 PathText = str | os.PathLike[str]
 
 
-class Storing(TypedDict, total=False):
-    """What `get` alone has: how objects are stored, and who fetches them."""
+class OfFormat(TypedDict, total=False):
+    """What `get` and `sync` have: how objects are stored."""
 
     format: Annotated[
         Format,
@@ -42,6 +42,11 @@ class Storing(TypedDict, total=False):
     shard_size: Annotated[
         int | None, Option("bytes", "Size of a shard of tar, warc and jsonl (1 GiB if not given) or parquet (128 MiB).")
     ]
+
+
+class Storing(TypedDict, total=False):
+    """What `get` alone has: more of how objects are stored, and who fetches them."""
+
     seal_after: Annotated[float, Option("seconds", "Age at which a shard of parquet is complete: readers see it then.")]
     names: Annotated[
         Names,
@@ -617,6 +622,7 @@ class Syncing(TypedDict, total=False):
 
 
 class GetKeywords(
+    OfFormat,
     Storing,
     OfFiles,
     OfServer,
@@ -643,6 +649,7 @@ class GetKeywords(
 
 
 class PlanKeywords(
+    OfFormat,
     Storing,
     OfFiles,
     OfServer,
@@ -706,6 +713,7 @@ class ListKeywords(
 
 class SyncKeywords(
     Syncing,
+    OfFormat,
     OfFiles,
     OfServer,
     OfList,

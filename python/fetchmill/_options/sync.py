@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import fields
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -17,7 +18,7 @@ from fetchmill._options.rows import Options, option_class
 from fetchmill._options.sources import SourceKind, check_source, is_bucket, kind_of
 from fetchmill.errors import UsageError
 
-# What decides which objects a destination has, and what they are called: it stays the same from pass to pass.
+# What decides which objects a source has, and what they are called.
 _FILTERS = (
     *("list_format", "column", "template", "csv_header", "key_column", "include", "exclude"),
     *("size_from", "size_to", "modified_from", "modified_to"),
@@ -25,12 +26,16 @@ _FILTERS = (
 )
 # What says how a source is listed: requests are made of a list of our own.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
+# What stays the same from pass to pass.
+_LASTING = ("format", *_FILTERS)
 _COLUMN = re.compile(r"\{\w*(?:!r)?\}")
 # A field is left out where its column is empty.
 _CONDITIONS = {"If-None-Match": "{if_none_match}", "If-Modified-Since": "{if_modified_since}"}
 _PERCENT = 100
 
 _HELP = {
+    "format": "How DEST stores objects: `files` is a file for each object; `parquet`, `tar`, `warc` and `jsonl` put many into "
+    "one; `null` is refused.",
     "headers": "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
     "concurrency": "Requests in flight at most; `auto` finds out how many are useful.",
     "concurrency_max": "Requests in flight that --concurrency auto goes up to; 64 if not given.",
@@ -72,10 +77,18 @@ class SyncOptions(Options):
             raise UsageError(
                 "sync reads no pages of JSON: write a manifest with fetchmill list SOURCE MANIFEST, and give that"
             )
+        self._check_format()
         allowed_removals(self.max_delete, 0)
         for name, value in (self.headers or {}).items():
             if _COLUMN.search(value):
                 raise UsageError(f"the header {name} names a column, and sync sends header fields as they are")
+
+    def _check_format(self) -> None:
+        if self.format == "null":
+            raise UsageError("sync keeps objects, and the format null discards them: choose another one")
+        for name in ("check_local", "overwrite_local"):
+            if self.format != "files" and getattr(self, name):
+                raise UsageError(f"--{name.replace('_', '-')} is about files, and {self.format} has none: leave it out")
 
     @property
     def source_kind(self) -> SourceKind:
@@ -84,8 +97,8 @@ class SyncOptions(Options):
 
     @property
     def filters(self) -> str:
-        """What decides which objects the source has, and what they are called; two texts are equal when that is."""
-        given = {name: value for name, value in self._given().items() if name in _FILTERS}
+        """What decides which objects DEST has, what they are called and how they are stored; equal texts mean the same."""
+        given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:
                 given[name] = seconds_of(given[name])
@@ -101,15 +114,20 @@ class SyncOptions(Options):
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
         """
-        values = json.loads(ListOptions(source=self.source, manifest=manifest, **self._of(ListOptions)).to_json())
+        options = self._of(ListOptions)
+        options.pop("format", None)  # of a list that is that of its rows
+        values = json.loads(ListOptions(source=self.source, manifest=manifest, **options).to_json())
         return json.dumps(values | ({"source_kind": "iterable"} if is_iterable else {}))
 
-    def get_json(self, requests: str, dest: str, *, is_iterable: bool = False) -> str:
+    def get_json(
+        self, requests: str, dest: str, next_numbers: Mapping[str, Any] | None, *, is_iterable: bool = False
+    ) -> str:
         """Of the job that fetches what differs, for the native module.
 
         Args:
             requests: a manifest with a row for each request.
             dest: where objects go.
+            next_numbers: what the job must know of the shards that are there; None where objects are files.
             is_iterable: whether the targets are a program's.
 
         Raises:
@@ -118,7 +136,8 @@ class SyncOptions(Options):
         values = json.loads(self._for_get(requests, dest, is_iterable=is_iterable).to_json())
         # What the environment says depends on who is asked.
         found = zip(("proxy", "no_proxy"), proxy_of(self.proxy, self.endpoint_url or str(self.source)), strict=True)
-        return json.dumps(values | {name: value for name, value in found if value is not None})
+        values |= {name: value for name, value in found if value is not None}
+        return json.dumps(values | ({"pass": dict(next_numbers)} if next_numbers else {}))
 
     def _for_get(self, requests: str, dest: str, *, is_iterable: bool) -> GetOptions:
         values = self._of(GetOptions)
@@ -133,7 +152,7 @@ class SyncOptions(Options):
             values["credentials_for"] = self.credentials_for or origin_of(str(self.source))
         if self.source_kind != "s3":
             values["headers"] = {**(self.headers or {}), **_CONDITIONS}
-        return GetOptions(source=requests, dest=dest, format="files", server_times=True, **values)
+        return GetOptions(source=requests, dest=dest, server_times=True, **values)
 
     def _given(self) -> dict[str, Any]:
         """What differs from its default."""

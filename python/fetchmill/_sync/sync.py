@@ -40,7 +40,7 @@ def sync(
         source: a server that lists its objects, a bucket, the path of a list, or an iterable, as for `get`. It is
             listed anew by each pass.
         dest: the folder: missing, empty, the one of an earlier sync of the same source, or that of a finished
-            `fetchmill.get` with format files.
+            `fetchmill.get` with the same format.
         dry_run: only list and compare: the report has the plan, and `dest` is not touched.
         **options: the fields of `SyncOptions`, which has their units and defaults.
 
@@ -92,11 +92,11 @@ def run_pass(
     dest = Path(options.dest)
     _refuse_foreign(dest, is_overwriting=options.overwrite_local)
     if not dry_run:
-        with _opened(SyncStore(str(dest))) as store:
+        with _opened(SyncStore(str(dest), format=options.format, shard_size=options.shard_size)) as store:
             return SyncPass(options, store, PassFolder(dest / STATE), runner, items).run()
     with (
         tempfile.TemporaryDirectory(prefix="fetchmill-sync-") as scratch,
-        _opened(SyncStore(str(dest), scratch)) as store,
+        _opened(SyncStore(str(dest), scratch, format=options.format)) as store,
     ):
         return SyncPass(options, store, PassFolder(Path(scratch)), runner, items).run_dry(show)
 

@@ -17,7 +17,7 @@ from fetchmill._sync.report import SyncPlan, SyncReport
 from fetchmill.errors import DeleteLimitError, JournalError, UsageError
 
 T = TypeVar("T")
-Phase = Literal["listing", "comparing", "fetching", "applying"]
+Phase = Literal["listing", "comparing", "fetching", "preparing", "applying"]
 
 # An application of changes looks around this often.
 _STEP_SECONDS = 0.2
@@ -202,7 +202,8 @@ class SyncPass:
             # Names that are not UTF-8 are hosts and paths in a listing: those are protected below.
             found += [path.decode() + "/" if path else "" for path in paths if _is_text(path)]
         if last is not None:
-            found.append(origin_of(str(self._options.source)).partition("://")[2] + "/")
+            origin = origin_of(str(self._options.source))
+            found.append((origin.partition("://")[2] if self._options.format == "files" else origin) + "/")
         return found
 
     def _require_allowed(self, plan: SyncPlan) -> None:
@@ -220,27 +221,42 @@ class SyncPass:
     def _fetch(self, begun: BegunPass) -> bool:
         """Whether all that can be had is there."""
         if begun.is_applying or not self._has_requests():
-            return True
+            return self._prepare(begun)
         self._runner.begin("fetching", self._plan)
         requests = self._folder.requests
         if not requests.exists():
             self._runner.call(lambda: self._store.write_requests(str(requests)))
-        as_json = self._options.get_json(str(requests), str(self._folder.fetched), is_iterable=self._items is not None)
+        as_json = self._options.get_json(
+            str(requests), str(self._folder.fetched), self._store.next_numbers(), is_iterable=self._items is not None
+        )
         ended = self._runner.run(lambda: Job(as_json))
         self._attempts += ended["attempts"]
         self._notices += [notice for notice in ended["notices"] if notice not in self._notices]
-        return not ended["interrupted"] and not self._runner.is_stopped
+        return not ended["interrupted"] and not self._runner.is_stopped and self._prepare(begun)
+
+    def _prepare(self, begun: BegunPass) -> bool:
+        """Whether all that is to be applied is ready. The destination is as it was."""
+        if begun.is_applying:
+            return True
+        if self._options.format != "files":
+            self._runner.begin("preparing", self._plan)
+        while not self._runner.call(lambda: self._store.prepare(self._fetched(), _STEP_SECONDS)):
+            if self._runner.is_stopped:
+                return False
+        return True
 
     def _apply(self, begun: BegunPass) -> bool:
         """Whether everything is in its place."""
         if not begun.is_applying:
             self._folder.write(replace(begun, is_applying=True))
         self._runner.begin("applying", self._plan)
-        fetched = str(self._folder.fetched) if self._has_requests() else None
-        while not self._runner.call(lambda: self._store.apply(fetched, begun.overwrite_local, _STEP_SECONDS)):
+        while not self._runner.call(lambda: self._store.apply(self._fetched(), begun.overwrite_local, _STEP_SECONDS)):
             if self._runner.is_stopped:
                 return False
         return True
+
+    def _fetched(self) -> str | None:
+        return str(self._folder.fetched) if self._has_requests() else None
 
     def _has_requests(self) -> bool:
         return self._plan is not None and self._plan.fetch + self._plan.ask > 0

@@ -190,6 +190,8 @@ def _phase_line(phase: "Phase", plan: "SyncPlan | None") -> str:
     if phase == "fetching":
         asked = f", asking for {format_count(plan.ask)} on a condition" if plan.ask else ""
         return f"fetching {format_count(plan.fetch)} new or changed objects{asked}"
+    if phase == "preparing":
+        return "writing shards again that hold what has changed or is gone"
     return f"putting what was fetched into its places, removing {format_count(plan.remove)}"
 
 

@@ -29,7 +29,9 @@ use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
 use crate::reader::{EXPORT_OF, REQUEST_PART, are_of_list, for_each_object, request_of, warc_origin};
 use crate::sink::failures::FailuresShard;
-use crate::sink::{Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage};
+use crate::sink::{
+    Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, Validators,
+};
 use crate::source::{ListedPage, PageCursor};
 use crate::target::{Names, Sequence};
 
@@ -113,6 +115,7 @@ impl ExportOptions {
             columns: self.columns(snapshot),
             // What it was is a column of what is read.
             is_hashed: false,
+            validators: Validators::InRecords,
             origin: Some(warc_origin(&snapshot.identity)?),
             upload_queue: None,
         })

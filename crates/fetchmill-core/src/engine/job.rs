@@ -91,6 +91,9 @@ impl Job {
         let place = options.prepare_place()?;
         options.settle_listing(&place)?;
         let mut journal = Journal::open(&place, &options.identity(), options.is_durable())?;
+        if let Some(pass) = &options.pass {
+            journal.begin_at(pass.first_sequence)?;
+        }
         if let Some(target) = options.results() {
             refuse_unfit(&journal, target.path)?;
         }

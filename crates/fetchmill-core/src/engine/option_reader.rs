@@ -6,7 +6,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::http_options::HttpOptions;
-use super::options::{JobOptions, Listing, RowsOptions, SourceOptions, TransformOptions, Workers};
+use super::options::{
+    JobOptions, Listing, PassOptions, RowsOptions, SourceOptions, TransformOptions, Workers,
+};
 use super::s3::S3Options;
 use super::stream::StreamOptions;
 use crate::error::{Error, Result};
@@ -28,6 +30,7 @@ struct JobRequest {
     dest: PathBuf,
     rows: Option<Rows>,
     transform: Option<TransformOptions>,
+    pass: Option<PassOptions>,
     /// Who fetches: an engine in this process, or so many processes of one; the native one if neither is given.
     #[serde(default)]
     dispatcher: bool,
@@ -146,6 +149,7 @@ impl JobOptions {
         options.dest = frame.dest;
         options.rows = frame.rows.map(Rows::into_options).transpose()?;
         options.transform = frame.transform;
+        options.pass = frame.pass;
         options.divide_headers();
         Ok(options)
     }

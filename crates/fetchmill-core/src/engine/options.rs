@@ -34,11 +34,12 @@ use crate::reader::REQUEST_PART;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
-use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts};
+use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts, Validators};
 use crate::source::json::{JsonPageOptions, JsonPages};
 use crate::source::list::{ListFormat, ListOptions};
 use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
+use crate::target::Sequence;
 use crate::transport::{AddressPolicy, PoolSettings};
 use crate::verdict::Rules;
 
@@ -204,6 +205,16 @@ pub struct TransformOptions {
     pub setup: Vec<u8>,
 }
 
+/// What a job that fetches for a pass of a sync must know of the destination, which gets its shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PassOptions {
+    /// Its sequence numbers go on from here.
+    pub first_sequence: Sequence,
+    /// Whether the rows there have URLs.
+    pub has_url: bool,
+}
+
 options! {
     /// Everything about a job.
     pub struct JobOptions {
@@ -294,6 +305,8 @@ options! {
         rows: Option<RowsOptions>,
         /// What is made of each reply before it is stored.
         transform: Option<TransformOptions>,
+        /// The pass of a sync that the job fetches for.
+        pass: Option<PassOptions>,
         /// Of the jitter; none: from the clock.
         seed: Option<u64>,
     }
@@ -386,7 +399,8 @@ impl JobOptions {
     /// Settles what objects have besides the standard columns: what is kept of a list, what the transform may fill, the
     /// hash, what became of targets. Of pages of JSON URLs alone are kept.
     pub(super) fn settle_columns(&mut self, kept: Option<Vec<String>>) -> Result<()> {
-        if let Some(kept) = kept.or_else(|| self.leads_anywhere().then(Vec::new)) {
+        let has_url = self.pass.is_none_or(|pass| pass.has_url);
+        if let Some(kept) = kept.or_else(|| self.leads_anywhere().then(Vec::new)).filter(|_| has_url) {
             self.columns = ExtraColumns::of_list(kept)?;
         }
         if self.transform.is_some() {
@@ -457,7 +471,10 @@ impl JobOptions {
     /// need a time of them.
     pub(super) fn properties(&self) -> Properties {
         let properties = self.format.properties();
-        if self.transform.is_some() || self.format == Format::Files && self.server_times {
+        let needs_facts = self.transform.is_some() || self.pass.is_some();
+        if properties.keeps < StoredParts::Facts
+            && (needs_facts || self.format == Format::Files && self.server_times)
+        {
             Properties { keeps: StoredParts::Facts, ..properties }
         } else {
             properties
@@ -572,7 +589,8 @@ impl JobOptions {
         if self.workers != Workers::Native {
             return refuse("--method, --data, --data-json and headers with columns need --engine native");
         }
-        if self.format == Format::Warc {
+        // Those of a pass are GET, and a condition that was not met says nothing of a reply.
+        if self.format == Format::Warc && self.pass.is_none() {
             return refuse(
                 "--format warc stores GET requests only; choose another format for --method and --data",
             );
@@ -858,6 +876,10 @@ impl JobOptions {
             workers,
             columns: self.format.columns(&self.columns),
             is_hashed: self.hash.is_some(),
+            validators: match self.pass {
+                Some(_) => Validators::InManifests,
+                None => Validators::InRecords,
+            },
             origin: Some(self.warc_origin()?),
             upload_queue: None,
         })

@@ -76,6 +76,11 @@ impl Identity {
         Identity(parts.into_iter().map(|(part, value)| (part.to_owned(), value)).collect())
     }
 
+    /// From those of another job.
+    pub fn of_parts(parts: BTreeMap<String, String>) -> Self {
+        Identity(parts)
+    }
+
     pub(super) fn to_json(&self) -> String {
         serde_json::to_value(&self.0).map_or_else(|_| String::new(), |value| value.to_string())
     }

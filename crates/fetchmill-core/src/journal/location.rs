@@ -55,8 +55,8 @@ impl JobLocation {
     /// Makes what is missing, refuses what is not a job's, and takes the lock.
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state_folder(dest, state);
+        refuse_synced(dest, "only that changes what it holds")?;
         if !state.join("job.sqlite").exists() {
-            refuse_synced(dest)?;
             refuse_foreign(dest)?;
         }
         make_folder(dest, 0o777)?;
@@ -153,7 +153,7 @@ impl JobLocation {
             let is_one_file = !dest.is_dir();
             Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
         } else {
-            refuse_synced(dest)?;
+            refuse_synced(dest, "its objects are plain files, if it holds any")?;
             let dest = dest.display();
             Err(Error::Usage(format!(
                 "{dest} holds no fetchmill job; name a folder that `fetchmill get` has written"
@@ -192,7 +192,17 @@ impl JobLocation {
 
     /// A job that is there, to change it.
     pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
+        refuse_synced(dest, "only that changes what it holds")?;
         let mut place = Self::find(dest, state)?;
+        place.lock = Some(take_lock(&place)?);
+        Ok(place)
+    }
+
+    /// The journal of a folder that a sync keeps, or takes over from a job.
+    pub fn take_for_sync(dest: &Path) -> Result<Self> {
+        let state = dest.join(STATE_FOLDER);
+        let mut place =
+            JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
         place.lock = Some(take_lock(&place)?);
         Ok(place)
     }
@@ -266,14 +276,13 @@ fn beside(file: &Path) -> PathBuf {
 }
 
 /// A folder that a sync keeps has no job: what it holds changes from pass to pass.
-fn refuse_synced(dest: &Path) -> Result<()> {
+fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
     let folder = dest.join(STATE_FOLDER).join("sync");
     if !["base.sqlite", "pass.json"].iter().any(|name| folder.join(name).exists()) {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{} is kept like its source by `fetchmill sync`, and is no job's: its objects are plain files, and `fetchmill \
-         status` shows its last pass",
+        "{} is kept like its source by `fetchmill sync`: {why}; `fetchmill status` shows its last pass",
         dest.display()
     )))
 }

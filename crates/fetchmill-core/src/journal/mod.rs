@@ -22,6 +22,7 @@ mod shards;
 mod snapshot;
 mod sqlite_error;
 mod status;
+mod synced;
 #[cfg(test)]
 mod tests;
 mod transactions;
@@ -44,5 +45,6 @@ pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
 pub use snapshot::{JournalSnapshot, for_each_pending};
 pub(crate) use sqlite_error::error_of as sqlite_error_of;
 pub use status::{FailedFolder, KeptFailures, Status, Wait, read_failed_folders, read_shards, read_status};
+pub use synced::{ShardExchange, has_synced_shards};
 pub use transactions::Journal;
 pub use uploads::UploadState;

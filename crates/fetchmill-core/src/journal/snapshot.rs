@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::sqlite_error::error_of;
-use super::{JobLocation, Shard, live, schema, shards, status, unfetched};
+use super::{JobLocation, Shard, live, schema, shards, status, synced, unfetched};
 use crate::entry::EntryTraits;
 use crate::error::Result;
 use crate::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
@@ -34,6 +34,8 @@ pub struct JournalSnapshot {
     pub unfetched: Vec<UnfetchedFile>,
     /// Whether the job is finished: these files are in their place then.
     pub is_finished: bool,
+    /// Whether a sync keeps the shards: then not all numbers that were given have an outcome.
+    pub is_synced: bool,
 }
 
 impl JournalSnapshot {
@@ -56,6 +58,7 @@ impl JournalSnapshot {
                 manifests: shards::manifests(&db)?,
                 failures: shards::failures(&db)?,
                 unfetched: unfetched::read(&db)?.unwrap_or_default(),
+                is_synced: synced::is_synced(&db)?,
                 is_finished: count(&db, "SELECT count(*) FROM job WHERE key = 'finished_at'")? > 0,
             })
         };

@@ -116,6 +116,16 @@ impl Journal {
         self.next_sequence
     }
 
+    /// Gives the numbers from this one on, in a journal that has given none.
+    pub fn begin_at(&mut self, first: Sequence) -> Result<()> {
+        if !self.is_begun()? {
+            self.begin()?;
+            self.next_sequence = first;
+            self.commit()?;
+        }
+        Ok(())
+    }
+
     /// The counters as they are durable, and what is in the open transaction.
     pub fn tally(&self) -> Tally {
         self.tally

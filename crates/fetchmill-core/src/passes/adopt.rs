@@ -2,38 +2,42 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{CachedStatement, Connection, params};
 
 use super::database::{self, set_fact};
 use super::local::LocalFolder;
+use super::outcomes::for_each_manifest;
 use super::plan::is_ours;
 use crate::durable::{self, PathState};
 use crate::error::{Error, Result};
-use crate::journal::{JobLocation, read_manifests, read_status, sqlite_error_of};
-use crate::manifest::ManifestRows;
+use crate::extra_columns::ExtraColumns;
+use crate::journal::{
+    Identity, JobLocation, Journal, Status, TRANSFORM, read_sealed_shards, read_status, sqlite_error_of,
+};
 use crate::name;
+use crate::reader::{ObjectError, ShardReader};
+use crate::sink::{Format, ShardFolder};
 use crate::time_text::parse_utc_to_the_second;
 
 /// What the state folder of a job holds besides `job.sqlite`, which goes last.
 const OF_A_JOB: [&str; 8] =
     ["manifests", "failures", "stage", "open", "index", "job.sqlite-wal", "job.sqlite-shm", "state"];
 
+/// A destination with its first base.
+#[derive(Clone, Copy)]
+pub(super) struct Adoption<'a> {
+    pub(super) place: &'a JobLocation,
+    pub(super) format: Format,
+    pub(super) base: &'a Path,
+    pub(super) source: &'a str,
+    pub(super) filters: &'a str,
+}
+
 /// Takes over a job's destination; how many objects it has. Again after a kill it goes on.
-pub(super) fn adopt(dest: &Path, base: &Path, source: &str, filters: &str) -> Result<u64> {
-    let place = JobLocation::take(dest, None)?;
-    let status = read_status(&place)?;
-    let shown = dest.display();
-    let format = status.identity.get("format").map_or("", String::as_str);
-    if format != "files" {
-        return Err(Error::Usage(format!(
-            "{shown} holds a job with the format {format}, and a sync keeps plain files: give it a destination of its own"
-        )));
-    }
-    if status.finished_at.is_none() {
-        return Err(Error::Usage(format!(
-            "{shown} holds a job that is not finished; finish it first: run its `fetchmill get` again"
-        )));
-    }
+pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
+    let Adoption { place, format, base, source, filters } = *adoption;
+    let status = read_status(place)?;
+    must_fit(place, format, &status)?;
     let db = database::open_base(base)?;
     let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
     if database::fact(&db, "pass").map_err(fail)?.is_none() {
@@ -41,7 +45,14 @@ pub(super) fn adopt(dest: &Path, base: &Path, source: &str, filters: &str) -> Re
         // What was fetched later was younger at most.
         let started_at =
             status.started_at.as_deref().and_then(|text| parse_utc_to_the_second(text.as_bytes()));
-        read_objects(&place, started_at.unwrap_or_default() as i64, &db, base)?;
+        let adopted = Adopted { db: &db, base, checked_at: started_at.unwrap_or_default() as i64 };
+        match format.extension() {
+            None => adopted.read_files(place)?,
+            Some(extension) => {
+                let shard_folder = ShardFolder::new(&place.dest, extension, true);
+                adopted.read_shards(place, format, &shard_folder)?;
+            }
+        }
         let note = || {
             set_fact(&db, "pass", "0")?;
             set_fact(&db, "source", source)?;
@@ -51,37 +62,134 @@ pub(super) fn adopt(dest: &Path, base: &Path, source: &str, filters: &str) -> Re
         note().map_err(fail)?;
     }
     let count = db.query_row("SELECT count(*) FROM objects", [], |row| row.get::<_, i64>(0)).map_err(fail)?;
-    forget_job(&place)?;
+    match format.extension() {
+        None => forget_job(place)?,
+        Some(_) => {
+            let mut journal = Journal::open_any(place, true)?;
+            journal.keep_for_passes(&Identity::of_parts(status.identity))?;
+            remove_folder(&place.failures_path())?;
+        }
+    }
     Ok(count as u64)
 }
 
-fn read_objects(place: &JobLocation, checked_at: i64, db: &Connection, base: &Path) -> Result<()> {
-    let fail = |error: rusqlite::Error| sqlite_error_of(base, &error);
-    let mut folder = LocalFolder::open(&place.dest)?;
-    let mut path = Vec::new();
-    let mut insert = db
-        .prepare("REPLACE INTO objects VALUES (?, NULL, NULL, NULL, NULL, ?, ?, ?, ?, ?, ?)")
-        .map_err(fail)?;
-    for shard in read_manifests(place)? {
-        let mut rows = ManifestRows::open(&place.manifests_path().join(&shard.path), Some(shard.end))?;
-        while let Some(frame) = rows.next_frame()? {
-            for row in frame.iter() {
-                if name::to_path(row.name, &mut path).is_err() {
-                    continue;
-                }
-                // One that is not there is fetched; one of another size was changed by somebody else.
-                let Some(PathState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
-                let length = row.length as i64;
-                let mtime_ns = Some(mtime_ns).filter(|time| is_ours(length, Some(*time), size, *time));
-                let etag = Some(row.etag).filter(|etag| !etag.is_empty());
-                let modified = row.last_modified.map(|seconds| seconds as i64);
-                insert
-                    .execute(params![row.name, etag, modified, length, row.crc32c, mtime_ns, checked_at])
-                    .map_err(fail)?;
-            }
-        }
+/// Whether a job's destination can be that of a sync.
+fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> {
+    let shown = place.dest.display();
+    let refuse = |why: &str| {
+        Err(Error::Usage(format!("{shown} holds a job {why}: give sync a destination of its own")))
+    };
+    let part = |name: &str| status.identity.get(name).map_or("", String::as_str);
+    if part("format") != format.name() {
+        return Err(Error::Usage(format!(
+            "{shown} holds a job with the format {}, and {} is asked for: say --format {0}, or give sync a destination \
+             of its own",
+            part("format"),
+            format.name()
+        )));
+    }
+    if status.finished_at.is_none() {
+        return Err(Error::Usage(format!(
+            "{shown} holds a job that is not finished; finish it first: run its `fetchmill get` again"
+        )));
+    }
+    if !part(TRANSFORM).is_empty() {
+        return refuse("whose objects a function has transformed");
+    }
+    let columns = ExtraColumns::of_identity(&status.identity);
+    if columns.has_outcomes() || !columns.kept().is_empty() {
+        return refuse("whose rows have more columns than those of a sync");
     }
     Ok(())
+}
+
+/// The first base, from what a job has stored.
+struct Adopted<'a> {
+    db: &'a Connection,
+    base: &'a Path,
+    checked_at: i64,
+}
+
+impl Adopted<'_> {
+    fn fail(&self, error: &rusqlite::Error) -> Error {
+        sqlite_error_of(self.base, error)
+    }
+
+    fn insert(&self) -> Result<CachedStatement<'_>> {
+        let insert = "INSERT OR IGNORE INTO objects VALUES (?, NULL, NULL, NULL, NULL, ?, ?, ?, ?, ?, ?, ?)";
+        self.db.prepare_cached(insert).map_err(|error| self.fail(&error))
+    }
+
+    fn read_files(&self, place: &JobLocation) -> Result<()> {
+        let mut folder = LocalFolder::open(&place.dest)?;
+        let mut path = Vec::new();
+        let mut insert = self.insert()?;
+        for_each_manifest(place, |mut rows, _| {
+            while let Some(frame) = rows.next_frame()? {
+                for row in frame.iter() {
+                    if name::to_path(row.name, &mut path).is_err() {
+                        continue;
+                    }
+                    // One that is not there is fetched; one of another size was changed by somebody else.
+                    let Some(PathState::File { size, mtime_ns }) = folder.state(&path)? else { continue };
+                    let length = row.length as i64;
+                    let mtime_ns = Some(mtime_ns).filter(|time| is_ours(length, Some(*time), size, *time));
+                    let etag = Some(row.etag).filter(|etag| !etag.is_empty());
+                    let modified = row.last_modified.map(|seconds| seconds as i64);
+                    let none = None::<i64>;
+                    let row = params![
+                        row.name,
+                        etag,
+                        modified,
+                        length,
+                        row.crc32c,
+                        mtime_ns,
+                        self.checked_at,
+                        none
+                    ];
+                    insert.execute(row).map_err(|error| self.fail(&error))?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn read_shards(&self, place: &JobLocation, format: Format, shard_folder: &ShardFolder) -> Result<()> {
+        let mut insert = self.insert()?;
+        for shard in read_sealed_shards(place)? {
+            let reader = ShardReader::open(shard_folder, format, &shard)?;
+            for scanned in reader.scan()? {
+                let scanned = scanned?;
+                let object = scanned
+                    .object
+                    .map_err(|lost| reader.error(&lost.name, ObjectError::Damaged(lost.what)))?;
+                let modified = object.last_modified.map(|seconds| seconds as i64);
+                let row = params![
+                    object.name,
+                    object.etag,
+                    modified,
+                    object.body.len() as i64,
+                    scanned.crc32c,
+                    None::<i64>,
+                    self.checked_at,
+                    shard.number as i64
+                ];
+                if insert.execute(row).map_err(|error| self.fail(&error))? == 0 {
+                    return Err(Error::Usage(format!(
+                        "{} holds two objects with the name {}, and a sync keeps one of each: give it a destination of \
+                         its own",
+                        place.dest.display(),
+                        name::for_display(&object.name)
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove_folder(path: &Path) -> Result<()> {
+    durable::remove_folder(path).map_err(|error| Error::storage("remove", path, error))
 }
 
 /// Removes what the job knew: the base has it.

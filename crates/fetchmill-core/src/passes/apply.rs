@@ -1,20 +1,17 @@
-//! Puts what was fetched into its places, and removes what is gone: each file by one rename or one unlink.
-//!
-//! A staged file that is missing has been put in its place before, and a file that is missing has been removed. So all
-//! of it can be done again after a kill, from the start.
+//! What becomes of each planned object at the end of a pass: files are put in their places and removed one by one
+//! ([`super::placed_files`]), shards have been exchanged before ([`super::synced_shards`]).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, params};
 
+use super::applied::{Applied, PlannedObject};
 use super::database;
-use super::local::{LocalFolder, MoveResult};
-use super::plan::{PlannedAction, is_ours};
-use crate::durable::PathState;
+use super::placed_files::PlacedFiles;
+use super::plan::PlannedAction;
 use crate::error::Result;
 use crate::journal::sqlite_error_of;
-use crate::name;
 use crate::outcome::FailureKind;
 
 /// Objects that are looked at before the time is: memory has so many rows.
@@ -33,16 +30,12 @@ LEFT JOIN main.objects b ON b.name = p.name
 LEFT JOIN outcome.fetched f ON f.name = p.name
 LEFT JOIN outcome.failed e ON e.name = p.name
 WHERE p.action != ?1 AND (?2 IS NULL OR p.name > ?2) ORDER BY p.name LIMIT ?3";
-/// The file in DEST is not as the last pass has left it.
-pub(super) const LOCAL_CHANGE: &str = "local-change";
-
 /// Changes on their way into a destination.
 pub(super) struct Application {
     pub(super) db: Connection,
     path: std::path::PathBuf,
-    dest: LocalFolder,
-    staged: Option<LocalFolder>,
-    overwrites_local: bool,
+    /// None: the objects are in shards.
+    files: Option<PlacedFiles>,
     stage: ApplyStage,
     last: Option<Vec<u8>>,
     done: u64,
@@ -55,49 +48,15 @@ enum ApplyStage {
     Done,
 }
 
-/// An object with what is known of it.
-struct PlannedObject {
-    name: Vec<u8>,
-    action: i64,
-    /// Length and time of the file that the last pass has left.
-    base: Option<(i64, Option<i64>)>,
-    /// Length of what was fetched.
-    fetched: Option<i64>,
-    outcome: Option<String>,
-    kind: Option<String>,
-    detail: Option<String>,
-}
-
-/// What became of it.
-struct Applied {
-    result: &'static str,
-    kind: Option<String>,
-    detail: Option<String>,
-    mtime_ns: Option<i64>,
-}
-
-impl Applied {
-    fn of(result: &'static str) -> Self {
-        Applied { result, kind: None, detail: None, mtime_ns: None }
-    }
-
-    fn failed(kind: &str, detail: &str) -> Self {
-        Applied { kind: Some(kind.to_owned()), detail: Some(detail.to_owned()), ..Applied::of("failed") }
-    }
-}
-
-/// The files of an application.
+/// The databases of an application.
 pub(super) struct ApplyPaths<'p> {
-    pub(super) dest: &'p Path,
     pub(super) base: &'p Path,
     pub(super) plan: &'p Path,
     pub(super) outcomes: &'p Path,
-    /// Where fetched objects are.
-    pub(super) staged: Option<&'p Path>,
 }
 
 impl Application {
-    pub(super) fn begin(paths: &ApplyPaths<'_>, overwrites_local: bool) -> Result<Self> {
+    pub(super) fn begin(paths: &ApplyPaths<'_>, files: Option<PlacedFiles>) -> Result<Self> {
         let db = database::open_base(paths.base)?;
         database::attach(&db, paths.plan, "plan")?;
         database::attach(&db, paths.outcomes, "outcome")?;
@@ -105,9 +64,7 @@ impl Application {
         Ok(Application {
             db,
             path: paths.base.to_owned(),
-            dest: LocalFolder::open(paths.dest)?,
-            staged: paths.staged.map(LocalFolder::open).transpose()?,
-            overwrites_local,
+            files,
             stage: ApplyStage::Removing,
             last: None,
             done: 0,
@@ -135,7 +92,7 @@ impl Application {
                 self.stage = match self.stage {
                     ApplyStage::Removing => ApplyStage::Placing,
                     ApplyStage::Placing | ApplyStage::Done => {
-                        self.dest.sync()?;
+                        self.files.as_ref().map_or(Ok(()), PlacedFiles::sync)?;
                         ApplyStage::Done
                     }
                 };
@@ -152,79 +109,31 @@ impl Application {
         let read = || -> rusqlite::Result<Vec<PlannedObject>> {
             let mut query = self.db.prepare_cached(query)?;
             let bounds = params![PlannedAction::Remove as i64, self.last, SLICE];
-            query.query_map(bounds, planned_object)?.collect()
+            query.query_map(bounds, PlannedObject::of_row)?.collect()
         };
         read().map_err(|error| sqlite_error_of(&self.path, &error))
     }
 
     fn apply(&mut self, object: &PlannedObject) -> Result<Applied> {
-        let mut path = Vec::new();
-        if name::to_path(&object.name, &mut path).is_err() {
-            return Ok(Applied::failed(FailureKind::Name.name(), "it cannot be the name of a file"));
+        let is = |action: PlannedAction| object.action == action as i64;
+        if is(PlannedAction::Remove) {
+            let files = self.files.as_mut();
+            return files.map_or_else(|| Ok(Applied::of("removed")), |files| files.remove(object));
         }
-        if object.action == PlannedAction::Remove as i64 {
-            return self.remove(object, &path);
-        }
-        if object.action == PlannedAction::NoUrl as i64 {
+        if is(PlannedAction::NoUrl) {
             return Ok(Applied::failed(FailureKind::Url.name(), "no URL leads to it"));
         }
-        if object.action == PlannedAction::LeaveLocal as i64 {
-            return Ok(changed_here());
+        if is(PlannedAction::LeaveLocal) {
+            return Ok(Applied::changed_here());
         }
         match (&object.outcome, object.fetched) {
             (Some(outcome), _) => Ok(not_stored(object, outcome)),
-            (None, Some(length)) => self.place(object, &path, length),
+            (None, Some(length)) => {
+                let files = self.files.as_mut();
+                files.map_or_else(|| Ok(Applied::of("fetched")), |files| files.place(object, length))
+            }
             (None, None) => Ok(Applied::failed(FailureKind::Worker.name(), "its job says nothing of it")),
         }
-    }
-
-    fn remove(&mut self, object: &PlannedObject, path: &[u8]) -> Result<Applied> {
-        let is_as_left = match self.dest.state(path)? {
-            // In a folder's place there is no file any more: an object of this pass may be below it already.
-            None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
-            Some(PathState::File { size, mtime_ns }) => {
-                self.overwrites_local
-                    || object.base.is_some_and(|(length, known)| is_ours(length, known, size, mtime_ns))
-            }
-            Some(PathState::Other) => false,
-        };
-        if !is_as_left {
-            return Ok(Applied { result: "not_removed", ..changed_here() });
-        }
-        self.dest.remove(path)?;
-        Ok(Applied::of("removed"))
-    }
-
-    /// Puts a fetched object into its place.
-    fn place(&mut self, object: &PlannedObject, path: &[u8], length: i64) -> Result<Applied> {
-        let staged = match &mut self.staged {
-            Some(staged) => staged.state(path)?,
-            None => None,
-        };
-        let present = self.dest.state(path)?;
-        let Some(PathState::File { mtime_ns, .. }) = staged else {
-            // It was put there before a kill.
-            return Ok(match present {
-                Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
-                    Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }
-                }
-                _ => changed_here(),
-            });
-        };
-        match present {
-            Some(PathState::Folder | PathState::Other) => return Ok(taken()),
-            Some(PathState::File { size, mtime_ns }) if !self.overwrites_local => match object.base {
-                None => return Ok(taken()),
-                Some((length, known)) if !is_ours(length, known, size, mtime_ns) => return Ok(changed_here()),
-                Some(_) => {}
-            },
-            Some(PathState::File { .. }) | None => {}
-        }
-        let Some(staged) = &mut self.staged else { return Ok(taken()) };
-        Ok(match self.dest.take(staged, path)? {
-            MoveResult::Done => Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") },
-            MoveResult::Taken => taken(),
-        })
     }
 
     fn note(&self, object: &PlannedObject, applied: &Applied) -> Result<()> {
@@ -242,20 +151,6 @@ impl Application {
     }
 }
 
-fn planned_object(row: &Row<'_>) -> rusqlite::Result<PlannedObject> {
-    let length: Option<i64> = row.get(2)?;
-    let mtime_ns: Option<i64> = row.get(3)?;
-    Ok(PlannedObject {
-        name: row.get(0)?,
-        action: row.get(1)?,
-        base: length.map(|length| (length, mtime_ns)),
-        fetched: row.get(4)?,
-        outcome: row.get(5)?,
-        kind: row.get(6)?,
-        detail: row.get(7)?,
-    })
-}
-
 /// An object that its job has not stored. One that was asked for on a condition and left out has not changed.
 fn not_stored(object: &PlannedObject, outcome: &str) -> Applied {
     match outcome {
@@ -263,12 +158,4 @@ fn not_stored(object: &PlannedObject, outcome: &str) -> Applied {
         "absent" => Applied { detail: object.detail.clone(), ..Applied::of("absent") },
         _ => Applied { kind: object.kind.clone(), detail: object.detail.clone(), ..Applied::of("failed") },
     }
-}
-
-fn changed_here() -> Applied {
-    Applied::failed(LOCAL_CHANGE, "its file was changed here; --overwrite-local replaces it")
-}
-
-fn taken() -> Applied {
-    Applied::failed(FailureKind::NameTaken.name(), "something that no sync has put there has its place")
 }

@@ -40,14 +40,17 @@ pub struct SyncLedger {
 
 const STORED: &str = "
 REPLACE INTO objects
-SELECT p.name, p.url, p.size, p.etag, p.modified, f.etag, f.modified, f.length, f.crc32c, a.mtime_ns, ?1
+SELECT p.name, p.url, p.size, p.etag, p.modified, f.etag, f.modified, f.length, f.crc32c, a.mtime_ns, ?1, n.number
 FROM temp.applied a JOIN plan.planned p ON p.name = a.name JOIN outcome.fetched f ON f.name = a.name
+LEFT JOIN temp.arrived n ON n.staged = f.shard
 WHERE a.result = 'fetched'";
 const CHECKED: &str = "
 UPDATE objects SET url = p.url, listed_size = p.size, listed_etag = p.etag, listed_modified = p.modified,
     checked_at = ?1
 FROM plan.planned p JOIN temp.applied a ON a.name = p.name
 WHERE objects.name = p.name AND a.result = 'unchanged'";
+/// Before new objects are stored: those that stay are in the copies of their shards.
+const MOVED: &str = "UPDATE objects SET shard = m.number FROM temp.moved m WHERE m.old = objects.shard";
 const REMOVED: &str =
     "DELETE FROM objects WHERE name IN (SELECT name FROM temp.applied WHERE result = 'removed')";
 const FAILED: &str = "
@@ -67,6 +70,7 @@ pub(super) fn conclude(
     let text = serde_json::to_string(&ledger).map_err(|error| Error::Internal(error.to_string()))?;
     let write = || {
         db.execute_batch("BEGIN IMMEDIATE")?;
+        db.execute_batch(MOVED)?;
         db.execute(STORED, params![options.started_at])?;
         db.execute(CHECKED, params![options.started_at])?;
         db.execute_batch(REMOVED)?;

@@ -11,15 +11,16 @@ use crate::journal::sqlite_error_of;
 /// KiB of a database in memory: the bound of what a pass takes, whatever the number of objects. Sorting has as much.
 const CACHE_KIB: i64 = 64 * 1024;
 /// Raised when an older fetchmill could not read the base.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
-/// `length` and `mtime_ns` are those of the file: one that has others was changed by somebody else.
+/// `length` and `mtime_ns` are those of the file: one that has others was changed by somebody else. `shard` is the number
+/// of the one that holds the object; none for files, and in version 1.
 const BASE_TABLES: &str = "
 CREATE TABLE IF NOT EXISTS facts (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
     name BLOB PRIMARY KEY, url TEXT, listed_size INTEGER, listed_etag TEXT, listed_modified INTEGER,
     etag BLOB, modified INTEGER, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, mtime_ns INTEGER,
-    checked_at INTEGER NOT NULL) WITHOUT ROWID;
+    checked_at INTEGER NOT NULL, shard INTEGER) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS failures (
     name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
@@ -35,10 +36,13 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
         Ok(db)
     };
     let db = open().map_err(|error| sqlite_error_of(path, &error))?;
-    must_be_known(&db, path)?;
+    let version = must_be_known(&db, path)?;
     let make = || {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(BASE_TABLES)?;
+        if version == 1 {
+            db.execute_batch("ALTER TABLE objects ADD COLUMN shard INTEGER")?;
+        }
         db.pragma_update(None, "user_version", VERSION)?;
         db.execute_batch("COMMIT")
     };
@@ -65,12 +69,12 @@ pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-fn must_be_known(db: &Connection, path: &Path) -> Result<()> {
+fn must_be_known(db: &Connection, path: &Path) -> Result<i64> {
     let number: i64 = db
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .map_err(|error| sqlite_error_of(path, &error))?;
     if number <= VERSION {
-        return Ok(());
+        return Ok(number);
     }
     Err(Error::Journal(format!("{} was written by a newer fetchmill; use that one", path.display())))
 }

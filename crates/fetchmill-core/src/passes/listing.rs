@@ -22,7 +22,7 @@ const SORTED: &str = "SELECT name, url, size, etag, modified FROM listed ORDER B
 /// An object as it is listed. What its source does not tell is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct ListedObject {
-    /// What it is called: `host/path?query` of its URL when it has no other name.
+    /// What it is called: see [`ListedNames`] where its source gives it no name.
     pub(super) name: Vec<u8>,
     pub(super) url: Option<String>,
     pub(super) size: Option<i64>,
@@ -32,24 +32,34 @@ pub(super) struct ListedObject {
     pub(super) modified: Option<i64>,
 }
 
+/// What objects are called that their source gives no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ListedNames {
+    /// `host/path?query` of their URLs: those of files.
+    Paths,
+    /// Their URLs: those of objects in shards.
+    Urls,
+}
+
 /// The next object; none behind the last.
 pub(super) type NextListed<'n> = dyn FnMut() -> Result<Option<ListedObject>> + 'n;
 
 /// The rows of a listing's file, in its order.
 pub(super) struct ListingFile {
     table: TableReader,
+    names: ListedNames,
     shown: String,
 }
 
 impl ListingFile {
-    pub(super) fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path, names: ListedNames) -> Result<Self> {
         let shown = path.display().to_string();
         let file = File::open(path).map_err(|error| Error::storage("read", path, error))?;
         let compression =
             ResultsFormat::of(&path.to_string_lossy(), None).and_then(|format| format.compression);
         let columns = LISTED_COLUMNS.map(|(name, _)| name);
         let table = TableReader::of_stream(&shown, Box::new(file), (ListFormat::Csv, compression), &columns)?;
-        Ok(ListingFile { table, shown })
+        Ok(ListingFile { table, names, shown })
     }
 
     pub(super) fn next_object(&mut self) -> Result<Option<ListedObject>> {
@@ -60,7 +70,8 @@ impl ListingFile {
         let text = |column| value(column).map(|value| String::from_utf8_lossy(value).into_owned());
         let url = text(1);
         // As the job calls it that fetches it.
-        let name = value(0).or_else(|| value(1).map(behind_scheme)).unwrap_or_default().to_vec();
+        let of_url = |url| if self.names == ListedNames::Urls { url } else { behind_scheme(url) };
+        let name = value(0).or_else(|| value(1).map(of_url)).unwrap_or_default().to_vec();
         let wrong = |what| {
             Error::Journal(format!(
                 "{} of {} has no {what}; remove it to list again",
@@ -84,10 +95,10 @@ pub(super) struct SortedListing {
 
 impl SortedListing {
     /// Reads all of a listing into a file of its own.
-    pub(super) fn load(listing: &Path, path: &Path) -> Result<Self> {
+    pub(super) fn load(listing: &Path, names: ListedNames, path: &Path) -> Result<Self> {
         let db = database::create(path, TABLE)?;
         let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
-        let mut file = ListingFile::open(listing)?;
+        let mut file = ListingFile::open(listing, names)?;
         {
             let mut insert = db.prepare("INSERT INTO listed VALUES (?, ?, ?, ?, ?)").map_err(fail)?;
             while let Some(found) = file.next_object()? {

@@ -6,14 +6,19 @@ use rusqlite::{Connection, params};
 
 use super::database;
 use crate::error::{Error, Result};
-use crate::journal::{JobLocation, read_manifests, read_shards, read_status, sqlite_error_of};
+use crate::journal::{
+    JobLocation, read_manifests, read_sealed_shards, read_shards, read_status, sqlite_error_of,
+};
 use crate::manifest::ManifestRows;
+use crate::outcome::ShardNumber;
 use crate::sink::failures::FailureRows;
+use crate::sink::{Format, ShardFolder};
 
-/// `failed` has all that were not stored: absent, failed and, of a request on a condition, skipped ones.
+/// `shard` is the number of the one that has the object there; none where it is a file. `failed` has all that were not stored: absent, failed and, of a request on a condition, skipped ones.
 const TABLES: &str = "
 CREATE TABLE fetched (
-    name BLOB PRIMARY KEY, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, etag BLOB, modified INTEGER)
+    name BLOB PRIMARY KEY, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, etag BLOB, modified INTEGER,
+    shard INTEGER)
     WITHOUT ROWID;
 CREATE TABLE failed (name BLOB PRIMARY KEY, outcome TEXT NOT NULL, kind TEXT, detail TEXT) WITHOUT ROWID;
 ";
@@ -38,19 +43,37 @@ pub(super) fn gather(job: Option<&Path>, path: &Path) -> Result<()> {
 
 fn read_fetched(place: &JobLocation, db: &Connection, made: &Path) -> Result<()> {
     let fail = |error: rusqlite::Error| sqlite_error_of(made, &error);
-    let mut insert = db.prepare("INSERT OR IGNORE INTO fetched VALUES (?, ?, ?, ?, ?)").map_err(fail)?;
-    for shard in read_manifests(place)? {
-        let mut rows = ManifestRows::open(&place.manifests_path().join(&shard.path), Some(shard.end))?;
+    let mut insert = db.prepare("INSERT OR IGNORE INTO fetched VALUES (?, ?, ?, ?, ?, ?)").map_err(fail)?;
+    for_each_manifest(place, |mut rows, number| {
+        let number = number.map(|number| number as i64);
         while let Some(frame) = rows.next_frame()? {
             for row in frame.iter() {
                 let etag = Some(row.etag).filter(|etag| !etag.is_empty());
                 let modified = row.last_modified.map(|seconds| seconds as i64);
-                let row = params![row.name, row.length as i64, row.crc32c, etag, modified];
+                let row = params![row.name, row.length as i64, row.crc32c, etag, modified, number];
                 insert.execute(row).map_err(fail)?;
             }
         }
-    }
-    Ok(())
+        Ok(())
+    })
+}
+
+/// Calls `each` with the rows of each manifest of a job, and the number of the shard that it is of.
+pub(super) fn for_each_manifest(
+    place: &JobLocation,
+    mut each: impl FnMut(ManifestRows, Option<ShardNumber>) -> Result<()>,
+) -> Result<()> {
+    let format = read_status(place)?.identity.get("format").and_then(|name| Format::from_name(name));
+    let Some(extension) = format.and_then(Format::extension) else {
+        return read_manifests(place)?.into_iter().try_for_each(|shard| {
+            let path = place.manifests_path().join(&shard.path);
+            each(ManifestRows::open(&path, Some(shard.end))?, None)
+        });
+    };
+    let folder = ShardFolder::new(&place.dest, extension, false);
+    read_sealed_shards(place)?.into_iter().try_for_each(|shard| {
+        each(ManifestRows::open(&folder.manifest_path(shard.number), None)?, Some(shard.number))
+    })
 }
 
 fn read_failed(place: &JobLocation, db: &Connection, made: &Path) -> Result<()> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compare::{BASE_COLUMNS, BaseObject, Comparison, compare};
 use super::database::{self, fact};
-use super::listing::{ListedObject, ListingFile, NextListed, SortedListing};
+use super::listing::{ListedNames, ListedObject, ListingFile, NextListed, SortedListing};
 use super::local::LocalFolder;
 use crate::durable::PathState;
 use crate::error::{Error, Result};
@@ -104,6 +104,7 @@ pub(super) struct PlanPlace<'p> {
     pub(super) path: &'p Path,
     /// The destination, which may not be there.
     pub(super) dest: &'p Path,
+    pub(super) names: ListedNames,
 }
 
 /// Compares a listing with the base, and writes what differs.
@@ -113,14 +114,14 @@ pub(super) fn make(
     listing: &Path,
     options: &PlanOptions,
 ) -> Result<PlanCounts> {
-    let mut file = ListingFile::open(listing)?;
+    let mut file = ListingFile::open(listing, place.names)?;
     let mut writer = PlanWriter::begin(place, options)?;
     let counts = if let Some(counts) = writer.merge(base, &mut || file.next_object())? {
         counts
     } else {
         // It is not in the order of names.
         drop(writer);
-        let sorted = SortedListing::load(listing, &place.path.with_extension("listed"))?;
+        let sorted = SortedListing::load(listing, place.names, &place.path.with_extension("listed"))?;
         writer = PlanWriter::begin(place, options)?;
         let counts = sorted.read(|next| writer.merge(base, next))?;
         sorted.remove()?;

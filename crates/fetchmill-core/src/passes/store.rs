@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use rusqlite::params;
 
+use super::adopt::{Adoption, adopt};
 use super::apply::{Application, ApplyPaths};
 use super::conclude::{SyncLedger, conclude};
 use super::database::{self, fact};
+use super::listing::ListedNames;
+use super::placed_files::PlacedFiles;
 use super::plan::{self, PlanCounts, PlanOptions, PlanPlace, PlannedAction};
-use super::{adopt, outcomes, requests};
+use super::rewrites::{RewritePaths, Rewrites};
+use super::synced_shards::{NextNumbers, SyncedShards, no_numbers};
+use super::{outcomes, requests};
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::journal::{JobLocation, sqlite_error_of};
+use crate::journal::{JobLocation, has_synced_shards, sqlite_error_of};
 use crate::name::STATE_FOLDER;
+use crate::sink::Format;
 
 /// What the base says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,14 +50,29 @@ pub struct PassFailure {
     pub detail: Option<String>,
 }
 
+/// How a destination stores objects.
+#[derive(Debug, Clone)]
+pub struct SyncDestination {
+    /// The folder.
+    pub path: PathBuf,
+    /// Files, or shards.
+    pub format: Format,
+    /// Bytes of a shard; none: what the format takes.
+    pub shard_bytes: Option<u64>,
+}
+
 /// See the module.
 pub struct SyncStore {
     dest: PathBuf,
+    format: Format,
+    /// None: the objects are files, or nothing is to change.
+    shards: Option<SyncedShards>,
     /// Below the destination.
     folder: PathBuf,
     /// Where the plan is: there as well, or in a folder of its own when nothing is to change.
     plan_folder: PathBuf,
     is_scratch: bool,
+    rewrites: Option<Rewrites>,
     application: Option<Application>,
     _lock: Option<File>,
 }
@@ -65,17 +86,23 @@ impl std::fmt::Debug for SyncStore {
 impl SyncStore {
     /// Opens the destination of a sync, and makes it if it is missing. With `scratch` nothing in it changes, and plans are
     /// made in that folder.
-    pub fn open(dest: &Path, scratch: Option<&Path>) -> Result<Self> {
+    pub fn open(destination: &SyncDestination, scratch: Option<&Path>) -> Result<Self> {
+        let SyncDestination { path: dest, format, shard_bytes } = destination;
         let folder = dest.join(STATE_FOLDER).join("sync");
         let lock = match scratch {
             None => Some(JobLocation::prepare_synced(dest, &folder)?),
             Some(_) => None,
         };
+        let has_shards = format.extension().is_some() && scratch.is_none();
+        let take = || Ok(SyncedShards::new(JobLocation::take_for_sync(dest)?, *format, *shard_bytes));
         Ok(SyncStore {
-            dest: dest.to_owned(),
+            dest: dest.clone(),
+            format: *format,
+            shards: has_shards.then(take).transpose()?,
             plan_folder: scratch.map_or_else(|| folder.clone(), Path::to_owned),
             folder,
             is_scratch: scratch.is_some(),
+            rewrites: None,
             application: None,
             _lock: lock,
         })
@@ -87,6 +114,14 @@ impl SyncStore {
 
     fn plan_path(&self) -> PathBuf {
         self.plan_folder.join("pass.sqlite")
+    }
+
+    fn outcomes_path(&self) -> PathBuf {
+        self.plan_folder.join("outcomes.sqlite")
+    }
+
+    fn copies_path(&self) -> PathBuf {
+        self.plan_folder.join("copies.sqlite")
     }
 
     fn must_change(&self) -> Result<()> {
@@ -112,14 +147,29 @@ impl SyncStore {
     }
 
     /// Whether a job of `get` has the destination.
-    pub fn has_job(&self) -> bool {
-        self.dest.join(STATE_FOLDER).join("job.sqlite").exists()
+    pub fn has_job(&self) -> Result<bool> {
+        if !self.dest.join(STATE_FOLDER).join("job.sqlite").exists() {
+            return Ok(false);
+        }
+        Ok(!has_synced_shards(&JobLocation::find(&self.dest, None)?)?)
     }
 
     /// Takes over what such a job has stored; how many objects.
     pub fn adopt(&self, source: &str, filters: &str) -> Result<u64> {
         self.must_change()?;
-        adopt::adopt(&self.dest, &self.base_path(), source, filters)
+        let base = self.base_path();
+        let adopt = |place: &JobLocation| {
+            adopt(&Adoption { place, format: self.format, base: &base, source, filters })
+        };
+        match &self.shards {
+            Some(shards) => adopt(shards.place()),
+            None => adopt(&JobLocation::take_for_sync(&self.dest)?),
+        }
+    }
+
+    /// What the job of the next pass must know; none where objects are files.
+    pub fn next_numbers(&self) -> Result<Option<NextNumbers>> {
+        self.shards.as_ref().map(SyncedShards::next_numbers).transpose()
     }
 
     /// Whether there is a plan of a pass that is not concluded.
@@ -136,7 +186,8 @@ impl SyncStore {
         self.application = None;
         let base = database::look_at_base(&self.base_path())?;
         let path = self.plan_path();
-        plan::make(&PlanPlace { path: &path, dest: &self.dest }, &base, listing, options)
+        let names = if self.format == Format::Files { ListedNames::Paths } else { ListedNames::Urls };
+        plan::make(&PlanPlace { path: &path, dest: &self.dest, names }, &base, listing, options)
     }
 
     /// The counts of the plan that is there.
@@ -154,6 +205,31 @@ impl SyncStore {
         requests::write(&self.plan_path(), path)
     }
 
+    /// Makes ready what is to be applied, for so long; whether all is done. Nothing in the destination changes yet.
+    pub fn prepare(&mut self, fetched: Option<&Path>, time: Duration) -> Result<bool> {
+        self.must_change()?;
+        let outcomes = self.outcomes_path();
+        if !outcomes.exists() {
+            outcomes::gather(fetched, &outcomes)?;
+        }
+        let copies = self.copies_path();
+        let Some(shards) = self.shards.as_ref().filter(|_| !copies.exists()) else { return Ok(true) };
+        let mut making = match self.rewrites.take() {
+            Some(making) => making,
+            None => {
+                let (base, plan) = (self.base_path(), self.plan_path());
+                let paths = RewritePaths { base: &base, plan: &plan, outcomes: &outcomes, copies: &copies };
+                Rewrites::begin(&paths, shards)?
+            }
+        };
+        if making.work(time)? {
+            making.finish()?;
+            return Ok(true);
+        }
+        self.rewrites = Some(making);
+        Ok(false)
+    }
+
     /// Applies what `fetched`, the destination of a finished job, has brought, for so long; whether all is done.
     pub fn apply(&mut self, fetched: Option<&Path>, overwrites_local: bool, time: Duration) -> Result<bool> {
         self.must_change()?;
@@ -167,16 +243,23 @@ impl SyncStore {
     }
 
     fn begin_application(&self, fetched: Option<&Path>, overwrites_local: bool) -> Result<Application> {
-        let found = self.folder.join("outcomes.sqlite");
-        outcomes::gather(fetched, &found)?;
-        let paths = ApplyPaths {
-            dest: &self.dest,
-            base: &self.base_path(),
-            plan: &self.plan_path(),
-            outcomes: &found,
-            staged: fetched,
+        let (base, plan, outcomes) = (self.base_path(), self.plan_path(), self.outcomes_path());
+        let copies = self.copies_path();
+        let files = match &self.shards {
+            None => Some(PlacedFiles::open(&self.dest, fetched, overwrites_local)?),
+            Some(shards) => {
+                let (options, _) = plan::describe(&plan)?;
+                shards.exchange(&options, fetched, &copies)?;
+                None
+            }
         };
-        Application::begin(&paths, overwrites_local)
+        let paths = ApplyPaths { base: &base, plan: &plan, outcomes: &outcomes };
+        let application = Application::begin(&paths, files)?;
+        match &self.shards {
+            None => no_numbers(&application.db).map_err(|error| sqlite_error_of(&base, &error))?,
+            Some(shards) => shards.tell_numbers(&application.db, fetched, &copies)?,
+        }
+        Ok(application)
     }
 
     /// How many planned objects were applied, and how many there are.
@@ -222,8 +305,8 @@ impl SyncStore {
 
     /// Throws the plan away.
     pub fn discard(&mut self) -> Result<()> {
-        self.application = None;
-        for path in [self.plan_path(), self.plan_folder.join("outcomes.sqlite")] {
+        (self.rewrites, self.application) = (None, None);
+        for path in [self.plan_path(), self.outcomes_path(), self.copies_path()] {
             durable::remove_path(&path).map_err(|error| Error::storage("remove", path, error))?;
         }
         Ok(())

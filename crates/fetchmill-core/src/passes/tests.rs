@@ -8,9 +8,12 @@ use super::apply::{Application, ApplyPaths};
 use super::compare::{BaseObject, Comparison, compare};
 use super::conclude::conclude;
 use super::database;
-use super::listing::ListedObject;
+use super::listing::{ListedNames, ListedObject};
+use super::placed_files::PlacedFiles;
 use super::plan::{self, PlanCounts, PlanOptions, PlanPlace, PlannedAction};
-use super::{SyncLedger, SyncStore};
+use super::synced_shards::no_numbers;
+use super::{SyncDestination, SyncLedger, SyncStore};
+use crate::sink::Format;
 
 /// When a base's objects were checked, and times before and at that.
 const CHECKED: i64 = 1_000_000;
@@ -103,8 +106,12 @@ impl World {
         path
     }
 
+    fn destination(&self) -> SyncDestination {
+        SyncDestination { path: self.path("dest"), format: Format::Files, shard_bytes: None }
+    }
+
     fn store(&self) -> SyncStore {
-        SyncStore::open(&self.path("dest"), None).unwrap()
+        SyncStore::open(&self.destination(), None).unwrap()
     }
 
     /// Lays fetched objects out as a job does, and what is known of them.
@@ -119,20 +126,21 @@ impl World {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, body).unwrap();
             let row = rusqlite::params![name.as_bytes(), body.len() as i64];
-            db.execute("REPLACE INTO fetched VALUES (?, ?, 0, NULL, NULL)", row).unwrap();
+            db.execute("REPLACE INTO fetched VALUES (?, ?, 0, NULL, NULL, NULL)", row).unwrap();
         }
         outcomes
     }
 
     fn apply(&self, outcomes: &Path, overwrites_local: bool) -> Application {
+        let files = PlacedFiles::open(&self.path("dest"), Some(&self.path("fetched")), overwrites_local);
         let paths = ApplyPaths {
-            dest: &self.path("dest"),
             base: &self.path("dest/.fetchmill/sync/base.sqlite"),
             plan: &self.path("dest/.fetchmill/sync/pass.sqlite"),
             outcomes,
-            staged: Some(&self.path("fetched")),
         };
-        Application::begin(&paths, overwrites_local).unwrap()
+        let application = Application::begin(&paths, Some(files.unwrap())).unwrap();
+        no_numbers(&application.db).unwrap();
+        application
     }
 
     /// A pass whose job fetches these objects. Applied twice when it is `killed` behind the first time.
@@ -227,8 +235,8 @@ fn a_second_process_is_refused() {
     let world = World::new();
     let _store = world.store();
 
-    assert_eq!(SyncStore::open(&world.path("dest"), None).unwrap_err().exit_code(), 9);
-    assert!(SyncStore::open(&world.path("dest"), Some(&world.path("fetched"))).is_ok());
+    assert_eq!(SyncStore::open(&world.destination(), None).unwrap_err().exit_code(), 9);
+    assert!(SyncStore::open(&world.destination(), Some(&world.path("fetched"))).is_ok());
 }
 
 /// Names in any order with some twice, compared with what sets say.
@@ -259,7 +267,8 @@ fn random_listings_are_compared_as_sets_are() {
     }
 
     let options = PlanOptions { delete: true, protected: vec!["n1".into()], ..PlanOptions::default() };
-    let place = PlanPlace { path: &world.path("pass.sqlite"), dest: &world.path("dest") };
+    let place =
+        PlanPlace { path: &world.path("pass.sqlite"), dest: &world.path("dest"), names: ListedNames::Paths };
     let counts = plan::make(&place, &db, &world.list(&rows), &options).unwrap();
 
     let unchanged =

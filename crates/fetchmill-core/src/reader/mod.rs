@@ -10,6 +10,7 @@ mod bits;
 mod cached_frames;
 mod cached_lookups;
 mod cached_rows;
+mod copy;
 mod data;
 mod entries;
 mod found_object;
@@ -34,6 +35,7 @@ use std::path::Path;
 
 pub use arrow::ArrowBatches;
 pub use cached_lookups::{CachedLookups, LookupCounts};
+pub(crate) use copy::{CopiedRows, copy_shard};
 pub(crate) use entries::{REQUEST_PART, are_of_list, request_of};
 pub use found_object::{FoundObject, ListedName, NamesPage};
 pub use object_error::ObjectError;
@@ -51,7 +53,9 @@ use tree::FileTree;
 
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
-use crate::journal::{JobLocation, must_be_here, must_have_objects, read_sealed_shards, read_status};
+use crate::journal::{
+    JobLocation, has_synced_shards, must_be_here, must_have_objects, read_sealed_shards, read_status,
+};
 use crate::object::StoredObject;
 use crate::sink::{Format, ShardFolder};
 
@@ -87,11 +91,13 @@ impl Destination {
             Some(extension) => {
                 // Nothing is written through it.
                 let shard_folder = ShardFolder::new(dest, extension, false);
+                let may_vanish =
+                    status.is_running && (format == Format::Parquet || has_synced_shards(&place)?);
                 Storage::Shards(SealedShards::open(
                     &shard_folder,
                     format,
                     &|| read_sealed_shards(&place),
-                    status.is_running,
+                    may_vanish,
                 )?)
             }
             None if format == Format::Files => Storage::Tree(FileTree::open(dest)?),

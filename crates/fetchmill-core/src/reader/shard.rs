@@ -63,6 +63,11 @@ impl ShardReader {
         self.number
     }
 
+    /// How its objects are stored.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
     /// What should be in it.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

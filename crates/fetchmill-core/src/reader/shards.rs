@@ -41,15 +41,15 @@ pub(super) struct SealedShards {
 }
 
 impl SealedShards {
-    /// Those that `read` finds in the journal.
+    /// Those that `read` finds in the journal. Where `may_vanish`, some of them are replaced by others meanwhile.
     pub(super) fn open(
         shard_folder: &ShardFolder,
         format: Format,
         read: &dyn Fn() -> Result<Vec<Shard>>,
-        is_running: bool,
+        may_vanish: bool,
     ) -> Result<Self> {
         let mut shards = Self::of(shard_folder, format, read()?);
-        if !(is_running && format == Format::Parquet) {
+        if !may_vanish {
             return Ok(shards);
         }
         let mut held = shards.hold_small();

@@ -51,7 +51,7 @@ pub struct ShardSize {
 
 /// Small shards by size.
 #[derive(Debug)]
-pub(super) struct SmallShards {
+pub struct SmallShards {
     full: FullShard,
     /// All together are merged before they fill so much, and at the end.
     is_gathering: bool,
@@ -61,7 +61,7 @@ pub(super) struct SmallShards {
 
 impl SmallShards {
     /// Of shards that are full with so many bytes or rows; with those that are there.
-    pub(super) fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
+    pub fn new(bytes: u64, rows: u64, shards: Vec<ShardSize>) -> Self {
         let full = FullShard { bytes, rows };
         let mut small = SmallShards { full, is_gathering: false, tiers: BTreeMap::new() };
         for shard in shards {
@@ -76,7 +76,7 @@ impl SmallShards {
     }
 
     /// Another one; one that is large enough is not noted. Whether it was.
-    pub(super) fn add(&mut self, shard: ShardSize) -> bool {
+    pub fn add(&mut self, shard: ShardSize) -> bool {
         let is_small = self.full.makes_small(shard);
         if is_small {
             let fill = self.full.fill(shard);
@@ -87,7 +87,7 @@ impl SmallShards {
     }
 
     /// Whether all that fit into one are to be merged.
-    fn has_outcomes(&self, is_last: bool) -> bool {
+    fn merges_all(&self, is_last: bool) -> bool {
         let fills = self.tiers.values().flatten().map(|(_, fill)| fill);
         self.is_gathering
             && self.tiers.values().map(Vec::len).sum::<usize>() >= 2
@@ -96,13 +96,13 @@ impl SmallShards {
 
     /// Whether some are to be merged.
     pub(super) fn is_due(&self, is_last: bool) -> bool {
-        self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.has_outcomes(is_last)
+        self.tiers.values().any(|shards| shards.len() >= FAN_IN) || self.merges_all(is_last)
     }
 
     /// Takes those that are to be merged now: at least two, because each is less than half.
-    pub(super) fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
-        if self.has_outcomes(is_last) {
-            return Some(self.take_outcomes());
+    pub fn next_merge(&mut self, is_last: bool) -> Option<Vec<ShardNumber>> {
+        if self.merges_all(is_last) {
+            return Some(self.take_all());
         }
         let shards = self.tiers.values_mut().find(|shards| shards.len() >= FAN_IN)?;
         let mut sum = 0;
@@ -115,7 +115,7 @@ impl SmallShards {
     }
 
     /// The largest ones first, as many as fit.
-    fn take_outcomes(&mut self) -> Vec<ShardNumber> {
+    fn take_all(&mut self) -> Vec<ShardNumber> {
         let mut sum = 0;
         let mut taken = Vec::new();
         for shards in self.tiers.values_mut().rev() {

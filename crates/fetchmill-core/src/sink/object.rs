@@ -11,6 +11,16 @@ use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::name::to_hex;
 use crate::object::{Facts, Object};
 
+/// Where shards have the `ETag` and the `Last-Modified` of their objects.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Validators {
+    /// In the records, as far as the format has a place for them.
+    #[default]
+    InRecords,
+    /// In the manifests, too: a sync reads them there.
+    InManifests,
+}
+
 /// Memory that is kept for the next large body.
 const KEPT_BYTES: usize = crate::limits::MIB;
 
@@ -79,14 +89,24 @@ pub(super) fn read_staged<'l>(entry: &BlockEntry, stage: &Stage, large: &'l mut 
 }
 
 /// Writes down an object in the manifest of its shard.
-pub(super) fn note(manifest: &mut ManifestWriter, object: &Object<'_>, place: u64) -> Result<()> {
+pub(super) fn note(
+    manifest: &mut ManifestWriter,
+    object: &Object<'_>,
+    place: u64,
+    validators: Validators,
+) -> Result<()> {
+    let (etag, last_modified) = match validators {
+        Validators::InRecords => (None, None),
+        Validators::InManifests => (object.facts.etag, object.facts.last_modified),
+    };
     manifest.add(&ManifestRow {
         sequence: object.sequence,
         name: object.name,
         length: object.body.len() as u64,
         crc32c: object.crc32c,
         place,
-        ..ManifestRow::default()
+        etag: etag.unwrap_or_default(),
+        last_modified,
     })
 }
 

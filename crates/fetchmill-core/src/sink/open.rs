@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::merging::ShardSize;
 use super::{
     FilesSink, Format, FullShard, HashColumn, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder,
-    Sink, Stage, UploadQueue,
+    Sink, Stage, UploadQueue, Validators,
 };
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
@@ -37,6 +37,8 @@ pub struct SinkSetup {
     pub columns: ExtraColumns,
     /// Whether the last of them is the hash of each body.
     pub is_hashed: bool,
+    /// What manifests of shards say of their objects.
+    pub validators: Validators,
     /// Of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
     /// Where shards wait for their upload; none: the destination is a folder.
@@ -67,14 +69,17 @@ impl SinkSetup {
                 seal_after: self.seal_after,
                 workers: self.workers,
                 columns: self.columns.clone(),
+                validators: self.validators,
             };
             let sink = ParquetSink::new(place, Arc::clone(stage), sizes, worker, small);
             return Ok(Box::new(sink.with_hash(hash).for_upload(self.upload_queue.clone())));
         }
         let encoder = new_encoder(self.format, &self.columns, self.origin.clone())?;
         let stage = Arc::clone(stage);
-        let sink = PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers);
-        Ok(Box::new(sink.with_hash(hash).for_upload(self.upload_queue.clone())))
+        let sink = PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers)
+            .with_hash(hash)
+            .with_validators(self.validators);
+        Ok(Box::new(sink.for_upload(self.upload_queue.clone())))
     }
 
     fn open_without_shards(&self, worker: u32, stage: &Arc<Stage>) -> Result<Box<dyn Sink>> {

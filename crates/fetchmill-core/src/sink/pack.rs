@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::object::{HashColumn, note, read_object, release};
+use super::object::{HashColumn, Validators, note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::Result;
@@ -34,6 +34,7 @@ pub struct PackSink {
     bytes: u64,
     large: Vec<u8>,
     hash: Option<HashColumn>,
+    validators: Validators,
 }
 
 #[derive(Debug)]
@@ -52,8 +53,8 @@ impl OpenPack {
         Ok(OpenPack { file, manifest, bytes: 0 })
     }
 
-    fn push(&mut self, object: &Object<'_>, encoder: &mut dyn Encoder) -> Result<()> {
-        note(&mut self.manifest, object, self.file.end())?;
+    fn push(&mut self, object: &Object<'_>, encoder: &mut dyn Encoder, validators: Validators) -> Result<()> {
+        note(&mut self.manifest, object, self.file.end(), validators)?;
         encoder.encode(object, self.file.buffer());
         self.bytes += object.body.len() as u64;
         self.file.flush_if_full()
@@ -84,6 +85,7 @@ impl PackSink {
             bytes: 0,
             large: Vec::new(),
             hash: None,
+            validators: Validators::default(),
         }
     }
 
@@ -97,6 +99,12 @@ impl PackSink {
     #[must_use]
     pub fn with_hash(self, hash: Option<HashColumn>) -> Self {
         PackSink { hash, ..self }
+    }
+
+    /// The same with manifests that say more or less of an object.
+    #[must_use]
+    pub fn with_validators(self, validators: Validators) -> Self {
+        PackSink { validators, ..self }
     }
 
     /// Ends the shard; what stands behind its last record is appended and synced.
@@ -131,7 +139,7 @@ impl Sink for PackSink {
                 None => self.open.insert(OpenPack::create(&self.shard_folder, self.worker, encoder)?),
             };
             let object = read_object(block, entry, &self.stage, &mut self.large, self.hash.as_mut())?;
-            open.push(&object, encoder)?;
+            open.push(&object, encoder, self.validators)?;
             self.sequences.push(entry.sequence);
             self.bytes += entry.body.len();
             release(&mut self.large);

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::merging::{ShardSize, SmallShards};
-use super::object::{HashColumn, note, read_object, release};
+use super::object::{HashColumn, Validators, note, read_object, release};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::{Error, Result};
@@ -39,6 +39,23 @@ pub struct ParquetSizes {
     pub workers: usize,
     /// What objects have besides the standard columns.
     pub columns: ExtraColumns,
+    /// What manifests say of them.
+    pub validators: Validators,
+}
+
+impl ParquetSizes {
+    fn rows(&self) -> ShardRows<'_> {
+        ShardRows { workers: self.workers, columns: &self.columns, validators: self.validators }
+    }
+}
+
+/// What a shard's rows are like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShardRows<'s> {
+    /// How many sinks share the memory.
+    pub(super) workers: usize,
+    pub(super) columns: &'s ExtraColumns,
+    pub(super) validators: Validators,
 }
 
 /// See the module.
@@ -138,8 +155,7 @@ impl ParquetSink {
     /// Writes the objects of small shards into one.
     fn merge(&mut self, numbers: Vec<ShardNumber>) -> Result<SealedShard> {
         self.wait_for_room();
-        let mut open =
-            OpenParquet::create(&self.shard_folder, self.worker, self.sizes.workers, &self.sizes.columns)?;
+        let mut open = OpenParquet::create(&self.shard_folder, self.worker, &self.sizes.rows())?;
         for number in &numbers {
             open.copy(&self.shard_folder.shard_path(*number))?;
         }
@@ -163,8 +179,7 @@ impl Sink for ParquetSink {
                 None => self.open.insert(OpenParquet::create(
                     &self.shard_folder,
                     self.worker,
-                    self.sizes.workers,
-                    &self.sizes.columns,
+                    &self.sizes.rows(),
                 )?),
             };
             open.push(&read_object(block, entry, &self.stage, &mut self.large, self.hash.as_mut())?)?;
@@ -227,15 +242,12 @@ pub(super) struct OpenParquet {
     bytes: u64,
     since: Instant,
     row_groups_max: usize,
+    validators: Validators,
 }
 
 impl OpenParquet {
-    pub(super) fn create(
-        shard_folder: &ShardFolder,
-        worker: u32,
-        workers: usize,
-        columns: &ExtraColumns,
-    ) -> Result<Self> {
+    pub(super) fn create(shard_folder: &ShardFolder, worker: u32, rows: &ShardRows<'_>) -> Result<Self> {
+        let ShardRows { workers, columns, validators } = *rows;
         let (data, manifest) = super::shard_names(worker);
         let path = shard_folder.open_path().join(&data);
         let file = ShardFile::create(shard_folder, data)?;
@@ -244,11 +256,19 @@ impl OpenParquet {
             .map_err(|error| Error::storage("write", &path, error))?;
         let manifest = ManifestWriter::new(&shard_folder.open_path(), manifest, shard_folder.is_durable());
         let row_groups_max = limits::row_groups_max(workers, schema(columns).fields().len());
-        Ok(OpenParquet { encoder, manifest, path, bytes: 0, since: Instant::now(), row_groups_max })
+        Ok(OpenParquet {
+            encoder,
+            manifest,
+            path,
+            bytes: 0,
+            since: Instant::now(),
+            row_groups_max,
+            validators,
+        })
     }
 
     pub(super) fn push(&mut self, object: &Object<'_>) -> Result<()> {
-        note(&mut self.manifest, object, self.encoder.rows())?;
+        note(&mut self.manifest, object, self.encoder.rows(), self.validators)?;
         self.bytes += object.body.len() as u64;
         self.encoder.push(object).map_err(|error| Error::storage("write", &self.path, error))
     }
@@ -263,11 +283,11 @@ impl OpenParquet {
     fn copy(&mut self, from: &Path) -> Result<()> {
         let file = File::open(from).map_err(|error| Error::storage("read", from, error))?;
         let shard = ParquetShard::open(file).map_err(|error| damaged(from, &error))?;
-        let OpenParquet { encoder, manifest, bytes, path, .. } = self;
+        let OpenParquet { encoder, manifest, bytes, path, validators, .. } = self;
         let mut failed = None;
         let mut each = |object: &Object<'_>, row: u64| {
             *bytes += object.body.len() as u64;
-            note(manifest, object, row).map_err(|error| {
+            note(manifest, object, row, *validators).map_err(|error| {
                 failed = Some(error);
                 ShardError::Io(io::ErrorKind::Other.into())
             })

@@ -1,13 +1,13 @@
-//! A sealed shard written again without some of its objects: the new one takes its place by a seal that names it.
+//! Sealed shards written again without some of their objects: the new one takes their place by a seal that names them.
 
-use super::parquet::OpenParquet;
+use super::parquet::{OpenParquet, ShardRows};
 use super::shard::ShardFile;
-use super::{Format, ShardFolder, new_encoder};
+use super::{Format, ShardFolder, Validators, new_encoder};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::object::Object;
-use crate::outcome::SealedShard;
+use crate::outcome::{SealedShard, ShardNumber};
 use crate::pack::Encoder;
 
 /// See the module.
@@ -25,12 +25,9 @@ impl Rewrite {
     pub fn create(shard_folder: &ShardFolder, format: Format, columns: &ExtraColumns) -> Result<Self> {
         shard_folder.prepare()?;
         if format == Format::Parquet {
-            return Ok(Rewrite(RewriteOutput::Rows(Box::new(OpenParquet::create(
-                shard_folder,
-                0,
-                1,
-                columns,
-            )?))));
+            let rows = ShardRows { workers: 1, columns, validators: Validators::InRecords };
+            let open = OpenParquet::create(shard_folder, 0, &rows)?;
+            return Ok(Rewrite(RewriteOutput::Rows(Box::new(open))));
         }
         let mut encoder = new_encoder(format, columns, None)?;
         let (data, manifest) = super::shard_names(0);
@@ -62,15 +59,15 @@ impl Rewrite {
         }
     }
 
-    /// Ends the shard and makes it durable.
-    pub fn seal(self) -> Result<SealedShard> {
+    /// Ends the shard and makes it durable. Its seal replaces these.
+    pub fn seal(self, replaces: Vec<ShardNumber>) -> Result<SealedShard> {
         match self.0 {
-            RewriteOutput::Rows(open) => open.seal(Vec::new()),
+            RewriteOutput::Rows(open) => open.seal(replaces),
             RewriteOutput::Records { mut file, manifest, mut encoder, bytes } => {
                 encoder.finish(file.buffer());
                 let objects = manifest.rows();
                 let (data, manifest) = (file.checkpoint()?, manifest.seal()?);
-                Ok(SealedShard { data, manifest, objects, bytes, replaces: Vec::new() })
+                Ok(SealedShard { data, manifest, objects, bytes, replaces })
             }
         }
     }

@@ -179,6 +179,13 @@ impl<'l> Ledger<'l> {
 
     /// Tells of targets that are nowhere, and of counters that are wrong.
     pub(super) fn conclude(&mut self) {
+        if !self.snapshot.is_synced {
+            self.tell_missing();
+        }
+        self.compare_tally();
+    }
+
+    fn tell_missing(&mut self) {
         for (first, count) in self.seen.clear_runs() {
             if self.watch.is_stopped() {
                 return;
@@ -195,14 +202,15 @@ impl<'l> Ledger<'l> {
             finding.objects = count;
             self.watch.find(finding);
         }
-        self.compare_tally();
     }
 
     fn compare_tally(&self) {
-        let JournalSnapshot { tally, next_sequence, failed_folders, .. } = self.snapshot;
+        let JournalSnapshot { tally, next_sequence, failed_folders, is_synced, .. } = self.snapshot;
         let counted = &self.counted;
         let without_number = tally.skipped.saturating_sub(counted.skipped);
-        let listed = next_sequence.saturating_add(without_number).saturating_add(*failed_folders);
+        // A sync gives the numbers of what it has removed to nothing else.
+        let given = if *is_synced { counted.fetched } else { *next_sequence };
+        let listed = given.saturating_add(without_number).saturating_add(*failed_folders);
         let rows = [
             ("listed", tally.listed, listed),
             ("fetched", tally.fetched, counted.fetched),

@@ -18,6 +18,7 @@ pub use finding::{Finding, FindingKind};
 pub use ledger::LedgerCounts;
 pub use monitor::VerifyProgress;
 pub use repair::RepairReport;
+pub(crate) use repair::tidy;
 pub use sample::SampledObject;
 
 use std::path::PathBuf;

@@ -24,8 +24,8 @@ use crate::reader::bits::Bits;
 use crate::reader::entries::before_name;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
-use crate::reader::{ObjectError, ShardReader};
-use crate::sink::{Format, Rewrite, ShardFolder};
+use crate::reader::{CopiedRows, ShardReader, copy_shard};
+use crate::sink::{Format, ShardFolder};
 
 /// What a repair has done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct RepairReport {
 }
 
 /// Finishes what a run or a repair left half done behind its last transaction.
-pub(super) fn tidy(place: &JobLocation) -> Result<()> {
+pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
     let snapshot = JournalSnapshot::read(place)?;
     let extension = Format::from_name(snapshot.part("format")).and_then(Format::extension);
     let Some(extension) = extension else { return Ok(()) };
@@ -185,14 +185,13 @@ impl Repair<'_> {
         reader: &ShardReader,
         faults: &mut ShardFaults,
     ) -> Result<Option<SealedShard>> {
-        let mut rewrite = None;
-        if self.job.format == Format::Parquet {
-            let columns = ExtraColumns::of_identity(&self.job.snapshot.identity);
-            copy_rows(shard_folder, &columns, reader, faults, &mut rewrite)?;
-        } else {
-            copy_records(shard_folder, self.job.format, reader, faults, &mut rewrite)?;
+        // A file that is no shard any more has lost all its rows: that is noted.
+        if faults.lost.set_count() == reader.manifest().rows() {
+            return Ok(None);
         }
-        rewrite.map(Rewrite::seal).transpose()
+        let columns = ExtraColumns::of_identity(&self.job.snapshot.identity);
+        let copy = copy_shard(shard_folder, &columns, reader, faults, None)?;
+        copy.map(|copy| copy.seal(Vec::new())).transpose()
     }
 
     /// A shard that was left open counts as a whole or not at all: its objects are fetched again.
@@ -295,77 +294,13 @@ fn for_each_lost_file(
     Ok(())
 }
 
-fn opened<'r>(
-    shard_folder: &ShardFolder,
-    format: Format,
-    columns: &ExtraColumns,
-    rewrite: &'r mut Option<Rewrite>,
-) -> Result<&'r mut Rewrite> {
-    match rewrite {
-        Some(rewrite) => Ok(rewrite),
-        None => Ok(rewrite.insert(Rewrite::create(shard_folder, format, columns)?)),
+impl CopiedRows for ShardFaults {
+    fn is_left_out(&mut self, row: u64, _: &[u8]) -> Result<bool> {
+        Ok(self.lost.has(row) || self.doubled.has(row))
     }
-}
 
-fn copy_records(
-    shard_folder: &ShardFolder,
-    format: Format,
-    reader: &ShardReader,
-    faults: &mut ShardFaults,
-    rewrite: &mut Option<Rewrite>,
-) -> Result<()> {
-    // Records are copied as they stand.
-    let columns = ExtraColumns::default();
-    let manifest = reader.manifest();
-    for index in 0..manifest.frames() {
-        let frame = manifest.frame(index)?;
-        for (position, row) in frame.iter().enumerate() {
-            let at = frame.first_row() + position as u64;
-            if faults.lost.has(at) || faults.doubled.has(at) {
-                continue;
-            }
-            // Read as an object once more: nothing goes into the new shard unproved.
-            match reader.read(at, &row).and_then(|_| reader.read_record(at, &row)) {
-                Ok(Some(record)) => {
-                    opened(shard_folder, format, &columns, rewrite)?.push_record(&row, &record)?;
-                }
-                Ok(None) | Err(ObjectError::Damaged(_)) => {
-                    faults.lost.set(at);
-                }
-                Err(ObjectError::Failed(error)) => return Err(error),
-            }
-        }
+    fn note_damaged(&mut self, row: u64, _: &[u8], _: String) -> Result<()> {
+        self.lost.set(row);
+        Ok(())
     }
-    Ok(())
-}
-
-fn copy_rows(
-    shard_folder: &ShardFolder,
-    columns: &ExtraColumns,
-    reader: &ShardReader,
-    faults: &mut ShardFaults,
-    rewrite: &mut Option<Rewrite>,
-) -> Result<()> {
-    let scan = match reader.scan() {
-        Ok(scan) => scan,
-        // A file that is no Parquet any more has lost all its rows: that is noted.
-        Err(_) if faults.lost.set_count() == reader.manifest().rows() => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for scanned in scan {
-        let scanned = scanned?;
-        if faults.lost.has(scanned.row) || faults.doubled.has(scanned.row) {
-            continue;
-        }
-        match scanned.object {
-            Ok(object) => {
-                opened(shard_folder, Format::Parquet, columns, rewrite)?
-                    .push_object(&object.as_object(scanned.sequence))?;
-            }
-            Err(_) => {
-                faults.lost.set(scanned.row);
-            }
-        }
-    }
-    Ok(())
 }

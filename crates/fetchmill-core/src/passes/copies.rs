@@ -1,0 +1,116 @@
+//! What shards were written again, and what they are to replace: a database of its own, whole or not there.
+
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, Row, params};
+
+use super::database;
+use crate::error::Result;
+use crate::journal::sqlite_error_of;
+use crate::outcome::{SealedShard, ShardEnd, ShardNumber};
+
+/// `replaced.copy` is the row of the copy that has what is left; none: nothing is.
+const TABLES: &str = "
+CREATE TABLE copies (
+    id INTEGER PRIMARY KEY, path TEXT NOT NULL, end INTEGER NOT NULL, crc32c INTEGER NOT NULL,
+    manifest TEXT NOT NULL, manifest_end INTEGER NOT NULL, manifest_crc32c INTEGER NOT NULL,
+    objects INTEGER NOT NULL, bytes INTEGER NOT NULL);
+CREATE TABLE replaced (number INTEGER PRIMARY KEY, copy INTEGER);
+";
+
+/// One that is being made.
+pub(super) struct CopiesWriter {
+    db: Connection,
+    made: PathBuf,
+    path: PathBuf,
+}
+
+impl CopiesWriter {
+    pub(super) fn create(path: &Path) -> Result<Self> {
+        let made = path.with_extension("tmp");
+        Ok(CopiesWriter { db: database::create(&made, TABLES)?, made, path: path.to_owned() })
+    }
+
+    /// A shard that is sealed among the open ones; its row.
+    pub(super) fn note_copy(&self, copy: &SealedShard) -> Result<i64> {
+        let SealedShard { data, manifest, objects, bytes, replaces: _ } = copy;
+        let row = params![
+            data.path,
+            data.end as i64,
+            data.crc32c,
+            manifest.path,
+            manifest.end as i64,
+            manifest.crc32c,
+            *objects as i64,
+            *bytes as i64
+        ];
+        let done = self.db.execute("INSERT INTO copies VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", row);
+        done.map_err(|error| sqlite_error_of(&self.made, &error))?;
+        Ok(self.db.last_insert_rowid())
+    }
+
+    /// A shard that it is to replace; without one nothing is left of it.
+    pub(super) fn note_replaced(&self, number: ShardNumber, copy: Option<i64>) -> Result<()> {
+        let done = self.db.execute("INSERT INTO replaced VALUES (?, ?)", params![number as i64, copy]);
+        done.map(drop).map_err(|error| sqlite_error_of(&self.made, &error))
+    }
+
+    /// Makes it durable.
+    pub(super) fn finish(self) -> Result<()> {
+        database::finish(self.db, &self.made, &self.path)
+    }
+}
+
+/// What such a database says.
+pub(super) struct Copies {
+    /// With the shards that each is to replace.
+    pub(super) sealed: Vec<SealedShard>,
+    /// Shards of which nothing is left.
+    pub(super) emptied: Vec<ShardNumber>,
+}
+
+impl Copies {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let db = database::read(path)?;
+        let read = || -> rusqlite::Result<Copies> {
+            let emptied = numbers(&db, "SELECT number FROM replaced WHERE copy IS NULL", [])?;
+            Ok(Copies { sealed: read_sealed(&db)?, emptied })
+        };
+        read().map_err(|error| sqlite_error_of(path, &error))
+    }
+}
+
+fn read_sealed(db: &Connection) -> rusqlite::Result<Vec<SealedShard>> {
+    let mut query = db.prepare(
+        "SELECT id, path, end, crc32c, manifest, manifest_end, manifest_crc32c, objects, bytes FROM copies ORDER BY id",
+    )?;
+    let rows = query.query_map([], |row| {
+        let id: i64 = row.get(0)?;
+        Ok(SealedShard {
+            data: shard_end(row, 1)?,
+            manifest: shard_end(row, 4)?,
+            objects: row.get::<_, i64>(7)? as u64,
+            bytes: row.get::<_, i64>(8)? as u64,
+            replaces: numbers(db, "SELECT number FROM replaced WHERE copy = ?", [id])?,
+        })
+    })?;
+    rows.collect()
+}
+
+fn numbers(
+    db: &Connection,
+    query: &str,
+    values: impl rusqlite::Params,
+) -> rusqlite::Result<Vec<ShardNumber>> {
+    let mut query = db.prepare(query)?;
+    let rows = query.query_map(values, |row| Ok(row.get::<_, i64>(0)? as ShardNumber))?;
+    rows.collect()
+}
+
+fn shard_end(row: &Row<'_>, at: usize) -> rusqlite::Result<ShardEnd> {
+    Ok(ShardEnd {
+        path: row.get(at)?,
+        end: row.get::<_, i64>(at + 1)? as u64,
+        crc32c: row.get::<_, i64>(at + 2)? as u32,
+    })
+}

@@ -1,0 +1,105 @@
+//! Puts fetched files into their places, and removes those that are gone: each by one rename or one unlink.
+//!
+//! A staged file that is missing has been put in its place before, and a file that is missing has been removed. So all
+//! of it can be done again after a kill, from the start.
+
+use std::path::Path;
+
+use super::applied::{Applied, PlannedObject};
+use super::local::{LocalFolder, MoveResult};
+use super::plan::is_ours;
+use crate::durable::PathState;
+use crate::error::Result;
+use crate::name;
+use crate::outcome::FailureKind;
+
+/// See the module.
+pub(super) struct PlacedFiles {
+    dest: LocalFolder,
+    /// Where fetched objects are.
+    staged: Option<LocalFolder>,
+    overwrites_local: bool,
+}
+
+impl PlacedFiles {
+    pub(super) fn open(dest: &Path, staged: Option<&Path>, overwrites_local: bool) -> Result<Self> {
+        Ok(PlacedFiles {
+            dest: LocalFolder::open(dest)?,
+            staged: staged.map(LocalFolder::open).transpose()?,
+            overwrites_local,
+        })
+    }
+
+    /// Removes the file of an object that is gone.
+    pub(super) fn remove(&mut self, object: &PlannedObject) -> Result<Applied> {
+        let mut path = Vec::new();
+        if name::to_path(&object.name, &mut path).is_err() {
+            return Ok(no_name());
+        }
+        let is_as_left = match self.dest.state(&path)? {
+            // In a folder's place there is no file any more: an object of this pass may be below it already.
+            None | Some(PathState::Folder) => return Ok(Applied::of("removed")),
+            Some(PathState::File { size, mtime_ns }) => {
+                self.overwrites_local
+                    || object.base.is_some_and(|(length, known)| is_ours(length, known, size, mtime_ns))
+            }
+            Some(PathState::Other) => false,
+        };
+        if !is_as_left {
+            return Ok(Applied { result: "not_removed", ..Applied::changed_here() });
+        }
+        self.dest.remove(&path)?;
+        Ok(Applied::of("removed"))
+    }
+
+    /// Puts a fetched object into its place.
+    pub(super) fn place(&mut self, object: &PlannedObject, length: i64) -> Result<Applied> {
+        let mut path = Vec::new();
+        if name::to_path(&object.name, &mut path).is_err() {
+            return Ok(no_name());
+        }
+        let staged = match &mut self.staged {
+            Some(staged) => staged.state(&path)?,
+            None => None,
+        };
+        let present = self.dest.state(&path)?;
+        let Some(PathState::File { mtime_ns, .. }) = staged else {
+            // It was put there before a kill.
+            return Ok(match present {
+                Some(PathState::File { size, mtime_ns }) if i64::try_from(size) == Ok(length) => {
+                    Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") }
+                }
+                _ => Applied::changed_here(),
+            });
+        };
+        match present {
+            Some(PathState::Folder | PathState::Other) => return Ok(taken()),
+            Some(PathState::File { size, mtime_ns }) if !self.overwrites_local => match object.base {
+                None => return Ok(taken()),
+                Some((length, known)) if !is_ours(length, known, size, mtime_ns) => {
+                    return Ok(Applied::changed_here());
+                }
+                Some(_) => {}
+            },
+            Some(PathState::File { .. }) | None => {}
+        }
+        let Some(staged) = &mut self.staged else { return Ok(taken()) };
+        Ok(match self.dest.take(staged, &path)? {
+            MoveResult::Done => Applied { mtime_ns: Some(mtime_ns), ..Applied::of("fetched") },
+            MoveResult::Taken => taken(),
+        })
+    }
+
+    /// Makes all of it durable.
+    pub(super) fn sync(&self) -> Result<()> {
+        self.dest.sync()
+    }
+}
+
+fn no_name() -> Applied {
+    Applied::failed(FailureKind::Name.name(), "it cannot be the name of a file")
+}
+
+fn taken() -> Applied {
+    Applied::failed(FailureKind::NameTaken.name(), "something that no sync has put there has its place")
+}

@@ -1,0 +1,181 @@
+//! Shards of a destination that are written again before a pass changes anything: without what was fetched anew or is
+//! gone, and small ones into one.
+//!
+//! The new ones lie among the open shards. What they are, and what they are to replace, is a file of its own that is
+//! whole or not there: without it all of them are made again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use super::copies::CopiesWriter;
+use super::database;
+use super::plan::PlannedAction;
+use super::synced_shards::SyncedShards;
+use crate::error::{Error, Result};
+use crate::extra_columns::ExtraColumns;
+use crate::journal::{Shard, sqlite_error_of};
+use crate::limits;
+use crate::outcome::ShardNumber;
+use crate::reader::{CopiedRows, ShardReader, copy_shard};
+use crate::sink::{Format, ShardFolder, ShardSize, SmallShards};
+
+/// What shards hold and is not wanted any more.
+const DROPPED: &str = "
+CREATE TEMP TABLE dropped (name BLOB PRIMARY KEY, shard INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO temp.dropped SELECT p.name, b.shard FROM plan.planned p JOIN main.objects b ON b.name = p.name
+LEFT JOIN outcome.fetched f ON f.name = p.name
+WHERE b.shard IS NOT NULL AND (f.name IS NOT NULL OR p.action = ";
+
+/// See the module.
+pub(super) struct Rewrites {
+    /// The base, with the plan and what was fetched beside it.
+    db: Connection,
+    base: std::path::PathBuf,
+    made: CopiesWriter,
+    shard_folder: ShardFolder,
+    format: Format,
+    columns: ExtraColumns,
+    groups: VecDeque<Group>,
+}
+
+/// Shards that one copy is to replace.
+struct Group {
+    shards: Vec<Shard>,
+    /// Objects that it must have.
+    objects: u64,
+}
+
+/// The files that rewrites are made of.
+pub(super) struct RewritePaths<'p> {
+    pub(super) base: &'p Path,
+    pub(super) plan: &'p Path,
+    pub(super) outcomes: &'p Path,
+    /// Where it is written down what they are.
+    pub(super) copies: &'p Path,
+}
+
+impl Rewrites {
+    /// Finds what is to be written again. What an earlier run had begun is thrown away.
+    pub(super) fn begin(paths: &RewritePaths<'_>, kept: &SyncedShards) -> Result<Self> {
+        let shard_folder = kept.shard_folder();
+        shard_folder.prepare()?;
+        shard_folder.clear_open("")?;
+        let db = database::look_at_base(paths.base)?;
+        database::attach(&db, paths.plan, "plan")?;
+        database::attach(&db, paths.outcomes, "outcome")?;
+        let fail = |error: rusqlite::Error| sqlite_error_of(paths.base, &error);
+        db.execute_batch(&format!("{DROPPED} {})", PlannedAction::Remove as i64)).map_err(fail)?;
+        let dropped = count_dropped(&db).map_err(fail)?;
+        let mut rewrites = Rewrites {
+            db,
+            base: paths.base.to_owned(),
+            made: CopiesWriter::create(paths.copies)?,
+            shard_folder,
+            format: kept.format(),
+            columns: kept.columns()?,
+            groups: VecDeque::new(),
+        };
+        rewrites.choose(kept, &dropped)?;
+        Ok(rewrites)
+    }
+
+    fn choose(&mut self, kept: &SyncedShards, dropped: &BTreeMap<ShardNumber, u64>) -> Result<()> {
+        let mut untouched = BTreeMap::new();
+        for shard in kept.shards()? {
+            let objects = shard.sealed.objects;
+            match dropped.get(&shard.number) {
+                None => drop(untouched.insert(shard.number, shard)),
+                Some(count) if *count == objects => self.made.note_replaced(shard.number, None)?,
+                Some(count) => {
+                    let objects = objects.checked_sub(*count).ok_or_else(|| contradiction(&self.base))?;
+                    self.groups.push_back(Group { shards: vec![shard], objects });
+                }
+            }
+        }
+        let size = |shard: &Shard| ShardSize {
+            number: shard.number,
+            bytes: shard.sealed.data.end,
+            rows: shard.sealed.objects,
+        };
+        let sizes = untouched.values().map(size).collect();
+        let mut small = SmallShards::new(kept.shard_bytes(), limits::shard_rows_max(1), sizes);
+        while let Some(numbers) = small.next_merge(false) {
+            let shards: Vec<_> = numbers.iter().filter_map(|number| untouched.remove(number)).collect();
+            let objects = shards.iter().map(|shard| shard.sealed.objects).sum();
+            self.groups.push_back(Group { shards, objects });
+        }
+        Ok(())
+    }
+
+    /// Works for so long; whether all is done, and durable.
+    pub(super) fn work(&mut self, time: Duration) -> Result<bool> {
+        let started = Instant::now();
+        while let Some(group) = self.groups.pop_front() {
+            self.copy(&group)?;
+            if started.elapsed() >= time && !self.groups.is_empty() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes down what they are. Only now they count.
+    pub(super) fn finish(self) -> Result<()> {
+        self.made.finish()
+    }
+
+    fn copy(&self, group: &Group) -> Result<()> {
+        let mut copy = None;
+        for shard in &group.shards {
+            let reader = ShardReader::open(&self.shard_folder, self.format, shard)?;
+            let mut wanted = Wanted { db: &self.db, base: &self.base, shard: shard.number, reader: &reader };
+            copy = copy_shard(&self.shard_folder, &self.columns, &reader, &mut wanted, copy)?;
+        }
+        let copy = copy.ok_or_else(|| contradiction(&self.base))?.seal(Vec::new())?;
+        // Before anything is removed for it.
+        if copy.objects != group.objects {
+            return Err(contradiction(&self.base));
+        }
+        let id = self.made.note_copy(&copy)?;
+        group.shards.iter().try_for_each(|shard| self.made.note_replaced(shard.number, Some(id)))
+    }
+}
+
+fn contradiction(base: &Path) -> Error {
+    Error::Internal(format!(
+        "what {} says of the shards is not what they hold; nothing was changed: look with `fetchmill verify`",
+        base.display()
+    ))
+}
+
+fn count_dropped(db: &Connection) -> rusqlite::Result<BTreeMap<ShardNumber, u64>> {
+    let mut query = db.prepare("SELECT shard, count(*) FROM temp.dropped GROUP BY shard")?;
+    let rows = query.query_map([], |row| Ok((row.get::<_, i64>(0)? as _, row.get::<_, i64>(1)? as u64)))?;
+    rows.collect()
+}
+
+/// What stays of a shard.
+struct Wanted<'w> {
+    db: &'w Connection,
+    base: &'w Path,
+    shard: ShardNumber,
+    reader: &'w ShardReader,
+}
+
+impl CopiedRows for Wanted<'_> {
+    fn is_left_out(&mut self, _: u64, name: &[u8]) -> Result<bool> {
+        let look = || {
+            let mut query =
+                self.db.prepare_cached("SELECT 1 FROM temp.dropped WHERE name = ? AND shard = ?")?;
+            query.query_row(params![name, self.shard as i64], |_| Ok(())).optional()
+        };
+        look().map(|found| found.is_some()).map_err(|error| sqlite_error_of(self.base, &error))
+    }
+
+    fn note_damaged(&mut self, _: u64, name: &[u8], what: String) -> Result<()> {
+        Err(self.reader.error(name, crate::reader::ObjectError::Damaged(what)))
+    }
+}
