@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::journal::{Shard, sqlite_error_of};
 use crate::limits;
+use crate::name::for_display;
 use crate::outcome::ShardNumber;
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
 use crate::sink::{Format, ShardFolder, ShardSize, SmallShards};
@@ -176,6 +177,11 @@ impl CopiedRows for Wanted<'_> {
     }
 
     fn note_damaged(&mut self, _: u64, name: &[u8], what: String) -> Result<()> {
-        Err(self.reader.error(name, crate::reader::ObjectError::Damaged(what)))
+        Err(Error::Journal(format!(
+            "{} is damaged: `{}`: {what}; nothing was changed: `fetchmill verify` shows what is lost, and --refetch \
+             fetches everything again",
+            self.reader.path().display(),
+            for_display(name)
+        )))
     }
 }

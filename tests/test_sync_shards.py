@@ -1,0 +1,291 @@
+"""`fetchmill sync` into shards: what is superseded or removed is gone from them when a pass ends, for any reader."""
+
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from foreign import READERS, SUFFIXES, describe_parquet, find_shards, read_objects
+from nginx import Nginx, Site
+from synced import ChangingTree, bodies, until
+
+Run = Callable[..., Ended]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+LOG = logging.getLogger(__name__)
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+# Kills of each format.
+KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 3)
+FILES = 1000
+USAGE, DAMAGED = 2, 10
+FORMATS = tuple(SUFFIXES)
+# What there is when a phase has begun, below the folder of what a sync knows.
+BEGUN = {
+    "fetching": "fetched/.fetchmill/job.sqlite",
+    "preparing": "outcomes.sqlite",
+    "prepared": "copies.sqlite",
+    "applying": "pass.json",
+}
+
+
+@pytest.fixture
+def site(nginx: Callable[..., Nginx]) -> Nginx:
+    """Serves the folder `served`, listed in JSON."""
+    return nginx(files=Site())
+
+
+@pytest.fixture
+def source(site: Nginx) -> str:
+    """Its URL."""
+    return site.url("files", "127.0.0.1") + "/"
+
+
+def sent(site: Nginx) -> Counter[str]:
+    """Files that it has sent."""
+    asked = ((each.path.removeprefix("/"), each.status) for each in site.seen("files"))
+    return Counter(path for path, status in asked if status == "200" and path and not path.endswith("/"))
+
+
+def contents(dest: Path, format: str, reader: str) -> dict[str, bytes]:
+    """What somebody else's reader finds, each name once and each sequence number once."""
+    found = list(read_objects(dest, format, reader))
+    names = Counter(each.name.decode() for each in found)
+    assert max(names.values(), default=0) <= 1, names.most_common(3)
+    numbers = [each.sequence for each in found if each.sequence is not None]
+    assert len(numbers) == len(set(numbers))
+    return {each.name.decode(): each.body for each in found}
+
+
+def report_of(ended: Ended) -> dict[str, Any]:
+    """The event `report` of a command with --json."""
+    events = [json.loads(line) for line in ended.out.splitlines()]
+    (report,) = (event for event in events if event["event"] == "report")
+    return dict(report)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_superseded_or_removed_is_gone_from_the_shards(
+    run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
+) -> None:
+    """For every reader; one GET for each new or changed file, and none when nothing has changed."""
+    tree = ChangingTree(served, FILES, seed=5)
+    words = ("sync", source, dest, "--format", format, "--shard-size", "20k", "--delete", "--json")
+    assert report_of(run(*words))["fetched"] == FILES
+    first = sent(site)
+    fetched, removed = tree.change_much(changed=50, added=30, removed=20, renamed=5)
+    swapped = tree.swap_kinds("d040", "d041/f00825")
+    fetched = {name for name in fetched | swapped[0] if (served / name).is_file()}
+    removed = {name for name in removed | swapped[1] if not (served / name).is_file()}
+
+    second = report_of(run(*words))
+    shards = find_shards(dest, format)
+    third = report_of(run(*words))
+
+    assert (second["fetched"], second["removed"], second["failed"]) == (len(fetched), len(removed), 0)
+    assert sent(site) - first == Counter(fetched)
+    for reader in READERS[format]:
+        assert contents(dest, format, reader) == bodies(served)
+    assert (third["unchanged"], third["fetched"], third["removed"]) == (third["listed"], 0, 0)
+    assert find_shards(dest, format) == shards
+    proved = run("verify", dest)
+    assert (proved.code, len(bodies(served))) == (0, len(run("ls", dest).out.splitlines())), proved.err
+
+
+@pytest.mark.parametrize(
+    ("format", "number"), [(format, number) for format in FORMATS for number in range(KILLS)]
+)
+def test_killed_at_any_moment_each_object_is_old_or_new(
+    run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int
+) -> None:
+    """For who reads by name; and the next call ends the pass, with each object once."""
+    chosen = random.Random(f"{SEED} {format} {number}")
+    LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
+    phase, delay = chosen.choice([*BEGUN]), chosen.uniform(0, 0.04)
+    tree, dest = ChangingTree(served, 400, seed=SEED + number), memory_path / "out"
+    words = ("sync", source, dest, "--format", format, "--shard-size", "5k", "--delete", "--max-delete", "50%")
+    assert run(*words).code == 0
+    old = bodies(served)
+    tree.change_much(changed=80, added=40, removed=40, renamed=10)
+    new = bodies(served)
+
+    process = start(*words, "--commit-window", "5ms")
+    was_killed = kill_in(phase, process, dest / ".fetchmill/sync", delay)
+    found = dict(fetchmill.open(dest).items())
+    ended = run(*words)
+
+    assert [name for name, body in found.items() if body not in (old.get(name), new.get(name))] == []
+    assert [name for name in old.keys() & new.keys() if name not in found] == [], (phase, was_killed)
+    assert ended.code == 0, ended.err
+    assert contents(dest, format, next(iter(READERS[format]))) == new
+    assert run("verify", dest).code == 0
+    assert os.listdir(dest / ".fetchmill/open") == []
+
+
+def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: float) -> bool:
+    """Kills a sync a moment after a phase has begun; whether it was still running."""
+    for _ in until(phase):
+        if process.poll() is not None or has_begun(state, phase):
+            break
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL
+
+
+def has_begun(state: Path, phase: str) -> bool:
+    """Whether a pass is at least so far."""
+    if phase != "applying":
+        return (state / BEGUN[phase]).exists()
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((state / "pass.json").read_bytes())["is_applying"])
+    return False
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_shards_of_a_finished_job_are_taken_over(
+    run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
+) -> None:
+    """What `get` has fetched is not fetched again, and all shards have the same columns."""
+    tree = ChangingTree(served, 60, seed=1)
+    assert run("get", source, dest, "--format", format).code == 0
+    first = sent(site)
+    tree.change("d000/f00003")
+    (served / "d001/f00025").unlink()
+
+    ended = report_of(run("sync", source, dest, "--format", format, "--delete", "--json"))
+
+    assert (ended["fetched"], ended["unchanged"], ended["removed"]) == (1, 58, 1), ended
+    assert sent(site) - first == {"d000/f00003": 1}
+    assert contents(dest, format, next(iter(READERS[format]))) == bodies(served)
+    assert run("verify", dest).code == 0
+    if format == "parquet":
+        columns = [describe_parquet(shard) for shard in find_shards(dest, format)]
+        assert columns == columns[:1] * len(columns)
+
+
+def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, served: Path, tmp_path: Path) -> None:
+    """Another format, more columns, names that came twice, files that shards do not have: a line each."""
+    ChangingTree(served, 40, seed=1)
+    urls = tmp_path / "urls.csv"
+    urls.write_text(f"url,id\n{source}d000/f00001,1\n{source}d000/f00001,2\n")
+    twice = ("get", urls, "twice", "--format", "jsonl", "--allow-private", "--key-column", "url")
+    assert run("get", source, "tar", "--format", "tar").code == 0
+    assert run(*twice).code == 0
+    assert run("get", urls, "kept", "--format", "parquet", "--allow-private", "--keep-columns", "id").code == 0
+    assert run("sync", source, "mirror", "--format", "parquet").code == 0
+
+    for words, told in (
+        ((source, "tar", "--format", "parquet"), "with the format tar, and parquet is asked for: say --format tar"),
+        ((urls, "twice", "--format", "jsonl", "--allow-private", "--key-column", "url"), "two objects with the name"),
+        ((urls, "kept", "--format", "parquet", "--allow-private"), "more columns"),
+        ((source, "mirror", "--format", "tar"), "with the options"),
+        ((source, "mirror"), "with the options"),
+        ((source, "new", "--format", "null"), "discards them"),
+        ((source, "new", "--format", "tar", "--check-local"), "--check-local is about files"),
+    ):
+        refused = run("sync", *words)
+        assert (refused.code, refused.out, len(refused.err.splitlines())) == (USAGE, "", 1), refused.err
+        assert told in refused.err
+    for words in (("get", source, "mirror", "--format", "parquet"), ("verify", "mirror", "--repair")):
+        refused = run(*words)
+        assert (refused.code, len(refused.err.splitlines())) == (USAGE, 1), refused.err
+        assert "`fetchmill sync`: only that changes what it holds" in refused.err
+
+
+def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, dest: Path, tmp_path: Path) -> None:
+    """Objects of a list are called by their URLs, as `get` calls them, and one that was given twice is skipped."""
+    names = ChangingTree(served, 40, seed=1).names()
+    urls = tmp_path / "urls.txt"
+    words = ("sync", urls, dest, "--format", "parquet", "--allow-private", "--json")
+    urls.write_text("".join(f"{source}{name}\n" for name in names[:30]))
+    assert report_of(run(*words))["fetched"] == 30
+    urls.write_text("".join(f"{source}{name}\n" for name in [*names[5:], names[5]]))
+
+    ended = report_of(run(*words))
+
+    told = tuple(ended[name] for name in ("fetched", "unchanged", "skipped", "kept"))
+    assert told == (10, 25, 1, 5)
+    whole = {f"{source}{name}": body for name, body in bodies(served).items()}
+    assert contents(dest, "parquet", "duckdb") == whole
+
+
+def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) -> None:
+    """Many passes that bring little do not leave as many shards."""
+    tree = ChangingTree(served, 10, seed=1)
+    passes = 20
+    for _ in range(passes):
+        tree.add()
+        fetchmill.sync(source, dest, format="parquet")
+
+    assert len(find_shards(dest, "parquet")) < passes // 2
+    assert contents(dest, "parquet", "pyarrow") == bodies(served)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_damaged_shard_is_told_before_anything_changes(
+    run: Run, source: str, served: Path, dest: Path, format: str
+) -> None:
+    """What stays of it would be lost; --refetch fetches all of it anew."""
+    tree = ChangingTree(served, 40, seed=1)
+    words = ("sync", source, dest, "--format", format)
+    assert run(*words).code == 0
+    for shard in find_shards(dest, format):
+        damaged = bytearray(shard.read_bytes())
+        damaged[len(damaged) // 3] ^= 0x55
+        shard.write_bytes(damaged)
+    before = {shard: shard.read_bytes() for shard in find_shards(dest, format)}
+    tree.change("d000/f00003")
+
+    refused = run(*words)
+
+    assert refused.code == DAMAGED, refused.err
+    assert "is damaged" in refused.err
+    assert {shard: shard.read_bytes() for shard in find_shards(dest, format)} == before
+    assert run(*words, "--refetch").code == 0
+    assert contents(dest, format, next(iter(READERS[format]))) == bodies(served)
+    assert run("verify", dest).code == 0
+
+
+def test_readers_see_the_old_or_the_new_object_while_a_pass_ends(
+    run: Run, source: str, served: Path, dest: Path
+) -> None:
+    """What opens the destination meanwhile finds each object."""
+    tree = ChangingTree(served, 40, seed=1)
+    words = ("sync", source, dest, "--format", "tar", "--delete")
+    assert run(*words).code == 0
+    has_ended = threading.Event()
+    found: set[bytes] = set()
+    failed: list[Exception] = []
+
+    def read() -> None:
+        while not has_ended.is_set():
+            try:
+                found.add(fetchmill.open(dest)["d000/f00003"])
+            except Exception as error:  # noqa: BLE001 - each is a failure of the test
+                failed.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    written = {(served / "d000/f00003").read_bytes()}
+    for _ in range(5):
+        tree.change("d000/f00003")
+        written.add((served / "d000/f00003").read_bytes())
+        assert run(*words).code == 0
+    has_ended.set()
+    thread.join()
+
+    assert failed == []
+    assert len(found) > 1
+    assert found <= written
