@@ -104,9 +104,7 @@ def test_what_is_superseded_or_removed_is_gone_from_the_shards(
     assert (proved.code, len(bodies(served))) == (0, len(run("ls", dest).out.splitlines())), proved.err
 
 
-@pytest.mark.parametrize(
-    ("format", "number"), [(format, number) for format in FORMATS for number in range(KILLS)]
-)
+@pytest.mark.parametrize(("format", "number"), [(format, number) for format in FORMATS for number in range(KILLS)])
 def test_killed_at_any_moment_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int
 ) -> None:
@@ -198,8 +196,8 @@ def test_what_cannot_be_taken_over_or_kept_is_refused(run: Run, source: str, ser
         refused = run("sync", *words)
         assert (refused.code, refused.out, len(refused.err.splitlines())) == (USAGE, "", 1), refused.err
         assert told in refused.err
-    for words in (("get", source, "mirror", "--format", "parquet"), ("verify", "mirror", "--repair")):
-        refused = run(*words)
+    for command in (("get", source, "mirror", "--format", "parquet"), ("verify", "mirror", "--repair")):
+        refused = run(*command)
         assert (refused.code, len(refused.err.splitlines())) == (USAGE, 1), refused.err
         assert "`fetchmill sync`: only that changes what it holds" in refused.err
 

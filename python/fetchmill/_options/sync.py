@@ -34,8 +34,8 @@ _CONDITIONS = {"If-None-Match": "{if_none_match}", "If-Modified-Since": "{if_mod
 _PERCENT = 100
 
 _HELP = {
-    "format": "How DEST stores objects: `files` is a file for each object; `parquet`, `tar`, `warc` and `jsonl` put many into "
-    "one; `null` is refused.",
+    "format": "How DEST stores objects: `files` is a file for each; `parquet`, `tar`, `warc` and `jsonl` put many into "
+    "one; not `null`.",
     "headers": "Field of requests to the source's origin, as in 'Name: value'; may be repeated.",
     "concurrency": "Requests in flight at most; `auto` finds out how many are useful.",
     "concurrency_max": "Requests in flight that --concurrency auto goes up to; 64 if not given.",
@@ -97,7 +97,7 @@ class SyncOptions(Options):
 
     @property
     def filters(self) -> str:
-        """What decides which objects DEST has, what they are called and how they are stored; equal texts mean the same."""
+        """What decides which objects DEST has, what they are called and how they are stored, as a text to compare."""
         given = {name: value for name, value in self._given().items() if name in _LASTING}
         for name in ("modified_from", "modified_to"):
             if name in given:

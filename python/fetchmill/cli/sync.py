@@ -35,7 +35,7 @@ _HELP = """Make the folder DEST like SOURCE: fetch what is new or has changed, a
 SOURCE is http://host:port[/path] or https://... for a server that lists its objects, s3://bucket[/prefix] for a bucket,
 or a file with a list of URLs. It is listed anew each time, and compared with what the last pass has left: only what
 differs is asked for, by size and time, by ETag, or by a request on a condition where the listing does not tell. DEST is
-missing, empty, that of an earlier sync of the same SOURCE, or that of a finished `fetchmill get` with files.
+missing, empty, that of an earlier sync of the same SOURCE, or that of a finished `fetchmill get` with the same format.
 
 Killed at any moment, each object is old or new, and the same command goes on. Files that were changed in DEST stay.
 
@@ -44,6 +44,7 @@ Examples:
   fetchmill sync http://127.0.0.1:8080 mirror/                  again: only what is new or has changed
   fetchmill sync http://host/folder/ mirror/ --delete           and nothing that SOURCE does not have
   fetchmill sync http://host/folder/ mirror/ --delete --dry-run what would be fetched and removed
+  fetchmill sync http://host/folder/ mirror/ --format parquet   into shards, each object once in them
   fetchmill sync s3://bucket/prefix mirror/ --exclude '*.tmp'
   fetchmill sync urls.txt mirror/ --concurrency 16 --rate 50
   fetchmill sync http://host/folder/ mirror/ --check-local      mend files that are missing here

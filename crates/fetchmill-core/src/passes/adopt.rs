@@ -62,13 +62,12 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
         note().map_err(fail)?;
     }
     let count = db.query_row("SELECT count(*) FROM objects", [], |row| row.get::<_, i64>(0)).map_err(fail)?;
-    match format.extension() {
-        None => forget_job(place)?,
-        Some(_) => {
-            let mut journal = Journal::open_any(place, true)?;
-            journal.keep_for_passes(&Identity::of_parts(status.identity))?;
-            remove_folder(&place.failures_path())?;
-        }
+    if format == Format::Files {
+        forget_job(place)?;
+    } else {
+        let mut journal = Journal::open_any(place, true)?;
+        journal.keep_for_passes(&Identity::of_parts(status.identity))?;
+        remove_folder(&place.failures_path())?;
     }
     Ok(count as u64)
 }

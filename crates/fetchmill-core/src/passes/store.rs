@@ -212,22 +212,24 @@ impl SyncStore {
         if !outcomes.exists() {
             outcomes::gather(fetched, &outcomes)?;
         }
-        let copies = self.copies_path();
-        let Some(shards) = self.shards.as_ref().filter(|_| !copies.exists()) else { return Ok(true) };
-        let mut making = match self.rewrites.take() {
-            Some(making) => making,
-            None => {
-                let (base, plan) = (self.base_path(), self.plan_path());
-                let paths = RewritePaths { base: &base, plan: &plan, outcomes: &outcomes, copies: &copies };
-                Rewrites::begin(&paths, shards)?
-            }
+        let begun = self.rewrites.take();
+        let Some(shards) = self.shards.as_ref().filter(|_| !self.copies_path().exists()) else {
+            return Ok(true);
         };
+        let mut making = begun.map_or_else(|| self.begin_rewrites(shards), Ok)?;
         if making.work(time)? {
             making.finish()?;
             return Ok(true);
         }
         self.rewrites = Some(making);
         Ok(false)
+    }
+
+    fn begin_rewrites(&self, shards: &SyncedShards) -> Result<Rewrites> {
+        let (base, plan) = (self.base_path(), self.plan_path());
+        let (outcomes, copies) = (self.outcomes_path(), self.copies_path());
+        let paths = RewritePaths { base: &base, plan: &plan, outcomes: &outcomes, copies: &copies };
+        Rewrites::begin(&paths, shards)
     }
 
     /// Applies what `fetched`, the destination of a finished job, has brought, for so long; whether all is done.
