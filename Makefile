@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills hostile-batches contract-pipelined sync-kills stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-faults bench-concurrency bench-report
+.PHONY: outages engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-faults bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
 ifndef PART
@@ -89,7 +89,7 @@ test-quick: $(BUILD)
 plan-million: build servers ## Whether `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats what gets lost)
 	$(BIN)/python -m pytest -m long tests/test_plan.py
 
-test-long: crash-matrix engine-kills hostile-batches contract-pipelined sync-kills stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
+test-long: crash-matrix engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area contract-million plan-million bounded-million memory memory-lists ## What is rare or long: docs/testing.md has the last results
 
 lint: lint-python lint-rust ## Lints, formats and types, of both languages
 
@@ -118,7 +118,7 @@ licences: $(BUILD) ## Check the licences of all dependencies, without the networ
 audit: env ## Check dependencies with cargo-deny, which is installed into build/ (AUDIT="bans licenses sources" needs no advisories)
 	@scripts/audit $(AUDIT)
 
-servers: ## Install nginx, wrk, h2load, strace, tar and ip if they are missing
+servers: ## Install nginx, lighttpd, wrk, h2load, strace, tar and ip if they are missing
 	@scripts/install-servers
 
 browser: ## Install Chromium if it is missing: it opens the report of the bench, and dashboards
@@ -161,8 +161,9 @@ contract-pipelined: build servers ## The contract of the engines with --pipeline
 		tests/test_engine_contract.py tests/test_engine_endings.py tests/test_verdict.py tests/test_outage.py
 	FETCHMILL_PIPELINE_KILLS=50 $(BIN)/python -m pytest -n 2 tests/test_pipeline.py -k killed
 
-sync-kills: build servers ## 50 kills of a sync into each format of shards (FETCHMILL_SEED repeats them)
-	FETCHMILL_SYNC_KILLS=50 $(BIN)/python -m pytest -n 2 tests/test_sync_shards.py -k killed
+sync-long: build servers ## Syncs of 20,000 files behind four servers, and 50 kills of a sync in each format (FETCHMILL_SEED repeats them)
+	FETCHMILL_SYNC_FILES=20000 $(BIN)/python -m pytest -n 2 --timeout 3600 tests/test_sync_servers.py
+	FETCHMILL_SYNC_KILLS=50 $(BIN)/python -m pytest -n 2 tests/test_sync_kills.py tests/test_sync_shards.py -k "killed or old_or_new"
 
 wide-area: build servers ## Jobs over a wide-area network, killed on the way, ten times each, by all engines (FETCHMILL_SEED repeats what gets lost)
 	FETCHMILL_WIDE_AREA_ROUNDS=10 $(BIN)/python -m pytest -n 4 tests/test_wide_area.py tests/test_wide_area_jobs.py

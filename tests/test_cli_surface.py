@@ -130,7 +130,7 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
 
 
 def test_options_of_sync_are_those_of_get_and_its_own() -> None:
-    """With the same defaults, but for the concurrency: it has one engine. Nothing of how objects are stored."""
+    """With the same defaults, but for the concurrency: it has one engine. Of storing it has the format."""
     table = {field.name: field.default for field in fields(SyncOptions) if is_option(field)}
     found = {each.name: each for each in command_of("sync").params if isinstance(each, click.Option)}
     of_get = {each.name: each for each in command_of("get").params if isinstance(each, click.Option)}
@@ -140,7 +140,7 @@ def test_options_of_sync_are_those_of_get_and_its_own() -> None:
     assert found.keys() - of_get.keys() == own
     differ = {name for name in found.keys() & of_get.keys() if found[name].default != of_get[name].default}
     assert differ == {"concurrency"}
-    assert {"format", "engine", "transform", "names", "method", "state", "keep_columns"} <= of_get.keys() - found.keys()
+    assert {"engine", "transform", "names", "method", "state", "keep_columns"} <= of_get.keys() - found.keys()
 
 
 def test_version(run: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 """A sync that is killed: each object is old or new, and the same command ends right."""
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -23,6 +24,8 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 LOG = logging.getLogger(__name__)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+# In the phases one after the other.
+KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 10)
 FILES = 1500
 # What there is when a phase has begun, below the folder of what a sync knows.
 BEGUN = {
@@ -59,7 +62,7 @@ def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: fl
     return process.wait() == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("number", "phase"), list(enumerate([*BEGUN, *BEGUN])))
+@pytest.mark.parametrize(("number", "phase"), list(enumerate(itertools.islice(itertools.cycle(BEGUN), KILLS))))
 def test_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
 ) -> None:

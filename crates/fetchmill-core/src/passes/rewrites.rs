@@ -39,11 +39,11 @@ pub(super) struct Rewrites {
     shard_folder: ShardFolder,
     format: Format,
     columns: ExtraColumns,
-    groups: VecDeque<Group>,
+    groups: VecDeque<RewriteGroup>,
 }
 
 /// Shards that one copy is to replace.
-struct Group {
+struct RewriteGroup {
     shards: Vec<Shard>,
     /// Objects that it must have.
     objects: u64,
@@ -92,7 +92,7 @@ impl Rewrites {
                 Some(count) if *count == objects => self.made.note_replaced(shard.number, None)?,
                 Some(count) => {
                     let objects = objects.checked_sub(*count).ok_or_else(|| contradiction(&self.base))?;
-                    self.groups.push_back(Group { shards: vec![shard], objects });
+                    self.groups.push_back(RewriteGroup { shards: vec![shard], objects });
                 }
             }
         }
@@ -106,7 +106,7 @@ impl Rewrites {
         while let Some(numbers) = small.next_merge(false) {
             let shards: Vec<_> = numbers.iter().filter_map(|number| untouched.remove(number)).collect();
             let objects = shards.iter().map(|shard| shard.sealed.objects).sum();
-            self.groups.push_back(Group { shards, objects });
+            self.groups.push_back(RewriteGroup { shards, objects });
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Rewrites {
         self.made.finish()
     }
 
-    fn copy(&self, group: &Group) -> Result<()> {
+    fn copy(&self, group: &RewriteGroup) -> Result<()> {
         let mut copy = None;
         for shard in &group.shards {
             let reader = ShardReader::open(&self.shard_folder, self.format, shard)?;

@@ -1,0 +1,54 @@
+"""`fetchmill sync` of a tree that changes much, behind each of the servers that list folders."""
+
+import json
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Ended
+from index_servers import SERVERS, index_server
+from synced import ChangingTree, held
+
+# `make sync-long` has 20,000.
+FILES = int(os.environ.get("FETCHMILL_SYNC_FILES") or 1000)
+LOG = logging.getLogger(__name__)
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_a_tree_that_changes_much_is_made_identical(
+    run: Callable[..., Ended], served: Path, memory_path: Path, tmp_path: Path, server: str
+) -> None:
+    """Times included; a request a folder, a GET for each file that differs, and conditions where nothing else tells."""
+    LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
+    tree, dest = ChangingTree(served, FILES, seed=SEED), memory_path / "out"
+    with index_server(server, served, tmp_path / "server") as source:
+        assert run("sync", source.url, dest).code == 0
+        source.asked()
+        before = held(served)
+        tree.change_much(changed=FILES // 40, added=FILES * 3 // 200, removed=FILES // 100, renamed=FILES // 400)
+        last = FILES // 20 - 1
+        tree.swap_kinds(f"d{last - 1:03}", next(name for name in tree.names() if name.startswith(f"d{last:03}/")))
+        after = held(served)
+        fetched = {name for name, value in after.items() if before.get(name) != value}
+        gone = before.keys() - after.keys()
+
+        ended = run("sync", source.url, dest, "--delete", "--json")
+        asked = source.asked()
+        again = run("sync", source.url, dest, "--delete", "--json")
+
+    assert (ended.code, again.code) == (0, 0), ended.err + again.err
+    assert held(dest) == after
+    report = json.loads(ended.out.splitlines()[-1])
+    assert (report["fetched"], report["removed"], report["failed"]) == (len(fetched), len(gone), 0)
+    assert set(asked.folders.values()) == {1}
+    assert asked.sent == Counter(fetched)
+    unchanged = after.keys() - fetched
+    assert asked.same == (Counter() if server == "nginx-json" else Counter(unchanged))
+    second = json.loads(again.out.splitlines()[-1])
+    assert (second["unchanged"], second["fetched"], second["removed"]) == (len(after), 0, 0)
