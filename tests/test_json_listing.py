@@ -324,11 +324,33 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
     ]:
         ended = run("get", wrong[0], dest.with_name("wrong"), *wrong[1:])
         assert (ended.code, message in ended.err) == (2, True), ended.err
-    synced = run("sync", url, dest.with_name("synced"), "--listing", "json")
 
     assert one_page.code == 0
     assert "the listing has one page" in one_page.err
-    assert (synced.code, "sync reads no pages of JSON" in synced.err) == (2, True), synced.err
+
+
+def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> None:
+    """Their names and sizes are compared with what is there; other fields make another source of them."""
+    fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
+    words = (*fields, "--size-field", "size", "--next-page", "none", "--delete", "--json")
+
+    def page(*numbers: int) -> bytes:
+        items = [{"id": f"n{n}", "href": f"/img/{n}", "size": len(OBJECTS[f"/img/{n}"])} for n in numbers]
+        return reply(json.dumps({"data": items}).encode())
+
+    pages = iter([page(0, 1, 2, 3), page(1, 2, 3, 4), page(1)])
+    server = raw({"/v1": lambda _: next(pages), **objects(OBJECTS)})
+    url = f"{server.url}/v1"
+
+    first = json.loads(run("sync", url, dest, *words).out.splitlines()[-1])
+    second = json.loads(run("sync", url, dest, *words).out.splitlines()[-1])
+    refused = run("sync", url, dest, *fields, "--next-page", "none")
+
+    assert (first["listed"], first["fetched"]) == (4, 4)
+    assert (second["listed"], second["removed"], second["failed"]) == (4, 1, 0)
+    found = {path.name: path.read_bytes() for path in dest.iterdir() if path.is_file()}
+    assert found == {f"n{n}": OBJECTS[f"/img/{n}"] for n in (1, 2, 3, 4)}
+    assert (refused.code, "with the options" in refused.err) == (2, True)
 
 
 def test_a_page_that_fails_is_asked_for_again(run: Run, raw: Raw, dest: Path) -> None:

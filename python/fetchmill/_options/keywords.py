@@ -158,7 +158,7 @@ class OfServer(TypedDict, total=False):
             "choice",
             "How the source is listed: `api` is GET /list in pages; `autoindex` (nginx's JSON) and `html` (index pages "
             "of Apache, nginx, lighttpd, python -m http.server) walk a web server's folders; `sitemap` reads sitemaps; "
-            "`json` reads the pages of any API in JSON, SOURCE being the first (docs/listings.md; not for sync); "
+            "`json` reads the pages of any API in JSON, SOURCE being the first (docs/listings.md); "
             "`auto` finds out.",
         ),
     ]
@@ -181,7 +181,7 @@ class OfServer(TypedDict, total=False):
 
 
 class OfJsonPages(TypedDict, total=False):
-    """What `get` and `list` have: how pages of JSON are read."""
+    """What `get`, `list` and `sync` have: how pages of JSON are read."""
 
     items_field: Annotated[
         str,
@@ -716,6 +716,7 @@ class SyncKeywords(
     OfFormat,
     OfFiles,
     OfServer,
+    OfJsonPages,
     OfList,
     OfFilters,
     OfFetching,

@@ -15,7 +15,7 @@ from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import SyncKeywords
 from fetchmill._options.list import ListOptions
 from fetchmill._options.rows import Options, option_class
-from fetchmill._options.sources import SourceKind, check_source, is_bucket, kind_of
+from fetchmill._options.sources import SourceKind, check_source, is_bucket, kind_of, leads_anywhere
 from fetchmill.errors import UsageError
 
 # What decides which objects a source has, and what they are called.
@@ -23,6 +23,7 @@ _FILTERS = (
     *("list_format", "column", "template", "csv_header", "key_column", "include", "exclude"),
     *("size_from", "size_to", "modified_from", "modified_to"),
     *("list_path", "names_field", "marker_field", "marker_param", "get_path"),
+    *("items_field", "url_field", "name_field", "size_field", "next_page", "next_field", "page_param", "offset_param"),
 )
 # What says how a source is listed: requests are made of a list of our own.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)
@@ -73,10 +74,6 @@ class SyncOptions(Options):
         if is_bucket(str(self.dest)):
             raise UsageError(f"{self.dest} is a bucket, and sync keeps a folder: give one, or use fetchmill get")
         check_source(self)
-        if self.listing == "json":
-            raise UsageError(
-                "sync reads no pages of JSON: write a manifest with fetchmill list SOURCE MANIFEST, and give that"
-            )
         self._check_format()
         allowed_removals(self.max_delete, 0)
         for name, value in (self.headers or {}).items():
@@ -137,15 +134,18 @@ class SyncOptions(Options):
         # What the environment says depends on who is asked.
         found = zip(("proxy", "no_proxy"), proxy_of(self.proxy, self.endpoint_url or str(self.source)), strict=True)
         values |= {name: value for name, value in found if value is not None}
+        if self.listing == "json":
+            values["named_origin"] = origin_of(str(self.source))
         return json.dumps(values | ({"pass": dict(next_numbers)} if next_numbers else {}))
 
     def _for_get(self, requests: str, dest: str, *, is_iterable: bool) -> GetOptions:
         values = self._of(GetOptions)
         for name in _OF_LISTING:
             values.pop(name, None)
-        if self.source_kind != "list":
+        is_open = leads_anywhere(self, self.source_kind)
+        if not is_open:
             values["redirects"] = self.redirects or 0
-        if self.source_kind != "list" or is_iterable:
+        if not is_open or is_iterable:
             # What is in the list comes from the origin that the user has named, or from the program itself.
             values["allow_private"] = not self.public_only
         if self.source_kind == "server":

@@ -67,6 +67,7 @@ class PassFolder:
         self.listing = folder / "listing.csv.zst"
         self.requests = folder / "requests.csv"
         self.fetched = folder / "fetched"
+        self.outcomes = folder / "outcomes.sqlite"
         self._begun = folder / "pass.json"
 
     def begun(self) -> BegunPass | None:

@@ -97,6 +97,8 @@ def sync_failures(dest: str) -> Iterator[tuple[bytes, str, str | None, str | Non
 def _phase_of(folder: PassFolder, *, is_applying: bool) -> Phase:
     if is_applying:
         return "applying"
+    if folder.outcomes.exists():
+        return "preparing"
     if folder.requests.exists():
         return "fetching"
     return "comparing" if folder.listing.exists() else "listing"

@@ -14,6 +14,7 @@ use super::stream::StreamOptions;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::options::{OptionRow, OptionValues, Options, read, take};
+use crate::origin::OriginKey;
 use crate::results::{ResultsFormat, TableFormat};
 use crate::row::RowKind;
 use crate::s3::{KeyBounds, UploadDestination, parse_source};
@@ -31,6 +32,7 @@ struct JobRequest {
     rows: Option<Rows>,
     transform: Option<TransformOptions>,
     pass: Option<PassOptions>,
+    named_origin: Option<String>,
     /// Who fetches: an engine in this process, or so many processes of one; the native one if neither is given.
     #[serde(default)]
     dispatcher: bool,
@@ -150,6 +152,8 @@ impl JobOptions {
         options.rows = frame.rows.map(Rows::into_options).transpose()?;
         options.transform = frame.transform;
         options.pass = frame.pass;
+        let named = frame.named_origin.as_deref().and_then(OriginKey::of_url);
+        options.named_origin = named.map(|(key, _)| key);
         options.divide_headers();
         Ok(options)
     }

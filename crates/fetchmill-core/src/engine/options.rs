@@ -305,6 +305,8 @@ options! {
         rows: Option<RowsOptions>,
         /// What is made of each reply before it is stored.
         transform: Option<TransformOptions>,
+        /// The origin that a list was made from: the user has named it.
+        named_origin: Option<OriginKey>,
         /// The pass of a sync that the job fetches for.
         pass: Option<PassOptions>,
         /// Of the jitter; none: from the clock.
@@ -777,7 +779,8 @@ impl JobOptions {
     pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let threads = self.threads.unwrap_or(1);
         // The user has named it, so that it may be on a private address, whatever its pages lead to.
-        let named = self.server_key().filter(|_| self.leads_anywhere() && self.lists_itself());
+        let lists_urls = self.leads_anywhere() && self.lists_itself();
+        let named = self.named_origin.clone().or_else(|| self.server_key().filter(|_| lists_urls));
         let named = named.filter(|_| !self.http.public_only);
         let settings = self.http.pool_settings(store, self.fields()?, (self.reach(), named), threads);
         Ok(match self.rows {
