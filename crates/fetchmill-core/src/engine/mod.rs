@@ -37,6 +37,7 @@ mod rate_wait;
 mod recorder;
 mod recovery;
 mod redirect;
+mod renewal;
 mod resting;
 mod run;
 mod s3;

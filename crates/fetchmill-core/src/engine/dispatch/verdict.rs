@@ -2,7 +2,7 @@
 
 use super::dispatcher::Dispatcher;
 use super::rules::{AnswerFields, CorrectedTarget};
-use crate::engine::s3::Renewal;
+use crate::engine::renewal::Renewal;
 use crate::engine::target::CurrentTarget;
 use crate::engine::tls_errors::distrust;
 use crate::error::{Error, Result};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::body::BodyReceiver;
 use super::state::Worker;
-use crate::engine::s3::Renewal;
+use crate::engine::renewal::Renewal;
 use crate::engine::target::CurrentTarget;
 use crate::error::Error;
 use crate::limits;
