@@ -472,6 +472,19 @@ class OfDashboards(TypedDict, total=False):
     ]
 
 
+class OfTokens(TypedDict, total=False):
+    """What `get`, `list` and `sync` have: a token that does not last."""
+
+    bearer_command: Annotated[
+        str | None,
+        Option(
+            "text",
+            "Command that prints a token for bearer authentication, run by a shell, and again when the server answers "
+            "401.",
+        ),
+    ]
+
+
 class OfOrigins(TypedDict, total=False):
     """What `get`, `list` and streams have: who asks, how long for each step, and how buckets are reached."""
 
@@ -630,6 +643,7 @@ class GetKeywords(
     OfHosts,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfBodies,
     OfRuns,
     OfBandwidth,
@@ -655,6 +669,7 @@ class PlanKeywords(
     OfHosts,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfBodies,
     OfRuns,
     OfBandwidth,
@@ -695,6 +710,7 @@ class ListKeywords(
     OfFilters,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfCommits,
     OfState,
     OfKeys,
@@ -715,6 +731,7 @@ class SyncKeywords(
     OfHosts,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfBodies,
     OfBandwidth,
     OfCommits,
