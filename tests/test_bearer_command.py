@@ -114,18 +114,24 @@ def test_a_command_that_gives_no_token_ends_the_job_before_the_first_request(
         assert not server.answered
 
 
-def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Path, tmp_path: Path) -> None:
-    """At once, with the command."""
-    with TokenServer(OBJECTS, tmp_path) as server:
-        job = start("get", server.url, dest, "--bearer-command", f"echo $$ > {tmp_path}/pid; exec sleep 60")
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+@pytest.mark.parametrize("lasts", [0, 30], ids=["first token", "later token"])
+def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Path, tmp_path: Path, lasts: int) -> None:
+    """At once, with the command; what has not come stays pending."""
+    with TokenServer(OBJECTS, tmp_path, lasts=lasts) as server:
+        pid = tmp_path / "pid"
+        hang = f"echo $$ > {pid}; exec sleep 60"
+        command = f"if [ {lasts} = 0 ] || [ -s {server.runs} ]; then {hang}; fi; {server.command}"
+        job = start("get", server.url, dest, *FEW, "--bearer-command", command)
+        while not pid.exists() or not pid.read_text():
             assert job.poll() is None
             time.sleep(0.02)
         job.send_signal(signal.SIGINT)
 
         assert job.wait(10) == 130
-        status = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/status")
+        status = Path(f"/proc/{pid.read_text().strip()}/status")
         assert not status.exists() or "\nState:\tZ" in status.read_text()
+        assert fetchmill.status(dest).failed == 0
+        assert len(server.answered) == max(lasts - 1, 0)
 
 
 @pytest.mark.parametrize(
