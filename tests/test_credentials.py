@@ -37,7 +37,10 @@ BASIC = Given(
     ("--auth", f"me:{SECRET}"), "authorization", f"Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}"
 )
 FIELD = Given(("--header", f"X-Token: {SECRET}"), "token", SECRET)
-ALL = pytest.mark.parametrize("given", [BEARER, BASIC, FIELD], ids=["bearer", "auth", "header"])
+PRINTED = Given(("--bearer-command", f"echo {SECRET}"), "authorization", f"Bearer {SECRET}")
+ALL = pytest.mark.parametrize(
+    "given", [BEARER, BASIC, FIELD, PRINTED], ids=["bearer", "auth", "header", "bearer-command"]
+)
 
 
 @ALL

@@ -553,8 +553,13 @@ pub const CREDENTIALS_TRIES: u32 = 3;
 pub const CREDENTIALS_WAIT: Duration = Duration::from_millis(200);
 /// A machine without a metadata service is known by its silence: the first question has this long, and one try.
 pub const METADATA_TIMEOUT: Duration = Duration::from_secs(1);
-/// A `credential_process`: it may ask somebody for a password.
+/// A `credential_process`, or `--bearer-command`: it may ask somebody for a password.
 pub const CREDENTIAL_PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
+/// A token that a command prints: it goes into the head of a request, for which servers rarely take more than 16 KiB.
+pub const TOKEN_BYTES_MAX: usize = 8 << 10;
+/// Tokens that a server may refuse one after the other; the job stops then. Fewer than `CORRECTIONS_MAX`, so that no target
+/// has failed by then.
+pub const TOKENS_REFUSED_MAX: u32 = 3;
 /// Profiles whose roles are assumed one with the credentials of the next.
 pub const PROFILES_CHAINED_MAX: usize = 8;
 /// Credentials are replaced so long before they expire, or when a quarter of their life is left.

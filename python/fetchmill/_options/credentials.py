@@ -17,6 +17,8 @@ def request_fields(
     auth: str | tuple[str, str] | None,
     bearer: str | None,
     netrc_for: str | None,
+    *,
+    has_command: bool,
 ) -> list[tuple[str, str]]:
     """The fields in their order.
 
@@ -25,6 +27,7 @@ def request_fields(
         auth: user and password, for basic authentication (RFC 7617, in UTF-8).
         bearer: a token (RFC 6750).
         netrc_for: an origin whose user and password ~/.netrc has.
+        has_command: whether a command prints a token, which the core adds.
 
     Raises:
         UsageError: more than one of them says who asks, or ~/.netrc does not know the host.
@@ -33,8 +36,8 @@ def request_fields(
     if netrc_for is not None:
         auth = auth or _netrc_entry(netrc_for)
     named = [name for name, _ in fields if name.lower() == "authorization"]
-    if len(named) + (auth is not None) + (bearer is not None) > 1:
-        raise UsageError("auth, bearer, netrc and a header Authorization exclude one another: give one")
+    if len(named) + (auth is not None) + (bearer is not None) + has_command > 1:
+        raise UsageError("auth, bearer, bearer_command, netrc and a header Authorization exclude one another: give one")
     if auth is not None:
         user, password = auth if isinstance(auth, tuple) else auth.split(":", 1)
         fields.append(("Authorization", "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()))

@@ -477,6 +477,19 @@ class OfDashboards(TypedDict, total=False):
     ]
 
 
+class OfTokens(TypedDict, total=False):
+    """What `get`, `list` and `sync` have: a token that does not last."""
+
+    bearer_command: Annotated[
+        str | None,
+        Option(
+            "text",
+            "Command that prints a token for bearer authentication, run by a shell, and again when the server answers "
+            "401.",
+        ),
+    ]
+
+
 class OfOrigins(TypedDict, total=False):
     """What `get`, `list` and streams have: who asks, how long for each step, and how buckets are reached."""
 
@@ -636,6 +649,7 @@ class GetKeywords(
     OfHosts,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfBodies,
     OfRuns,
     OfBandwidth,
@@ -662,6 +676,7 @@ class PlanKeywords(
     OfHosts,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfBodies,
     OfRuns,
     OfBandwidth,
@@ -702,6 +717,7 @@ class ListKeywords(
     OfFilters,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfCommits,
     OfState,
     OfKeys,
@@ -724,6 +740,7 @@ class SyncKeywords(
     OfHosts,
     OfRequests,
     OfOrigins,
+    OfTokens,
     OfBodies,
     OfBandwidth,
     OfCommits,

@@ -105,7 +105,10 @@ class Options:
         origin = self.credentials_for or (origin_of(asked) if kind_of(asked) == "server" else None)
         if has_netrc and origin is None:
             raise UsageError("netrc needs credentials_for: requests may lead anywhere")
-        values["headers"] = request_fields(self.headers, auth, bearer, origin if has_netrc else None)
+        has_command = getattr(self, "bearer_command", None) is not None
+        values["headers"] = request_fields(
+            self.headers, auth, bearer, origin if has_netrc else None, has_command=has_command
+        )
         values["proxy"], values["no_proxy"] = proxy_of(self.proxy, asked)
         return {name: value for name, value in values.items() if value is not None}
 

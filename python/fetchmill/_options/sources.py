@@ -24,7 +24,7 @@ _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "leng
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
 _ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_style")
 # Requests to a bucket are signed instead, and lead nowhere else.
-_UNSIGNED = ("redirects", "headers", "auth", "bearer", "netrc", "credentials_for", "allow_private")
+_UNSIGNED = ("redirects", "headers", "auth", "bearer", "bearer_command", "netrc", "credentials_for", "allow_private")
 # Options, the kinds of source that they are for, and what these are called.
 _MEANT: tuple[tuple[tuple[str, ...], Container[SourceKind], str], ...] = (
     (("listing", "robots", *_API_ONLY, *_JSON_ONLY), ("server",), "servers that list their objects"),

@@ -21,7 +21,7 @@ VARIABLE = "FETCHMILL_CONFIG"
 # Of a file; longer ones are something else.
 _BYTES_MAX = 1 << 20
 # Options that say what is run, by command; and those that are about the command line itself.
-_COMMANDS_IN_FILES = {"transform", "contender"}
+_COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version"}
 # What the command line alone knows, by the names of the parameters: `load_config` leaves it out.
 _NOT_IN_PYTHON = {"as_json", "quiet", "dry_run", "no_redirects", "fail_on", "log_file", "log_format"}

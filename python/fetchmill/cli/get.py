@@ -57,6 +57,7 @@ Examples:
   fetchmill get http://127.0.0.1:8080 out/ --engine threads -j 50
   fetchmill get http://127.0.0.1:8080 s3://bucket/run/ --format parquet
   fetchmill get urls.txt out/ --dry-run                       what would be fetched, without a request
+  fetchmill get https://api.example.com out/ --bearer-command 'gcloud auth print-access-token'
   zcat urls.gz | fetchmill get - out/ --rate 50 --bearer "$TOKEN" --credentials-for https://api.example.com
 """
 

@@ -162,6 +162,7 @@ def _refuse_native_only(options: GetOptions) -> None:
     """What only the native engine does."""
     asked = {
         "--format warc": options.format == "warc",
+        "--bearer-command": options.bearer_command is not None,
         "--redirects": bool(options.redirects),
         "--resolver": bool(options.resolver),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use super::bearer::BearerTokens;
 use super::body_meter::BodyMeter;
 use super::clock::Clock;
 use super::counters::{self, Counters, Sum};
@@ -42,6 +43,8 @@ pub(super) struct Control {
     pub(super) waits: Waits,
     /// What is known of stores of S3, if the job has anything to do with them.
     pub(super) store: Arc<Access>,
+    /// What requests to the source's origin show of who asks, if a command prints it.
+    pub(super) tokens: Option<Arc<BearerTokens>>,
     /// The rate of the whole job, if it is limited.
     pub(super) pace: Option<Pace>,
     /// What has come of bodies, if anybody wants to know.
@@ -99,6 +102,7 @@ impl Control {
             health_checks: HealthCheckLink::default(),
             waits: Waits::default(),
             store: Access::new(options.s3.clone()),
+            tokens: options.token_origin().map(BearerTokens::new),
             pace: options.http.rate.map(Pace::new),
             body_meter: options.meters_bodies().then(|| BodyMeter::new(clock, options.bwlimit)),
             preflight,

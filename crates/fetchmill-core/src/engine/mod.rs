@@ -5,6 +5,7 @@
 //! is well, one that samples, and for each processor a worker that fetches with a writer beside it that has the sink. They meet once a batch
 //! (the planner's lock) and once a block or window (channels).
 
+mod bearer;
 mod block_sender;
 mod body_memory;
 mod body_meter;
@@ -37,6 +38,7 @@ mod rate_wait;
 mod recorder;
 mod recovery;
 mod redirect;
+mod renewal;
 mod resting;
 mod run;
 mod s3;

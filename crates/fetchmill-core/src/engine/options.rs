@@ -237,6 +237,8 @@ options! {
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may lead to addresses that are not public.
         allow_private: bool = false;
+        /// A command that prints a token for requests to one origin.
+        bearer_command: Option<String> = None;
         /// Requests that are sent at once on a connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
         /// Threads that fetch; none: one for each processor of the affinity mask.
@@ -353,6 +355,7 @@ impl JobOptions {
             return refuse("allow_private and public_only contradict each other");
         }
         self.fields()?;
+        self.check_tokens()?;
         if let Some(pages) = self.json_pages() {
             return pages.map(drop);
         }
@@ -793,6 +796,32 @@ impl JobOptions {
     /// What requests say, and to whom.
     pub(super) fn fields(&self) -> Result<OriginFields> {
         self.http.fields(self.server_key())
+    }
+
+    /// Who gets the tokens of `--bearer-command`: whoever gets secrets.
+    pub(super) fn token_origin(&self) -> Option<OriginKey> {
+        self.bearer_command.as_ref()?;
+        self.http.credentials_for.clone().or_else(|| self.server_key())
+    }
+
+    /// What the tokens of a command are not for.
+    fn check_tokens(&self) -> Result<()> {
+        if self.bearer_command.is_none() {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--bearer-command {problem}")));
+        if matches!(self.source, SourceOptions::S3 { .. }) {
+            return refuse("is for servers and lists: requests to a bucket are signed");
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.token_origin().is_none() {
+            return refuse(
+                "prints a secret, and a list may lead anywhere: say with --credentials-for https://HOST which origin gets it",
+            );
+        }
+        Ok(())
     }
 
     /// The origin of a server that lists its objects, or that all URLs of a list have.

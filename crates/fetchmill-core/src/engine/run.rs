@@ -71,12 +71,10 @@ impl Run {
             control.plan.lock().resume_waiting();
         }
         let is_listed = self.journal.get("listed_at")?.is_some();
-        let pool = self.options.pool_settings(&control.store)?;
-        control.store.prepare(pool.clone(), 0);
-        match self.open_store(&control, &pool) {
+        let pool = match self.credentials(&control) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
-            opened => opened?,
-        }
+            pool => pool?,
+        };
         // Where it leads to is seen to before anybody is asked for anything.
         let upload = match self.prepare_upload(&control, &pool) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
@@ -123,6 +121,18 @@ impl Run {
         drop(stop_watch);
         FinishedJob { place: self.place, journal, options: self.options, notices: self.notices }
             .finish(shared)
+    }
+
+    /// Finds the credentials of the job: a bucket's, or the token that a command prints. How connections are made with them.
+    fn credentials(&mut self, control: &Arc<Control>) -> Result<PoolSettings> {
+        let pool = self.options.pool_settings(&control.store)?;
+        control.store.prepare(pool.clone(), 0);
+        self.open_store(control, &pool)?;
+        let (Some(tokens), Some(command)) = (&control.tokens, &self.options.bearer_command) else {
+            return Ok(pool);
+        };
+        tokens.load(command, &|| control.stop.get() != Stop::No)?;
+        Ok(tokens.shown_by(pool))
     }
 
     /// Who uploads shards, when the destination is a bucket: below its prefix there is nothing but this job's.
@@ -587,6 +597,7 @@ impl FinishedJob {
     fn finish(mut self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
         control.store.close();
+        control.tokens.iter().for_each(|tokens| tokens.close());
         self.notices.extend(control.take_notices());
         control.stop.heed_panic();
         // Whatever failed first in a folder that is not there any more.

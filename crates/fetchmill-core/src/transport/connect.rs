@@ -21,6 +21,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::errno::{self, ConnectFailure};
+use super::local_port;
 use crate::limits;
 use crate::outcome::FailureKind;
 
@@ -34,7 +35,7 @@ pub async fn connect(
 ) -> Result<(TcpStream, SocketAddr), ConnectFailure> {
     let (stream, address) = match addresses {
         [] => return Err(UNREACHABLE),
-        [address] => match timeout(patience, TcpStream::connect(*address)).await {
+        [address] => match timeout(patience, local_port::connect(*address)).await {
             Ok(connected) => (connected.map_err(|error| errno::of_connecting(&error, address))?, *address),
             Err(_) => return Err(TIMEOUT),
         },
@@ -73,7 +74,7 @@ async fn race(addresses: &[SocketAddr], failure: &mut ConnectFailure) -> Option<
     let mut running: Vec<ConnectAttempt> = Vec::new();
     loop {
         if let Some(address) = left.next() {
-            running.push((address, Box::pin(TcpStream::connect(address))));
+            running.push((address, Box::pin(local_port::connect(address))));
         }
         if running.is_empty() {
             return None;

@@ -12,6 +12,7 @@ mod deadlines;
 pub mod dns;
 mod errno;
 mod http2;
+mod local_port;
 mod name_resolver;
 mod origin_connections;
 mod paces;

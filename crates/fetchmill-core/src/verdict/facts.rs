@@ -80,6 +80,8 @@ pub(crate) struct ReplyFacts<'r> {
     pub(crate) part: Option<&'r ExpectedPart>,
     /// The request had `If-None-Match` or `If-Modified-Since`.
     pub(crate) is_conditional: bool,
+    /// The request has shown a token that can be renewed.
+    pub(crate) shows_token: bool,
     /// Of a store: what else it says.
     pub(crate) store: Option<StoreReply<'r>>,
 }
@@ -117,7 +119,7 @@ pub(crate) enum Verdict {
     Stop(Error),
 }
 
-/// What a store has shown to be wrong with a request.
+/// What a store, or a server, has shown to be wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Correction {
     /// The store's clock says this, seconds since 1970.
@@ -139,6 +141,11 @@ pub(crate) struct StoreReply<'r> {
     pub(crate) date: Option<&'r [u8]>,
     /// For which region a request for the bucket itself was signed; none of one for an object.
     pub(crate) signed_for: Option<&'r str>,
+}
+
+/// Whether a status says that the server does not know who asks (RFC 9110, 15.5.2).
+pub(crate) fn is_unauthorized(status: u16) -> bool {
+    status == 401
 }
 
 /// Whether a status says that the object is somewhere else.

@@ -14,6 +14,7 @@ mod tests;
 
 pub(crate) use facts::{
     BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, is_redirect,
+    is_unauthorized,
 };
 pub(crate) use head_fields::field_in;
 pub(crate) use part::ExpectedPart;

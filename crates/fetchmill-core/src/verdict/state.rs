@@ -1,6 +1,8 @@
 //! What was spent on an attempt's target, and the rules.
 
-use super::facts::{BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect};
+use super::facts::{
+    BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect, is_unauthorized,
+};
 use super::store::{detail_of, no_credentials};
 use crate::limits;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
@@ -47,6 +49,12 @@ impl AttemptState {
     pub(crate) fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
         if let Some((kind, detail)) = reply.part.and_then(|part| part.trouble(reply.length)) {
             return self.after_failure(kind, rules, now).with_detail(Some(detail));
+        }
+        if reply.shows_token
+            && is_unauthorized(reply.status)
+            && let Some(verdict) = self.correct(Some(Correction::Credentials))
+        {
+            return verdict;
         }
         let is_success = (200..300).contains(&reply.status);
         if !is_success && let Some(store) = &reply.store {

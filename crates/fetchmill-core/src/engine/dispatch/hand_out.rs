@@ -101,7 +101,7 @@ impl Dispatcher {
     }
 
     fn hand(&mut self, mut target: CurrentTarget, batch: &mut Vec<DispatchedTarget>) {
-        target.store_generation = self.control.store.generation();
+        target.credentials_generation = self.control.store.generation();
         if let Some(rate) = &self.rules.byte_rate {
             target.reserved = self.mean_body.mean().unwrap_or(0);
             rate.take(target.reserved, self.control.clock.micros());

@@ -2,7 +2,7 @@
 
 use super::dispatcher::Dispatcher;
 use super::rules::{AnswerFields, CorrectedTarget};
-use crate::engine::s3::Renewal;
+use crate::engine::renewal::Renewal;
 use crate::engine::target::CurrentTarget;
 use crate::engine::tls_errors::distrust;
 use crate::error::{Error, Result};
@@ -51,6 +51,7 @@ impl Dispatcher {
             listed: target.listed(self.rules.naming),
             part: None,
             is_conditional: false,
+            shows_token: false,
             store,
         };
         let verdict = state.after_reply(&facts, &self.rules.rules, now);
@@ -131,7 +132,7 @@ impl Dispatcher {
     fn correct(&mut self, mut target: CurrentTarget, correction: Correction, now: Millis) {
         let is_elsewhere = matches!(correction, Correction::Region(_));
         let bucket = if is_elsewhere { target.bucket(self.rules.naming) } else { None };
-        match self.control.store.correct(bucket.as_ref(), correction, target.store_generation) {
+        match self.control.store.correct(bucket.as_ref(), correction, target.credentials_generation) {
             Renewal::Failed(why) => self.stop_at(&target, Error::Temporary(why), now),
             Renewal::Pending => self.hand_out_again(target, now, true),
             Renewal::Newer => {
@@ -153,7 +154,7 @@ impl Dispatcher {
     pub(super) fn take_corrected(&mut self, now: Millis) -> Option<CurrentTarget> {
         let first = self.corrected.front().filter(|first| first.not_before <= now)?;
         if first.is_renewing {
-            match self.control.store.renew(first.target.store_generation) {
+            match self.control.store.renew(first.target.credentials_generation) {
                 Renewal::Newer => {}
                 Renewal::Pending => {
                     // The others wait for the same.

@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 
 use super::hand_over::hand_over;
+use crate::engine::bearer::BearerTokens;
 use crate::engine::control::Control;
 use crate::engine::job_origins::ListingServer;
+use crate::engine::renewal::Renewal;
 use crate::engine::stop::Stop;
 use crate::engine::threads::network_runtime;
 use crate::engine::tls_errors::distrust;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, Head, RequestTemplate};
+use crate::http1::{BodySink, Head};
 use crate::limits;
 use crate::origin::OriginKey;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
@@ -26,7 +28,7 @@ use crate::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor};
 use crate::target::Names;
 use crate::transport::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
-    PoolSettings, Proxy, Timeouts, UnusedState,
+    PoolSettings, Proxy, RequestTarget, Timeouts, UnusedState,
 };
 use crate::verdict::{AttemptState, BrokenFacts, ReplyFacts, Rules, Verdict};
 
@@ -53,7 +55,6 @@ pub(super) struct ServerLister {
     pub(super) control: Arc<Control>,
     pub(super) origin: OriginUrl,
     key: OriginKey,
-    template: RequestTemplate,
     timeouts: Timeouts,
     runtime: LocalRuntime,
     pool: Pool,
@@ -70,6 +71,9 @@ pub(super) struct ServerLister {
     pub(super) filters: Filters,
     pub(super) first_page: Option<Vec<u8>>,
     is_of_objects: bool,
+    /// What the server is shown of who asks, if a command prints it, and which of these it was the last time.
+    tokens: Option<Arc<BearerTokens>>,
+    token_generation: u64,
 }
 
 /// Lists everything over the list/get API, behind a marker, or until the job is to end.
@@ -143,15 +147,15 @@ impl ServerLister {
         let timeouts = page_timeouts(settings.timeouts);
         let clock = Rc::new(Cell::new(now));
         let pool = Pool::new(settings, Rc::clone(&clock));
-        let template = server.template.clone();
         let key = server.key.clone();
         let known = pool.add(server.key, server.template, server.addresses);
         Ok(ServerLister {
             jitter: Jitter::new(now),
+            tokens: control.tokens.clone().filter(|tokens| tokens.is_for(&key)),
+            token_generation: 0,
             control,
             origin,
             key,
-            template,
             timeouts,
             runtime: network_runtime()?,
             pool,
@@ -303,6 +307,9 @@ impl ServerLister {
     /// Waits as the failure asks for, and while the origin is down; `false` when the job is to end.
     pub(super) fn wait_after(&mut self, path: &str, no_page: &PageFailure, attempts: u32) -> Result<bool> {
         self.connection.close();
+        if no_page.kind == FailureKind::Credentials {
+            return self.await_token();
+        }
         self.observe(no_page, attempts);
         if self.is_final(no_page, attempts) {
             return Ok(true);
@@ -332,6 +339,19 @@ impl ServerLister {
             )));
         }
         Ok(true)
+    }
+
+    /// The token was refused: waits for a newer one; `false` when the job is to end.
+    fn await_token(&self) -> Result<bool> {
+        let Some(tokens) = &self.tokens else { return Ok(true) };
+        loop {
+            match tokens.renew(self.token_generation) {
+                Renewal::Newer => return Ok(true),
+                Renewal::Failed(why) => return Err(Error::Temporary(why)),
+                Renewal::Pending if self.control.stop.get() != Stop::No => return Ok(false),
+                Renewal::Pending => std::thread::sleep(limits::TICK),
+            }
+        }
     }
 
     /// A page has come.
@@ -377,8 +397,9 @@ impl ServerLister {
         if !self.connection.is_open() {
             self.connect()?;
         }
+        self.token_generation = self.tokens.as_ref().map_or(0, |tokens| tokens.generation());
         let mut request = Vec::new();
-        self.template.write_path(path, &mut request);
+        self.known.write(RequestTarget::Path(path), &mut request);
         self.connection
             .connection()
             .map_or_else(|| Err(BrokenExchange::unconnected()), |open| open.send(&request))
@@ -464,8 +485,13 @@ impl ServerLister {
         });
         body.scratch = scratch.into_inner();
         let replied = received.map_err(|broken| PageFailure::of(&broken))?;
-        if let Some(no_page) = connection.head().and_then(|head| refused(head, control.clock.now())) {
-            return Err(no_page);
+        if let Some(head) = connection.head() {
+            if let Some(tokens) = &self.tokens {
+                tokens.note_reply(head.status, self.token_generation);
+            }
+            if let Some(no_page) = refused(head, self.tokens.is_some(), control.clock.now()) {
+                return Err(no_page);
+            }
         }
         let Some(replied) = replied else { return Ok(false) };
         if !crate::transport::is_verified(&replied.head) {
@@ -507,12 +533,13 @@ pub(super) fn allowed(mut page: ListedPage, filters: &Filters, naming: Naming) -
 }
 
 /// Why a reply with this head is no page; `None` when it is one.
-fn refused(head: &Head, now: Millis) -> Option<PageFailure> {
+fn refused(head: &Head, shows_token: bool, now: Millis) -> Option<PageFailure> {
     // A page without a length is whole when its parser says so.
-    let facts = ReplyFacts { status: head.status, is_verified: true, ..ReplyFacts::default() };
+    let facts = ReplyFacts { status: head.status, is_verified: true, shows_token, ..ReplyFacts::default() };
     let kind = match AttemptState::default().after_reply(&facts, &Rules::default(), now) {
         Verdict::Store => return None,
         Verdict::Retry(kind) | Verdict::Settle(Outcome::Failed(kind), _) => kind,
+        Verdict::Correct(_) => FailureKind::Credentials,
         _ => FailureKind::Status,
     };
     let asked = head.retry_after.map(|retry_after| retry_after.wait(now / 1000).saturating_mul(1000));

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::credentials::CredentialChain;
 use super::options::S3Options;
-use super::refresh::{CredentialHolder, Refresher, Renewal};
+use crate::engine::renewal::{CredentialHolder, CredentialSource as _, Refresher, Renewal};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::{Authority, Authorize, OriginKey};
@@ -47,7 +47,7 @@ pub(in crate::engine) struct Access {
     pool: OnceLock<PoolSettings>,
     /// Whether the chain was gone through, and what came of it.
     loaded: Mutex<Option<std::result::Result<(), Arc<Error>>>>,
-    refresher: Mutex<Option<Refresher>>,
+    refresher: Mutex<Option<Refresher<Access>>>,
     /// Goes through the chain for those who do not wait for it.
     loader: Mutex<Option<JoinHandle<()>>>,
     load_began: OnceLock<Instant>,
@@ -279,6 +279,8 @@ impl Access {
 }
 
 impl CredentialHolder for Access {
+    type Credentials = Credentials;
+
     fn generation(&self) -> u64 {
         self.generation()
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Access;
 use super::access::SignedOrigins;
-use super::refresh::Renewal;
+use crate::engine::renewal::Renewal;
 use crate::error::{Error, Result};
 use crate::http1::{BodySink, Head, RequestParts};
 use crate::limits;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use url::Url;
 
+use crate::engine::renewal::stopped;
 use crate::engine::threads::network_runtime;
 use crate::error::{Error, Result};
 use crate::http1::{BodySink, Head, RequestParts, check_field};
@@ -219,11 +220,6 @@ impl CredentialClient<'_> {
             tick.tick().await;
         }
     }
-}
-
-/// What is said when the job has ended while credentials were asked for.
-pub(super) fn stopped() -> Error {
-    Error::Temporary("stopped while credentials were asked for; run the same command again".into())
 }
 
 fn kind_of(failure: ConnectFailure) -> FailureKind {

@@ -8,7 +8,8 @@ use super::environment::Environment;
 use super::options::{REGION_VARIABLES, S3Options, ignores_endpoints};
 use super::profile::{Profile, Profiles, chosen};
 use super::sts::{Role, Sts};
-use super::{credential_document, metadata, process};
+use super::{credential_document, metadata};
+use crate::engine::renewal::{CredentialSource, LoadedCredentials, run_command};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::name::for_display;
@@ -17,25 +18,13 @@ use crate::transport::PoolSettings;
 
 const ENVIRONMENT: &str = "environment";
 
-/// What was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::engine) struct LoadedCredentials {
-    pub(in crate::engine) credentials: Credentials,
-    /// Seconds since 1970; none: they do not say that they expire.
-    pub(in crate::engine) expires_at: Option<u64>,
-    /// For people: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
-    pub(in crate::engine) from: String,
-}
-
-impl LoadedCredentials {
-    fn new((credentials, expires_at): (Credentials, Option<u64>), from: impl Into<String>) -> Self {
-        LoadedCredentials { credentials, expires_at, from: from.into() }
-    }
-
-    /// Whether asking again can give others: the environment of a process does not change.
-    pub(super) fn is_renewable(&self) -> bool {
-        self.from != ENVIRONMENT
-    }
+/// Whoever is asked again can give others: the environment of a process does not change.
+fn loaded(
+    (credentials, expires_at): (Credentials, Option<u64>),
+    from: impl Into<String>,
+) -> LoadedCredentials<Credentials> {
+    let from = from.into();
+    LoadedCredentials { credentials, expires_at, is_renewable: from != ENVIRONMENT, from }
 }
 
 /// See the module.
@@ -64,11 +53,15 @@ impl CredentialChain {
             pool,
         }
     }
+}
+
+impl CredentialSource for CredentialChain {
+    type Credentials = Credentials;
 
     /// Looks for credentials, as things are now; none: nobody has any, and requests are not signed. It blocks: at most
     /// `METADATA_TIMEOUT` where there are none. It fails when somebody is configured who gives none, and soon after
     /// `is_over` says so.
-    pub(in crate::engine) fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials>> {
+    fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Credentials>>> {
         if self.no_sign_request {
             return Ok(None);
         }
@@ -84,28 +77,27 @@ struct CredentialSearch<'a> {
 }
 
 impl CredentialSearch<'_> {
-    fn first(&self) -> Result<Option<LoadedCredentials>> {
+    fn first(&self) -> Result<Option<LoadedCredentials<Credentials>>> {
         let environment = &self.chain.environment;
         // Who names a profile on the command line means it, whatever the environment says.
         if self.chain.profile.is_none() {
-            if let Some(loaded) = of_environment(environment)? {
-                return Ok(Some(loaded));
+            if let Some(found) = of_environment(environment)? {
+                return Ok(Some(found));
             }
-            if let Some(loaded) = self.of_token()? {
-                return Ok(Some(loaded));
+            if let Some(found) = self.of_token()? {
+                return Ok(Some(found));
             }
         }
-        if let Some(loaded) = self.of_chosen_profile()? {
-            return Ok(Some(loaded));
+        if let Some(found) = self.of_chosen_profile()? {
+            return Ok(Some(found));
         }
         if let Some(found) = metadata::of_container(environment, self.web)? {
-            return Ok(Some(LoadedCredentials::new(found, "container")));
+            return Ok(Some(loaded(found, "container")));
         }
-        Ok(metadata::of_machine(environment, self.web)?
-            .map(|found| LoadedCredentials::new(found, "instance metadata")))
+        Ok(metadata::of_machine(environment, self.web)?.map(|found| loaded(found, "instance metadata")))
     }
 
-    fn of_token(&self) -> Result<Option<LoadedCredentials>> {
+    fn of_token(&self) -> Result<Option<LoadedCredentials<Credentials>>> {
         let environment = &self.chain.environment;
         let file = "AWS_WEB_IDENTITY_TOKEN_FILE";
         let Some(path) = environment.get(file) else { return Ok(None) };
@@ -114,10 +106,10 @@ impl CredentialSearch<'_> {
         };
         let token = environment.read(&path, file)?;
         let found = self.sts(None)?.assume_with_token(self.web, &role, token.trim())?;
-        Ok(Some(LoadedCredentials::new(found, "web identity")))
+        Ok(Some(loaded(found, "web identity")))
     }
 
-    fn of_chosen_profile(&self) -> Result<Option<LoadedCredentials>> {
+    fn of_chosen_profile(&self) -> Result<Option<LoadedCredentials<Credentials>>> {
         let (name, is_said) = chosen(self.chain.profile.as_deref(), &self.chain.environment);
         let profiles = Profiles::read(&self.chain.environment)?;
         if !is_said && profiles.get(&name).is_none() {
@@ -127,18 +119,26 @@ impl CredentialSearch<'_> {
     }
 
     /// What a profile has; none if it is about other things. `left` profiles more may follow one another.
-    fn of_profile(&self, profiles: &Profiles, name: &str, left: usize) -> Result<Option<LoadedCredentials>> {
+    fn of_profile(
+        &self,
+        profiles: &Profiles,
+        name: &str,
+        left: usize,
+    ) -> Result<Option<LoadedCredentials<Credentials>>> {
         let profile = profiles.need(name)?;
         let from = format!("profile {}", for_display(name.as_bytes()));
         if let Some(role) = Role::of_profile(profile, machine_now()) {
             return self.of_role(profiles, (name, profile), &role, left).map(Some);
         }
         if let Some(found) = static_keys(profile, &from)? {
-            return Ok(Some(LoadedCredentials::new(found, from)));
+            return Ok(Some(loaded(found, from)));
         }
         if let Some(command) = profile.get("credential_process") {
-            let found = process::run(command, &from, self.web.is_over)?;
-            return Ok(Some(LoadedCredentials::new(found, from)));
+            let what = format!("credential_process of {from}");
+            let output = run_command(command, &what, limits::CREDENTIAL_PROCESS_TIMEOUT, self.web.is_over)?;
+            let found =
+                credential_document::parse(&String::from_utf8_lossy(&output), &format!("the {what}"))?;
+            return Ok(Some(loaded(found, from)));
         }
         if profile.contains_key("sso_session") || profile.contains_key("sso_start_url") {
             return Err(Error::Usage(format!(
@@ -156,12 +156,12 @@ impl CredentialSearch<'_> {
         (name, profile): (&str, &Profile),
         role: &Role,
         left: usize,
-    ) -> Result<LoadedCredentials> {
+    ) -> Result<LoadedCredentials<Credentials>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         let sts = self.sts(Some(profile))?;
         if let Some(path) = profile.get("web_identity_token_file") {
             let token = self.chain.environment.read(path, &format!("web_identity_token_file of {from}"))?;
-            return Ok(LoadedCredentials::new(sts.assume_with_token(self.web, role, token.trim())?, from));
+            return Ok(loaded(sts.assume_with_token(self.web, role, token.trim())?, from));
         }
         if profile.contains_key("mfa_serial") {
             return Err(Error::Usage(format!(
@@ -174,7 +174,7 @@ impl CredentialSearch<'_> {
                 "{from} has a role and nobody who assumes it: add source_profile or credential_source to it"
             ))
         })?;
-        Ok(LoadedCredentials::new(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
+        Ok(loaded(sts.assume(self.web, role, &source.credentials, machine_now())?, from))
     }
 
     /// The credentials that a role is assumed with.
@@ -183,12 +183,12 @@ impl CredentialSearch<'_> {
         profiles: &Profiles,
         (name, profile): (&str, &Profile),
         left: usize,
-    ) -> Result<Option<LoadedCredentials>> {
+    ) -> Result<Option<LoadedCredentials<Credentials>>> {
         let from = format!("profile {}", for_display(name.as_bytes()));
         match (profile.get("source_profile"), profile.get("credential_source").map(String::as_str)) {
             // Of itself it is the keys that stand beside the role.
             (Some(source), _) if source == name => {
-                Ok(static_keys(profile, &from)?.map(|found| LoadedCredentials::new(found, from)))
+                Ok(static_keys(profile, &from)?.map(|found| loaded(found, from)))
             }
             (Some(_), _) if left == 0 => Err(Error::Usage(format!(
                 "the profiles behind {from} name one another as source_profile: let one of them have keys"
@@ -197,11 +197,11 @@ impl CredentialSearch<'_> {
             (None, Some("Environment")) => of_environment(&self.chain.environment),
             (None, Some("EcsContainer")) => {
                 let found = metadata::of_container(&self.chain.environment, self.web)?;
-                Ok(found.map(|found| LoadedCredentials::new(found, "container")))
+                Ok(found.map(|found| loaded(found, "container")))
             }
             (None, Some("Ec2InstanceMetadata")) => {
                 let found = metadata::of_machine(&self.chain.environment, self.web)?;
-                Ok(found.map(|found| LoadedCredentials::new(found, "instance metadata")))
+                Ok(found.map(|found| loaded(found, "instance metadata")))
             }
             (None, _) => Ok(None),
         }
@@ -218,7 +218,7 @@ impl CredentialSearch<'_> {
     }
 }
 
-fn of_environment(environment: &Environment) -> Result<Option<LoadedCredentials>> {
+fn of_environment(environment: &Environment) -> Result<Option<LoadedCredentials<Credentials>>> {
     let Some(access_key) = environment.get("AWS_ACCESS_KEY_ID") else { return Ok(None) };
     let Some(secret_key) = environment.get("AWS_SECRET_ACCESS_KEY") else {
         return Err(Error::Usage(
@@ -230,7 +230,7 @@ fn of_environment(environment: &Environment) -> Result<Option<LoadedCredentials>
     let expires_at = expires_at.map(|date| credential_document::expiry(&date, ENVIRONMENT)).transpose()?;
     let credentials =
         credential_document::checked(Credentials { access_key, secret_key, token }, "the environment")?;
-    Ok(Some(LoadedCredentials::new((credentials, expires_at), ENVIRONMENT)))
+    Ok(Some(loaded((credentials, expires_at), ENVIRONMENT)))
 }
 
 fn static_keys(profile: &Profile, from: &str) -> Result<Option<(Credentials, Option<u64>)>> {

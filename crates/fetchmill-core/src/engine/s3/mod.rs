@@ -10,9 +10,7 @@ mod credentials;
 mod environment;
 mod metadata;
 mod options;
-mod process;
 mod profile;
-mod refresh;
 mod sts;
 #[cfg(test)]
 mod tests;
@@ -21,4 +19,3 @@ pub(super) use access::{Access, BucketResolver, SignedOrigins};
 pub(super) use bucket_check::{complaint, contact};
 pub(super) use client::{BucketAnswer, BucketReply, BucketRequest, Client};
 pub use options::S3Options;
-pub(super) use refresh::Renewal;

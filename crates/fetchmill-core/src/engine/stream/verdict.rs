@@ -9,7 +9,7 @@ use super::queue::TaskRequest;
 use super::reply_buffer::ReplyBuffer;
 use super::uncertain::{AttemptTimes, ExchangeReply};
 use crate::engine::redirect::{follow, reach_behind};
-use crate::engine::s3::Renewal;
+use crate::engine::renewal::Renewal;
 use crate::limits;
 use crate::origin::OriginKey;
 use crate::outcome::{FailureKind, Outcome};

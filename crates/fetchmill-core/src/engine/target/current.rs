@@ -25,6 +25,7 @@ use crate::verdict::AttemptState;
 
 /// The target of a task. Its memory is used for one after the other.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) sequence: Sequence,
     /// As it stands in its page: a name, or what a list says of it.
@@ -43,8 +44,10 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) reach: AddressPolicy,
     /// It is an object of a store of S3; where it is stands in [`CurrentTarget::url`], when it is of a list.
     pub(in crate::engine) is_of_store: bool,
-    /// What was known of the store when its last request was signed.
-    pub(in crate::engine) store_generation: u64,
+    /// Its last request has shown a token (`--bearer-command`).
+    pub(in crate::engine) shows_token: bool,
+    /// Which credentials its last request was made with.
+    pub(in crate::engine) credentials_generation: u64,
     /// Bytes that its body is reckoned as, in a job with a rate of bytes.
     pub(in crate::engine) reserved: usize,
     /// Its name and URL are known.

@@ -192,9 +192,7 @@ impl Worker {
             return self.leave_pending(target);
         }
         self.begin_row(target);
-        if target.is_of_store {
-            target.store_generation = self.control().store.generation();
-        }
+        self.note_credentials(target, &origin.key);
         self.expect(target, body);
         self.bring(task, &origin, target);
         if !task.connection.is_open() {

@@ -10,6 +10,7 @@ mod batch;
 mod begin;
 mod beginning_batch;
 mod body;
+mod credentials;
 mod drive;
 mod fetch;
 mod host_turns;

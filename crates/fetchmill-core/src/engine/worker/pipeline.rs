@@ -165,6 +165,7 @@ impl Worker {
             let mut requests = self.buffers.request.borrow_mut();
             requests.clear();
             for target in &mut batch.targets[..batch.count] {
+                self.note_credentials(target, &origin.key);
                 target.effects.note_sent();
                 origin.write(asked_for(origin, target, self.setup.naming), &mut requests);
             }

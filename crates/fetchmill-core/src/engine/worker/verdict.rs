@@ -1,10 +1,8 @@
 //! Carries out what follows from an attempt ([`crate::verdict`]): stores, settles, plans another attempt, corrects.
 
-use std::time::Duration;
-
 use super::body::BodyReceiver;
 use super::state::Worker;
-use crate::engine::s3::Renewal;
+use crate::engine::renewal::Renewal;
 use crate::engine::target::CurrentTarget;
 use crate::error::Error;
 use crate::limits;
@@ -63,8 +61,10 @@ impl Worker {
             body.discard();
             return FetchAttempt::Over;
         }
+        self.note_token(target, replied.head.status);
         let mut state = target.state;
         let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
+        facts.shows_token = target.shows_token;
         facts.is_certain = connection.is_shared() || connection.replies() <= 1;
         let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
         target.state = state;
@@ -223,11 +223,18 @@ impl Worker {
         if self.has_rows() { None } else { target.listed(self.setup.naming) }
     }
 
-    /// Takes note of what a store has shown to be wrong.
+    /// Takes note of what a store, or a server, has shown to be wrong.
     fn correct(&self, target: &mut CurrentTarget, correction: Correction) -> FetchAttempt {
+        if target.shows_token {
+            return match self.renew(target) {
+                Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
+                Renewal::Pending => FetchAttempt::Renewing,
+                Renewal::Newer => FetchAttempt::Again,
+            };
+        }
         let is_elsewhere = matches!(correction, Correction::Region(_));
         let bucket = if is_elsewhere { target.bucket(self.setup.naming) } else { None };
-        match self.control().store.correct(bucket.as_ref(), correction, target.store_generation) {
+        match self.control().store.correct(bucket.as_ref(), correction, target.credentials_generation) {
             Renewal::Failed(why) => self.stop(target, Error::Temporary(why)),
             Renewal::Pending => FetchAttempt::Renewing,
             Renewal::Newer if is_elsewhere => {
@@ -235,24 +242,6 @@ impl Worker {
                 FetchAttempt::Redirected
             }
             Renewal::Newer => FetchAttempt::Again,
-        }
-    }
-
-    /// Waits for newer credentials; `false` when there will be none, or the job ends: the target stays pending. It keeps
-    /// its connection's place, so that no other target is sent with what has expired.
-    pub(super) async fn renewed(&self, target: &CurrentTarget) -> bool {
-        loop {
-            match self.control().store.renew(target.store_generation) {
-                Renewal::Newer => return true,
-                Renewal::Pending if self.is_done.get() => return false,
-                Renewal::Pending => {
-                    tokio::time::sleep(Duration::from_millis(limits::RENEWAL_WAIT)).await;
-                }
-                Renewal::Failed(why) => {
-                    self.control().stop.fail(Error::Temporary(why));
-                    return false;
-                }
-            }
         }
     }
 

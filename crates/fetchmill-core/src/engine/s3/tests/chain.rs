@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::options::{endpoint_url_within, region_within};
 use super::World;
 use super::server::{Server, document};
+use crate::engine::renewal::CredentialSource as _;
 
 const KEYS: &str = "aws_access_key_id = FILE\naws_secret_access_key = secret\n";
 

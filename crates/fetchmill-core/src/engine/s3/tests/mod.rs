@@ -12,6 +12,7 @@ use std::sync::Arc;
 use super::S3Options;
 use super::credentials::CredentialChain;
 use super::environment::Environment;
+use crate::engine::renewal::CredentialSource as _;
 use crate::limits;
 use crate::origin::OriginFields;
 use crate::transport::{AddressPolicy, NameResolverSetup, PoolSettings, Resolver, Timeouts, TlsSetup};

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::access::Access;
-use super::super::refresh::{Refresher, Renewal};
 use super::World;
 use super::server::{Server, document};
+use crate::engine::renewal::{CredentialSource as _, LoadedCredentials, Refresher, Renewal};
+use crate::s3::Credentials;
 use crate::time_text::utc;
 
 const FAR: u64 = 1_893_456_000;
@@ -29,7 +30,7 @@ fn now() -> u64 {
 /// A job's credentials, from a container that gives others each time: `KEY0`, `KEY1`, ...
 struct Job {
     access: Arc<Access>,
-    refresher: Refresher,
+    refresher: Refresher<Access>,
     server: Server,
     is_down: Arc<AtomicBool>,
     is_over: Arc<AtomicBool>,
@@ -157,7 +158,7 @@ fn it_ends_with_the_job_whatever_it_waits_for() {
     drop(stream);
 }
 
-fn job_loaded() -> super::super::credentials::LoadedCredentials {
+fn job_loaded() -> LoadedCredentials<Credentials> {
     let world = World::new().credentials("[default]\naws_access_key_id = A\naws_secret_access_key = s\n");
     world.chain().load(&|| false).unwrap().unwrap()
 }

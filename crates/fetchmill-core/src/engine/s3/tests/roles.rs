@@ -4,6 +4,7 @@ use crate::s3::{Credentials, Signer};
 
 use super::World;
 use super::server::{Server, assumed};
+use crate::engine::renewal::CredentialSource as _;
 
 /// Gives `ROLE` for the action that is asked for.
 fn sts() -> Server {

@@ -1,15 +1,13 @@
-//! Keeps the credentials of a job fresh: a thread replaces them before they expire, or when a store says that they
+//! Keeps the credentials of a job fresh: a thread replaces them before they expire, or when a server says that they
 //! have. Nobody who sends requests waits for it.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::credentials::{CredentialChain, LoadedCredentials};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::panics;
-use crate::s3::Credentials;
 
 /// What came of asking for other credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,12 +20,38 @@ pub(in crate::engine) enum Renewal {
     Failed(String),
 }
 
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::engine) struct LoadedCredentials<C> {
+    pub(in crate::engine) credentials: C,
+    /// Seconds since 1970; none: they do not say that they expire.
+    pub(in crate::engine) expires_at: Option<u64>,
+    /// For people: `environment`, `profile NAME`, `web identity`, `container`, `instance metadata`.
+    pub(in crate::engine) from: String,
+    /// Whether asking again can give others.
+    pub(in crate::engine) is_renewable: bool,
+}
+
+/// Where credentials are found.
+pub(in crate::engine) trait CredentialSource: Send + 'static {
+    /// What requests are made with.
+    type Credentials;
+
+    /// Looks for credentials, as things are now; none: nobody has any. It blocks, and ends soon after `is_over` says so.
+    fn load(&self, is_over: &dyn Fn() -> bool) -> Result<Option<LoadedCredentials<Self::Credentials>>>;
+}
+
 /// Whose credentials are kept fresh.
-pub(in crate::engine) trait CredentialHolder: std::fmt::Debug + Send + Sync {
-    /// Raised whenever the credentials are replaced, and whatever else is signed with.
+pub(in crate::engine) trait CredentialHolder:
+    std::fmt::Debug + Send + Sync + 'static
+{
+    /// What requests are made with.
+    type Credentials: Clone + PartialEq + Send;
+
+    /// Raised whenever the credentials are replaced.
     fn generation(&self) -> u64;
 
-    fn set_credentials(&self, credentials: Option<Credentials>);
+    fn set_credentials(&self, credentials: Option<Self::Credentials>);
 
     /// Seconds since 1970, by the clock that the credentials are judged by.
     fn now(&self) -> u64;
@@ -60,27 +84,27 @@ impl RefreshShared {
 /// See the module. It ends when it is dropped, or soon after the job is over. Those whose credentials it keeps may own
 /// it: it does not keep them.
 #[derive(Debug)]
-pub(in crate::engine) struct Refresher {
-    access: Weak<dyn CredentialHolder>,
+pub(in crate::engine) struct Refresher<H> {
+    access: Weak<H>,
     shared: Arc<RefreshShared>,
     /// None: there is nothing that could replace them.
     thread: Option<JoinHandle<()>>,
 }
 
-impl Refresher {
+impl<H: CredentialHolder> Refresher<H> {
     /// For the credentials that `access` has by now.
-    pub(in crate::engine) fn start(
-        access: &Arc<impl CredentialHolder + 'static>,
-        chain: CredentialChain,
-        loaded: Option<LoadedCredentials>,
+    pub(in crate::engine) fn start<S: CredentialSource<Credentials = H::Credentials>>(
+        access: &Arc<H>,
+        source: S,
+        loaded: Option<LoadedCredentials<S::Credentials>>,
         is_over: impl Fn() -> bool + Send + 'static,
     ) -> Result<Self> {
         let shared = Arc::new(RefreshShared::default());
-        let access: Weak<dyn CredentialHolder> = Arc::downgrade(access) as Weak<dyn CredentialHolder>;
-        let thread = match loaded.filter(LoadedCredentials::is_renewable) {
+        let access = Arc::downgrade(access);
+        let thread = match loaded.filter(|loaded| loaded.is_renewable) {
             None => None,
             Some(loaded) => {
-                let keeper = RefreshThread::new(Weak::clone(&access), Arc::clone(&shared), chain, loaded);
+                let keeper = RefreshThread::new(Weak::clone(&access), Arc::clone(&shared), source, loaded);
                 let work = move || keeper.keep(&is_over);
                 let thread =
                     std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
@@ -90,7 +114,7 @@ impl Refresher {
         Ok(Refresher { access, shared, thread })
     }
 
-    /// Asks for other credentials, because a store said that those with this [`CredentialHolder::generation`] have expired. It
+    /// Asks for other credentials, because a server said that those with this [`CredentialHolder::generation`] have expired. It
     /// returns at once, and any number of askers make one look.
     pub(in crate::engine) fn renew(&self, seen_generation: u64) -> Renewal {
         let access = self.access.upgrade();
@@ -113,7 +137,7 @@ impl Refresher {
     }
 }
 
-impl Drop for Refresher {
+impl<H> Drop for Refresher<H> {
     fn drop(&mut self) {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
@@ -126,6 +150,11 @@ impl Drop for Refresher {
     }
 }
 
+/// What is said when the job has ended while credentials were asked for.
+pub(in crate::engine) fn stopped() -> Error {
+    Error::Temporary("stopped while credentials were asked for; run the same command again".into())
+}
+
 struct Ending(Arc<RefreshShared>);
 
 impl Drop for Ending {
@@ -135,26 +164,26 @@ impl Drop for Ending {
 }
 
 /// The thread's side.
-struct RefreshThread {
-    access: Weak<dyn CredentialHolder>,
+struct RefreshThread<H, S: CredentialSource> {
+    access: Weak<H>,
     shared: Arc<RefreshShared>,
-    chain: CredentialChain,
-    loaded: LoadedCredentials,
+    source: S,
+    loaded: LoadedCredentials<S::Credentials>,
     /// When they are to be replaced without being asked.
     due: Option<Instant>,
     /// The wait after the next failure.
     wait: Duration,
 }
 
-impl RefreshThread {
+impl<H: CredentialHolder, S: CredentialSource<Credentials = H::Credentials>> RefreshThread<H, S> {
     fn new(
-        access: Weak<dyn CredentialHolder>,
+        access: Weak<H>,
         shared: Arc<RefreshShared>,
-        chain: CredentialChain,
-        loaded: LoadedCredentials,
+        source: S,
+        loaded: LoadedCredentials<S::Credentials>,
     ) -> Self {
         let wait = limits::CREDENTIALS_RETRY_MIN;
-        let mut keeper = RefreshThread { access, shared, chain, loaded, due: None, wait };
+        let mut keeper = RefreshThread { access, shared, source, loaded, due: None, wait };
         keeper.due = keeper.due();
         keeper
     }
@@ -187,7 +216,7 @@ impl RefreshThread {
     /// Looks for credentials, and takes them if they are others.
     fn replace(&mut self, is_over: &dyn Fn() -> bool) {
         let shared = Arc::clone(&self.shared);
-        let looked = self.chain.load(&|| is_over() || shared.state().is_over);
+        let looked = self.source.load(&|| is_over() || shared.state().is_over);
         let why = match looked {
             Ok(Some(loaded)) if loaded.credentials != self.loaded.credentials => return self.take(loaded),
             // Nobody has renewed them. They may live longer than was said before.
@@ -201,7 +230,7 @@ impl RefreshThread {
         self.fail(why);
     }
 
-    fn take(&mut self, loaded: LoadedCredentials) {
+    fn take(&mut self, loaded: LoadedCredentials<S::Credentials>) {
         // Before the state is locked: if this is the last hold, the refresher is dropped with it, and locks it, too.
         let Some(access) = self.access.upgrade() else { return };
         let mut state = self.shared.state();

@@ -1,4 +1,4 @@
-//! `credential_process`: a command that writes credentials.
+//! A command that writes credentials: the `credential_process` of a profile, `--bearer-command`.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -6,34 +6,31 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use super::credential_client::stopped;
-use super::credential_document;
+use super::refresher::stopped;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::name::for_display;
 use crate::panics;
-use crate::s3::Credentials;
 
 /// How often a command is looked at.
 const POLL: Duration = Duration::from_millis(10);
 /// What a command has written is here soon after its end, unless it has left somebody behind who may still write.
 const REST: Duration = Duration::from_millis(500);
 
-/// What the command of a profile writes, run by a shell as other programs do it. It ends with the job.
-pub(super) fn run(
+/// What a command writes, run by a shell as other programs do it. It ends with the job. `what` it is, for people; an error
+/// has the first line that it complains with, and never what it writes.
+pub(in crate::engine) fn run_command(
     command: &str,
-    from: &str,
+    what: &str,
+    patience: Duration,
     is_over: &dyn Fn() -> bool,
-) -> Result<(Credentials, Option<u64>)> {
-    let failed = |why: &str| {
-        Error::Temporary(format!(
-            "the credential_process of {from} {why}; run it by hand to see what is wrong"
-        ))
-    };
+) -> Result<Vec<u8>> {
+    let failed =
+        |why: &str| Error::Temporary(format!("the {what} {why}; run it by hand to see what is wrong"));
     let mut running =
         CommandProcess::start(command).map_err(|error| failed(&format!("cannot be started ({error})")))?;
     let (output, complaints) = (running.output(), running.complaints());
-    let end = Instant::now() + limits::CREDENTIAL_PROCESS_TIMEOUT;
+    let end = Instant::now() + patience;
     let status = loop {
         if let Some(status) = running.ended().map_err(|error| failed(&format!("is lost ({error})")))? {
             break status;
@@ -42,7 +39,7 @@ pub(super) fn run(
             return Err(stopped());
         }
         if Instant::now() > end {
-            return Err(failed(&format!("takes over {} s", limits::CREDENTIAL_PROCESS_TIMEOUT.as_secs())));
+            return Err(failed(&format!("takes over {} s", patience.as_secs())));
         }
         std::thread::sleep(POLL);
     };
@@ -51,11 +48,7 @@ pub(super) fn run(
         let line = String::from_utf8_lossy(&said).lines().next().map(|line| for_display(line.as_bytes()));
         return Err(failed(&format!("ends with {status}: {}", line.unwrap_or_default())));
     }
-    let output = output.recv_timeout(REST).unwrap_or_default();
-    credential_document::parse(
-        &String::from_utf8_lossy(&output),
-        &format!("the credential_process of {from}"),
-    )
+    Ok(output.recv_timeout(REST).unwrap_or_default())
 }
 
 /// A command and all that it starts: they end when this is dropped.
@@ -114,4 +107,26 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     // Without a thread the sender is gone, and nothing is read.
     let _ = std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
     receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_hangs_is_ended_with_all_that_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        let command = format!("echo hidden; sleep 60 & echo $! > '{}'; wait", pid.display());
+        let error = run_command(&command, "command", Duration::from_secs(1), &|| false).unwrap_err();
+
+        assert_eq!(error.to_string(), "the command takes over 1 s; run it by hand to see what is wrong");
+        let started =
+            rustix::process::Pid::from_raw(std::fs::read_to_string(pid).unwrap().trim().parse().unwrap());
+        let end = Instant::now() + Duration::from_secs(10);
+        while rustix::process::test_kill_process(started.unwrap()).is_ok() {
+            assert!(Instant::now() < end, "it is left behind");
+            std::thread::sleep(POLL);
+        }
+    }
 }

@@ -1,0 +1,160 @@
+"""`--bearer-command`: a command prints the token, and is run again when the server refuses that."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from stored import everything, find_wrong
+from token_server import SECRET, TokenServer
+
+Run = Callable[..., Any]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+OBJECTS = {f"object-{number:03}": b"%d" % number for number in range(150)}
+# With few in flight few requests are refused with each token.
+FEW = ("--concurrency", 4)
+
+
+@pytest.mark.parametrize("more", [(), ("--pipeline", 8)], ids=["alone", "pipelined"])
+def test_a_token_that_the_server_takes_no_more_is_renewed(
+    run: Run, dest: Path, tmp_path: Path, more: tuple[object, ...]
+) -> None:
+    """By one run of the command for all that wait; every object comes once."""
+    with TokenServer(OBJECTS, tmp_path, lasts=60) as server:
+        ended = run("get", server.url, dest, "--bearer-command", server.command, *FEW, *more)
+
+        assert ended.code == 0, ended.err
+        assert find_wrong(dest, "files", OBJECTS) == []
+        assert server.count_runs() in range(3, 6)
+        assert server.answered == dict.fromkeys(OBJECTS, 1)
+
+
+def test_a_token_of_a_page_is_renewed_and_no_token_is_kept(run: Run, dest: Path, tmp_path: Path) -> None:
+    """The first page is refused, too. Neither journal nor shards, messages or the job's log have a token."""
+    with TokenServer(OBJECTS, tmp_path, lasts=60, locked=frozenset({"object-007"})) as server:
+        server.runs.write_text("x\n")
+        command = f"{server.command}; echo second-line"
+        options = ("--format", "warc", "--bearer-command", command, *FEW, "--log-file", "log", "--log-format", "json")
+        ended = run("get", server.url, dest, *options)
+        listed = run("list", server.url, "names.csv", "--bearer-command", command)
+
+        assert (ended.code, listed.code) == (3, 0), ended.err + listed.err
+        (failed,) = fetchmill.failures(dest)
+        assert (failed.name, failed.status) == ("object-007", 401)
+        written = [*everything(dest), (tmp_path / "log").read_bytes(), (tmp_path / "names.csv").read_bytes()]
+        assert not [text for text in written if SECRET.encode() in text]
+        assert SECRET not in ended.out + ended.err + listed.out + listed.err
+
+
+def test_only_the_origin_that_is_named_is_shown_the_token(run: Run, dest: Path, tmp_path: Path) -> None:
+    """Of a list nobody is, unless it is said who."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with TokenServer(OBJECTS, tmp_path) as own, TokenServer(OBJECTS, elsewhere) as other:
+        (tmp_path / "list.txt").write_text(f"{own.url}/get/object-000\n{other.url}/get/object-001\n")
+        command = ("get", "list.txt", dest, "--allow-private", "--bearer-command", own.command)
+        refused = run(*command)
+        ended = run(*command, "--credentials-for", own.url)
+
+        assert refused.code == 2
+        assert "--bearer-command prints a secret" in refused.err
+        assert "--credentials-for" in refused.err
+        assert ended.code == 3, ended.err
+        assert own.answered == {"object-000": 1}
+        assert (other.refused, other.answered) == (1, {})
+
+
+def test_a_server_that_takes_no_token_stops_the_job_and_the_next_run_goes_on(
+    run: Run, dest: Path, tmp_path: Path
+) -> None:
+    """After three tokens; no target has failed by then."""
+    with TokenServer(OBJECTS, tmp_path, lasts=101) as server:
+        command = ("get", server.url, dest, *FEW, "--commit-window", "50ms", "--bearer-command")
+        # From the second token on it is another's.
+        once = f"{server.command.replace(SECRET, f'$(test -s {server.runs}.2 && echo wrong || echo {SECRET})')}"
+        stopped = run(*command, f"{once}; echo x > {server.runs}.2")
+
+        assert stopped.code == 5, stopped.err
+        assert (
+            "the server refuses the tokens of the --bearer-command (status 401), 3 one after the other" in stopped.err
+        )
+        assert fetchmill.status(dest).failed == 0
+        ended = run(*command, server.command)
+
+        assert ended.code == 0, ended.err
+        assert find_wrong(dest, "files", OBJECTS) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("echo no-key >&2; exit 3", "the --bearer-command ends with exit status: 3: no-key; run it by hand"),
+        ("true", "the --bearer-command prints no token"),
+        (rf"printf '{SECRET}\033[1m'", "the --bearer-command prints a token with a space, a control character"),
+        (f"printf '{SECRET}\\tx'", "the --bearer-command prints a token with a space, a control character"),
+        ("no-such-command-anywhere", "not found"),
+    ],
+)
+def test_a_command_that_gives_no_token_ends_the_job_before_the_first_request(
+    run: Run, dest: Path, tmp_path: Path, command: str, said: str
+) -> None:
+    """It is said why, and what it has printed is not."""
+    with TokenServer(OBJECTS, tmp_path) as server:
+        ended = run("get", server.url, dest, "--bearer-command", command)
+
+        assert ended.code == 5, ended.err
+        assert said in ended.err, ended.err
+        assert SECRET not in ended.err.replace(command, "")
+        assert not server.answered
+
+
+@pytest.mark.parametrize("lasts", [0, 30], ids=["first token", "later token"])
+def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Path, tmp_path: Path, lasts: int) -> None:
+    """At once, with the command; what has not come stays pending."""
+    with TokenServer(OBJECTS, tmp_path, lasts=lasts) as server:
+        pid = tmp_path / "pid"
+        hang = f"echo $$ > {pid}; exec sleep 60"
+        command = f"if [ {lasts} = 0 ] || [ -s {server.runs} ]; then {hang}; fi; {server.command}"
+        job = start("get", server.url, dest, *FEW, "--bearer-command", command)
+        while not pid.exists() or not pid.read_text():
+            assert job.poll() is None
+            time.sleep(0.02)
+        job.send_signal(signal.SIGINT)
+
+        assert job.wait(10) == 130
+        status = Path(f"/proc/{pid.read_text().strip()}/status")
+        assert not status.exists() or "\nState:\tZ" in status.read_text()
+        assert fetchmill.status(dest).failed == 0
+        assert len(server.answered) == max(lasts - 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--bearer", "x"), "exclude one another"),
+        (("--header", "Authorization: x"), "exclude one another"),
+        (("--engine", "threads"), "--bearer-command needs --engine native"),
+    ],
+)
+def test_what_it_is_not_for_is_refused(run: Run, dest: Path, more: tuple[str, ...], said: str) -> None:
+    """Before the command is run."""
+    ended = run("get", "http://127.0.0.1:1", dest, "--bearer-command", "exit 9", *more)
+
+    assert ended.code == 2, ended.err
+    assert said in ended.err
+
+
+def test_a_file_of_options_does_not_say_what_is_run(run: Run, dest: Path, tmp_path: Path) -> None:
+    """Who gets such a file from somebody runs nothing of theirs."""
+    (tmp_path / "conf.toml").write_text("[get]\nbearer-command = 'touch run'\n")
+    ended = run("get", "http://127.0.0.1:1", dest, "--config", "conf.toml")
+
+    assert ended.code == 2, ended.err
+    assert "bearer-command" in ended.err
+    assert not (tmp_path / "run").exists()
