@@ -20,7 +20,6 @@ Durability = Literal["power", "process"]
 Hash = Literal["sha256"]
 ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet", "inventory"]
 CsvHeader = Literal["auto", "yes", "no"]
-Names = Literal["source", "seq"]
 EngineName = Literal["native", "sync", "threads", "processes", "asyncio", "combo"]
 AddressingStyle = Literal["auto", "path", "virtual"]
 # A number, or as many as prove useful.
@@ -44,11 +43,11 @@ class Storing(TypedDict, total=False):
     ]
     seal_after: Annotated[float, Option("seconds", "Age at which a shard of parquet is complete: readers see it then.")]
     names: Annotated[
-        Names,
+        str,
         Option(
-            "choice",
+            "text",
             "What objects of a list are called: `source` is key or URL (for `files` host/path?query), `seq` their "
-            "number.",
+            "number, and a template such as '{id}.jpg' makes it of columns.",
         ),
     ]
     engine: Annotated[

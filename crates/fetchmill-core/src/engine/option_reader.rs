@@ -146,6 +146,7 @@ impl JobOptions {
         options.dest = frame.dest;
         options.rows = frame.rows.map(Rows::into_options).transpose()?;
         options.transform = frame.transform;
+        options.settle_names();
         options.divide_headers();
         Ok(options)
     }

@@ -36,7 +36,7 @@ use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
 use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts};
 use crate::source::json::{JsonPageOptions, JsonPages};
-use crate::source::list::{ListFormat, ListOptions};
+use crate::source::list::{ListFormat, ListOptions, NameTemplate};
 use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
 use crate::transport::{AddressPolicy, PoolSettings};
@@ -78,14 +78,51 @@ impl Listing {
 }
 
 /// What objects of a list are called.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum NameScheme {
     /// As their source calls them.
     #[default]
     Source,
     /// By their sequence numbers.
     Seq,
+    /// By a template.
+    Template(NameTemplate),
+}
+
+impl NameScheme {
+    const SOURCE: &str = "source";
+    const SEQ: &str = "seq";
+
+    fn text(&self) -> &str {
+        match self {
+            NameScheme::Source => Self::SOURCE,
+            NameScheme::Seq => Self::SEQ,
+            NameScheme::Template(template) => template.text(),
+        }
+    }
+
+    fn template(&self) -> Option<&NameTemplate> {
+        if let NameScheme::Template(template) = self { Some(template) } else { None }
+    }
+}
+
+impl TryFrom<String> for NameScheme {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        match text.as_str() {
+            Self::SOURCE => Ok(NameScheme::Source),
+            Self::SEQ => Ok(NameScheme::Seq),
+            template => NameTemplate::parse(template).map(NameScheme::Template),
+        }
+    }
+}
+
+impl From<NameScheme> for String {
+    fn from(names: NameScheme) -> Self {
+        names.text().to_owned()
+    }
 }
 
 /// What a commit survives.
@@ -324,6 +361,9 @@ impl JobOptions {
         self.bounds.check_bounds(written)?;
         self.check_bounds(written)?;
         self.check_transform()?;
+        if self.names.template().is_some() && self.list.key_column.is_some() {
+            return refuse("--names with a template and --key-column both say what objects are called: give one of them");
+        }
         if !self.columns.kept().is_empty()
             && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
         {
@@ -577,10 +617,11 @@ impl JobOptions {
                 "--format warc stores GET requests only; choose another format for --method and --data",
             );
         }
-        let has_own_names = self.list.key_column.is_some() || self.names == NameScheme::Seq;
+        let has_own_names = self.list.key_column.is_some() || self.names != NameScheme::Source;
         if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
             return refuse(
-                "all targets have one URL, and files need different names: add --names seq or --key-column",
+                "all targets have one URL, and files need different names: add --names seq, a template of names, or \
+                 --key-column",
             );
         }
         let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
@@ -631,6 +672,11 @@ impl JobOptions {
     /// The origin that gets what may be a secret.
     fn fields_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.server_key())
+    }
+
+    /// A list is read with the template of its names.
+    pub(super) fn settle_names(&mut self) {
+        self.list.name_template = self.names.template().cloned();
     }
 
     /// Which header fields are made for each target, and where they may go.
@@ -911,7 +957,7 @@ impl JobOptions {
             SourceOptions::S3 { .. } => (KEYS.to_owned(), None),
             SourceOptions::List(_) | SourceOptions::Iterable => (
                 format!("list {}", self.list.text()),
-                (self.names == NameScheme::Seq).then(|| "seq".to_owned()),
+                (self.names != NameScheme::Source).then(|| self.names.text().to_owned()),
             ),
         };
         let format = match self.rows.as_ref().map(|rows| rows.kind) {
