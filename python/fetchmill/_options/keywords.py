@@ -50,6 +50,10 @@ class Storing(TypedDict, total=False):
             "number, and a template such as '{id}.jpg' makes it of columns.",
         ),
     ]
+    strip_prefix: Annotated[
+        str | None,
+        Option("text", "Leading path that names lose when objects are stored, such as a/b/; others keep their names."),
+    ]
     engine: Annotated[
         EngineName,
         Option(

@@ -13,14 +13,14 @@ use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
 use super::threads::processors;
-use crate::entry::Naming;
+use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
 use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ExtraColumns, ROWS_PART};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
-    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, SITEMAPS, TRANSFORM,
-    folder_listing, transform_text,
+    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES, SITEMAPS,
+    STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
@@ -39,6 +39,7 @@ use crate::source::json::{JsonPageOptions, JsonPages};
 use crate::source::list::{ListFormat, ListOptions, NameTemplate};
 use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
+use crate::stored_name::StoredNames;
 use crate::transport::{AddressPolicy, PoolSettings};
 use crate::verdict::Rules;
 
@@ -259,6 +260,8 @@ options! {
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.
         names: NameScheme = NameScheme::Source;
+        /// A leading path that stored names lose.
+        strip_prefix: Option<String> = None;
         /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may lead to addresses that are not public.
@@ -362,13 +365,16 @@ impl JobOptions {
         self.check_bounds(written)?;
         self.check_transform()?;
         if self.names.template().is_some() && self.list.key_column.is_some() {
-            return refuse("--names with a template and --key-column both say what objects are called: give one of them");
+            return refuse(
+                "--names with a template and --key-column both say what objects are called: give one of them",
+            );
         }
         if !self.columns.kept().is_empty()
             && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
         {
             return refuse("--keep-columns needs --format parquet or jsonl");
         }
+        self.check_strip_prefix()?;
         self.check_rows()?;
         self.check_upload()?;
         self.check_workers()?;
@@ -849,6 +855,34 @@ impl JobOptions {
         }
     }
 
+    /// How names become those that objects are stored under.
+    pub(super) fn stored_names(&self) -> StoredNames {
+        let prefix = self.strip_prefix.as_deref().map(|prefix| {
+            let slash = if prefix.ends_with('/') { "" } else { "/" };
+            let prefix = format!("{prefix}{slash}").into_bytes();
+            // A prefix with a scheme means the same in all formats.
+            let is_path = self.naming() == Naming::Path;
+            Arc::from(if is_path { behind_scheme(&prefix) } else { &prefix })
+        });
+        StoredNames { has_extension: false, strip_prefix: prefix }
+    }
+
+    /// What a leading path that names lose is for.
+    fn check_strip_prefix(&self) -> Result<()> {
+        let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
+        match self.strip_prefix.as_deref() {
+            None => Ok(()),
+            Some("") => refuse("must be a path such as a/b/, not empty"),
+            Some(_) if self.names == NameScheme::Seq => {
+                refuse("is not for --names seq: numbers have no path to lose")
+            }
+            Some(_) if self.format == Format::Warc && !self.leads_anywhere() => refuse(
+                "does not go with --format warc, where the names of a source's objects tell their URLs",
+            ),
+            Some(_) => Ok(()),
+        }
+    }
+
     /// The only origin of a job whose server lists its objects, and how a target is asked for there.
     pub(super) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
         let (key, prefix, behind) = match &self.source {
@@ -984,7 +1018,8 @@ impl JobOptions {
                 .chain(filters)
                 .chain(endpoint.map(|url| ("endpoint", url.text())))
                 .chain(bounds.map(|bounds| ("bounds", bounds)))
-                .chain(names.map(|names| ("names", names)))
+                .chain(names.map(|names| (NAMES, names)))
+                .chain(self.strip_prefix.clone().map(|prefix| (STRIP_PREFIX, prefix)))
                 .chain(columns)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))

@@ -9,7 +9,7 @@ use super::local::LocalFolder;
 use super::plan::is_ours;
 use crate::durable::{self, PathState};
 use crate::error::{Error, Result};
-use crate::journal::{JobLocation, read_manifests, read_status, sqlite_error_of};
+use crate::journal::{JobLocation, NAMES, STRIP_PREFIX, read_manifests, read_status, sqlite_error_of};
 use crate::manifest::ManifestRows;
 use crate::name;
 use crate::time_text::parse_utc_to_the_second;
@@ -32,6 +32,12 @@ pub(super) fn adopt(dest: &Path, base: &Path, source: &str, filters: &str) -> Re
     if status.finished_at.is_none() {
         return Err(Error::Usage(format!(
             "{shown} holds a job that is not finished; finish it first: run its `fetchmill get` again"
+        )));
+    }
+    if [NAMES, STRIP_PREFIX].iter().any(|part| status.identity.contains_key(*part)) {
+        return Err(Error::Usage(format!(
+            "{shown} holds a job whose files have names of their own (--names, --strip-prefix), and a sync calls them as \
+             their source does: give it a destination of its own"
         )));
     }
     let db = database::open_base(base)?;
