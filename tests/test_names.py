@@ -1,25 +1,34 @@
 """What objects are called: by a template of a list's columns, by what their replies say, without a leading path."""
 
-from collections.abc import Callable
+import subprocess
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import fetchmill
+from engines import engine_options
 from fetchmill.errors import UsageError
 from fetchmill.testing import Server
+from independent import read_ledger
 from lists import write_list
+from raw_server import Behaviour, RawServer, in_turn, mirror, reply
+from s3_stores import Versitygw
 from stored import FORMATS, find_wrong, read_objects
 
 Run = Callable[..., Any]
+Start = Callable[..., "subprocess.Popen[str]"]
 Serve = Callable[..., Server]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 
 BODIES = {"one": b"1", "two": b"22", "three": b"333", "empty": b""}
 
 
 @pytest.fixture
-def served(server: Serve, tmp_path: Path) -> str:
+def stored_at(server: Serve, tmp_path: Path) -> str:
     """The URL below which the objects are."""
     folder = tmp_path / "objects"
     folder.mkdir()
@@ -28,18 +37,18 @@ def served(server: Serve, tmp_path: Path) -> str:
     return f"{server(folder).url}/get"
 
 
-def rows(served: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
+def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
     """A row for each object, with columns by its number: a pair of a column's name and its value's format."""
     return [
-        {"url": f"{served}/{name}"} | {column: value.format(index) for column, value in columns}
+        {"url": f"{stored_at}/{name}"} | {column: value.format(index) for column, value in columns}
         for index, name in enumerate(BODIES)
     ]
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_name_is_made_of_columns(run: Run, served: str, dest: Path, tmp_path: Path, format: str) -> None:
+def test_a_name_is_made_of_columns(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
     """Of any, by their names or numbers, and of the number of the row; verify and readers have these names."""
-    listed = write_list(tmp_path, rows(served, ("id", "{}"), ("group", "g {}")), "csv")
+    listed = write_list(tmp_path, rows(stored_at, ("id", "{}"), ("group", "g {}")), "csv")
     names = "{group}/{2}-{index}.jpg"
     done = run("get", listed, dest, "--format", format, "--names", names, "--column", "url", "--allow-private")
     assert done.code == 0, done.err
@@ -54,11 +63,11 @@ def test_a_name_is_made_of_columns(run: Run, served: str, dest: Path, tmp_path: 
 
 @pytest.mark.parametrize("format", ["files", "tar"])
 def test_a_value_leads_nowhere_and_hides_nothing(
-    run: Run, served: str, dest: Path, tmp_path: Path, format: str
+    run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str
 ) -> None:
     """It stays in its segment; with an empty one there would be no name."""
     values = ["../../escaped", "..", ".hidden", "a/b\nc\t\u202e%2e", "/etc/x", "", "é" * 200, "nul\0"]
-    made = [{"url": f"{served}/one", "id": value} for value in values]
+    made = [{"url": f"{stored_at}/one", "id": value} for value in values]
     listed = write_list(tmp_path, made, "jsonl")
     before = set(tmp_path.rglob("*"))
     done = run("get", listed, dest, "--names", "d/{id}", "--format", format, "--allow-private")
@@ -75,11 +84,11 @@ def test_a_value_leads_nowhere_and_hides_nothing(
 
 
 def test_a_raw_value_makes_folders_within_the_destination(
-    run: Run, served: str, dest: Path, tmp_path: Path
+    run: Run, stored_at: str, dest: Path, tmp_path: Path
 ) -> None:
     """What leads elsewhere has failed, without a request."""
     values = ["a/b", "../x", "/y", "a/./z"]
-    listed = write_list(tmp_path, [{"url": f"{served}/one", "id": value} for value in values], "jsonl")
+    listed = write_list(tmp_path, [{"url": f"{stored_at}/one", "id": value} for value in values], "jsonl")
     done = run("get", listed, dest, "--names", "{id!r}.txt", "--allow-private")
 
     assert done.code == 3, done.err
@@ -89,10 +98,10 @@ def test_a_raw_value_makes_folders_within_the_destination(
 
 @pytest.mark.parametrize(("format", "code", "count"), [("files", 3, 1), ("parquet", 0, 4)])
 def test_rows_with_one_name_are_told_as_ever(
-    run: Run, served: str, dest: Path, tmp_path: Path, format: str, code: int, count: int
+    run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str, code: int, count: int
 ) -> None:
     """One of them is a file; packs keep all, by their sequence numbers."""
-    listed = write_list(tmp_path, rows(served, ("id", "x")), "csv")
+    listed = write_list(tmp_path, rows(stored_at, ("id", "x")), "csv")
     done = run("get", listed, dest, "--format", format, "--names", "{id}", "--allow-private")
 
     assert done.code == code, done.err
@@ -101,9 +110,9 @@ def test_rows_with_one_name_are_told_as_ever(
         assert "name-taken" in done.err + done.out
 
 
-def test_items_of_a_program_have_a_name_and_a_number(served: str, dest: Path) -> None:
+def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path) -> None:
     """And no other column."""
-    pairs = [(f"{served}/{name}", name.upper()) for name in BODIES]
+    pairs = [(f"{stored_at}/{name}", name.upper()) for name in BODIES]
     report = fetchmill.get(pairs, dest, format="tar", names="{index}-{name}.txt")
 
     assert report.fetched == 4
@@ -146,10 +155,263 @@ def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> N
     assert (server.code, "names is for lists of URLs" in server.err) == (2, True)
 
 
-def test_a_missing_column_is_told(run: Run, served: str, dest: Path, tmp_path: Path) -> None:
+def test_a_missing_column_is_told(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """A list without it would be all failures."""
-    listed = write_list(tmp_path, rows(served, ("id", "{}")), "csv")
+    listed = write_list(tmp_path, rows(stored_at, ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", "{key}.jpg", "--allow-private")
 
     assert refused.code != 0
     assert "key" in refused.err
+
+
+TYPED: dict[str, Behaviour] = {
+    "/a": reply(b"a", "Content-Type: image/jpeg"),
+    "/b.gif": reply(b"b", "Content-Type: IMAGE/PNG; charset=x"),
+    "/c.GIF?x=.jpg": reply(b"c", "Content-Type: application/octet-stream"),
+    "/d": reply(b"d"),
+    "/e.tar": reply(b"e", "Content-Type: ../../x"),
+    "/f": reply(b"f" * 3_000_000, "Content-Type: video/mp4"),
+    "/moved.png": reply(b"", "Location: /a", status="302 Found"),
+    "/gone.png": reply(b"", status="404 Not Found"),
+}
+TYPED_NAMES = {"0.jpg": b"a", "1.png": b"b", "2.gif": b"c", "3.bin": b"d", "4.tar": b"e", "5.mp4": b"f" * 3_000_000}
+TYPED_NAMES |= {"6.jpg": b"a"}
+
+
+def typed_list(site: RawServer, folder: Path) -> Path:
+    """A list of what has types, by numbers."""
+    return write_list(folder, [{"url": site.url + path, "id": str(index)} for index, path in enumerate(TYPED)], "csv")
+
+
+@pytest.mark.parametrize(
+    ("engine", "format", "more"),
+    [
+        ("native", "files", ()),
+        ("native", "files", ("--no-server-times",)),
+        ("native", "tar", ()),
+        ("native", "parquet", ()),
+        ("native", "jsonl", ()),
+        ("native", "warc", ()),
+        ("threads", "tar", ()),
+        ("processes", "files", ("--no-server-times",)),
+        ("asyncio", "parquet", ()),
+    ],
+)
+def test_an_extension_follows_from_the_reply(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str, more: tuple[str, ...]
+) -> None:
+    """From its type, whatever the URL says; a type that says nothing leaves it to the URL."""
+    listed = typed_list(raw(TYPED), tmp_path)
+    options = ("--names", "{id}.{ext}", "--format", format, "--allow-private", *engine_options(engine), *more)
+    done = run("get", listed, dest, *options)
+
+    assert done.code == 3, done.err
+    assert find_wrong(dest, format, TYPED_NAMES) == []
+    assert run("verify", dest).code == 0
+    assert sorted(run("ls", dest).out.split()) == sorted(TYPED_NAMES)
+    assert (run("get", listed, dest, *options).code, read_ledger(dest).absent) == (3, 1)
+
+
+def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """What failed had the extension of its URL; what comes then may have another one."""
+    site = raw(
+        {
+            "/a.gif": in_turn(reply(b"", status="404 Not Found"), reply(b"a", "Content-Type: image/png")),
+            "/b.gif": in_turn(reply(b"", status="404 Not Found"), reply(b"b")),
+        }
+    )
+    made = [{"url": f"{site.url}/{name}.gif", "id": f"x.gif.{name}"} for name in ("a", "b")]
+    listed = write_list(tmp_path, made, "csv")
+    options = ("--names", "{id}.{ext}", "--format", "parquet", "--allow-private", "--all-rows")
+    assert run("get", listed, dest, *options).code == 3
+    rows = pq.read_table(dest / "unfetched-000000.parquet").to_pylist()
+    assert sorted(row["name"] for row in rows) == ["x.gif.a.gif", "x.gif.b.gif"]
+
+    assert run("get", listed, dest, *options, "--retry-failed").code == 0
+
+    assert find_wrong(dest, "parquet", {"x.gif.a.png": b"a", "x.gif.b.gif": b"b"}) == []
+    assert run("verify", dest).code == 0
+
+
+def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """The second file is failed, under the name that it was listed under; a second pass asks for it again."""
+    kinds = {"/a.gif": "image/png", "/b.jpg": "image/png"}
+    site = raw({path: reply(path.encode(), f"Content-Type: {kind}") for path, kind in kinds.items()})
+    listed = write_list(tmp_path, [{"url": site.url + path, "id": "x"} for path in kinds], "csv")
+    options = ("--names", "{id}.{ext}", "--allow-private")
+    done = run("get", listed, dest, *options)
+
+    assert (done.code, read_ledger(dest).failed) == (3, 1)
+    assert [name for name, _ in read_objects(dest, "files")] == ["x.png"]
+    assert run("verify", dest).code == 0
+    (taken,) = set(kinds) - {(dest / "x.png").read_text()}
+    (dest / "x.png").unlink()
+    assert run("get", listed, dest, *options, "--retry-failed").code == 0
+    assert (dest / "x.png").read_text() == taken
+
+
+@pytest.mark.parametrize("format", ["files", "tar"])
+@pytest.mark.parametrize("engine", ["native", "processes"])
+def test_a_killed_job_goes_on_with_the_names_of_replies(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str, engine: str
+) -> None:
+    """Also with windows that were staged and not renamed; no object is there under two names."""
+    bodies = {f"/{index}.x": str(index).encode() for index in range(600)}
+
+    def slow(body: bytes) -> Behaviour:
+        return lambda _: time.sleep(0.02) or reply(body, "Content-Type: image/webp")
+
+    site = raw({path: slow(body) for path, body in bodies.items()})
+    made = [{"url": site.url + path, "id": f"a/{path[1:-2]}"} for path in bodies]
+    listed = write_list(tmp_path, made, "csv")
+    options = ("--names", "{id!r}.{ext}", "--strip-prefix", "a", "--format", format, "--allow-private")
+    options = (*options, "--commit-window", "0.05s", "--limit-per-host", "8", "--rate-per-host", "0", *engine_options(engine))
+    for _ in range(3):
+        process = start("get", listed, dest, *options)
+        before = settled(dest)
+        deadline = time.monotonic() + 30
+        while process.poll() is None and settled(dest) < before + 100:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+    done = run("get", listed, dest, *options)
+
+    assert done.code == 0, done.err
+    expected = {f"{path[1:-2]}.webp": body for path, body in bodies.items()}
+    assert find_wrong(dest, format, expected) == []
+    assert run("verify", dest).code == 0
+
+
+def settled(dest: Path) -> int:
+    """Targets that have an outcome; 0 while the journal is being made."""
+    try:
+        return read_ledger(dest).settled
+    except Exception:  # noqa: BLE001 - there is no table, or no file
+        return 0
+
+
+@pytest.fixture
+def tree_of_names(server: Serve, tmp_path: Path) -> str:
+    """A server with objects in folders."""
+    folder = tmp_path / "objects"
+    for name in ("a/b/one", "a/b/c/two", "a/bc", "three", "x/a/b/four"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return server(folder).url
+
+
+STRIPPED = {"one": b"a/b/one", "c/two": b"a/b/c/two", "a/bc": b"a/bc", "three": b"three", "x/a/b/four": b"x/a/b/four"}
+
+
+@pytest.mark.parametrize("prefix", ["a/b", "a/b/"])
+@pytest.mark.parametrize("format", [format for format in FORMATS if format != "warc"])
+def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
+    """All others keep theirs; verify, readers and an export have the stored names, and a resumed job is the same."""
+    options = ("--format", format, "--strip-prefix", prefix)
+    done = run("get", tree_of_names, dest, *options)
+    assert done.code == 0, done.err
+
+    assert find_wrong(dest, format, STRIPPED) == []
+    assert sorted(run("ls", dest).out.split()) == sorted(STRIPPED)
+    assert run("cat", dest, "c/two").out == "a/b/c/two"
+    assert run("verify", dest).code == 0
+    assert run("get", tree_of_names, dest, *options).code == 0
+    other = run("get", tree_of_names, dest, "--format", format)
+    assert (other.code, "strip-prefix" in other.err) == (2, True)
+    again = dest.with_name("again")
+    assert run("export", dest, again, "--format", "tar").code == 0
+    assert find_wrong(again, "tar", STRIPPED) == []
+
+
+def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str, dest: Path) -> None:
+    """Where their objects are: what asks for them again, or stores their URLs, says so."""
+    refused = run("get", tree_of_names, dest, "--strip-prefix", "a", "--format", "warc")
+    assert (refused.code, "warc" in refused.err) == (2, True)
+    assert run("get", tree_of_names, dest, "--strip-prefix", "", "--format", "tar").code == 2
+    assert run("get", tree_of_names, dest, "--strip-prefix", "a/b").code == 0
+    again = dest.with_name("again")
+    assert run("export", dest, again, "--format", "tar").code == 0
+
+    for place in (dest, again):
+        for command in (("verify", place, "--sample", "3"), ("export", place, dest.with_name("w"), "--format", "warc")):
+            ended = run(*command)
+            assert (ended.code, "lost a leading path" in ended.err) == (2, True), ended.err
+    synced = run("sync", tree_of_names, dest)
+    assert (synced.code, "names of their own" in synced.err) == (2, True)
+    (dest / "one").unlink()
+    repaired = run("verify", dest, "--repair")
+    assert repaired.code == 10
+    assert "nothing tells their URLs" in repaired.err
+
+
+def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(
+    run: Run, raw: Raw, dest: Path
+) -> None:
+    """What failed is known by the name that the source has."""
+    site = raw(mirror(["a/x", "x", "a/gone"], {"/get/a/gone": reply(b"", status="404 Not Found")}))
+    options = ("--strip-prefix", "a", "--format", "files")
+    done = run("get", site.url, dest, *options)
+    assert (done.code, read_ledger(dest).failed, read_ledger(dest).absent) == (3, 1, 1)
+    stored = (dest / "x").read_bytes()
+    (dest / "x").unlink()
+
+    assert run("get", site.url, dest, *options, "--retry-failed").code == 3
+
+    assert sorted(set(site.asked())) == ["/get/a/gone", "/get/a/x", "/get/x"]
+    assert (dest / "x").read_bytes() != stored
+    assert read_ledger(dest).fetched == 2
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
+    """A prefix with a scheme means the same in all formats; rows have the URL, by which objects are compared."""
+    listed = write_list(tmp_path, [{"url": f"{stored_at}/{name}"} for name in BODIES])
+    done = run("get", listed, dest, "--format", format, "--strip-prefix", stored_at, "--allow-private")
+    assert done.code == 0, done.err
+
+    assert find_wrong(dest, format, BODIES) == []
+    assert run("verify", dest).code == 0
+    if format in ("parquet", "jsonl", "warc"):
+        with fetchmill.open(dest) as objects:
+            assert {item.url for item in objects.records()} == {f"{stored_at}/{name}" for name in BODIES}
+        assert run("verify", dest, "--sample", "4").code == 0
+
+
+def test_a_transform_sees_where_an_object_was(
+    run: Run, tree_of_names: str, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """Its URL is that of the server, its name the stored one."""
+    (tmp_path / "seen.py").write_text(
+        "def seen(replies):\n    return [f'{each.name} {each.url}'.encode() for each in replies]\n"
+    )
+    options = ("--strip-prefix", "a/b", "--format", "tar", "--transform", "seen:seen")
+    done = run("get", tree_of_names, dest, *options, env=environment | {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.err
+
+    told = dict(body.decode().split() for _, body in read_objects(dest, "tar"))
+    assert told == {name: f"{tree_of_names}/get/{body.decode()}" for name, body in STRIPPED.items()}
+
+
+def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Path) -> None:
+    """Who reads all rows finds one kind of name."""
+    site = raw(mirror(["a/x", "a/gone"], {"/get/a/gone": reply(b"", status="404 Not Found")}))
+    done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--all-rows")
+
+    assert done.code == 3, done.err
+    rows = [row for path in sorted(dest.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    assert {row["name"]: row["outcome"] for row in rows} == {"x": "fetched", "gone": "absent"}
+
+
+def test_names_of_a_bucket_lose_a_leading_path(
+    run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path
+) -> None:
+    """What stands behind it is the path of the file."""
+    for key, body in {"2026/11/a": b"1", "2026/12/a": b"2", "b": b"3"}.items():
+        versitygw.put(key, body)
+    words = ("get", f"s3://{versitygw.bucket}", dest, "--endpoint-url", versitygw.endpoint)
+    done = run(*words, "--strip-prefix", "2026/11", env=environment | versitygw.environment())
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, "files", {"a": b"1", "2026/12/a": b"2", "b": b"3"}) == []

@@ -500,10 +500,11 @@ impl JobOptions {
     }
 
     /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored, and files
-    /// need a time of them.
+    /// need a time of them, or their type for their names.
     pub(super) fn properties(&self) -> Properties {
         let properties = self.format.properties();
-        if self.transform.is_some() || self.format == Format::Files && self.server_times {
+        let files_need_facts = self.server_times || self.naming() == Naming::Extension;
+        if self.transform.is_some() || self.format == Format::Files && files_need_facts {
             Properties { keeps: StoredParts::Facts, ..properties }
         } else {
             properties
@@ -850,6 +851,7 @@ impl JobOptions {
             },
             (SourceOptions::S3 { .. }, _) => Naming::Listed,
             _ if self.names == NameScheme::Seq => Naming::Number,
+            _ if self.names.template().is_some_and(NameTemplate::has_extension) => Naming::Extension,
             (_, Format::Files) => Naming::Path,
             _ => Naming::Url,
         }
@@ -864,7 +866,7 @@ impl JobOptions {
             let is_path = self.naming() == Naming::Path;
             Arc::from(if is_path { behind_scheme(&prefix) } else { &prefix })
         });
-        StoredNames { has_extension: false, strip_prefix: prefix }
+        StoredNames { has_extension: self.naming() == Naming::Extension, strip_prefix: prefix }
     }
 
     /// What a leading path that names lose is for.
