@@ -1,6 +1,8 @@
 """What objects are called: by a template of a list's columns, by what their replies say, without a leading path."""
 
+import json
 import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from webdataset.tariterators import group_by_keys, tar_file_expander
 
 import fetchmill
 from engines import engine_options
@@ -15,7 +18,7 @@ from fetchmill.errors import UsageError
 from fetchmill.testing import Server
 from independent import read_ledger
 from lists import write_list
-from raw_server import Behaviour, RawServer, in_turn, mirror, reply
+from raw_server import Behaviour, Exchange, RawServer, in_turn, mirror, reply
 from s3_stores import Versitygw
 from stored import FORMATS, find_wrong, read_objects
 
@@ -83,9 +86,7 @@ def test_a_value_leads_nowhere_and_hides_nothing(
     assert run("verify", dest).code == 0
 
 
-def test_a_raw_value_makes_folders_within_the_destination(
-    run: Run, stored_at: str, dest: Path, tmp_path: Path
-) -> None:
+def test_a_raw_value_makes_folders_within_the_destination(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """What leads elsewhere has failed, without a request."""
     values = ["a/b", "../x", "/y", "a/./z"]
     listed = write_list(tmp_path, [{"url": f"{stored_at}/one", "id": value} for value in values], "jsonl")
@@ -132,9 +133,7 @@ def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path)
         ("{id}/", "folders"),
     ],
 )
-def test_a_template_that_makes_no_names_is_refused(
-    run: Run, dest: Path, tmp_path: Path, names: str, why: str
-) -> None:
+def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_path: Path, names: str, why: str) -> None:
     """In one line, before anything is made."""
     listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
     refused = run("get", listed, dest, "--names", names)
@@ -190,11 +189,8 @@ def typed_list(site: RawServer, folder: Path) -> Path:
         ("native", "files", ("--no-server-times",)),
         ("native", "tar", ()),
         ("native", "parquet", ()),
-        ("native", "jsonl", ()),
         ("native", "warc", ()),
-        ("threads", "tar", ()),
-        ("processes", "files", ("--no-server-times",)),
-        ("asyncio", "parquet", ()),
+        ("threads", "jsonl", ()),
     ],
 )
 def test_an_extension_follows_from_the_reply(
@@ -206,9 +202,11 @@ def test_an_extension_follows_from_the_reply(
     done = run("get", listed, dest, *options)
 
     assert done.code == 3, done.err
-    assert find_wrong(dest, format, TYPED_NAMES) == []
+    # The libraries of other engines are asked to follow no redirect.
+    expected = {name: body for name, body in TYPED_NAMES.items() if engine == "native" or name != "6.jpg"}
+    assert find_wrong(dest, format, expected) == []
     assert run("verify", dest).code == 0
-    assert sorted(run("ls", dest).out.split()) == sorted(TYPED_NAMES)
+    assert sorted(run("ls", dest).out.split()) == sorted(expected)
     assert (run("get", listed, dest, *options).code, read_ledger(dest).absent) == (3, 1)
 
 
@@ -250,37 +248,49 @@ def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: P
     assert (dest / "x.png").read_text() == taken
 
 
-@pytest.mark.parametrize("format", ["files", "tar"])
-@pytest.mark.parametrize("engine", ["native", "processes"])
+@pytest.mark.parametrize(("engine", "format"), [("native", "files"), ("native", "tar"), ("processes", "files")])
 def test_a_killed_job_goes_on_with_the_names_of_replies(
-    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str, engine: str
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str
 ) -> None:
     """Also with windows that were staged and not renamed; no object is there under two names."""
-    bodies = {f"/{index}.x": str(index).encode() for index in range(600)}
-
-    def slow(body: bytes) -> Behaviour:
-        return lambda _: time.sleep(0.02) or reply(body, "Content-Type: image/webp")
-
-    site = raw({path: slow(body) for path, body in bodies.items()})
-    made = [{"url": site.url + path, "id": f"a/{path[1:-2]}"} for path in bodies]
-    listed = write_list(tmp_path, made, "csv")
-    options = ("--names", "{id!r}.{ext}", "--strip-prefix", "a", "--format", format, "--allow-private")
-    options = (*options, "--commit-window", "0.05s", "--limit-per-host", "8", "--rate-per-host", "0", *engine_options(engine))
-    for _ in range(3):
-        process = start("get", listed, dest, *options)
-        before = settled(dest)
-        deadline = time.monotonic() + 30
-        while process.poll() is None and settled(dest) < before + 100:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-    done = run("get", listed, dest, *options)
+    made = slow_list(raw, tmp_path)
+    options = ("--names", "{id!r}.{ext}", "--strip-prefix", "a", "--format", format, *SLOW, *engine_options(engine))
+    for _ in range(2):
+        run_and_kill(start("get", made, dest, *options), dest)
+    done = run("get", made, dest, *options)
 
     assert done.code == 0, done.err
-    expected = {f"{path[1:-2]}.webp": body for path, body in bodies.items()}
-    assert find_wrong(dest, format, expected) == []
+    assert find_wrong(dest, format, {f"{number}.webp": str(number).encode() for number in range(COUNT)}) == []
     assert run("verify", dest).code == 0
+
+
+COUNT = 160
+SLOW = ("--allow-private", "--commit-window", "0.05s", "--limit-per-host", "8", "--rate-per-host", "0")
+
+
+def slow_list(raw: Raw, folder: Path) -> Path:
+    """A list of images that a server takes its time for; their extensions are others than those of their URLs."""
+
+    def slow(body: bytes) -> Behaviour:
+        def answer(exchange: Exchange) -> None:
+            time.sleep(0.02)
+            exchange.send(reply(body, "Content-Type: image/webp"))
+
+        return answer
+
+    site = raw({f"/{number}.x": slow(str(number).encode()) for number in range(COUNT)})
+    rows = [{"url": f"{site.url}/{number}.x", "id": f"a/{number}"} for number in range(COUNT)]
+    return write_list(folder, rows, "csv")
+
+
+def run_and_kill(process: "subprocess.Popen[str]", dest: Path) -> None:
+    """Lets a job settle some targets, if it has that many."""
+    before, deadline = settled(dest), time.monotonic() + 30
+    while process.poll() is None and settled(dest) < before + 40:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
 
 
 def settled(dest: Path) -> int:
@@ -305,8 +315,9 @@ def tree_of_names(server: Serve, tmp_path: Path) -> str:
 STRIPPED = {"one": b"a/b/one", "c/two": b"a/b/c/two", "a/bc": b"a/bc", "three": b"three", "x/a/b/four": b"x/a/b/four"}
 
 
-@pytest.mark.parametrize("prefix", ["a/b", "a/b/"])
-@pytest.mark.parametrize("format", [format for format in FORMATS if format != "warc"])
+@pytest.mark.parametrize(
+    ("format", "prefix"), [("files", "a/b"), ("files", "a/b/"), ("tar", "a/b"), ("parquet", "a/b/"), ("jsonl", "a/b")]
+)
 def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
     """All others keep theirs; verify, readers and an export have the stored names, and a resumed job is the same."""
     options = ("--format", format, "--strip-prefix", prefix)
@@ -346,11 +357,9 @@ def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str
     assert "nothing tells their URLs" in repaired.err
 
 
-def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(
-    run: Run, raw: Raw, dest: Path
-) -> None:
+def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, raw: Raw, dest: Path) -> None:
     """What failed is known by the name that the source has."""
-    site = raw(mirror(["a/x", "x", "a/gone"], {"/get/a/gone": reply(b"", status="404 Not Found")}))
+    site = raw(mirror(["a/x", "x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     options = ("--strip-prefix", "a", "--format", "files")
     done = run("get", site.url, dest, *options)
     assert (done.code, read_ledger(dest).failed, read_ledger(dest).absent) == (3, 1, 1)
@@ -364,7 +373,7 @@ def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(
     assert read_ledger(dest).fetched == 2
 
 
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("format", ["files", "tar", "parquet", "warc"])
 def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
     """A prefix with a scheme means the same in all formats; rows have the URL, by which objects are compared."""
     listed = write_list(tmp_path, [{"url": f"{stored_at}/{name}"} for name in BODIES])
@@ -396,7 +405,7 @@ def test_a_transform_sees_where_an_object_was(
 
 def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Path) -> None:
     """Who reads all rows finds one kind of name."""
-    site = raw(mirror(["a/x", "a/gone"], {"/get/a/gone": reply(b"", status="404 Not Found")}))
+    site = raw(mirror(["a/x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
     done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--all-rows")
 
     assert done.code == 3, done.err
@@ -415,3 +424,148 @@ def test_names_of_a_bucket_lose_a_leading_path(
 
     assert done.code == 0, done.err
     assert find_wrong(dest, "files", {"a": b"1", "2026/12/a": b"2", "b": b"3"}) == []
+
+
+def members(dest: Path) -> list[tuple[str, bytes]]:
+    """All members of the shards, in their order, by a reader of others."""
+    found = []
+    for shard in sorted(dest.glob("*.tar")):
+        with tarfile.open(shard) as archive:
+            found += [(member.name, archive.extractfile(member).read()) for member in archive]  # type: ignore[union-attr]
+    return found
+
+
+def samples(dest: Path) -> list[dict[str, Any]]:
+    """As webdataset reads them: the key, and members by their extensions."""
+    read: list[dict[str, Any]] = []
+    for shard in sorted(dest.glob("*.tar")):
+        with shard.open("rb") as file:
+            read += group_by_keys(tar_file_expander([{"url": str(shard), "stream": file}]))
+    return [
+        {name: value for name, value in sample.items() if name not in ("__url__", "__local_path__")} for sample in read
+    ]
+
+
+CAPTIONS = ["a cat", 'ein "großer" Hund\n\u2028', "", "x" * 2000]
+SIDECARS = ("--sidecar", "json", "--sidecar", "txt=caption", "--sidecar", "cls=label")
+
+
+def captioned(stored_at: str, folder: Path) -> Path:
+    """A list of objects with captions; the last row has no label."""
+    made = [
+        {"url": f"{stored_at}/{name}", "id": str(index), "caption": caption, "label": str(index) if index < 3 else None}
+        for index, (name, caption) in enumerate(zip(BODIES, CAPTIONS, strict=True))
+    ]
+    return write_list(folder, made, "parquet")  # type: ignore[arg-type]
+
+
+def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """As readers of webdataset want them; what reads a destination sees objects with columns, and so does an export."""
+    listed = captioned(stored_at, tmp_path)
+    kept = ("--keep-columns", "caption,label")
+    done = run("get", listed, dest, "--format", "tar", "--names", "{id}.bin", *kept, *SIDECARS, "--allow-private")
+    assert done.code == 0, done.err
+
+    found = {sample["__key__"]: sample for sample in samples(dest)}
+    assert len(found) == len(BODIES)
+    columns = {}
+    for index, (name, body) in enumerate(BODIES.items()):
+        sample = found[str(index)]
+        label = str(index) if index < 3 else None
+        columns[f"{index}.bin"] = {"caption": CAPTIONS[index], "label": label}
+        assert list(sample) == ["__key__", "bin", "json", "txt", "cls"]
+        assert (sample["bin"], sample["txt"].decode(), sample["cls"].decode()) == (body, CAPTIONS[index], label or "")
+        assert json.loads(sample["json"]) == {"url": f"{stored_at}/{name}"} | columns[f"{index}.bin"]
+    assert run("verify", dest).code == 0
+    assert sorted(run("ls", dest).out.split()) == sorted(columns)
+    assert run("cat", dest, "1.bin").out == "22"
+    again = dest.with_name("again")
+    assert run("export", dest, again, "--format", "parquet").code == 0
+    for place in (dest, again):
+        with fetchmill.open(place) as objects:
+            assert {item.name: item.columns for item in objects.records()} == columns
+            assert {item.url for item in objects.records()} == {f"{stored_at}/{name}" for name in BODIES}
+    assert run("verify", dest, "--sample", "4").code == 0
+
+
+def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """It belongs to the record of its object."""
+    listed = captioned(stored_at, tmp_path)
+    options = ("--names", "{id}.bin", "--keep-columns", "caption,label", *SIDECARS, "--allow-private")
+    assert run("get", listed, dest, "--format", "tar", *options).code == 0
+    (shard,) = dest.glob("*.tar")
+    shard.write_bytes(shard.read_bytes().replace(b'"caption":"a cat"', b'"caption":"a cat\'', 1))
+
+    found = run("verify", dest)
+
+    assert found.code == 10
+    assert "damaged" in found.out + found.err
+    assert run("cat", dest, "0.bin").code == 10
+
+
+def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """The sidecar has its extension twice then: nothing is lost, and no name comes twice in a sample."""
+    listed = captioned(stored_at, tmp_path)
+    options = ("--names", "{id}.JSON", "--keep-columns", "caption", "--sidecar", "json", "--allow-private")
+    done = run("get", listed, dest, "--format", "tar", *options)
+
+    assert done.code == 0, done.err
+    assert {tuple(sample) for sample in samples(dest)} == {("__key__", "json", "json.json")}
+    assert run("verify", dest).code == 0
+
+
+def test_a_killed_job_keeps_each_object_with_its_sidecars(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
+    """A record is there with all that belongs to it, or not at all."""
+    made = slow_list(raw, tmp_path)
+    sidecars = ("--keep-columns", "id", "--sidecar", "txt=id", "--sidecar", "json")
+    options = ("--names", "{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
+    for _ in range(2):
+        run_and_kill(start("get", made, dest, *options), dest)
+        assert run("verify", dest).code == 0
+    done = run("get", made, dest, *options)
+
+    assert done.code == 0, done.err
+    found = sorted((sample["__key__"], sample["webp"], sample["txt"]) for sample in samples(dest))
+    assert found == [(f"{number:09}", str(number).encode(), f"a/{number}".encode()) for number in range(COUNT)]
+    assert len(members(dest)) == 3 * COUNT
+    assert run("verify", dest).code == 0
+
+
+def test_a_transform_fills_sidecars(
+    run: Run, stored_at: str, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """Its columns are as good as those of a list."""
+    (tmp_path / "sized.py").write_text(
+        "def sized(replies):\n    return [{'body': each.body, 'size': str(len(each.body))} for each in replies]\n"
+    )
+    listed = captioned(stored_at, tmp_path)
+    filled = ("--transform", "sized:sized", "--transform-columns", "size", "--sidecar", "size=size")
+    options = (*filled, "--names", "{id}.bin", "--format", "tar", "--allow-private")
+    done = run("get", listed, dest, *options, env=environment | {"PYTHONPATH": str(tmp_path)})
+
+    assert done.code == 0, done.err
+    assert {sample["size"].decode() for sample in samples(dest)} == {str(len(body)) for body in BODIES.values()}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--format", "parquet", "--sidecar", "json"), "--sidecar needs --format tar"),
+        (("--sidecar", "json"), "--sidecar needs --format tar"),
+        (("--format", "tar", "--sidecar", "txt=caption"), "--keep-columns"),
+        (("--format", "tar", "--sidecar", "caption"), "EXTENSION=COLUMN"),
+        (("--format", "tar", "--sidecar", "../x=caption", "--keep-columns", "caption"), "small letters"),
+        (("--format", "tar", "--keep-columns", "caption"), "tar with --sidecar"),
+    ],
+)
+def test_sidecars_that_cannot_be_are_refused(
+    run: Run, dest: Path, tmp_path: Path, options: tuple[str, ...], why: str
+) -> None:
+    """In one line, before anything is made."""
+    refused = run("get", captioned("http://127.0.0.1:1", tmp_path), dest, *options)
+
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert why in refused.err
+    assert not dest.exists()

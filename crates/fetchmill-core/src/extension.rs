@@ -105,7 +105,7 @@ const EXTENSIONS: [(&str, &str); 88] = [
 ];
 
 /// Appends the extension that a reply and its URL tell; a reply is not known before it has come.
-pub fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn push_extension(content_type: Option<&[u8]>, url: &[u8], out: &mut Vec<u8>) {
     match content_type.and_then(of_content_type) {
         Some(extension) => out.extend_from_slice(extension.as_bytes()),
         None => out.extend(of_url(url).unwrap_or(UNKNOWN).iter().map(u8::to_ascii_lowercase)),

@@ -75,6 +75,14 @@ class Storing(TypedDict, total=False):
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
     ]
+    sidecar: Annotated[
+        Sequence[str] | None,
+        Option(
+            "patterns",
+            "What stands beside each object in a shard of tar, as webdataset reads it: json for all kept columns, or "
+            "EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated.",
+        ),
+    ]
     hash: Annotated[
         Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")
     ]

@@ -27,6 +27,7 @@ use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WIN
 use crate::name;
 use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
+use crate::pack::Sidecars;
 use crate::reader::{
     EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
 };
@@ -116,6 +117,7 @@ impl ExportOptions {
             server_times: true,
             workers: 1,
             columns: self.columns(snapshot),
+            sidecars: Sidecars::default(),
             // What it was is a column of what is read.
             is_hashed: false,
             origin: Some(warc_origin(&snapshot.identity)?),

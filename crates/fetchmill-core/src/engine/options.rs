@@ -19,14 +19,14 @@ use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ExtraColumns, ROWS_PART};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
-    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES, SITEMAPS,
-    STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
+    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES, SIDECAR,
+    SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey, is_open};
 use crate::outcome::Tally;
-use crate::pack::WarcOrigin;
+use crate::pack::{Sidecars, WarcOrigin};
 use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
@@ -281,6 +281,8 @@ options! {
         server_times: bool = true;
         /// Whether a job whose files would not fit is stopped before they fill the file system.
         preflight: bool = true;
+        /// What stands beside each object in a shard of tar ([`Sidecars::parse`]).
+        sidecar: Vec<String> = Vec::new();
         /// Which hash of each body rows have.
         hash: Option<HashAlgorithm> = None;
         /// Whether targets without an object have a row, too.
@@ -369,10 +371,9 @@ impl JobOptions {
                 "--names with a template and --key-column both say what objects are called: give one of them",
             );
         }
-        if !self.columns.kept().is_empty()
-            && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
-        {
-            return refuse("--keep-columns needs --format parquet or jsonl");
+        self.check_sidecars()?;
+        if !self.columns.kept().is_empty() && !self.keeps_columns() {
+            return refuse("--keep-columns needs --format parquet or jsonl, or tar with --sidecar");
         }
         self.check_strip_prefix()?;
         self.check_rows()?;
@@ -415,13 +416,40 @@ impl JobOptions {
         }
     }
 
+    /// Whether the values of columns go anywhere.
+    fn keeps_columns(&self) -> bool {
+        match self.format {
+            Format::Parquet | Format::Jsonl | Format::Null => true,
+            Format::Tar => !self.sidecar.is_empty(),
+            Format::Files | Format::Warc => false,
+        }
+    }
+
+    /// What sidecars need.
+    fn check_sidecars(&self) -> Result<()> {
+        if !self.sidecar.is_empty() && self.format != Format::Tar {
+            return Err(Error::Usage("--sidecar needs --format tar".into()));
+        }
+        self.sidecars().map(drop)
+    }
+
+    /// What stands beside objects.
+    fn sidecars(&self) -> Result<Sidecars> {
+        Sidecars::parse(&self.sidecar, self.columns.kept(), self.naming() == Naming::Url)
+    }
+
+    /// The columns that objects are stored with, so that they are read again.
+    pub(super) fn stored_columns(&self) -> ExtraColumns {
+        let has_all = self.format == Format::Tar && self.sidecar.iter().any(|text| text == Sidecars::JSON);
+        if has_all { self.columns.clone() } else { self.format.columns(&self.columns) }
+    }
+
     /// What a transform needs.
     fn check_transform(&self) -> Result<()> {
         let Some(transform) = &self.transform else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
-        let has_columns = matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null);
-        if !self.transform_columns.is_empty() && !has_columns {
-            return refuse("--transform-columns needs --format parquet or jsonl");
+        if !self.transform_columns.is_empty() && !self.keeps_columns() {
+            return refuse("--transform-columns needs --format parquet or jsonl, or tar with --sidecar");
         }
         if transform.command.is_empty() {
             return refuse("a transform needs the command of its processes");
@@ -858,7 +886,7 @@ impl JobOptions {
     }
 
     /// How names become those that objects are stored under.
-    pub(super) fn stored_names(&self) -> StoredNames {
+    pub fn stored_names(&self) -> StoredNames {
         let prefix = self.strip_prefix.as_deref().map(|prefix| {
             let slash = if prefix.ends_with('/') { "" } else { "/" };
             let prefix = format!("{prefix}{slash}").into_bytes();
@@ -872,17 +900,19 @@ impl JobOptions {
     /// What a leading path that names lose is for.
     fn check_strip_prefix(&self) -> Result<()> {
         let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
-        match self.strip_prefix.as_deref() {
-            None => Ok(()),
-            Some("") => refuse("must be a path such as a/b/, not empty"),
-            Some(_) if self.names == NameScheme::Seq => {
-                refuse("is not for --names seq: numbers have no path to lose")
-            }
-            Some(_) if self.format == Format::Warc && !self.leads_anywhere() => refuse(
-                "does not go with --format warc, where the names of a source's objects tell their URLs",
-            ),
-            Some(_) => Ok(()),
+        let Some(prefix) = &self.strip_prefix else { return Ok(()) };
+        if prefix.is_empty() {
+            return refuse("must be a path such as a/b/, not empty");
         }
+        if self.names == NameScheme::Seq {
+            return refuse("is not for --names seq: numbers have no path to lose");
+        }
+        if self.format == Format::Warc && !self.leads_anywhere() {
+            return refuse(
+                "does not go with --format warc, where the names of a source's objects tell their URLs",
+            );
+        }
+        Ok(())
     }
 
     /// The only origin of a job whose server lists its objects, and how a target is asked for there.
@@ -938,7 +968,8 @@ impl JobOptions {
             seal_after: self.seal_after,
             server_times: self.server_times,
             workers,
-            columns: self.format.columns(&self.columns),
+            columns: self.stored_columns(),
+            sidecars: self.sidecars()?,
             is_hashed: self.hash.is_some(),
             origin: Some(self.warc_origin()?),
             upload_queue: None,
@@ -1002,10 +1033,10 @@ impl JobOptions {
             None => self.format.name(),
         };
         let parts = [("source", self.source.text()), ("listing", listing), ("format", format.to_owned())];
-        let kept =
-            if self.rows.is_some() { self.columns.clone() } else { self.format.columns(&self.columns) };
+        let kept = if self.rows.is_some() { self.columns.clone() } else { self.stored_columns() };
         let columns = kept.to_text();
         let columns = columns.map(|columns| (COLUMNS_PART, columns));
+        let sidecar = (!self.sidecar.is_empty()).then(|| self.sidecar.join(" "));
         let ListOptions { include, exclude, .. } = &self.list;
         let is_filtered = !include.is_empty() || !exclude.is_empty();
         let filters = (is_filtered && self.lists_itself())
@@ -1021,6 +1052,7 @@ impl JobOptions {
                 .chain(endpoint.map(|url| ("endpoint", url.text())))
                 .chain(bounds.map(|bounds| ("bounds", bounds)))
                 .chain(names.map(|names| (NAMES, names)))
+                .chain(sidecar.map(|sidecar| (SIDECAR, sidecar)))
                 .chain(self.strip_prefix.clone().map(|prefix| (STRIP_PREFIX, prefix)))
                 .chain(columns)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))

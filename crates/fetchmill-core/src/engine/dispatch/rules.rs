@@ -75,7 +75,7 @@ pub(super) struct CorrectedTarget {
 pub struct DispatchedTarget {
     /// Which target.
     pub sequence: Sequence,
-    /// What it is stored as.
+    /// What it is called.
     pub name: Box<[u8]>,
     /// Where it is asked for.
     pub url: Box<str>,

@@ -97,7 +97,7 @@ pub(super) fn of_worker(
             .server()?
             .filter(|_| !options.naming().has_url())
             .map(|(key, template)| (key.text().to_owned(), template)),
-        stores_url: options.format.columns(&options.columns).has_url(),
+        stores_url: options.stored_columns().has_url(),
         stores_bodies: options.format.properties().keeps >= StoredParts::Bodies,
     })))
 }

@@ -1,6 +1,8 @@
 //! `--names '{id}.jpg'`: a name made of the values of a row. A value stays in its segment, so that no row leads to another
 //! folder or to a hidden file: a `/` in it is `%2F`, and a `.` with which it begins a segment is `%2E`.
 
+use std::fmt::Write as _;
+
 use super::template::{self, Piece, has_columns, parse_pieces};
 use crate::error::{Error, Result};
 use crate::name;
@@ -115,7 +117,8 @@ pub(super) fn push_value(name: &mut String, value: &str) {
 
 /// Appends the number of a record.
 pub(super) fn push_index(name: &mut String, index: u64) {
-    name.push_str(&format!("{index:0INDEX_DIGITS$}"));
+    // Writing into a text does not fail.
+    let _ = write!(name, "{index:0INDEX_DIGITS$}");
 }
 
 #[cfg(test)]
