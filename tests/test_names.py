@@ -1,260 +1,578 @@
-"""Hosts are looked up wherever one is named: real-looking names over TLS, in a network of the test's own.
+"""What objects are called: by a template of a list's columns, by what their replies say, without a leading path."""
 
-`versitygw` stands where `some-bucket.s3.us-east-1.amazonaws.com` leads to. Its certificate is signed by an authority of
-the test's own.
-"""
-
-import contextlib
 import json
-import os
-import signal
 import subprocess
-import sys
+import tarfile
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet
+import pyarrow.parquet as pq
 import pytest
+from webdataset.tariterators import group_by_keys, tar_file_expander
 
-from certificates import issued_for
-from conftest import COMMAND, Ended
-from network import Network, network
-from s3_stores import ENVIRONMENT, named_versitygw
+import fetchmill
+from engines import engine_options
+from fetchmill.errors import UsageError
+from fetchmill.testing import Server
+from independent import read_ledger
+from lists import write_list
+from raw_server import Behaviour, Exchange, RawServer, in_turn, mirror, reply
+from s3_stores import Versitygw
+from stored import find_wrong, read_objects
 
-S3_HOST = "s3.us-east-1.amazonaws.com"
-BUCKET = "some-bucket"
-STORE, TOKENS, SITE, PROXY = "198.51.100.10", "198.51.100.11", "198.51.100.12", "198.51.100.13"
-HOSTS = {
-    S3_HOST: STORE,
-    f"*.{S3_HOST}": STORE,
-    "sts.us-east-1.amazonaws.com": TOKENS,
-    "files.example.com": SITE,
-    "proxy.example.net": PROXY,
-}
-OBJECTS = {f"p/{index:03}": f"object {index}".encode() * (index % 7) for index in range(120)}
-SITE_OBJECTS = 200
-TESTS = Path(__file__).parent
-# What `unshare` leaves of the person's settings: none of a proxy, and of AWS only what a test gives.
-CLEAN = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-KEYS = CLEAN | {name: value for name, value in ENVIRONMENT.items() if name.startswith("AWS_")}
-NO_KEYS = {name: value for name, value in KEYS.items() if name not in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-# A look-up that fails is tried again for as long; without a bound a job would wait for an outage to end.
-SOON = ("--give-up-after", "2s")
+Run = Callable[..., Any]
+Start = Callable[..., "subprocess.Popen[str]"]
+Serve = Callable[..., Server]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+BODIES = {"one": b"1", "two": b"22", "three": b"333", "empty": b""}
 
 
-@dataclass(frozen=True)
-class Cloud:
-    """A network with a store, a site and a proxy in it."""
-
-    network: Network
-    bucket: Path
-    ca_file: Path
-    proxied: Path
-    tokens: Path
-
-    def run(self, *arguments: object, environment: dict[str, str] = KEYS) -> Ended:
-        """Runs the command line where all these names are."""
-        return self.network.fetchmill(*arguments, "--ca-file", self.ca_file, environment=environment)
+@pytest.fixture
+def stored_at(server: Serve, tmp_path: Path) -> str:
+    """The URL below which the objects are."""
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    for name, body in BODIES.items():
+        (folder / name).write_bytes(body)
+    return f"{server(folder).url}/get"
 
 
-@pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
-    """Everything that the tests of this module ask for."""
-    folder = tmp_path_factory.mktemp("cloud")
-    ca_file, leaf = issued_for(folder, S3_HOST, f"*.{S3_HOST}", "sts.us-east-1.amazonaws.com")
-    bucket = folder / "store" / BUCKET
-    (bucket / "p").mkdir(parents=True)
-    for name, body in OBJECTS.items():
-        (bucket / name).write_bytes(body)
-    keys = (ENVIRONMENT["AWS_ACCESS_KEY_ID"], ENVIRONMENT["AWS_SECRET_ACCESS_KEY"])
-    tokens = (TOKENS, leaf.chain, leaf.key, *keys)
-    store = named_versitygw(bucket.parent, S3_HOST, STORE, leaf)
-    site = ("serve", "--synthetic", SITE_OBJECTS, "--host", SITE, "--port", 80)
-    with contextlib.ExitStack() as stack:
-        inside = stack.enter_context(network(folder, HOSTS))
-        stack.enter_context(inside.running(*store, ready=443, HOME=str(folder)))
-        issued = stack.enter_context(inside.running(sys.executable, TESTS / "sts_server.py", *tokens))
-        stack.enter_context(inside.running(*COMMAND, *site, ready=80))
-        proxied = stack.enter_context(inside.running(sys.executable, TESTS / "forward_proxy.py", PROXY, 3128))
-        yield Cloud(inside, bucket, ca_file, Path(proxied.name), Path(issued.name))
+def rows(stored_at: str, *columns: tuple[str, str]) -> list[dict[str, str]]:
+    """A row for each object, with columns by its number: a pair of a column's name and its value's format."""
+    return [
+        {"url": f"{stored_at}/{name}"} | {column: value.format(index) for column, value in columns}
+        for index, name in enumerate(BODIES)
+    ]
 
 
-def stored(folder: Path) -> dict[str, bytes]:
-    """The objects of a job of format parquet."""
-    rows = [row for file in sorted(folder.glob("*.parquet")) for row in pyarrow.parquet.read_table(file).to_pylist()]
-    return {row["name"]: row["body"] for row in rows}
+@pytest.mark.parametrize("format", ["files", "tar", "parquet"])
+def test_a_name_is_made_of_columns(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
+    """Of any, by their names or numbers, and of the number of the row; verify and readers have these names."""
+    listed = write_list(tmp_path, rows(stored_at, ("id", "{}"), ("group", "g {}")), "csv")
+    names = "{group}/{2}-{index}.jpg"
+    done = run("get", listed, dest, "--format", format, "--names", names, "--column", "url", "--allow-private")
+    assert done.code == 0, done.err
+
+    expected = {f"g {index}/{index}-{index:09}.jpg": body for index, body in enumerate(BODIES.values())}
+    assert find_wrong(dest, format, expected) == []
+    assert run("verify", dest).code == 0
+    assert sorted(run("ls", dest).out.splitlines()) == sorted(expected)
+    other = run("get", listed, dest, "--format", format, "--names", "{group}", "--column", "url", "--allow-private")
+    assert (other.code, "its names is" in other.err) == (2, True)
 
 
-@pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
-def test_a_bucket_is_fetched_at_its_own_name(cloud: Cloud, tmp_path: Path, engine: str) -> None:
-    """Virtual addressing, as AWS has it: the bucket is part of the name."""
-    ended = cloud.run("get", f"s3://{BUCKET}/p", tmp_path / "out", "--format", "parquet", "--engine", engine, "--quiet")
-    assert ended.code == 0, ended.err
-    assert stored(tmp_path / "out") == OBJECTS
-
-
-def test_a_bucket_is_fetched_below_the_name_of_its_store(cloud: Cloud, tmp_path: Path) -> None:
-    """Path addressing at an endpoint that is named."""
-    options = ("--addressing-style", "path", "--endpoint-url", f"https://{S3_HOST}", "--format", "parquet", "--quiet")
-    ended = cloud.run("get", f"s3://{BUCKET}/p", tmp_path / "out", *options)
-    assert ended.code == 0, ended.err
-    assert stored(tmp_path / "out") == OBJECTS
-
-
-def test_a_bucket_is_listed_at_its_own_name(cloud: Cloud, tmp_path: Path) -> None:
-    """`list` asks the same names."""
-    ended = cloud.run("list", f"s3://{BUCKET}/p", tmp_path / "manifest.parquet", "--quiet")
-    assert ended.code == 0, ended.err
-    rows = pyarrow.parquet.read_table(tmp_path / "manifest.parquet").to_pylist()
-    assert {row["url"]: row["size"] for row in rows} == {
-        f"s3://{BUCKET}/{name}": len(body) for name, body in OBJECTS.items()
-    }
-
-
-@pytest.mark.parametrize(("server", "code"), [("127.0.0.1", 0), ("127.0.0.99", 4)])
-def test_a_list_asks_the_name_server_that_it_is_given(cloud: Cloud, tmp_path: Path, server: str, code: int) -> None:
-    """Nobody answers at the second address."""
-    ended = cloud.run("list", f"s3://{BUCKET}/p", tmp_path / "manifest.csv", "--resolver", server, "--quiet")
-    assert ended.code == code, ended.err
-
-
-@pytest.mark.parametrize(("server", "code"), [("127.0.0.1", 0), ("127.0.0.99", 4)])
-@pytest.mark.parametrize("verb", ["get", "list"])
-def test_a_server_s_own_host_is_asked_of_the_name_server_that_is_given(
-    cloud: Cloud, tmp_path: Path, verb: str, server: str, code: int
+@pytest.mark.parametrize("format", ["files", "tar"])
+def test_a_value_leads_nowhere_and_hides_nothing(
+    run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str
 ) -> None:
-    """Nobody answers at the second address; the system's own look-up would find the host."""
-    dest = [tmp_path / "out", "--format", "null"] if verb == "get" else [tmp_path / "manifest.csv"]
-    ended = cloud.run(verb, "http://files.example.com", *dest, "--resolver", server, "--quiet")
-    assert ended.code == code, ended.err
-    assert ("cannot look up the host files.example.com" in ended.err) == (code == 4)
+    """It stays in its segment; with an empty one there would be no name."""
+    values = ["../../escaped", "..", ".hidden", "a/b\nc\t\u202e%2e", "/etc/x", "", "é" * 200, "nul\0"]
+    made = [{"url": f"{stored_at}/one", "id": value} for value in values]
+    listed = write_list(tmp_path, made, "jsonl")
+    before = set(tmp_path.rglob("*"))
+    done = run("get", listed, dest, "--names", "d/{id}", "--format", format, "--allow-private")
+
+    assert done.code == 3, done.err
+    beside = {path for path in tmp_path.rglob("*") if path != dest and dest not in path.parents}
+    assert beside == before
+    stored = [name for name, _ in read_objects(dest, format)]
+    assert all(name.startswith("d/") and name.count("/") == 1 and name[2] != "." for name in stored)
+    assert {"d/%2E.%2F..%2Fescaped", "d/%2E.", "d/%2Ehidden", "d/%2Fetc%2Fx"} <= set(stored)
+    assert len(stored) == (5 if format == "files" else 7)
+    assert not [path for path in dest.rglob("*") if path.name[0] == "." and path.name != ".fetchmill"]
+    assert run("verify", dest).code == 0
 
 
-def test_a_list_of_a_bucket_s_objects_is_fetched_at_its_own_name(cloud: Cloud, tmp_path: Path) -> None:
-    """A list leads to the names of its buckets."""
-    (tmp_path / "list.txt").write_text("".join(f"s3://{BUCKET}/{name}\n" for name in OBJECTS))
-    options = ("--allow-private", "--format", "parquet", "--quiet")
-    ended = cloud.run("get", tmp_path / "list.txt", tmp_path / "out", *options)
-    assert ended.code == 0, ended.err
-    assert sorted(stored(tmp_path / "out").values()) == sorted(OBJECTS.values())
+def test_a_raw_value_makes_folders_within_the_destination(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """What leads elsewhere has failed, without a request."""
+    values = ["a/b", "../x", "/y", "a/./z"]
+    listed = write_list(tmp_path, [{"url": f"{stored_at}/one", "id": value} for value in values], "jsonl")
+    done = run("get", listed, dest, "--names", "{id!r}.txt", "--allow-private")
+
+    assert done.code == 3, done.err
+    assert [name for name, _ in read_objects(dest, "files")] == ["a/b.txt"]
+    assert not (tmp_path / "x.txt").exists()
 
 
-def test_shards_go_to_a_bucket_at_its_own_name(cloud: Cloud, tmp_path: Path) -> None:
-    """A destination is found by name, and so is the source beside it."""
-    state = tmp_path / "state"
-    dest = f"s3://{BUCKET}/{tmp_path.name}/"
-    options = ("--format", "parquet", "--state", state, "--quiet")
-    ended = cloud.run("get", "http://files.example.com", dest, *options)
-    assert ended.code == 0, ended.err
-    assert len(stored(cloud.bucket / tmp_path.name)) == SITE_OBJECTS
+@pytest.mark.parametrize(("format", "code", "count"), [("files", 3, 1), ("parquet", 0, 4)])
+def test_rows_with_one_name_are_told_as_ever(
+    run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str, code: int, count: int
+) -> None:
+    """One of them is a file; packs keep all, by their sequence numbers."""
+    listed = write_list(tmp_path, rows(stored_at, ("id", "x")), "csv")
+    done = run("get", listed, dest, "--format", format, "--names", "{id}", "--allow-private")
+
+    assert done.code == code, done.err
+    assert [name for name, _ in read_objects(dest, format)] == ["x"] * count
+    if format == "files":
+        assert "name-taken" in done.err + done.out
 
 
-def test_a_stream_finds_a_bucket_by_name(cloud: Cloud) -> None:
-    """`fetchmill.stream` looks names up on the thread that fetches."""
-    program = f"""
-import fetchmill, json
-urls = [f"s3://{BUCKET}/p/{{index:03}}" for index in range(120)]
-with fetchmill.stream(urls, ca_file={str(cloud.ca_file)!r}) as replies:
-    print(json.dumps(sorted(reply.body.decode() for reply in replies)))
-"""
-    ended = cloud.network.python(program, environment=KEYS)
-    assert ended.code == 0, ended.err
-    assert json.loads(ended.out) == sorted(body.decode() for body in OBJECTS.values())
+def test_items_of_a_program_have_a_name_and_a_number(stored_at: str, dest: Path) -> None:
+    """And no other column."""
+    pairs = [(f"{stored_at}/{name}", name.upper()) for name in BODIES]
+    report = fetchmill.get(pairs, dest, format="tar", names="{index}-{name}.txt")
 
-
-def test_a_role_s_credentials_come_from_the_token_service_s_name(cloud: Cloud, tmp_path: Path) -> None:
-    """STS is found by name, over TLS."""
-    (tmp_path / "token").write_text("who-i-am")
-    role = {
-        "AWS_ROLE_ARN": "arn:aws:iam::123456789012:role/reader",
-        "AWS_WEB_IDENTITY_TOKEN_FILE": str(tmp_path / "token"),
-    }
-    options = ("--format", "parquet", "--quiet")
-    ended = cloud.run("get", f"s3://{BUCKET}/p", tmp_path / "out", *options, environment=NO_KEYS | role)
-    assert "sts.us-east-1.amazonaws.com AssumeRoleWithWebIdentity who-i-am" in cloud.tokens.read_text()
-    # versitygw knows no session tokens: that it refuses this one shows that the credentials have arrived.
-    assert (ended.code, "InvalidToken" in ended.err) == (4, True), ended.err
-
-
-@pytest.mark.parametrize("source", ["bucket", "site", "list"])
-def test_a_proxy_is_found_by_name(cloud: Cloud, tmp_path: Path, source: str) -> None:
-    """What stands behind a proxy is asked for there; the proxy itself is looked up."""
-    (tmp_path / "list.txt").write_text("".join(f"http://files.example.com/get/file-{n:012}\n" for n in range(50)))
-    sources = {"bucket": f"s3://{BUCKET}/p", "site": "http://files.example.com", "list": tmp_path / "list.txt"}
-    counts = {"bucket": len(OBJECTS), "site": SITE_OBJECTS, "list": 50}
-    before = len(cloud.proxied.read_text())
-    options = ("--proxy", "http://proxy.example.net:3128", "--format", "parquet", "--limit", "4", "--quiet")
-    ended = cloud.run("get", sources[source], tmp_path / "out", *options)
-    assert ended.code == 0, ended.err
-    assert len(stored(tmp_path / "out")) == counts[source]
-    host = {"bucket": f"CONNECT {BUCKET}.{S3_HOST}:443"}.get(source, "http://files.example.com/")
-    assert host in cloud.proxied.read_text()[before:]
+    assert report.fetched == 4
+    expected = {f"{index:09}-{name.upper()}.txt": body for index, (name, body) in enumerate(BODIES.items())}
+    assert find_wrong(dest, "tar", expected) == []
+    with pytest.raises(UsageError, match=r"--names \{\}, \{name\} and \{index\}"):
+        fetchmill.get(pairs, dest.with_name("other"), names="{id}")
 
 
 @pytest.mark.parametrize(
-    ("source", "code"),
+    ("names", "why"),
     [
-        pytest.param("s3://no-such-host/p", 4, id="bucket"),
-        pytest.param("http://nowhere.example.com", 4, id="server"),
+        ("{id", "brace"),
+        ("name", "all objects the same"),
+        ("../{id}", "segment . or .."),
+        ("/{id}", "starts with a slash"),
+        ("{id}/", "folders"),
     ],
 )
-def test_a_name_that_is_not_there_ends_the_job(tmp_path: Path, source: str, code: int) -> None:
-    """One line, in seconds, and no panic."""
-    started = time.monotonic()
-    with network(tmp_path, {"files.example.com": SITE}) as inside:
-        for verb in (
-            ("get", source, tmp_path / "out", "--format", "null", *SOON),
-            ("list", source, tmp_path / "m.csv"),
-        ):
-            ended = inside.fetchmill(*verb, "--quiet", environment=KEYS)
-            assert (ended.code, ended.err.count("\n")) == (code, 1), (verb, ended.err)
-            assert "panicked" not in ended.err
-    assert time.monotonic() - started < 40
+def test_a_template_that_makes_no_names_is_refused(run: Run, dest: Path, tmp_path: Path, names: str, why: str) -> None:
+    """In one line, before anything is made."""
+    listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
+    refused = run("get", listed, dest, "--names", names)
+
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--names" in refused.err
+    assert why in refused.err
+    assert not dest.exists()
 
 
-def test_a_destination_whose_store_is_not_there_ends_the_job(cloud: Cloud, tmp_path: Path) -> None:
-    """The same for a destination."""
-    dest = ("s3://some-bucket/run/", "--endpoint-url", "https://nowhere.example.com")
-    options = ("--state", tmp_path / "state", "--format", "parquet", "--quiet", *SOON)
-    ended = cloud.run("get", "http://files.example.com", *dest, *options)
-    assert (ended.code, ended.err.count("\n")) == (5, 1), ended.err
+def test_two_ways_to_name_are_refused(run: Run, dest: Path, tmp_path: Path) -> None:
+    """And names for a server, which has its own."""
+    listed = write_list(tmp_path, rows("http://127.0.0.1:1", ("id", "{}")), "csv")
+    both = run("get", listed, dest, "--names", "{id}", "--key-column", "id")
+    server = run("get", "http://127.0.0.1:1", dest, "--names", "{id}")
+
+    assert (both.code, "give one of them" in both.err) == (2, True)
+    assert (server.code, "names is for lists of URLs" in server.err) == (2, True)
 
 
-def test_questions_that_get_lost_are_asked_again(tmp_path: Path) -> None:
-    """A lost datagram costs a moment, not the job."""
-    with network(tmp_path, {"files.example.com": SITE, "proxy.example.net": PROXY}, "--lose", "2") as inside:
-        site = inside.running(*COMMAND, "serve", "--synthetic", SITE_OBJECTS, "--host", SITE, "--port", 80, ready=80)
-        proxy = inside.running(sys.executable, TESTS / "forward_proxy.py", PROXY, 3128)
-        with site, proxy:
-            options = ("--proxy", "http://proxy.example.net:3128", "--format", "parquet", "--limit", "2", "--quiet")
-            ended = inside.fetchmill("get", "http://files.example.com", tmp_path / "out", *options, environment=CLEAN)
-    assert ended.code == 0, ended.err
-    assert len(stored(tmp_path / "out")) == SITE_OBJECTS
+def test_a_dry_run_shows_the_names(run: Run, dest: Path, tmp_path: Path) -> None:
+    """As far as they are known without replies."""
+    made = [{"url": "http://127.0.0.1:1/x.PNG", "id": "7"}, {"url": "http://127.0.0.1:1/y", "id": "8/9"}]
+    listed = write_list(tmp_path, made, "csv")
+    shown = run("get", listed, dest, "--dry-run", "--names", "a/{id}.{ext}", "--strip-prefix", "a")
+
+    assert shown.code == 0, shown.err
+    assert [line.split("\t")[1] for line in shown.out.splitlines()] == ["7.png", "8%2F9.bin"]
 
 
-@pytest.mark.parametrize("verb", ["get", "list", "upload"])
-def test_sigint_ends_a_job_that_waits_for_a_name(tmp_path: Path, verb: str) -> None:
-    """A name server that never answers does not keep a job from its end."""
-    commands = {
-        "get": ("get", "s3://some-bucket/p", tmp_path / "out", "--format", "null"),
-        "list": ("list", "s3://some-bucket/p", tmp_path / "m.csv"),
-        "upload": (
-            "get",
-            "http://files.example.com",
-            "s3://some-bucket/run/",
-            "--format",
-            "tar",
-            "--state",
-            tmp_path / "s",
-        ),
-    }
-    with network(tmp_path, {"files.example.com": SITE}, "--lose", "100000") as inside:
-        command = inside.command(*COMMAND, *commands[verb], "--quiet")
-        with subprocess.Popen(command, env=KEYS, stderr=subprocess.PIPE, text=True) as job:
-            time.sleep(2)
-            job.send_signal(signal.SIGINT)
-            started = time.monotonic()
-            code = job.wait(30)
-            assert (code, time.monotonic() - started < 7) == (130, True), job.stderr and job.stderr.read()
+def test_a_missing_column_is_told(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """A list without it would be all failures."""
+    listed = write_list(tmp_path, rows(stored_at, ("id", "{}")), "csv")
+    refused = run("get", listed, dest, "--names", "{key}.jpg", "--allow-private")
+
+    assert refused.code != 0
+    assert "key" in refused.err
+
+
+TYPED: dict[str, Behaviour] = {
+    "/a": reply(b"a", "Content-Type: image/jpeg"),
+    "/b.gif": reply(b"b", "Content-Type: IMAGE/PNG; charset=x"),
+    "/c.GIF?x=.jpg": reply(b"c", "Content-Type: application/octet-stream"),
+    "/d": reply(b"d"),
+    "/e.tar": reply(b"e", "Content-Type: ../../x"),
+    "/f": reply(b"f" * 3_000_000, "Content-Type: video/mp4"),
+    "/moved.png": reply(b"", "Location: /a", status="302 Found"),
+    "/gone.png": reply(b"", status="404 Not Found"),
+}
+TYPED_NAMES = {"0.jpg": b"a", "1.png": b"b", "2.gif": b"c", "3.bin": b"d", "4.tar": b"e", "5.mp4": b"f" * 3_000_000}
+TYPED_NAMES |= {"6.jpg": b"a"}
+
+
+def typed_list(site: RawServer, folder: Path) -> Path:
+    """A list of what has types, by numbers."""
+    return write_list(folder, [{"url": site.url + path, "id": str(index)} for index, path in enumerate(TYPED)], "csv")
+
+
+@pytest.mark.parametrize(
+    ("engine", "format", "more"),
+    [
+        ("native", "files", ()),
+        ("native", "files", ("--no-server-times",)),
+        ("native", "tar", ()),
+        ("native", "warc", ()),
+        ("threads", "jsonl", ()),
+    ],
+)
+def test_an_extension_follows_from_the_reply(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str, more: tuple[str, ...]
+) -> None:
+    """From its type, whatever the URL says; a type that says nothing leaves it to the URL."""
+    listed = typed_list(raw(TYPED), tmp_path)
+    options = ("--names", "{id}.{ext}", "--format", format, "--allow-private", *engine_options(engine), *more)
+    done = run("get", listed, dest, *options)
+
+    assert done.code == 3, done.err
+    # The libraries of other engines are asked to follow no redirect.
+    expected = {name: body for name, body in TYPED_NAMES.items() if engine == "native" or name != "6.jpg"}
+    assert find_wrong(dest, format, expected) == []
+    assert run("verify", dest).code == 0
+    assert sorted(run("ls", dest).out.split()) == sorted(expected)
+    assert (run("get", listed, dest, *options).code, read_ledger(dest).absent) == (3, 1)
+
+
+def test_a_second_pass_names_by_its_own_reply(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """What failed had the extension of its URL; what comes then may have another one."""
+    site = raw(
+        {
+            "/a.gif": in_turn(reply(b"", status="404 Not Found"), reply(b"a", "Content-Type: image/png")),
+            "/b.gif": in_turn(reply(b"", status="404 Not Found"), reply(b"b")),
+        }
+    )
+    made = [{"url": f"{site.url}/{name}.gif", "id": f"x.gif.{name}"} for name in ("a", "b")]
+    listed = write_list(tmp_path, made, "csv")
+    options = ("--names", "{id}.{ext}", "--format", "parquet", "--allow-private", "--all-rows")
+    assert run("get", listed, dest, *options).code == 3
+    rows = pq.read_table(dest / "unfetched-000000.parquet").to_pylist()
+    assert sorted(row["name"] for row in rows) == ["x.gif.a.gif", "x.gif.b.gif"]
+
+    assert run("get", listed, dest, *options, "--retry-failed").code == 0
+
+    assert find_wrong(dest, "parquet", {"x.gif.a.png": b"a", "x.gif.b.gif": b"b"}) == []
+    assert run("verify", dest).code == 0
+
+
+def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """The second file is failed, under the name that it was listed under; a second pass asks for it again."""
+    kinds = {"/a.gif": "image/png", "/b.jpg": "image/png"}
+    site = raw({path: reply(path.encode(), f"Content-Type: {kind}") for path, kind in kinds.items()})
+    listed = write_list(tmp_path, [{"url": site.url + path, "id": "x"} for path in kinds], "csv")
+    options = ("--names", "{id}.{ext}", "--allow-private")
+    done = run("get", listed, dest, *options)
+
+    assert (done.code, read_ledger(dest).failed) == (3, 1)
+    assert [name for name, _ in read_objects(dest, "files")] == ["x.png"]
+    assert run("verify", dest).code == 0
+    (taken,) = set(kinds) - {(dest / "x.png").read_text()}
+    (dest / "x.png").unlink()
+    assert run("get", listed, dest, *options, "--retry-failed").code == 0
+    assert (dest / "x.png").read_text() == taken
+
+
+@pytest.mark.parametrize(("engine", "format"), [("native", "files"), ("processes", "files")])
+def test_a_killed_job_goes_on_with_the_names_of_replies(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str
+) -> None:
+    """Also with windows that were staged and not renamed; no object is there under two names."""
+    made = slow_list(raw, tmp_path)
+    options = ("--names", "{id!r}.{ext}", "--strip-prefix", "a", "--format", format, *SLOW, *engine_options(engine))
+    for _ in range(2):
+        run_and_kill(start("get", made, dest, *options), dest)
+    done = run("get", made, dest, *options)
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, format, {f"{number}.webp": str(number).encode() for number in range(COUNT)}) == []
+    assert run("verify", dest).code == 0
+
+
+COUNT = 160
+SLOW = ("--allow-private", "--commit-window", "0.05s", "--limit-per-host", "8", "--rate-per-host", "0")
+
+
+def slow_list(raw: Raw, folder: Path) -> Path:
+    """A list of images that a server takes its time for; their extensions are others than those of their URLs."""
+
+    def slow(body: bytes) -> Behaviour:
+        def answer(exchange: Exchange) -> None:
+            time.sleep(0.02)
+            exchange.send(reply(body, "Content-Type: image/webp"))
+
+        return answer
+
+    site = raw({f"/{number}.x": slow(str(number).encode()) for number in range(COUNT)})
+    rows = [{"url": f"{site.url}/{number}.x", "id": f"a/{number}"} for number in range(COUNT)]
+    return write_list(folder, rows, "csv")
+
+
+def run_and_kill(process: "subprocess.Popen[str]", dest: Path) -> None:
+    """Lets a job settle some targets, if it has that many."""
+    before, deadline = settled(dest), time.monotonic() + 30
+    while process.poll() is None and settled(dest) < before + 40:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+
+
+def settled(dest: Path) -> int:
+    """Targets that have an outcome; 0 while the journal is being made."""
+    try:
+        return read_ledger(dest).settled
+    except Exception:  # noqa: BLE001 - there is no table, or no file
+        return 0
+
+
+@pytest.fixture
+def tree_of_names(server: Serve, tmp_path: Path) -> str:
+    """A server with objects in folders."""
+    folder = tmp_path / "objects"
+    for name in ("a/b/one", "a/b/c/two", "a/bc", "three", "x/a/b/four"):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    return server(folder).url
+
+
+STRIPPED = {"one": b"a/b/one", "c/two": b"a/b/c/two", "a/bc": b"a/bc", "three": b"three", "x/a/b/four": b"x/a/b/four"}
+
+
+@pytest.mark.parametrize(("format", "prefix"), [("files", "a/b"), ("tar", "a/b/"), ("parquet", "a/b")])
+def test_names_lose_a_leading_path(run: Run, tree_of_names: str, dest: Path, format: str, prefix: str) -> None:
+    """All others keep theirs; verify, readers and an export have the stored names, and a resumed job is the same."""
+    options = ("--format", format, "--strip-prefix", prefix)
+    done = run("get", tree_of_names, dest, *options)
+    assert done.code == 0, done.err
+
+    assert find_wrong(dest, format, STRIPPED) == []
+    assert sorted(run("ls", dest).out.split()) == sorted(STRIPPED)
+    assert run("cat", dest, "c/two").out == "a/b/c/two"
+    assert run("verify", dest).code == 0
+    assert run("get", tree_of_names, dest, *options).code == 0
+    other = run("get", tree_of_names, dest, "--format", format)
+    assert (other.code, "strip-prefix" in other.err) == (2, True)
+    again = dest.with_name("again")
+    assert run("export", dest, again, "--format", "tar").code == 0
+    assert find_wrong(again, "tar", STRIPPED) == []
+
+
+def test_what_stripped_names_do_not_tell_is_refused(run: Run, tree_of_names: str, dest: Path) -> None:
+    """Where their objects are: what asks for them again, or stores their URLs, says so."""
+    refused = run("get", tree_of_names, dest, "--strip-prefix", "a", "--format", "warc")
+    assert (refused.code, "warc" in refused.err) == (2, True)
+    assert run("get", tree_of_names, dest, "--strip-prefix", "", "--format", "tar").code == 2
+    assert run("get", tree_of_names, dest, "--strip-prefix", "a/b").code == 0
+    again = dest.with_name("again")
+    assert run("export", dest, again, "--format", "tar").code == 0
+
+    for place in (dest, again):
+        for command in (("verify", place, "--sample", "3"), ("export", place, dest.with_name("w"), "--format", "warc")):
+            ended = run(*command)
+            assert (ended.code, "lost a leading path" in ended.err) == (2, True), ended.err
+    synced = run("sync", tree_of_names, dest)
+    assert (synced.code, "names of their own" in synced.err) == (2, True)
+    (dest / "one").unlink()
+    repaired = run("verify", dest, "--repair")
+    assert repaired.code == 10
+    assert "nothing tells their URLs" in repaired.err
+
+
+def test_a_stripped_name_that_is_taken_is_asked_for_again_by_its_own(run: Run, raw: Raw, dest: Path) -> None:
+    """What failed is known by the name that the source has."""
+    site = raw(mirror(["a/x", "x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
+    options = ("--strip-prefix", "a", "--format", "files")
+    done = run("get", site.url, dest, *options)
+    assert (done.code, read_ledger(dest).failed, read_ledger(dest).absent) == (3, 1, 1)
+    stored = (dest / "x").read_bytes()
+    (dest / "x").unlink()
+
+    assert run("get", site.url, dest, *options, "--retry-failed").code == 3
+
+    assert sorted(set(site.asked())) == ["/get/a/gone", "/get/a/x", "/get/x"]
+    assert (dest / "x").read_bytes() != stored
+    assert read_ledger(dest).fetched == 2
+
+
+@pytest.mark.parametrize("format", ["files", "parquet", "warc"])
+def test_urls_lose_a_leading_path(run: Run, stored_at: str, dest: Path, tmp_path: Path, format: str) -> None:
+    """A prefix with a scheme means the same in all formats; rows have the URL, by which objects are compared."""
+    listed = write_list(tmp_path, [{"url": f"{stored_at}/{name}"} for name in BODIES])
+    done = run("get", listed, dest, "--format", format, "--strip-prefix", stored_at, "--allow-private")
+    assert done.code == 0, done.err
+
+    assert find_wrong(dest, format, BODIES) == []
+    assert run("verify", dest).code == 0
+    if format in ("parquet", "jsonl", "warc"):
+        with fetchmill.open(dest) as objects:
+            assert {item.url for item in objects.records()} == {f"{stored_at}/{name}" for name in BODIES}
+        assert run("verify", dest, "--sample", "4").code == 0
+
+
+def test_a_transform_sees_where_an_object_was(
+    run: Run, tree_of_names: str, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """Its URL is that of the server, its name the stored one."""
+    (tmp_path / "seen.py").write_text(
+        "def seen(replies):\n    return [f'{each.name} {each.url}'.encode() for each in replies]\n"
+    )
+    options = ("--strip-prefix", "a/b", "--format", "tar", "--transform", "seen:seen")
+    done = run("get", tree_of_names, dest, *options, env=environment | {"PYTHONPATH": str(tmp_path)})
+    assert done.code == 0, done.err
+
+    told = dict(body.decode().split() for _, body in read_objects(dest, "tar"))
+    assert told == {name: f"{tree_of_names}/get/{body.decode()}" for name, body in STRIPPED.items()}
+
+
+def test_a_row_without_an_object_loses_the_path_too(run: Run, raw: Raw, dest: Path) -> None:
+    """Who reads all rows finds one kind of name."""
+    site = raw(mirror(["a/x", "a/gone"], {"a/gone": reply(b"", status="404 Not Found")}))
+    done = run("get", site.url, dest, "--strip-prefix", "a/", "--format", "parquet", "--all-rows")
+
+    assert done.code == 3, done.err
+    rows = [row for path in sorted(dest.glob("*.parquet")) for row in pq.read_table(path).to_pylist()]
+    assert {row["name"]: row["outcome"] for row in rows} == {"x": "fetched", "gone": "absent"}
+
+
+def test_names_of_a_bucket_lose_a_leading_path(
+    run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path
+) -> None:
+    """What stands behind it is the path of the file."""
+    for key, body in {"2026/11/a": b"1", "2026/12/a": b"2", "b": b"3"}.items():
+        versitygw.put(key, body)
+    words = ("get", f"s3://{versitygw.bucket}", dest, "--endpoint-url", versitygw.endpoint)
+    done = run(*words, "--strip-prefix", "2026/11", env=environment | versitygw.environment())
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, "files", {"a": b"1", "2026/12/a": b"2", "b": b"3"}) == []
+
+
+def members(dest: Path) -> list[tuple[str, bytes]]:
+    """All members of the shards, in their order, by a reader of others."""
+    found = []
+    for shard in sorted(dest.glob("*.tar")):
+        with tarfile.open(shard) as archive:
+            found += [(member.name, archive.extractfile(member).read()) for member in archive]  # type: ignore[union-attr]
+    return found
+
+
+def samples(dest: Path) -> list[dict[str, Any]]:
+    """As webdataset reads them: the key, and members by their extensions."""
+    read: list[dict[str, Any]] = []
+    for shard in sorted(dest.glob("*.tar")):
+        with shard.open("rb") as file:
+            read += group_by_keys(tar_file_expander([{"url": str(shard), "stream": file}]))
+    return [
+        {name: value for name, value in sample.items() if name not in ("__url__", "__local_path__")} for sample in read
+    ]
+
+
+CAPTIONS = ["a cat", 'ein "großer" Hund\n\u2028', "", "x" * 2000]
+SIDECARS = ("--sidecar", "json", "--sidecar", "txt=caption", "--sidecar", "cls=label")
+
+
+def captioned(stored_at: str, folder: Path) -> Path:
+    """A list of objects with captions; the last row has no label."""
+    made = [
+        {"url": f"{stored_at}/{name}", "id": str(index), "caption": caption, "label": str(index) if index < 3 else None}
+        for index, (name, caption) in enumerate(zip(BODIES, CAPTIONS, strict=True))
+    ]
+    return write_list(folder, made, "parquet")  # type: ignore[arg-type]
+
+
+def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """As readers of webdataset want them; what reads a destination sees objects with columns, and so does an export."""
+    listed = captioned(stored_at, tmp_path)
+    kept = ("--keep-columns", "caption,label")
+    done = run("get", listed, dest, "--format", "tar", "--names", "{id}.bin", *kept, *SIDECARS, "--allow-private")
+    assert done.code == 0, done.err
+
+    found = {sample["__key__"]: sample for sample in samples(dest)}
+    assert len(found) == len(BODIES)
+    columns = {}
+    for index, (name, body) in enumerate(BODIES.items()):
+        sample = found[str(index)]
+        label = str(index) if index < 3 else None
+        columns[f"{index}.bin"] = {"caption": CAPTIONS[index], "label": label}
+        assert list(sample) == ["__key__", "bin", "json", "txt", "cls"]
+        assert (sample["bin"], sample["txt"].decode(), sample["cls"].decode()) == (body, CAPTIONS[index], label or "")
+        assert json.loads(sample["json"]) == {"url": f"{stored_at}/{name}"} | columns[f"{index}.bin"]
+    assert run("verify", dest).code == 0
+    assert sorted(run("ls", dest).out.split()) == sorted(columns)
+    assert run("cat", dest, "1.bin").out == "22"
+    again = dest.with_name("again")
+    assert run("export", dest, again, "--format", "parquet").code == 0
+    for place in (dest, again):
+        with fetchmill.open(place) as objects:
+            assert {item.name: item.columns for item in objects.records()} == columns
+            assert {item.url for item in objects.records()} == {f"{stored_at}/{name}" for name in BODIES}
+    assert run("verify", dest, "--sample", "4").code == 0
+
+
+def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """It belongs to the record of its object."""
+    listed = captioned(stored_at, tmp_path)
+    options = ("--names", "{id}.bin", "--keep-columns", "caption,label", *SIDECARS, "--allow-private")
+    assert run("get", listed, dest, "--format", "tar", *options).code == 0
+    (shard,) = dest.glob("*.tar")
+    shard.write_bytes(shard.read_bytes().replace(b'"caption":"a cat"', b'"caption":"a cat\'', 1))
+
+    found = run("verify", dest)
+
+    assert found.code == 10
+    assert "damaged" in found.out + found.err
+    assert run("cat", dest, "0.bin").code == 10
+
+
+def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """The sidecar has its extension twice then: nothing is lost, and no name comes twice in a sample."""
+    listed = captioned(stored_at, tmp_path)
+    options = ("--names", "{id}.JSON", "--keep-columns", "caption", "--sidecar", "json", "--allow-private")
+    done = run("get", listed, dest, "--format", "tar", *options)
+
+    assert done.code == 0, done.err
+    assert {tuple(sample) for sample in samples(dest)} == {("__key__", "json", "json.json")}
+    assert run("verify", dest).code == 0
+
+
+def test_a_killed_job_keeps_each_object_with_its_sidecars(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
+    """A record is there with all that belongs to it, or not at all."""
+    made = slow_list(raw, tmp_path)
+    sidecars = ("--keep-columns", "id", "--sidecar", "txt=id", "--sidecar", "json")
+    options = ("--names", "{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
+    for _ in range(2):
+        run_and_kill(start("get", made, dest, *options), dest)
+        assert run("verify", dest).code == 0
+    done = run("get", made, dest, *options)
+
+    assert done.code == 0, done.err
+    found = sorted((sample["__key__"], sample["webp"], sample["txt"]) for sample in samples(dest))
+    assert found == [(f"{number:09}", str(number).encode(), f"a/{number}".encode()) for number in range(COUNT)]
+    assert len(members(dest)) == 3 * COUNT
+    assert run("verify", dest).code == 0
+
+
+def test_a_transform_fills_sidecars(
+    run: Run, stored_at: str, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """Its columns are as good as those of a list."""
+    (tmp_path / "sized.py").write_text(
+        "def sized(replies):\n    return [{'body': each.body, 'size': str(len(each.body))} for each in replies]\n"
+    )
+    listed = captioned(stored_at, tmp_path)
+    filled = ("--transform", "sized:sized", "--transform-columns", "size", "--sidecar", "size=size")
+    options = (*filled, "--names", "{id}.bin", "--format", "tar", "--allow-private")
+    done = run("get", listed, dest, *options, env=environment | {"PYTHONPATH": str(tmp_path)})
+
+    assert done.code == 0, done.err
+    assert {sample["size"].decode() for sample in samples(dest)} == {str(len(body)) for body in BODIES.values()}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--format", "parquet", "--sidecar", "json"), "--sidecar needs --format tar"),
+        (("--sidecar", "json"), "--sidecar needs --format tar"),
+        (("--format", "tar", "--sidecar", "txt=caption"), "--keep-columns"),
+        (("--format", "tar", "--sidecar", "caption"), "EXTENSION=COLUMN"),
+        (("--format", "tar", "--sidecar", "../x=caption", "--keep-columns", "caption"), "small letters"),
+        (("--format", "tar", "--keep-columns", "caption"), "tar with --sidecar"),
+    ],
+)
+def test_sidecars_that_cannot_be_are_refused(
+    run: Run, dest: Path, tmp_path: Path, options: tuple[str, ...], why: str
+) -> None:
+    """In one line, before anything is made."""
+    refused = run("get", captioned("http://127.0.0.1:1", tmp_path), dest, *options)
+
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert why in refused.err
+    assert not dest.exists()

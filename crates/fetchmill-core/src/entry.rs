@@ -10,6 +10,7 @@
 
 use std::io::Write;
 
+use crate::extension::push_extension;
 use crate::extra_columns::{extra_values, write_extra};
 use crate::source_metadata::{ListedKey, ListedTime, SizedName};
 use crate::target_request::TargetRequest;
@@ -129,6 +130,9 @@ pub enum Naming {
     Path,
     /// `000012/000012345`, by the sequence number: `--names seq`.
     Number,
+    /// An entry's key, and behind it an extension, which a reply may still make another one
+    /// ([`crate::stored_name`]): `--names '{id}.{ext}'`.
+    Extension,
 }
 
 impl Naming {
@@ -138,7 +142,7 @@ impl Naming {
             Naming::Whole => return entry,
             Naming::Sized => return SizedName::read(entry).name,
             Naming::Listed => return ListedKey::read(entry).key,
-            Naming::Url | Naming::Path | Naming::Number => {}
+            Naming::Url | Naming::Path | Naming::Number | Naming::Extension => {}
         }
         let read = ListEntry::read(entry);
         match (self, read.key) {
@@ -147,6 +151,12 @@ impl Naming {
                 out.clear();
                 // Writing to memory cannot fail.
                 let _ = write!(out, "{:06}/{sequence:09}", sequence / FOLDER_NUMBERS);
+                out
+            }
+            (Naming::Extension, Some(key)) => {
+                out.clear();
+                out.extend_from_slice(key);
+                push_extension(None, read.url, out);
                 out
             }
             (_, Some(key)) => key,
@@ -165,6 +175,23 @@ impl Naming {
     /// Whether targets stand with their URLs: those of a list.
     pub fn has_url(self) -> bool {
         !matches!(self, Naming::Whole | Naming::Sized | Naming::Listed)
+    }
+
+    /// The key that gives a target with this URL its name; none: it has that name without a key.
+    pub fn key_of<'n>(self, sequence: u64, url: &[u8], name: &'n [u8]) -> Option<&'n [u8]> {
+        match self {
+            Naming::Number => None,
+            Naming::Extension => {
+                let mut extension = Vec::new();
+                push_extension(None, url, &mut extension);
+                name.strip_suffix(extension.as_slice())
+            }
+            _ => {
+                let mut without_key = Vec::new();
+                self.write_name(sequence, url, &mut without_key);
+                (without_key != name).then_some(name)
+            }
+        }
     }
 
     /// The same in memory of its own.
@@ -312,6 +339,22 @@ mod tests {
     }
 
     #[test]
+    fn an_extension_is_that_of_the_url_before_there_is_a_reply() {
+        let keyed = ListEntry { key: Some(b"7."), ..of("https://a.test/b.PNG?c=d.e") };
+        let other = ListEntry { url: b"https://a.test/b", ..keyed };
+
+        assert_eq!(name_of(Naming::Extension, keyed), "7.png");
+        assert_eq!(name_of(Naming::Extension, other), "7.bin");
+        for (naming, entry) in [(Naming::Extension, keyed), (Naming::Extension, other), (Naming::Url, keyed)]
+        {
+            let name = name_of(naming, entry);
+            assert_eq!(naming.key_of(12_345, entry.url, name.as_bytes()), entry.key);
+        }
+        assert_eq!(Naming::Url.key_of(1, b"https://a/", b"https://a/"), None);
+        assert_eq!(Naming::Number.key_of(1, b"https://a/", b"x"), None);
+    }
+
+    #[test]
     fn a_part_of_an_object_is_called_by_its_bytes_too() {
         let mut request = Vec::new();
         TargetRequest { range: ByteRange::new(7, 3).ok(), ..TargetRequest::default() }.write(&mut request);
@@ -415,7 +458,15 @@ mod tests {
             let entry = ListEntry::read(&bytes);
             let count = extra_values(entry.kept.unwrap_or_default()).count();
             prop_assert!(count <= bytes.len());
-            for naming in [Naming::Whole, Naming::Sized, Naming::Url, Naming::Path, Naming::Number] {
+            let all = [
+                Naming::Whole,
+                Naming::Sized,
+                Naming::Url,
+                Naming::Path,
+                Naming::Number,
+                Naming::Extension,
+            ];
+            for naming in all {
                 naming.name_of(u64::MAX, &bytes, &mut Vec::new());
             }
         }

@@ -111,6 +111,9 @@ pub const NAME_PATH_BYTES_MAX: usize = 4095;
 pub const KEPT_COLUMNS_MAX: usize = 64;
 /// Values of the kept columns of one target, as bytes.
 pub const KEPT_BYTES_MAX: usize = 64 * 1024;
+/// Sidecars of an object in a tar shard: each may be as long as a kept value, so they take 8 times [`KEPT_BYTES_MAX`] at
+/// most.
+pub const SIDECARS_MAX: usize = 8;
 /// What one target of a list is asked with: body, method and header fields. It stands in the target's page, and twice more
 /// while its request is in flight.
 pub const REQUEST_BYTES_MAX: usize = 64 * 1024;

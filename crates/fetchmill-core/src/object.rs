@@ -31,6 +31,8 @@ pub struct Facts<'a> {
     /// As its list has it ([`crate::entry::ListEntry`]), for a target that is asked with no plain `GET` and may still fail: its
     /// row of failures needs that. No format stores it.
     pub entry: Option<&'a [u8]>,
+    /// The name that it is listed under, when it is stored under another one and may still fail. No format stores it.
+    pub listed: Option<&'a [u8]>,
 }
 
 /// An object on its way into a pack, or out of one.
@@ -117,6 +119,7 @@ impl StoredObject {
                 url: self.url.as_deref(),
                 kept: self.kept.as_deref(),
                 entry: None,
+                listed: None,
             },
         }
     }

@@ -14,7 +14,7 @@ use fetchmill_core::extra_columns::{COLUMNS_PART, ExtraColumns, write_extra};
 use fetchmill_core::journal::{Identity, JobLocation, Journal};
 use fetchmill_core::object::{Facts, StoredObject};
 use fetchmill_core::outcome::{Receipt, Tally};
-use fetchmill_core::pack::WarcOrigin;
+use fetchmill_core::pack::{Sidecars, WarcOrigin};
 use fetchmill_core::reader::verify::{Verify, VerifyOptions};
 use fetchmill_core::reader::{ArrowBatches, Destination, Objects};
 use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage, Validators};
@@ -60,6 +60,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
         seal_after: WAIT,
         workers: 1,
         columns: format.columns(&columns()),
+        sidecars: Sidecars::default(),
         is_hashed: false,
         validators: Validators::InRecords,
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),

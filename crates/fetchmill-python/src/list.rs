@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use fetchmill_core::engine::{SourceOptions, open_list};
 use fetchmill_core::entry::{ListEntry, Naming};
 use fetchmill_core::source::list::{ListReader, ListSource, ListStep};
+use fetchmill_core::stored_name::StoredNames;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -21,6 +22,7 @@ pub(crate) struct ListTargets {
 struct OpenList {
     reader: ListReader,
     naming: Naming,
+    names: StoredNames,
     count: u64,
 }
 
@@ -46,7 +48,8 @@ impl ListTargets {
             Ok(reader)
         };
         let reader = py.detach(open).map_err(|error| errors::of(&error))?;
-        Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming: options.naming(), count: 0 }) })
+        let (naming, names) = (options.naming(), options.stored_names());
+        Ok(ListTargets { reading: Mutex::new(OpenList { reader, naming, names, count: 0 }) })
     }
 
     /// The next rows, and how many were left out among them; none behind the last.
@@ -72,7 +75,7 @@ impl OpenList {
             self.count += 1;
             let url = ListEntry::read(entry).url;
             let url = (!url.is_empty()).then(|| String::from_utf8_lossy(url).into_owned());
-            (url, String::from_utf8_lossy(&name).into_owned())
+            (url, String::from_utf8_lossy(&self.names.stored(entry, &name, None)).into_owned())
         });
         Ok(Some((rows.collect(), page.skipped)))
     }

@@ -20,7 +20,6 @@ Durability = Literal["power", "process"]
 Hash = Literal["sha256"]
 ListFormat = Literal["txt", "csv", "tsv", "jsonl", "parquet", "inventory"]
 CsvHeader = Literal["auto", "yes", "no"]
-Names = Literal["source", "seq"]
 EngineName = Literal["native", "sync", "threads", "processes", "asyncio", "combo"]
 AddressingStyle = Literal["auto", "path", "virtual"]
 # A number, or as many as prove useful.
@@ -49,12 +48,16 @@ class Storing(TypedDict, total=False):
 
     seal_after: Annotated[float, Option("seconds", "Age at which a shard of parquet is complete: readers see it then.")]
     names: Annotated[
-        Names,
+        str,
         Option(
-            "choice",
+            "text",
             "What objects of a list are called: `source` is key or URL (for `files` host/path?query), `seq` their "
-            "number.",
+            "number, and a template such as '{id}.jpg' makes it of columns.",
         ),
+    ]
+    strip_prefix: Annotated[
+        str | None,
+        Option("text", "Leading path that names lose when objects are stored, such as a/b/; others keep their names."),
     ]
     engine: Annotated[
         EngineName,
@@ -76,6 +79,14 @@ class Storing(TypedDict, total=False):
     server_times: Annotated[
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
+    ]
+    sidecar: Annotated[
+        Sequence[str] | None,
+        Option(
+            "patterns",
+            "What stands beside each object in a shard of tar, as webdataset reads it: json for all kept columns, or "
+            "EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated.",
+        ),
     ]
     hash: Annotated[
         Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")

@@ -49,6 +49,7 @@ Examples:
   fetchmill get http://127.0.0.1:8080 null/ --format null     only measure
   fetchmill get urls.txt out/ --format parquet                a list of URLs
   fetchmill get top.csv out/ --column 2 --template 'https://www.{}' --format parquet --keep-columns 1
+  fetchmill get images.csv out/ --format tar --names '{id}.{ext}' --keep-columns caption --sidecar txt=caption
   fetchmill get ids.csv out/ --format jsonl --template https://HOST/items --data-json '{"id": "{id}"}'
   fetchmill get s3://bucket/prefix out/ --format parquet      every object whose key begins so
   fetchmill get s3://bucket out/ --no-sign-request            a public bucket, without credentials

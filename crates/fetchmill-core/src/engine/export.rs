@@ -20,19 +20,23 @@ use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
 use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
 use crate::journal::{
-    Identity, JobLocation, Journal, JournalSnapshot, TRANSFORM, must_be_here, must_have_objects,
-    read_doubtful,
+    Identity, JobLocation, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
+    must_have_objects, read_doubtful,
 };
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
 use crate::name;
 use crate::object::Object;
 use crate::outcome::{FailureKind, KindCounts, Outcome, Tally};
-use crate::reader::{EXPORT_OF, REQUEST_PART, are_of_list, for_each_object, request_of, warc_origin};
+use crate::pack::Sidecars;
+use crate::reader::{
+    EXPORT_OF, REQUEST_PART, are_of_list, are_stripped, for_each_object, request_of, warc_origin,
+};
 use crate::sink::failures::FailuresShard;
 use crate::sink::{
     Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, Validators,
 };
 use crate::source::{ListedPage, PageCursor};
+use crate::stored_name::StoredNames;
 use crate::target::{Names, Sequence};
 
 const GO: u8 = 0;
@@ -88,12 +92,14 @@ impl ExportOptions {
         ];
         let columns = self.columns(snapshot).to_text();
         let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
+        let stripped = Some(snapshot.part(STRIP_PREFIX)).filter(|part| !part.is_empty());
         Identity::new(
             parts
                 .into_iter()
                 .chain(columns.map(|columns| (COLUMNS_PART, columns)))
                 .chain(request_of(snapshot).map(|request| (REQUEST_PART, request)))
-                .chain(transform.map(|part| (TRANSFORM, part.to_owned()))),
+                .chain(transform.map(|part| (TRANSFORM, part.to_owned())))
+                .chain(stripped.map(|part| (STRIP_PREFIX, part.to_owned()))),
         )
     }
 
@@ -113,6 +119,7 @@ impl ExportOptions {
             server_times: true,
             workers: 1,
             columns: self.columns(snapshot),
+            sidecars: Sidecars::default(),
             // What it was is a column of what is read.
             is_hashed: false,
             validators: Validators::InRecords,
@@ -151,7 +158,7 @@ impl Export {
         let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
         let mut journal = Journal::open(&place, &options.identity(&snapshot), options.is_durable)?;
         let setup = options.setup(&place, &snapshot)?;
-        recovery::recover(&place, &mut journal, &setup, Naming::Whole)?;
+        recovery::recover(&place, &mut journal, &setup, (Naming::Whole, &StoredNames::default()))?;
         let shared = Arc::new(ExportState {
             stop: AtomicU8::new(GO),
             total: snapshot.tally.fetched,
@@ -249,6 +256,12 @@ fn refuse_unfit(from: &JobLocation, snapshot: &JournalSnapshot, format: Format) 
         return Err(Error::Usage(format!(
             "--format warc stores whole objects that were asked for with GET, and the job of {dest} has asked otherwise; \
              choose another format"
+        )));
+    }
+    if format == Format::Warc && are_stripped(snapshot) && !are_of_list(snapshot) {
+        return Err(Error::Usage(format!(
+            "--format warc stores objects under their URLs, and the names of {dest} have lost a leading path; choose \
+             another format"
         )));
     }
     if !snapshot.open_shards.is_empty() {

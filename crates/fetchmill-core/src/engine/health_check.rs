@@ -68,7 +68,7 @@ impl HealthChecker {
                 let mut target = CurrentTarget::default();
                 let places = BucketResolver::new(Arc::clone(&self.control.store));
                 target.start(entry);
-                target.read_entry(self.naming, false, &mut Vec::new(), Some(&places)).ok()?;
+                target.read_entry(self.naming, None, &mut Vec::new(), Some(&places)).ok()?;
                 if target.url.is_empty() {
                     let server = self.server.as_ref()?;
                     let mut path = Vec::new();

@@ -259,7 +259,7 @@ fn take_up(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> 
     if !is_finished {
         take_back_unfetched(journal, &setup)?;
     }
-    recovery::recover(place, journal, &setup, options.naming())?;
+    recovery::recover(place, journal, &setup, (options.naming(), &options.stored_names()))?;
     Ok(is_finished)
 }
 

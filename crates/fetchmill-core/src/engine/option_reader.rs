@@ -154,6 +154,7 @@ impl JobOptions {
         options.pass = frame.pass;
         let named = frame.named_origin.as_deref().and_then(OriginKey::of_url);
         options.named_origin = named.map(|(key, _)| key);
+        options.settle_names();
         options.divide_headers();
         Ok(options)
     }

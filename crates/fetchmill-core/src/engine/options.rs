@@ -13,20 +13,20 @@ use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
 use super::threads::processors;
-use crate::entry::Naming;
+use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
 use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ExtraColumns, ROWS_PART};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
 use crate::journal::{
-    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, SITEMAPS, TRANSFORM,
-    folder_listing, transform_text,
+    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES, SIDECAR,
+    SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey, is_open};
 use crate::outcome::Tally;
-use crate::pack::WarcOrigin;
+use crate::pack::{Sidecars, WarcOrigin};
 use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
@@ -36,9 +36,10 @@ use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
 use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts, Validators};
 use crate::source::json::{JsonPageOptions, JsonPages};
-use crate::source::list::{ListFormat, ListOptions};
+use crate::source::list::{ListFormat, ListOptions, NameTemplate};
 use crate::source::sitemap::is_sitemap;
 use crate::source::{ApiNames, OriginUrl};
+use crate::stored_name::StoredNames;
 use crate::target::Sequence;
 use crate::transport::{AddressPolicy, PoolSettings};
 use crate::verdict::Rules;
@@ -79,14 +80,51 @@ impl Listing {
 }
 
 /// What objects of a list are called.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum NameScheme {
     /// As their source calls them.
     #[default]
     Source,
     /// By their sequence numbers.
     Seq,
+    /// By a template.
+    Template(NameTemplate),
+}
+
+impl NameScheme {
+    const SOURCE: &str = "source";
+    const SEQ: &str = "seq";
+
+    fn text(&self) -> &str {
+        match self {
+            NameScheme::Source => Self::SOURCE,
+            NameScheme::Seq => Self::SEQ,
+            NameScheme::Template(template) => template.text(),
+        }
+    }
+
+    fn template(&self) -> Option<&NameTemplate> {
+        if let NameScheme::Template(template) = self { Some(template) } else { None }
+    }
+}
+
+impl TryFrom<String> for NameScheme {
+    type Error = Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        match text.as_str() {
+            Self::SOURCE => Ok(NameScheme::Source),
+            Self::SEQ => Ok(NameScheme::Seq),
+            template => NameTemplate::parse(template).map(NameScheme::Template),
+        }
+    }
+}
+
+impl From<NameScheme> for String {
+    fn from(names: NameScheme) -> Self {
+        names.text().to_owned()
+    }
 }
 
 /// What a commit survives.
@@ -233,6 +271,8 @@ options! {
         list_format: Option<ListFormat> = None;
         /// What objects of a list are called.
         names: NameScheme = NameScheme::Source;
+        /// A leading path that stored names lose.
+        strip_prefix: Option<String> = None;
         /// Requests in flight to one host; none: what the engine takes, 0: as many as there are.
         limit_per_host: Option<u32> = None, Bounds::at_least(0.0, "");
         /// Whether targets of a list may lead to addresses that are not public.
@@ -254,6 +294,8 @@ options! {
         server_times: bool = true;
         /// Whether a job whose files would not fit is stopped before they fill the file system.
         preflight: bool = true;
+        /// What stands beside each object in a shard of tar ([`Sidecars::parse`]).
+        sidecar: Vec<String> = Vec::new();
         /// Which hash of each body rows have.
         hash: Option<HashAlgorithm> = None;
         /// Whether targets without an object have a row, too.
@@ -341,11 +383,16 @@ impl JobOptions {
         self.bounds.check_bounds(written)?;
         self.check_bounds(written)?;
         self.check_transform()?;
-        if !self.columns.kept().is_empty()
-            && !matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null)
-        {
-            return refuse("--keep-columns needs --format parquet or jsonl");
+        if self.names.template().is_some() && self.list.key_column.is_some() {
+            return refuse(
+                "--names with a template and --key-column both say what objects are called: give one of them",
+            );
         }
+        self.check_sidecars()?;
+        if !self.columns.kept().is_empty() && !self.keeps_columns() {
+            return refuse("--keep-columns needs --format parquet or jsonl, or tar with --sidecar");
+        }
+        self.check_strip_prefix()?;
         self.check_rows()?;
         self.check_upload()?;
         self.check_workers()?;
@@ -387,13 +434,40 @@ impl JobOptions {
         }
     }
 
+    /// Whether the values of columns go anywhere.
+    fn keeps_columns(&self) -> bool {
+        match self.format {
+            Format::Parquet | Format::Jsonl | Format::Null => true,
+            Format::Tar => !self.sidecar.is_empty(),
+            Format::Files | Format::Warc => false,
+        }
+    }
+
+    /// What sidecars need.
+    fn check_sidecars(&self) -> Result<()> {
+        if !self.sidecar.is_empty() && self.format != Format::Tar {
+            return Err(Error::Usage("--sidecar needs --format tar".into()));
+        }
+        self.sidecars().map(drop)
+    }
+
+    /// What stands beside objects.
+    fn sidecars(&self) -> Result<Sidecars> {
+        Sidecars::parse(&self.sidecar, self.columns.kept(), self.naming() == Naming::Url)
+    }
+
+    /// The columns that objects are stored with, so that they are read again.
+    pub(super) fn stored_columns(&self) -> ExtraColumns {
+        let has_all = self.format == Format::Tar && self.sidecar.iter().any(|text| text == Sidecars::JSON);
+        if has_all { self.columns.clone() } else { self.format.columns(&self.columns) }
+    }
+
     /// What a transform needs.
     fn check_transform(&self) -> Result<()> {
         let Some(transform) = &self.transform else { return Ok(()) };
         let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
-        let has_columns = matches!(self.format, Format::Parquet | Format::Jsonl | Format::Null);
-        if !self.transform_columns.is_empty() && !has_columns {
-            return refuse("--transform-columns needs --format parquet or jsonl");
+        if !self.transform_columns.is_empty() && !self.keeps_columns() {
+            return refuse("--transform-columns needs --format parquet or jsonl, or tar with --sidecar");
         }
         if transform.command.is_empty() {
             return refuse("a transform needs the command of its processes");
@@ -473,12 +547,13 @@ impl JobOptions {
     }
 
     /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored, and files
-    /// need a time of them.
+    /// need a time of them, or their type for their names.
     pub(super) fn properties(&self) -> Properties {
         let properties = self.format.properties();
+        let files_need_facts = self.server_times || self.naming() == Naming::Extension;
         let needs_facts = self.transform.is_some() || self.pass.is_some();
         if properties.keeps < StoredParts::Facts
-            && (needs_facts || self.format == Format::Files && self.server_times)
+            && (needs_facts || self.format == Format::Files && files_need_facts)
         {
             Properties { keeps: StoredParts::Facts, ..properties }
         } else {
@@ -600,10 +675,11 @@ impl JobOptions {
                 "--format warc stores GET requests only; choose another format for --method and --data",
             );
         }
-        let has_own_names = self.list.key_column.is_some() || self.names == NameScheme::Seq;
+        let has_own_names = self.list.key_column.is_some() || self.names != NameScheme::Source;
         if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
             return refuse(
-                "all targets have one URL, and files need different names: add --names seq or --key-column",
+                "all targets have one URL, and files need different names: add --names seq, a template of names, or \
+                 --key-column",
             );
         }
         let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
@@ -654,6 +730,11 @@ impl JobOptions {
     /// The origin that gets what may be a secret.
     fn fields_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.server_key())
+    }
+
+    /// A list is read with the template of its names.
+    pub(super) fn settle_names(&mut self) {
+        self.list.name_template = self.names.template().cloned();
     }
 
     /// Which header fields are made for each target, and where they may go.
@@ -848,9 +929,40 @@ impl JobOptions {
             },
             (SourceOptions::S3 { .. }, _) => Naming::Listed,
             _ if self.names == NameScheme::Seq => Naming::Number,
+            _ if self.names.template().is_some_and(NameTemplate::has_extension) => Naming::Extension,
             (_, Format::Files) => Naming::Path,
             _ => Naming::Url,
         }
+    }
+
+    /// How names become those that objects are stored under.
+    pub fn stored_names(&self) -> StoredNames {
+        let prefix = self.strip_prefix.as_deref().map(|prefix| {
+            let slash = if prefix.ends_with('/') { "" } else { "/" };
+            let prefix = format!("{prefix}{slash}").into_bytes();
+            // A prefix with a scheme means the same in all formats.
+            let is_path = self.naming() == Naming::Path;
+            Arc::from(if is_path { behind_scheme(&prefix) } else { &prefix })
+        });
+        StoredNames { has_extension: self.naming() == Naming::Extension, strip_prefix: prefix }
+    }
+
+    /// What a leading path that names lose is for.
+    fn check_strip_prefix(&self) -> Result<()> {
+        let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
+        let Some(prefix) = &self.strip_prefix else { return Ok(()) };
+        if prefix.is_empty() {
+            return refuse("must be a path such as a/b/, not empty");
+        }
+        if self.names == NameScheme::Seq {
+            return refuse("is not for --names seq: numbers have no path to lose");
+        }
+        if self.format == Format::Warc && !self.leads_anywhere() {
+            return refuse(
+                "does not go with --format warc, where the names of a source's objects tell their URLs",
+            );
+        }
+        Ok(())
     }
 
     /// The only origin of a job whose server lists its objects, and how a target is asked for there.
@@ -906,7 +1018,8 @@ impl JobOptions {
             seal_after: self.seal_after,
             server_times: self.server_times,
             workers,
-            columns: self.format.columns(&self.columns),
+            columns: self.stored_columns(),
+            sidecars: self.sidecars()?,
             is_hashed: self.hash.is_some(),
             validators: match self.pass {
                 Some(_) => Validators::InManifests,
@@ -965,7 +1078,7 @@ impl JobOptions {
             SourceOptions::S3 { .. } => (KEYS.to_owned(), None),
             SourceOptions::List(_) | SourceOptions::Iterable => (
                 format!("list {}", self.list.text()),
-                (self.names == NameScheme::Seq).then(|| "seq".to_owned()),
+                (self.names != NameScheme::Source).then(|| self.names.text().to_owned()),
             ),
         };
         let format = match self.rows.as_ref().map(|rows| rows.kind) {
@@ -974,10 +1087,10 @@ impl JobOptions {
             None => self.format.name(),
         };
         let parts = [("source", self.source.text()), ("listing", listing), ("format", format.to_owned())];
-        let kept =
-            if self.rows.is_some() { self.columns.clone() } else { self.format.columns(&self.columns) };
+        let kept = if self.rows.is_some() { self.columns.clone() } else { self.stored_columns() };
         let columns = kept.to_text();
         let columns = columns.map(|columns| (COLUMNS_PART, columns));
+        let sidecar = (!self.sidecar.is_empty()).then(|| self.sidecar.join(" "));
         let ListOptions { include, exclude, .. } = &self.list;
         let is_filtered = !include.is_empty() || !exclude.is_empty();
         let filters = (is_filtered && self.lists_itself())
@@ -992,7 +1105,9 @@ impl JobOptions {
                 .chain(filters)
                 .chain(endpoint.map(|url| ("endpoint", url.text())))
                 .chain(bounds.map(|bounds| ("bounds", bounds)))
-                .chain(names.map(|names| ("names", names)))
+                .chain(names.map(|names| (NAMES, names)))
+                .chain(sidecar.map(|sidecar| (SIDECAR, sidecar)))
+                .chain(self.strip_prefix.clone().map(|prefix| (STRIP_PREFIX, prefix)))
                 .chain(columns)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))

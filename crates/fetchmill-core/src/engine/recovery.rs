@@ -14,17 +14,20 @@ use crate::outcome::{
     KindCounts, OpenShard, Outcome, Receipt, Runs, SealedShard, ShardEnd, ShardNumber, Tally,
 };
 use crate::pack::parquet::{ShardError, footer_of};
+use crate::reader::latest_names;
 use crate::sink::failures::{FailuresShard, cut_back, cut_back_of};
 use crate::sink::{
     DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
     UploadQueue, new_encoder,
 };
+use crate::stored_name::StoredNames;
 
 /// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
 pub(super) struct ProcessRecovery {
     pub(super) place: Arc<JobLocation>,
     pub(super) setup: SinkSetup,
     pub(super) naming: Naming,
+    pub(super) names: StoredNames,
 }
 
 impl ProcessRecovery {
@@ -46,7 +49,8 @@ impl ProcessRecovery {
         let staged = journal.staged()?.into_iter().find(|(of, _)| *of == worker);
         let settled = match &staged {
             Some((_, staged)) => {
-                finish_window(&self.place, journal, (worker, staged), self.setup.is_durable, self.naming)?
+                let naming = (self.naming, &self.names);
+                finish_window(&self.place, journal, (worker, staged), self.setup.is_durable, naming)?
             }
             None => Runs::default(),
         };
@@ -60,7 +64,7 @@ pub(super) fn recover(
     place: &JobLocation,
     journal: &mut Journal,
     setup: &SinkSetup,
-    naming: Naming,
+    naming: (Naming, &StoredNames),
 ) -> Result<()> {
     cut_back(&place.failures_path(), &journal.failures_shards()?)?;
     cut_back(&place.manifests_path(), &journal.manifests()?)?;
@@ -234,7 +238,7 @@ fn finish_window(
     journal: &mut Journal,
     (worker, staged): (u32, &Runs),
     is_durable: bool,
-    naming: Naming,
+    (naming, names): (Naming, &StoredNames),
 ) -> Result<Runs> {
     let stage = Stage::open(&place.stage_path().join(worker.to_string()))?;
     let mut places = DestinationFolder::open(&place.dest)?;
@@ -243,8 +247,19 @@ fn finish_window(
     let mut kinds = KindCounts::default();
     let mut settled = Vec::new();
     let mut named = Vec::new();
+    // What a reply has made of a name stands in the manifest, which became durable with its window.
+    let stored =
+        (!names.are_listed()).then(|| latest_names(place, &journal.manifests()?, staged)).transpose()?;
     journal.for_each_name(staged, |sequence, entry| {
-        let name = naming.name_of(sequence, entry, &mut named);
+        let listed = naming.name_of(sequence, entry, &mut named);
+        let name = match &stored {
+            None => listed,
+            // Without its row nobody knows where it is or belongs: it is fetched again.
+            Some(stored) => match stored.get(&sequence) {
+                Some(name) => name,
+                None => return Ok(()),
+            },
+        };
         match places.put(&stage, sequence, name)? {
             RenameResult::Done | RenameResult::Missing => {
                 // Neither staged nor in its place: somebody has removed it, so it is fetched again.
@@ -259,7 +274,7 @@ fn finish_window(
                 kinds.add(kind, 1);
                 failures.add_refused(&RefusedObject {
                     sequence,
-                    name: name.into(),
+                    name: listed.into(),
                     url: naming.url_of(entry),
                     request: naming.request_of(entry),
                     kind,

@@ -170,6 +170,7 @@ impl Run {
             place: Arc::clone(&self.place),
             setup: self.options.sink_setup(&self.place, 1)?,
             naming: self.options.naming(),
+            names: self.options.stored_names(),
         })
     }
 
@@ -402,6 +403,7 @@ impl Run {
                 control: Arc::clone(control),
                 server: server.cloned(),
                 naming: self.options.naming(),
+                names: self.options.stored_names(),
                 pool: PoolSettings {
                     connections: limit / count + usize::from(index < limit % count),
                     idle_max: limits::HOST_IDLE_CONNECTIONS.div_ceil(count).max(rested),
@@ -579,7 +581,8 @@ impl FinishedJob {
     fn write_unfetched(&self, journal: &Journal, control: &Control) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
-        results::write_unfetched(&self.place, journal, &self.options.sink_setup(&self.place, 1)?, &goes_on)
+        let (setup, names) = (self.options.sink_setup(&self.place, 1)?, self.options.stored_names());
+        results::write_unfetched(&self.place, journal, (&setup, &names), &goes_on)
     }
 
     /// Whether nothing has asked it to stop; or only a rule, when all was done already.

@@ -139,9 +139,7 @@ fn entry_of(row: &FailureRow, naming: Naming) -> Option<Vec<u8>> {
         return Some(entry);
     }
     let url = row.url_bytes().unwrap_or_else(|| name.clone());
-    let mut without_key = Vec::new();
-    naming.write_name(row.sequence, &url, &mut without_key);
-    let key = (naming != Naming::Number && without_key != name).then_some(name.as_slice());
+    let key = naming.key_of(row.sequence, &url, &name);
     // What a manifest expects stands in its page, which is gone.
     let (kept, request) = (row.extra_bytes(), row.request_bytes());
     let (kept, request) = (kept.as_deref(), request.as_deref());

@@ -41,6 +41,15 @@ pub fn transform_columns(text: &str) -> Vec<String> {
     names.unwrap_or_default()
 }
 
+/// The part of a job's identity that says what objects of a list are called, when that is not what the list says;
+pub const NAMES: &str = "names";
+
+/// the one that says what stands beside each object;
+pub const SIDECAR: &str = "sidecar";
+
+/// and the one that says which leading path all names have lost.
+pub const STRIP_PREFIX: &str = "strip-prefix";
+
 /// The part of a job's identity that says that rows have a hash of each body.
 pub const HASH: &str = "hash";
 

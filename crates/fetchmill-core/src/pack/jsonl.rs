@@ -30,22 +30,72 @@ use crate::time_text;
 /// Writes lines of JSON.
 #[derive(Debug, Default, Clone)]
 pub struct JsonlEncoder {
-    /// The names of the kept columns as JSON writes them, with the colon behind.
-    kept: Vec<Vec<u8>>,
+    kept: JsonColumns,
     has_outcomes: bool,
 }
 
-impl JsonlEncoder {
-    /// For objects that have these columns.
-    pub fn new(columns: &ExtraColumns) -> Self {
+/// Kept columns as an object of JSON. What a column has no value for is null.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) struct JsonColumns {
+    /// Their names as JSON writes them, with the colon behind.
+    keys: Vec<Vec<u8>>,
+}
+
+impl JsonColumns {
+    pub(super) fn new(columns: &[String]) -> Self {
         let key = |name: &String| {
             let mut key = vec![b'"'];
             escape(name, &mut key);
             key.extend_from_slice(b"\":");
             key
         };
-        let kept = columns.kept().iter().map(key).collect();
-        JsonlEncoder { kept, has_outcomes: columns.has_outcomes() }
+        JsonColumns { keys: columns.iter().map(key).collect() }
+    }
+
+    fn write_fields(&self, kept: Option<&[u8]>, mut start: u8, out: &mut Vec<u8>) {
+        let mut values = extra_values(kept.unwrap_or_default());
+        for key in &self.keys {
+            out.push(std::mem::replace(&mut start, b','));
+            out.extend_from_slice(key);
+            write_value(values.next().flatten(), out);
+        }
+    }
+
+    /// An object of them alone, with the URL in front.
+    pub(super) fn write(&self, url: Option<&[u8]>, kept: Option<&[u8]>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"url\":");
+        write_value(url, out);
+        self.write_fields(kept, b',', out);
+        out.push(b'}');
+    }
+
+    /// The reverse of [`JsonColumns::write`], whatever the columns are called.
+    pub(super) fn read(text: &[u8]) -> Option<(Option<Vec<u8>>, Vec<u8>)> {
+        let ExtraValues(values) = serde_json::from_slice(text).ok()?;
+        let mut values = extra_values(&values);
+        let url = values.next()?.map(<[u8]>::to_vec);
+        let mut kept = Vec::new();
+        write_extra(values, &mut kept);
+        Some((url, kept))
+    }
+}
+
+/// A text, or null.
+fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
+    match value {
+        Some(value) => {
+            out.push(b'"');
+            escape(&String::from_utf8_lossy(value), out);
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+impl JsonlEncoder {
+    /// For objects that have these columns.
+    pub fn new(columns: &ExtraColumns) -> Self {
+        JsonlEncoder { kept: JsonColumns::new(columns.kept()), has_outcomes: columns.has_outcomes() }
     }
 
     /// Appends the row of a target that has no object.
@@ -60,32 +110,19 @@ impl JsonlEncoder {
             0 => write_null("status", out),
             status => write_number("status", u64::from(status), out),
         }
-        if !self.kept.is_empty() {
-            self.write_extra(target.kept, out);
-        }
+        self.write_extra(target.kept, out);
         write_outcome(target.outcome, target.kind, target.detail, target.attempts, out);
         write_null("crc32c", out);
         write_null("body", out);
         out.extend_from_slice(b"}\n");
     }
 
-    /// What a column has no value for is null.
     fn write_extra(&self, kept: Option<&[u8]>, out: &mut Vec<u8>) {
-        let mut values = extra_values(kept.unwrap_or_default());
-        write_key("columns", out);
-        for (position, key) in self.kept.iter().enumerate() {
-            out.push(if position == 0 { b'{' } else { b',' });
-            out.extend_from_slice(key);
-            match values.next().flatten() {
-                Some(value) => {
-                    out.push(b'"');
-                    escape(&String::from_utf8_lossy(value), out);
-                    out.push(b'"');
-                }
-                None => out.extend_from_slice(b"null"),
-            }
+        if !self.kept.keys.is_empty() {
+            write_key("columns", out);
+            self.kept.write_fields(kept, b'{', out);
+            out.push(b'}');
         }
-        out.push(b'}');
     }
 }
 
@@ -119,9 +156,7 @@ impl Encoder for JsonlEncoder {
             time_text::write_utc_micros(facts.fetched_at, out);
             out.push(b'"');
         }
-        if !self.kept.is_empty() {
-            self.write_extra(facts.kept, out);
-        }
+        self.write_extra(facts.kept, out);
         if self.has_outcomes {
             write_outcome(Outcome::Fetched.name(), None, None, facts.attempts, out);
         }

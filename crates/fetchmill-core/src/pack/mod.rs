@@ -4,10 +4,12 @@
 pub mod jsonl;
 mod number;
 pub mod parquet;
+mod sidecar;
 pub mod tar;
 pub mod warc;
 
 pub use jsonl::{JsonlDecoder, JsonlEncoder};
+pub use sidecar::Sidecars;
 pub use tar::{TarDecoder, TarEncoder};
 pub use warc::{WarcDecoder, WarcEncoder, WarcOrigin};
 

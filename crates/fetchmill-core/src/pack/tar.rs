@@ -1,4 +1,5 @@
-//! tar: a member for each object, as ustar, with a pax header in front where ustar cannot say it.
+//! tar: a member for each object, as ustar, with a pax header in front where ustar cannot say it; behind it its sidecars,
+//! which belong to its record.
 //!
 //! # Rules
 //! - Regular files only, and member names that stay beneath the folder they are unpacked in, whatever unpacks them
@@ -8,6 +9,7 @@
 //! - Two runs give the same bytes for the same objects: owner and mode are fixed.
 
 use super::number::{parse_decimal, write_decimal};
+use super::sidecar::{ReadSidecars, Sidecars, sidecar_name};
 use super::{Damage, Decoder, Encoder};
 use crate::name;
 use crate::object::{Object, StoredObject};
@@ -54,8 +56,24 @@ const fn put(header: &mut TarHeader, start: usize, bytes: &[u8]) {
 /// Writes tar records.
 #[derive(Debug, Default)]
 pub struct TarEncoder {
+    members: MemberHeaders,
+    sidecars: Sidecars,
+    content: Vec<u8>,
+}
+
+/// Writes what stands in front of members.
+#[derive(Debug, Default)]
+struct MemberHeaders {
     member: Vec<u8>,
     pax: Vec<u8>,
+}
+
+/// What a member is called where ustar and readers that do not know pax see another name.
+#[derive(Debug, Clone, Copy)]
+struct StandIn<'a> {
+    sequence: Sequence,
+    /// Of a sidecar; an object has none.
+    extension: &'a str,
 }
 
 impl TarEncoder {
@@ -64,12 +82,18 @@ impl TarEncoder {
         TarEncoder::default()
     }
 
-    /// Everything in front of the body.
-    fn headers(&mut self, object: &Object<'_>, size: u64, out: &mut Vec<u8>) {
-        let fetched_at = object.facts.fetched_at / 1_000_000;
-        let mtime = object.facts.last_modified.unwrap_or(fetched_at);
+    /// The same with sidecars.
+    #[must_use]
+    pub fn with_sidecars(self, sidecars: Sidecars) -> Self {
+        TarEncoder { sidecars, ..self }
+    }
+}
+
+impl MemberHeaders {
+    /// Everything in front of a body.
+    fn write(&mut self, name: &[u8], stand_in: StandIn<'_>, size: u64, mtime: u64, out: &mut Vec<u8>) {
         self.member.clear();
-        name::to_member(object.name, &mut self.member);
+        name::to_member(name, &mut self.member);
         self.pax.clear();
         let parts = split(&self.member);
         if parts.is_none() {
@@ -83,7 +107,7 @@ impl TarEncoder {
             }
         }
         if !self.pax.is_empty() {
-            push_header(PAX, b"", &stand_in(object.sequence, b".x"), self.pax.len() as u64, 0, out);
+            push_header(PAX, b"", &stand_in.name(".x"), self.pax.len() as u64, 0, out);
             out.extend_from_slice(&self.pax);
             pad(self.pax.len(), out);
         }
@@ -91,7 +115,7 @@ impl TarEncoder {
         let (size, mtime) = (size.min(OCTAL_MAX), mtime.min(OCTAL_MAX));
         match parts {
             Some((prefix, name)) => push_header(FILE, prefix, name, size, mtime, out),
-            None => push_header(FILE, b"", &stand_in(object.sequence, b""), size, mtime, out),
+            None => push_header(FILE, b"", &stand_in.name(""), size, mtime, out),
         }
     }
 }
@@ -100,9 +124,18 @@ impl Encoder for TarEncoder {
     fn start(&mut self, _: &mut Vec<u8>) {}
 
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
-        self.headers(object, object.body.len() as u64, out);
-        out.extend_from_slice(object.body);
-        pad(object.body.len(), out);
+        let TarEncoder { members, sidecars, content } = self;
+        let mtime = object.facts.last_modified.unwrap_or(object.facts.fetched_at / 1_000_000);
+        let mut push = |name: &[u8], extension: &str, body: &[u8]| {
+            let stand_in = StandIn { sequence: object.sequence, extension };
+            members.write(name, stand_in, body.len() as u64, mtime, out);
+            out.extend_from_slice(body);
+            pad(body.len(), out);
+        };
+        push(object.name, "", object.body);
+        sidecars.for_each(object, content, |extension, body| {
+            push(&sidecar_name(object.name, extension), extension, body);
+        });
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
@@ -124,12 +157,13 @@ fn split(member: &[u8]) -> Option<(&[u8], &[u8])> {
     (slash <= PREFIX.len()).then(|| (&member[..slash], &member[slash + 1..]))
 }
 
-/// What readers see that do not know pax: no other member has this name, for a `%` is escaped otherwise.
-fn stand_in(sequence: Sequence, ending: &[u8]) -> Vec<u8> {
-    let mut name = b"%pax/".to_vec();
-    write_decimal(sequence, &mut name);
-    name.extend_from_slice(ending);
-    name
+impl StandIn<'_> {
+    /// What readers see that do not know pax: no other member has this name, for a `%` is escaped otherwise.
+    fn name(self, ending: &str) -> Vec<u8> {
+        let StandIn { sequence, extension } = self;
+        let behind = if extension.is_empty() { "" } else { "/" };
+        format!("%pax/{sequence}{behind}{extension}{ending}").into_bytes()
+    }
 }
 
 /// `LENGTH KEY=VALUE\n`, with its own digits counted in the length.
@@ -185,32 +219,53 @@ pub struct TarDecoder;
 
 impl Decoder for TarDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
-        let (header, mut rest) = split_header(record)?;
-        let mut file = TarMember::of(header)?;
-        let mut pax = PaxHeader::default();
-        if file.kind == PAX {
-            let (records, behind) = split_padded(rest, file.size)?;
-            pax = PaxHeader::of(records)?;
-            let (header, behind) = split_header(behind)?;
-            file = TarMember::of(header)?;
+        let (object, mut rest) = read_member(record)?;
+        let mut sidecars = ReadSidecars::default();
+        while !rest.is_empty() {
+            let (sidecar, behind) = read_member(rest)?;
+            if sidecar.mtime != object.mtime {
+                return Err(Damage("a sidecar has not the time of its object"));
+            }
+            sidecars.read(&object.name, &sidecar.name, sidecar.body)?;
             rest = behind;
         }
-        if file.kind != FILE {
-            return Err(Damage("the member is not a regular file"));
-        }
-        let (body, behind) = split_padded(rest, with_pax(file.size, pax.size)?)?;
-        if !behind.is_empty() {
-            return Err(Damage("there are bytes behind the member"));
-        }
-        let name = pax.path.map_or_else(|| name::from_member(&file.path()), name::from_member);
-        let mtime = with_pax(file.mtime, pax.mtime)?;
         Ok(StoredObject {
-            name: name.ok_or(Damage("the name is not one of a member"))?,
-            body: body.to_vec(),
-            last_modified: (mtime > 0).then_some(mtime),
+            name: object.name,
+            body: object.body.to_vec(),
+            last_modified: (object.mtime > 0).then_some(object.mtime),
+            url: sidecars.url,
+            kept: sidecars.kept,
             ..StoredObject::default()
         })
     }
+}
+
+/// A member with all that pax says of it.
+struct ReadMember<'a> {
+    name: Vec<u8>,
+    body: &'a [u8],
+    mtime: u64,
+}
+
+/// The first member, and what is behind it.
+fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
+    let (header, mut rest) = split_header(record)?;
+    let mut file = TarMember::of(header)?;
+    let mut pax = PaxHeader::default();
+    if file.kind == PAX {
+        let (records, behind) = split_padded(rest, file.size)?;
+        pax = PaxHeader::of(records)?;
+        let (header, behind) = split_header(behind)?;
+        file = TarMember::of(header)?;
+        rest = behind;
+    }
+    if file.kind != FILE {
+        return Err(Damage("the member is not a regular file"));
+    }
+    let (body, behind) = split_padded(rest, with_pax(file.size, pax.size)?)?;
+    let name = pax.path.map_or_else(|| name::from_member(&file.path()), name::from_member);
+    let mtime = with_pax(file.mtime, pax.mtime)?;
+    Ok((ReadMember { name: name.ok_or(Damage("the name is not one of a member"))?, body, mtime }, behind))
 }
 
 /// A number that pax tells is one that ustar has no room for.

@@ -12,7 +12,8 @@ use crate::durable::{self, PathState};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::journal::{
-    Identity, JobLocation, Journal, Status, TRANSFORM, read_sealed_shards, read_status, sqlite_error_of,
+    Identity, JobLocation, Journal, NAMES, STRIP_PREFIX, Status, TRANSFORM, read_sealed_shards, read_status,
+    sqlite_error_of,
 };
 use crate::name;
 use crate::reader::{ObjectError, ShardReader};
@@ -94,6 +95,11 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     }
     if !part(TRANSFORM).is_empty() {
         return refuse("whose objects a function has transformed");
+    }
+    if [NAMES, STRIP_PREFIX].iter().any(|name| !part(name).is_empty()) {
+        return refuse(
+            "whose objects have names of their own (--names, --strip-prefix), and a sync calls them as their source does",
+        );
     }
     let columns = ExtraColumns::of_identity(&status.identity);
     if columns.has_outcomes() || !columns.kept().is_empty() {

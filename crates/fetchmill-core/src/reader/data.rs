@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::object_error::ObjectError;
 use crate::error::{Error, Result};
-use crate::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, URL_BYTES_MAX};
+use crate::limits::{HEAD_BYTES_MAX, KEPT_BYTES_MAX, SIDECARS_MAX, URL_BYTES_MAX};
 use crate::manifest::ManifestRow;
 use crate::object::StoredObject;
 use crate::pack::parquet::ParquetShard;
@@ -17,9 +17,11 @@ use crate::sink::Format;
 /// A byte of a name or a body takes so many in a record at most: JSON writes `\u0000` for one and says a name that is
 /// no text a second time, in hexadecimal.
 const RECORD_GROWTH_MAX: u64 = 8;
+/// A byte of a name takes so many: it stands in each sidecar of a member, escaped.
+const NAME_GROWTH_MAX: u64 = RECORD_GROWTH_MAX + 3 * SIDECARS_MAX as u64;
 /// What a record has besides: heads of request and reply, what a list says, and what the format itself writes.
 const RECORD_HEAD_BYTES_MAX: u64 =
-    16 * HEAD_BYTES_MAX as u64 + RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
+    16 * HEAD_BYTES_MAX as u64 + 2 * RECORD_GROWTH_MAX * (KEPT_BYTES_MAX + URL_BYTES_MAX) as u64;
 
 /// See the module.
 #[derive(Debug)]
@@ -84,8 +86,9 @@ impl RecordFile {
         if end > self.length {
             return Err(ObjectError::Damaged("the shard ends before its record does".to_owned()));
         }
-        let plain = row.length.saturating_add(row.name.len() as u64);
-        if length > plain.saturating_mul(RECORD_GROWTH_MAX).saturating_add(RECORD_HEAD_BYTES_MAX) {
+        let body = row.length.saturating_mul(RECORD_GROWTH_MAX);
+        let name = (row.name.len() as u64).saturating_mul(NAME_GROWTH_MAX);
+        if length > body.saturating_add(name).saturating_add(RECORD_HEAD_BYTES_MAX) {
             return Err(ObjectError::Damaged("its record is larger than it can be".to_owned()));
         }
         Ok(length as usize)

@@ -6,7 +6,9 @@
 
 use crate::entry::{EntryTraits, Naming};
 use crate::extra_columns::ExtraColumns;
-use crate::journal::{FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, TRANSFORM, transform_columns};
+use crate::journal::{
+    FOLDERS, HASH, INDEX_PAGES, JournalSnapshot, KEYS, NAMES, STRIP_PREFIX, TRANSFORM, transform_columns,
+};
 use crate::sink::Format;
 
 /// The part of a job's identity that says what its targets are asked with.
@@ -30,8 +32,17 @@ pub(crate) fn request_of(snapshot: &JournalSnapshot) -> Option<String> {
     }
 }
 
+/// Whether names were listed in a folder that they have lost, also when they were exported since: they do not tell where
+/// a server has their objects.
+pub(crate) fn are_stripped(snapshot: &JournalSnapshot) -> bool {
+    !snapshot.part(STRIP_PREFIX).is_empty()
+}
+
 /// What stands before a name in its entry. `None` when nothing tells the entry.
 pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
+    if are_stripped(snapshot) && !is_export(snapshot) {
+        return None;
+    }
     // What was exported is read again by its number.
     if snapshot.part("listing") == KEYS && !is_export(snapshot) {
         return Some(NOTHING_KNOWN);
@@ -55,7 +66,7 @@ pub(super) fn before_name(snapshot: &JournalSnapshot) -> Option<&'static str> {
         _ if has_more => None,
         Naming::Path => snapshot.traits.scheme(),
         Naming::Url => Some(""),
-        Naming::Number | Naming::Whole | Naming::Sized | Naming::Listed => None,
+        Naming::Number | Naming::Extension | Naming::Whole | Naming::Sized | Naming::Listed => None,
     }
 }
 
@@ -65,7 +76,7 @@ pub(super) fn is_export(snapshot: &JournalSnapshot) -> bool {
 }
 
 fn naming_of_list(snapshot: &JournalSnapshot) -> Naming {
-    match (snapshot.part("names"), snapshot.part("format")) {
+    match (snapshot.part(NAMES), snapshot.part("format")) {
         ("seq", _) => Naming::Number,
         (_, format) if format == Format::Files.name() => Naming::Path,
         _ => Naming::Url,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entries::{are_of_list, before_name, is_export, request_of};
+use super::entries::{are_of_list, are_stripped, before_name, is_export, request_of};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::http1::RequestTemplate;
@@ -45,6 +45,12 @@ impl ObjectOrigin {
             return refuse(
                 "objects of a bucket cannot be asked for again yet: verify without --sample and --against, or fetch \
                  it into another destination",
+            );
+        }
+        if !are_of_list(snapshot) && are_stripped(snapshot) {
+            return refuse(
+                "the names of this job have lost a leading path, and do not tell where their objects are: verify without \
+                 --sample and --against",
             );
         }
         if !are_of_list(snapshot) {

@@ -1,30 +1,55 @@
 //! Goes through everything that a job has stored, in an order that stays the same as long as the job does.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd as _, OwnedFd};
 
 use super::ShardReader;
 use super::bits::Bits;
+use super::frames::for_each_frame;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{JobLocation, JournalSnapshot, Shard, for_each_pending};
 use crate::manifest::ManifestRow;
 use crate::name::{self, to_path};
 use crate::object::{Facts, Object};
-use crate::outcome::ShardEnd;
+use crate::outcome::{Runs, ShardEnd};
 use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder};
+use crate::target::Sequence;
 
 /// Manifests in the order in which they count: the latest first.
-pub(crate) fn latest_first(snapshot: &JournalSnapshot) -> Vec<&ShardEnd> {
+pub(crate) fn latest_first(manifests: &[ShardEnd]) -> Vec<&ShardEnd> {
     let made_at = |manifest: &&ShardEnd| {
         let stem = manifest.path.rsplit_once('.').map_or("", |(stem, _)| stem);
         stem.rsplit('-').next().and_then(|nanos| nanos.parse::<u128>().ok()).unwrap_or(0)
     };
-    let mut manifests: Vec<_> = snapshot.manifests.iter().collect();
+    let mut manifests: Vec<_> = manifests.iter().collect();
     manifests.sort_by_key(|manifest| std::cmp::Reverse(made_at(manifest)));
     manifests
+}
+
+/// The names under which `files` has stored these targets of a window, as the latest of their rows say. What cannot be read
+/// of a manifest has none.
+pub(crate) fn latest_names(
+    place: &JobLocation,
+    manifests: &[ShardEnd],
+    of: &Runs,
+) -> Result<HashMap<Sequence, Box<[u8]>>> {
+    let names = RefCell::new(HashMap::new());
+    let has_all = || names.borrow().len() as u64 == of.count();
+    for manifest in latest_first(manifests) {
+        let path = place.manifests_path().join(&manifest.path);
+        for_each_frame(&path, Some(manifest.end), &has_all, &mut |frame| {
+            for row in frame.iter().filter(|row| of.contains(row.sequence)) {
+                names.borrow_mut().entry(row.sequence).or_insert_with(|| row.name.into());
+            }
+            Ok(())
+        })?;
+    }
+    Ok(names.into_inner())
 }
 
 pub(crate) fn open_root(place: &JobLocation) -> Result<OwnedFd> {
@@ -110,7 +135,7 @@ fn each_file(place: &JobLocation, snapshot: &JournalSnapshot, from: u64, each: E
     })?;
     let root = open_root(place)?;
     let (mut number, mut body, mut is_over) = (0_u64, Vec::new(), false);
-    for manifest in latest_first(snapshot) {
+    for manifest in latest_first(&snapshot.manifests) {
         let path = place.manifests_path().join(&manifest.path);
         let mut rows = crate::manifest::ManifestRows::open(&path, Some(manifest.end))?;
         while let Some(frame) = rows.next_frame()? {

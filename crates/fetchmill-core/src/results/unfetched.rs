@@ -13,6 +13,7 @@ use crate::object::UnfetchedTarget;
 use crate::outcome::UnfetchedFile;
 use crate::sink::failures::{FailureRow, FailureRows};
 use crate::sink::{SinkSetup, UnfetchedWriter};
+use crate::stored_name::StoredNames;
 
 /// Rows between two looks at the stop signal.
 const STRETCH_ROWS: u64 = 4096;
@@ -21,12 +22,12 @@ const STRETCH_ROWS: u64 = 4096;
 pub fn write_unfetched(
     place: &JobLocation,
     journal: &Journal,
-    setup: &SinkSetup,
+    (setup, names): (&SinkSetup, &StoredNames),
     goes_on: &dyn Fn() -> bool,
 ) -> Result<bool> {
     let Some(shard_folder) = setup.shard_folder() else { return Ok(true) };
     shard_folder.prepare()?;
-    let Some(files) = write_files(place, journal, setup, goes_on)? else {
+    let Some(files) = write_files(place, journal, (setup, names), goes_on)? else {
         shard_folder.clear_open(UnfetchedWriter::OPEN)?;
         return Ok(false);
     };
@@ -54,7 +55,7 @@ pub fn take_back_unfetched(journal: &Journal, setup: &SinkSetup) -> Result<()> {
 fn write_files(
     place: &JobLocation,
     journal: &Journal,
-    setup: &SinkSetup,
+    (setup, names): (&SinkSetup, &StoredNames),
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<UnfetchedFile>>> {
     let Some(mut writer) = UnfetchedWriter::new(setup) else { return Ok(Some(Vec::new())) };
@@ -66,7 +67,7 @@ fn write_files(
                 return Ok(None);
             }
             let row = row?;
-            push(&mut writer, &row, &row.name_bytes().ok_or_else(damaged)?)?;
+            push(&mut writer, &row, names.stripped(&row.name_bytes().ok_or_else(damaged)?))?;
             rows += 1;
         }
     }

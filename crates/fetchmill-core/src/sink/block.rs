@@ -63,8 +63,8 @@ struct EntryFacts {
     content_type_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// URL, kept values, detail, and the request or, of a fetched target, the entry, as [`write_extra`] writes them; 0 when
-    /// there is none of them.
+    /// URL, kept values, detail, the request or, of a fetched target, the entry, and the listed name, as [`write_extra`]
+    /// writes them; 0 when there is none of them.
     rest_length: u32,
 }
 
@@ -90,7 +90,8 @@ impl<'d> EntryDescription<'d> {
     }
 
     /// A fetched one that fails all the same, so that it can be asked for again as it was.
-    pub fn fetched(name: &'d [u8], facts: &Facts<'d>) -> Self {
+    pub fn fetched(stored: &'d [u8], facts: &Facts<'d>) -> Self {
+        let name = facts.listed.unwrap_or(stored);
         match facts.entry.map(ListEntry::read) {
             // Its list's URL, not where a redirect led: its request must not go anywhere else.
             Some(entry) => EntryDescription {
@@ -149,13 +150,13 @@ impl Block {
             content_type_length: append(facts.content_type) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
-            rest_length: self.append_rest([facts.url, facts.kept, None, facts.entry]),
+            rest_length: self.append_rest([facts.url, facts.kept, None, facts.entry, facts.listed]),
         }
     }
 
     /// What only targets of lists have: nothing for all others.
-    fn append_rest(&mut self, rest: [Option<&[u8]>; 4]) -> u32 {
-        if rest == [None; 4] {
+    fn append_rest(&mut self, rest: [Option<&[u8]>; 5]) -> u32 {
+        if rest == [None; 5] {
             return 0;
         }
         let start = self.bytes.len();
@@ -173,7 +174,7 @@ impl Block {
         target: &EntryDescription<'_>,
     ) {
         let name = self.append(target.name);
-        let rest_length = self.append_rest([target.url, target.kept, target.detail, target.request]);
+        let rest_length = self.append_rest([target.url, target.kept, target.detail, target.request, None]);
         self.entries.push(BlockEntry {
             sequence,
             outcome,
@@ -256,6 +257,7 @@ impl Block {
             url: rest.next().flatten(),
             kept: rest.next().flatten(),
             entry: rest.nth(1).flatten(),
+            listed: rest.next().flatten(),
         }
     }
 
@@ -348,9 +350,10 @@ mod tests {
             url: Some(b"https://a/"),
             kept: Some(b"\x02a"),
             entry: Some(b"https://b/\0\x02k\0\0\0\0\x02r"),
+            listed: Some(b"dir/key"),
             ..Facts::default()
         };
-        let plain = Facts { url: None, kept: None, entry: None, ..facts };
+        let plain = Facts { url: None, kept: None, entry: None, listed: None, ..facts };
 
         block.push_fetched(1, 1, b"key", FetchedBody::Bytes(b"body"), &facts);
         let length = block.bytes.len();
@@ -360,7 +363,8 @@ mod tests {
         let [listed, other] = block.entries() else { panic!("two entries") };
         assert_eq!((block.facts(listed), block.facts(other)), (facts, plain));
         let described = EntryDescription::fetched(b"key", &block.facts(listed));
-        assert_eq!((described.url, described.request), (Some(&b"https://b/"[..]), Some(&b"r"[..])));
+        assert_eq!((described.name, described.url), (&b"dir/key"[..], Some(&b"https://b/"[..])));
+        assert_eq!(described.request, Some(&b"r"[..]));
         assert_eq!((block.body(listed), block.body(other)), (&b"body"[..], &b"body"[..]));
     }
 }

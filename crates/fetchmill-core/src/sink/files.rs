@@ -37,7 +37,9 @@ struct StagedObject {
     sequence: Sequence,
     bytes: u64,
     name: std::ops::Range<usize>,
-    /// Of its URL, which lies behind the name, when it has one.
+    /// Of the name that it is listed under, which lies behind this one, when that is another.
+    listed_length: Option<u32>,
+    /// Of its URL, which lies behind these, when it has one.
     url_length: Option<u32>,
     /// Of what it was asked with, which lies behind these, when that was no plain `GET`.
     request_length: Option<u32>,
@@ -133,8 +135,9 @@ impl FilesSink {
                         behind = rest;
                         Some(value.into())
                     };
+                    let listed: Option<Box<[u8]>> = next(staged.listed_length);
                     let (url, request) = (next(staged.url_length), next(staged.request_length));
-                    let (sequence, name) = (staged.sequence, name.into());
+                    let (sequence, name) = (staged.sequence, listed.unwrap_or_else(|| name.into()));
                     refused.push(RefusedObject { sequence, name, url, request, kind });
                 }
             }
@@ -183,9 +186,17 @@ impl Sink for FilesSink {
                 self.open.names.extend_from_slice(value?);
                 value.map(|value| value.len() as u32)
             };
+            let listed_length = append(known.listed);
             let (url_length, request_length) = (append(described.url), append(described.request));
             let (sequence, bytes) = (entry.sequence, entry.body.len());
-            self.open.objects.push(StagedObject { sequence, bytes, name, url_length, request_length });
+            self.open.objects.push(StagedObject {
+                sequence,
+                bytes,
+                name,
+                listed_length,
+                url_length,
+                request_length,
+            });
         }
         Ok(block.entries().len())
     }

@@ -12,7 +12,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::manifest::ManifestWriter;
-use crate::pack::{Encoder, JsonlEncoder, TarEncoder, WarcEncoder, WarcOrigin};
+use crate::pack::{Encoder, JsonlEncoder, Sidecars, TarEncoder, WarcEncoder, WarcOrigin};
 
 /// What all sinks of a job have in common.
 #[derive(Debug, Clone)]
@@ -35,7 +35,9 @@ pub struct SinkSetup {
     pub workers: usize,
     /// What objects have in columns besides the standard ones.
     pub columns: ExtraColumns,
-    /// Whether the last of them is the hash of each body.
+    /// What stands beside the members of tar.
+    pub sidecars: Sidecars,
+    /// Whether the last of the columns is the hash of each body.
     pub is_hashed: bool,
     /// What manifests of shards say of their objects.
     pub validators: Validators,
@@ -74,7 +76,11 @@ impl SinkSetup {
             let sink = ParquetSink::new(place, Arc::clone(stage), sizes, worker, small);
             return Ok(Box::new(sink.with_hash(hash).for_upload(self.upload_queue.clone())));
         }
-        let encoder = new_encoder(self.format, &self.columns, self.origin.clone())?;
+        let encoder: Box<dyn Encoder> = if self.format == Format::Tar {
+            Box::new(TarEncoder::new().with_sidecars(self.sidecars.clone()))
+        } else {
+            new_encoder(self.format, &self.columns, self.origin.clone())?
+        };
         let stage = Arc::clone(stage);
         let sink = PackSink::new(place, stage, encoder, self.shard_bytes, worker, self.workers)
             .with_hash(hash)

@@ -150,9 +150,8 @@ impl Dispatcher {
                 Some(target) => target,
                 None => self.take_of_batch()?,
             };
-            let names_are_paths = self.block_sender.properties.names_are_paths;
-            let read =
-                target.read_entry(self.rules.naming, names_are_paths, &mut self.path, Some(&self.places));
+            let paths = self.block_sender.properties.names_are_paths.then_some(&self.rules.names);
+            let read = target.read_entry(self.rules.naming, paths, &mut self.path, Some(&self.places));
             let has_killed = target.last_kind == Some(FailureKind::Worker)
                 && target.state.attempts >= self.rules.rules.attempts_max;
             match read {

@@ -1,5 +1,7 @@
 //! What becomes of a target that was answered: its outcome goes into the block, another attempt to the job.
 
+use std::borrow::Cow;
+
 use super::dispatcher::Dispatcher;
 use super::link::Settlement;
 use super::rules::AnswerFields;
@@ -36,11 +38,13 @@ impl Dispatcher {
         }
         let length = body.len() as u64;
         let (name, facts, body) = if keeps >= StoredParts::Bodies {
-            (target.name(naming), target.facts(naming, facts), self.block_sender.hold(target.sequence, body)?)
+            let name = target.stored_name((naming, &self.rules.names), &facts);
+            let facts = target.facts(naming, &name, facts);
+            (name, facts, self.block_sender.hold(target.sequence, body)?)
         } else {
-            (&[][..], facts, FetchedBody::Dropped(length))
+            (Cow::default(), facts, FetchedBody::Dropped(length))
         };
-        self.block_sender.block.push_fetched(target.sequence, target.state.attempts + 1, name, body, &facts);
+        self.block_sender.block.push_fetched(target.sequence, target.state.attempts + 1, &name, body, &facts);
         self.done.settled.push(Settlement {
             sequence: target.sequence,
             outcome: Outcome::Fetched,

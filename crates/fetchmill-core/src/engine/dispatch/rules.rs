@@ -9,12 +9,14 @@ use crate::origin::{OriginFields, OriginKey};
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
 use crate::planner::pace::{ByteRate, Pace};
+use crate::stored_name::StoredNames;
 use crate::target::Sequence;
 use crate::verdict::Rules;
 
 /// What a dispatcher must know of its job.
 pub(in crate::engine) struct DispatchRules {
     pub(in crate::engine) naming: Naming,
+    pub(in crate::engine) names: StoredNames,
     /// The only origin, when a server lists its objects itself.
     pub(in crate::engine) server: Option<(OriginKey, RequestTemplate)>,
     pub(in crate::engine) fields: OriginFields,
@@ -30,6 +32,7 @@ impl DispatchRules {
     pub(in crate::engine) fn new(options: &JobOptions, dispatchers: usize) -> Result<Self> {
         Ok(DispatchRules {
             naming: options.naming(),
+            names: options.stored_names(),
             server: options.server()?,
             fields: options.fields()?,
             // What a transport gives is the end of the way.
@@ -72,7 +75,7 @@ pub(super) struct CorrectedTarget {
 pub struct DispatchedTarget {
     /// Which target.
     pub sequence: Sequence,
-    /// What it is stored as.
+    /// What it is called.
     pub name: Box<[u8]>,
     /// Where it is asked for.
     pub url: Box<str>,

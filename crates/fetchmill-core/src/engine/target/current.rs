@@ -1,5 +1,6 @@
 //! The target that a connection is at, whoever makes the request.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use crate::planner::origin::Millis;
 use crate::s3::{BucketName, split_url};
 use crate::sink::EntryDescription;
 use crate::source_metadata::{ListedKey, SizedName};
+use crate::stored_name::StoredNames;
 use crate::target::{Page, Sequence, WaitingTarget};
 use crate::target_request::is_condition;
 use crate::transport::AddressPolicy;
@@ -30,7 +32,7 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) sequence: Sequence,
     /// As it stands in its page: a name, or what a list says of it.
     pub(in crate::engine) entry: Vec<u8>,
-    /// What it is stored as.
+    /// What it is called.
     pub(in crate::engine) name: Vec<u8>,
     /// Where it is asked for, when that does not follow from its name: a list's URL, or a redirect's.
     pub(in crate::engine) url: String,
@@ -89,9 +91,22 @@ impl CurrentTarget {
         self.last_kind = Some(waiting.kind);
     }
 
-    /// What it is stored as.
+    /// What it is called before it is stored.
     pub(in crate::engine) fn name(&self, naming: Naming) -> &[u8] {
         if naming == Naming::Whole { &self.entry } else { &self.name }
+    }
+
+    /// What it is stored as, when its reply has come.
+    pub(in crate::engine) fn stored_name(
+        &self,
+        (naming, names): (Naming, &StoredNames),
+        facts: &Facts<'_>,
+    ) -> Cow<'_, [u8]> {
+        let listed = self.name(naming);
+        if names.are_listed() {
+            return Cow::Borrowed(listed);
+        }
+        names.stored(&self.entry, listed, facts.content_type)
     }
 
     /// What its listing, or a manifest, said of the object, if it did.
@@ -103,7 +118,7 @@ impl CurrentTarget {
                 ListedKey { key: name, size, ..ListedKey::default() }
             }
             Naming::Listed => ListedKey::read(&self.entry),
-            Naming::Url | Naming::Path | Naming::Number => {
+            Naming::Url | Naming::Path | Naming::Number | Naming::Extension => {
                 let ExpectedObject { size, etag, .. } = ListEntry::read(&self.entry).expected;
                 // Of a part only its own length is known.
                 let size = self.range().map_or(size, |range| Some(range.length()));
@@ -113,12 +128,20 @@ impl CurrentTarget {
         listed.size.is_some().then_some(listed)
     }
 
-    /// What is known of it when it was fetched, with what its list says and where it was found.
-    pub(in crate::engine) fn facts<'t>(&'t self, naming: Naming, facts: Facts<'t>) -> Facts<'t> {
+    /// What is known of it when it was fetched and is stored under this name, with what its list says and where it was
+    /// found.
+    pub(in crate::engine) fn facts<'t>(
+        &'t self,
+        naming: Naming,
+        stored: &[u8],
+        facts: Facts<'t>,
+    ) -> Facts<'t> {
+        let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
+        let facts = Facts { listed, ..facts };
         if self.url.is_empty() {
             return facts;
         }
-        let url = Some(self.url.as_bytes()).filter(|url| *url != self.name(naming));
+        let url = Some(self.url.as_bytes()).filter(|url| *url != stored);
         let kept = if naming.has_url() { ListEntry::read(&self.entry).kept } else { None };
         let entry = self.request.as_ref().map(|_| self.entry.as_slice());
         Facts { url, kept, entry, ..facts }
@@ -137,11 +160,12 @@ impl CurrentTarget {
         EntryDescription { name, url, kept: entry.kept_values(), detail, request: entry.own_request() }
     }
 
-    /// Finds its name and URL, and checks the name; `path` is memory that is used for one after the other.
+    /// Finds its name and URL, and checks the name that it will be stored under if that is to be a path; `path` is memory
+    /// that is used for one after the other.
     pub(in crate::engine) fn read_entry(
         &mut self,
         naming: Naming,
-        names_are_paths: bool,
+        paths: Option<&StoredNames>,
         path: &mut Vec<u8>,
         places: Option<&BucketResolver>,
     ) -> Result<(), FailureKind> {
@@ -165,10 +189,10 @@ impl CurrentTarget {
         if naming == Naming::Whole && name::has_surrogate(self.name(naming)) {
             return Err(FailureKind::Name);
         }
-        if names_are_paths {
-            let name = self.name(naming);
-            let is_folder = !naming.has_url() && name::is_folder(name);
-            if is_folder || name::to_path(name, path).is_err() {
+        if let Some(names) = paths {
+            let name = self.stored_name((naming, names), &Facts::default());
+            let is_folder = !naming.has_url() && name::is_folder(&name);
+            if is_folder || name::to_path(&name, path).is_err() {
                 return Err(FailureKind::Name);
             }
         }

@@ -97,7 +97,7 @@ pub(super) fn of_worker(
             .server()?
             .filter(|_| !options.naming().has_url())
             .map(|(key, template)| (key.text().to_owned(), template)),
-        stores_url: options.format.columns(&options.columns).has_url(),
+        stores_url: options.stored_columns().has_url(),
         stores_bodies: options.format.properties().keeps >= StoredParts::Bodies,
     })))
 }
@@ -269,7 +269,7 @@ impl Transform {
             };
             request.add(&ReplyView {
                 name: block.name(entry),
-                url: &self.setup.url(block.name(entry), &facts),
+                url: &self.setup.url(facts.listed.unwrap_or(block.name(entry)), &facts),
                 path: path.as_deref(),
                 body: block.body(entry),
                 facts,
@@ -306,7 +306,7 @@ impl Transform {
         };
         let name = block.name(entry);
         let facts = block.facts(entry);
-        let url = self.setup.url(name, &facts);
+        let url = self.setup.url(facts.listed.unwrap_or(name), &facts);
         let kept = self.setup.kept(facts.kept, &self.columns);
         let facts = Facts {
             url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },

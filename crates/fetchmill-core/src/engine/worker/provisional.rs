@@ -139,7 +139,7 @@ impl Worker {
         let named = targets.waiting(FailureKind::Framing, 0).map(|target| {
             let mut name = Vec::new();
             naming.write_name(target.sequence, &target.name, &mut name);
-            (target.sequence, name)
+            (target.sequence, self.setup.names.stored(&target.name, &name, None).into_owned())
         });
         self.control().journal.send(JournalRequest::Doubtful(named.collect()));
     }

@@ -26,6 +26,7 @@ use crate::planner::WorkerReport;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
 use crate::sink::{Block, Properties, Stage};
+use crate::stored_name::StoredNames;
 use crate::transport::{IoBuffers, OriginConnections, Pool, PoolSettings};
 use crate::verdict::Rules;
 
@@ -36,6 +37,7 @@ pub(in crate::engine) struct WorkerSetup {
     /// The only origin, when a server lists its objects itself.
     pub(in crate::engine) server: Option<ListingServer>,
     pub(in crate::engine) naming: Naming,
+    pub(in crate::engine) names: StoredNames,
     /// Of this worker's connections; there are as many tasks at most.
     pub(in crate::engine) pool: PoolSettings,
     /// Connections that may rest beside those of the tasks.

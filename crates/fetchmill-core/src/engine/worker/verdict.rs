@@ -1,5 +1,7 @@
 //! Carries out what follows from an attempt ([`crate::verdict`]): stores, settles, plans another attempt, corrects.
 
+use std::borrow::Cow;
+
 use super::body::BodyReceiver;
 use super::state::Worker;
 use crate::engine::renewal::Renewal;
@@ -205,12 +207,16 @@ impl Worker {
         } else {
             let naming = self.setup.naming;
             let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
-                (target.name(naming), target.facts(naming, body.facts(status)))
+                let facts = body.facts(status);
+                let name = target.stored_name((naming, &self.setup.names), &facts);
+                let facts = target.facts(naming, &name, facts);
+                (name, facts)
             } else {
-                (&[][..], body.facts(status))
+                (Cow::default(), body.facts(status))
             };
-            let facts = Facts { entry: facts.entry.filter(|_| self.setup.keeps_entries), ..facts };
-            self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body.get(), &facts);
+            let keep = |_: &&[u8]| self.setup.keeps_entries;
+            let facts = Facts { entry: facts.entry.filter(keep), listed: facts.listed.filter(keep), ..facts };
+            self.block.borrow_mut().push_fetched(target.sequence, attempts, &name, body.get(), &facts);
             body.handed_over();
         }
         self.settled();

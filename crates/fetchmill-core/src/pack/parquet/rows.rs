@@ -88,6 +88,7 @@ impl<'a> BatchRows<'a> {
                 url: self.url.and_then(|url| text(url, row)),
                 kept: self.kept_of(row, kept),
                 entry: None,
+                listed: None,
             },
         })
     }

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::extra_columns::write_extra;
 use crate::object::Facts;
 
 fn object<'a>(name: &'a [u8], body: &'a [u8]) -> Object<'a> {
@@ -91,14 +92,64 @@ fn times_are_kept() {
 fn a_size_that_ustar_cannot_say_is_in_the_pax_header_only() {
     let mut headers = Vec::new();
     let size = OCTAL_MAX + 2;
-    TarEncoder::new().headers(&object(b"a", b""), size, &mut headers);
+    let stand_in = StandIn { sequence: 7, extension: "" };
+    MemberHeaders::default().write(b"a", stand_in, size, 0, &mut headers);
     let mut archive = tar::Archive::new(&headers[..]);
     assert_eq!(archive.entries().unwrap().next().unwrap().unwrap().size(), size);
 
     headers.clear();
-    TarEncoder::new().headers(&object(b"a", b""), OCTAL_MAX, &mut headers);
+    MemberHeaders::default().write(b"a", stand_in, OCTAL_MAX, 0, &mut headers);
     assert_eq!(headers.len(), 512);
     assert_eq!(tar::Header::from_byte_slice(&headers).entry_size().unwrap(), OCTAL_MAX);
+}
+
+fn with_sidecars(texts: &[&str]) -> TarEncoder {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    TarEncoder::new()
+        .with_sidecars(Sidecars::parse(&owned(texts), &owned(&["caption", "label"]), false).unwrap())
+}
+
+#[test]
+fn sidecars_stand_behind_their_object_and_give_its_columns_back() {
+    let mut kept = Vec::new();
+    write_extra([Some(&b"a \"caption\"\n\xc3\xa9"[..]), None].into_iter(), &mut kept);
+    let facts =
+        Facts { url: Some(b"http://a/"), kept: Some(&kept), last_modified: Some(5), ..Facts::default() };
+    let long = format!("{}/7.jpg", "d".repeat(300));
+    for name in [&b"a/7.jpg"[..], b"7", b"7.json", b"caf\xc3\xa9.jpg", long.as_bytes(), b"", b"../x.y.z"] {
+        let mut shard = Vec::new();
+        let mut encoder = with_sidecars(&["json", "txt=caption", "cls=label"]);
+        encoder.encode(&Object { facts, ..object(name, &[7; 600]) }, &mut shard);
+        let record = shard.clone();
+        encoder.finish(&mut shard);
+
+        let [object, json, text, label] = &foreign(&shard)[..] else { panic!("four members") };
+        assert_eq!(
+            (&object.1[..], &text.1[..], &label.1[..]),
+            (&[7; 600][..], &kept[1..kept.len() - 1], &b""[..])
+        );
+        let read: serde_json::Value = serde_json::from_slice(&json.1).unwrap();
+        let caption = "a \"caption\"\n\u{e9}";
+        assert_eq!(read, serde_json::json!({"url": "http://a/", "caption": caption, "label": null}));
+        let stored = TarDecoder.decode(&record).unwrap();
+        assert_eq!((&stored.name[..], &stored.body[..]), (name, &[7; 600][..]));
+        assert_eq!((stored.url.as_deref(), stored.kept.as_deref()), (facts.url, facts.kept));
+    }
+}
+
+#[test]
+fn another_member_behind_an_object_is_damage() {
+    let mut encoder = with_sidecars(&["txt=caption"]);
+    let mut whole = Vec::new();
+    encoder.encode(&object(b"7.jpg", b"x"), &mut whole);
+    for name in [&b"8.txt"[..], b"7", b"7.jpg.txt", b"7.", b"7.TXT", b"x/7.txt", b"7.json"] {
+        assert!(
+            TarDecoder
+                .decode(&[record(&object(b"7.jpg", b"x")), record(&object(name, b"{"))].concat())
+                .is_err()
+        );
+    }
+    assert!(TarDecoder.decode(&whole).is_ok());
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn send_rows(
     watch: &VerifyMonitor,
 ) -> Result<()> {
     let mut batch = FileBatch::default();
-    for manifest in latest_first(snapshot) {
+    for manifest in latest_first(&snapshot.manifests) {
         let path = place.manifests_path().join(&manifest.path);
         if let Err(why) = check_prefix(&path, manifest) {
             watch.find(Finding::file(FindingKind::Damaged, &shown(manifest), why).beyond_repair());

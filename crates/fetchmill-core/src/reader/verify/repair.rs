@@ -280,7 +280,7 @@ fn for_each_lost_file(
 ) -> Result<()> {
     let mut seen = Bits::new(job.snapshot.next_sequence)?;
     // Once it has begun it is finished, whoever asks for the end: files without a journal's word are the worst.
-    for manifest in latest_first(job.snapshot) {
+    for manifest in latest_first(&job.snapshot.manifests) {
         let path = job.place.manifests_path().join(&manifest.path);
         frames::for_each_frame(&path, Some(manifest.end), &|| false, &mut |frame| {
             for row in frame.iter() {

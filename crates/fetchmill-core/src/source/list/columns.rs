@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use super::name_template::{self, NamePiece};
 use super::records::RecordValues;
 use super::request::{RequestPiece, RequestPieces, push_value};
 use super::template::{self, Piece};
@@ -69,6 +70,8 @@ pub(super) struct ColumnPlan {
     takes_text: bool,
     has_template: bool,
     key: Option<usize>,
+    /// Pieces of the name, in place of a key.
+    name: Option<Vec<NamePiece<usize>>>,
     kept: Vec<usize>,
     /// What each target is asked with; none: a plain `GET`.
     request: Option<RequestPieces<usize>>,
@@ -119,6 +122,9 @@ impl ColumnPlan {
             })
             .collect::<Vec<_>>();
         let key = options.key_column.as_deref().map(|name| position_of(ColumnSelector::parse(name)));
+        let name = options.name_template.as_ref().map(|template| {
+            template.with_columns(|name| name.map_or(0, |name| position_of(ColumnSelector::parse(name))))
+        });
         let kept = options.keep_columns.iter().map(|name| position_of(ColumnSelector::parse(name))).collect();
         let request = options.request.is_custom().then(|| options.request.pieces()).transpose()?;
         let request = request.map(|pieces| {
@@ -135,6 +141,7 @@ impl ColumnPlan {
             has_template: options.template.is_some(),
             takes_text: options.any_text,
             key,
+            name,
             kept,
             request,
             is_bare_get: options.request.is_bare_get(),
@@ -168,7 +175,11 @@ impl ColumnPlan {
             UrlPiece::Text(_) => None,
         });
         let request = self.request.iter_mut().flat_map(RequestPieces::columns);
-        url.chain(request).chain(&mut self.key).chain(&mut self.kept)
+        let name = self.name.iter_mut().flatten().filter_map(|piece| match piece {
+            NamePiece::Column { column, .. } => Some(column),
+            NamePiece::Text(_) | NamePiece::Index => None,
+        });
+        url.chain(request).chain(name).chain(&mut self.key).chain(&mut self.kept)
     }
 
     /// Only these columns, as they stand in a file.
@@ -268,12 +279,35 @@ impl ColumnPlan {
         std::str::from_utf8(value).map_err(|_| described_bytes(value))
     }
 
-    /// Writes the entry of a record that has this URL, and is asked with this [`ColumnPlan::request`]; or says why it
-    /// cannot be one. `scratch` is used and left.
+    /// What the record with this number is called by the template of names, if there is one; or why it has no name.
+    pub(super) fn name(
+        &self,
+        index: u64,
+        values: &RecordValues,
+    ) -> std::result::Result<Option<String>, String> {
+        let Some(pieces) = &self.name else { return Ok(None) };
+        let mut name = String::new();
+        for piece in pieces {
+            match piece {
+                NamePiece::Text(text) => name.push_str(text),
+                NamePiece::Index => name_template::push_index(&mut name, index),
+                NamePiece::Column { column, is_raw } => match self.value(values, *column)? {
+                    // Its name would be that of others, or of a hidden file.
+                    "" => return Err(format!("column {} is empty", self.wanted[*column].text())),
+                    value if *is_raw => name.push_str(value),
+                    value => name_template::push_value(&mut name, value),
+                },
+            }
+        }
+        Ok(Some(name))
+    }
+
+    /// Writes the entry of a record that has this URL and [`ColumnPlan::name`], and is asked with this
+    /// [`ColumnPlan::request`]; or says why it cannot be one. `scratch` is used and left.
     pub(super) fn write_entry(
         &self,
         url: &str,
-        request: Option<&[u8]>,
+        (name, request): (Option<&str>, Option<&[u8]>),
         values: &RecordValues,
         scratch: &mut Vec<u8>,
         out: &mut Vec<u8>,
@@ -282,6 +316,7 @@ impl ColumnPlan {
         // An empty key names nothing, and a manifest's name is that of the whole object.
         let manifest = self.manifest.filter(|_| !self.has_range());
         let key = self.key.or(manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
+        let key = name.map(str::as_bytes).or(key);
         let kept = self.kept_values(values, scratch)?;
         let expected = self.expected(values)?;
         ListEntry { url: url.as_bytes(), key, kept, expected, request }.write(out);

@@ -20,6 +20,7 @@ mod items;
 mod json;
 mod json_template;
 mod lines;
+mod name_template;
 mod page_header;
 mod parquet;
 mod parquet_pages;
@@ -41,6 +42,7 @@ pub use filters::Filters;
 pub use format::{Compression, ListFormat, format_of};
 pub use inventory::{DataFile, DataFiles, Inventory};
 pub use items::{ITEMS_READ_MAX, ItemBatch, Items};
+pub use name_template::NameTemplate;
 pub use reader::ListReader;
 pub use request::{RequestOptions, RowHeader};
 pub use sample::ListSample;
@@ -123,6 +125,8 @@ options! {
     } and {
         /// What targets are asked with.
         request: RequestOptions,
+        /// What objects are called; none: by their keys or URLs.
+        name_template: Option<NameTemplate>,
     }
 }
 
@@ -132,6 +136,7 @@ impl ListOptions {
         self.column.is_none()
             && self.template.is_none()
             && self.key_column.is_none()
+            && self.name_template.is_none()
             && self.csv_header != CsvHeader::No
             && !self.any_text
             && self.request.is_bare_get()

@@ -148,7 +148,8 @@ impl ListReader {
         let plan = ColumnPlan::new(&options)?;
         if plan.wanted().len() != 2 {
             return Err(Error::Usage(format!(
-                "{called} has no columns: --template, --data, --data-json and --header can have {{}} only"
+                "{called} has no columns: --template, --data, --data-json and --header can have {{}} only, --names {{}}, \
+                 {{name}} and {{index}}"
             )));
         }
         let plan = plan.with_own_requests();
@@ -221,15 +222,21 @@ impl ListReader {
                     self.entries += 1;
                     return Ok(RecordResult::Skipped);
                 }
-                Ok(url) => match self.plan.request(&url, &self.values) {
-                    Ok(request) => {
-                        let request = request.as_deref();
-                        let (values, scratch) = (&self.values, &mut self.scratch);
-                        let written = self.plan.write_entry(&url, request, values, scratch, &mut self.entry);
-                        written.err().map(Cow::Borrowed)
+                Ok(url) => {
+                    let (plan, values) = (&self.plan, &self.values);
+                    let made = plan
+                        .request(&url, values)
+                        .and_then(|request| Ok((plan.name(self.entries, values)?, request)));
+                    match made {
+                        Ok((name, request)) => {
+                            let made = (name.as_deref(), request.as_deref());
+                            let written =
+                                plan.write_entry(&url, made, values, &mut self.scratch, &mut self.entry);
+                            written.err().map(Cow::Borrowed)
+                        }
+                        Err(reason) => Some(Cow::Owned(reason)),
                     }
-                    Err(reason) => Some(Cow::Owned(reason)),
-                },
+                }
                 Err(reason) => Some(Cow::Owned(reason)),
             },
             RecordStep::Bad(reason) => Some(Cow::Borrowed(reason)),

@@ -1,0 +1,185 @@
+//! Sidecars: members of a tar shard beside an object, with values of its columns, for readers that group members by what
+//! stands before the first dot of a file's name, as webdataset does: `7.jpg`, `7.json`, `7.txt`.
+
+use super::Damage;
+use super::jsonl::JsonColumns;
+use crate::error::{Error, Result};
+use crate::extra_columns::extra_values;
+use crate::limits::SIDECARS_MAX;
+use crate::object::Object;
+
+/// An extension is no longer.
+const EXTENSION_BYTES_MAX: usize = 16;
+
+/// The sidecars of each object of a job.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Sidecars {
+    /// All columns as one object of JSON; none: it has no such sidecar.
+    json: Option<JsonColumns>,
+    /// An extension, and the position of the column whose value is the file.
+    values: Vec<(String, usize)>,
+    /// Whether an object that has no URL besides is called by it.
+    names_are_urls: bool,
+}
+
+impl Sidecars {
+    /// The one with all columns, and its extension.
+    pub const JSON: &str = "json";
+
+    /// `json`, or `EXTENSION=COLUMN`, each once, of objects with these columns.
+    pub fn parse(texts: &[String], columns: &[String], names_are_urls: bool) -> Result<Self> {
+        let mut made = Sidecars { names_are_urls, ..Sidecars::default() };
+        let mut seen: Vec<&str> = Vec::new();
+        for text in texts {
+            let refuse = |why: &str| Err(Error::Usage(format!("--sidecar {text} {why}")));
+            let (extension, column) = match text.split_once('=') {
+                Some((extension, column)) => (extension, Some(column)),
+                None => (text.as_str(), None),
+            };
+            if seen.contains(&extension) {
+                return refuse("comes twice: an object has one sidecar of an extension");
+            }
+            seen.push(extension);
+            match column {
+                None if extension == Self::JSON => made.json = Some(JsonColumns::new(columns)),
+                None => return refuse("is not json: write EXTENSION=COLUMN, such as txt=caption"),
+                Some(_) if extension == Self::JSON => return refuse("is of all columns: write json alone"),
+                Some(_) if !is_extension(extension) => {
+                    return refuse("has no extension of small letters and digits before the =");
+                }
+                Some(column) => match columns.iter().position(|name| name == column) {
+                    Some(position) => made.values.push((extension.to_owned(), position)),
+                    None => return refuse("names a column that is not kept: add it to --keep-columns"),
+                },
+            }
+        }
+        if texts.len() > SIDECARS_MAX {
+            return Err(Error::Usage(format!(
+                "{} sidecars are too many: an object has {SIDECARS_MAX} at most",
+                texts.len()
+            )));
+        }
+        Ok(made)
+    }
+
+    /// Calls `each` with the extension and the content of each sidecar of an object; one without a value is empty.
+    pub(super) fn for_each(
+        &self,
+        object: &Object<'_>,
+        content: &mut Vec<u8>,
+        mut each: impl FnMut(&str, &[u8]),
+    ) {
+        if let Some(columns) = &self.json {
+            content.clear();
+            let url = object.facts.url.or(self.names_are_urls.then_some(object.name));
+            columns.write(url, object.facts.kept, content);
+            each(Self::JSON, content);
+        }
+        for (extension, position) in &self.values {
+            let mut values = extra_values(object.facts.kept.unwrap_or_default());
+            each(extension, values.nth(*position).flatten().unwrap_or_default());
+        }
+    }
+}
+
+fn is_extension(text: &str) -> bool {
+    (1..=EXTENSION_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+/// The name of a sidecar of an object. Where the object itself has it, it has its extension twice.
+pub(super) fn sidecar_name(name: &[u8], extension: &str) -> Vec<u8> {
+    let key = key_of(name);
+    let dotted = format!(".{extension}");
+    let is_taken = name[key.len()..].eq_ignore_ascii_case(dotted.as_bytes());
+    [key, dotted.as_bytes(), if is_taken { dotted.as_bytes() } else { b"" }].concat()
+}
+
+/// What stands before the first dot of the last segment; all of it where that has none, or begins with it.
+fn key_of(name: &[u8]) -> &[u8] {
+    let segment = memchr::memrchr(b'/', name).map_or(0, |slash| slash + 1);
+    match memchr::memchr(b'.', &name[segment..]) {
+        Some(dot) if dot > 0 => &name[..segment + dot],
+        _ => name,
+    }
+}
+
+/// What a sidecar says of the object's facts.
+#[derive(Debug, Default)]
+pub(super) struct ReadSidecars {
+    pub(super) url: Option<Vec<u8>>,
+    pub(super) kept: Option<Vec<u8>>,
+}
+
+impl ReadSidecars {
+    /// Takes the next member behind an object.
+    pub(super) fn read(
+        &mut self,
+        object: &[u8],
+        name: &[u8],
+        content: &[u8],
+    ) -> std::result::Result<(), Damage> {
+        const FOREIGN: Damage = Damage("there is another member behind it");
+        let key = key_of(object);
+        let rest = name.strip_prefix(key).and_then(|rest| rest.strip_prefix(b".")).ok_or(FOREIGN)?;
+        let extension = rest.split(|byte| *byte == b'.').next().unwrap_or_default();
+        let extension =
+            std::str::from_utf8(extension).ok().filter(|text| is_extension(text)).ok_or(FOREIGN)?;
+        if sidecar_name(object, extension) != name {
+            return Err(FOREIGN);
+        }
+        if extension == Sidecars::JSON {
+            let (url, kept) = JsonColumns::read(content).ok_or(Damage("its columns are no JSON of ours"))?;
+            (self.url, self.kept) = (url.filter(|url| url != object), Some(kept));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_sidecar_has_the_key_of_its_object() {
+        for (name, extension, sidecar) in [
+            ("a/7.jpg", "json", "a/7.json"),
+            ("a.b/7.seg.png", "txt", "a.b/7.txt"),
+            ("7", "txt", "7.txt"),
+            (".jpg", "txt", ".jpg.txt"),
+            ("7.json", "json", "7.json.json"),
+            ("7.JSON", "json", "7.json.json"),
+            ("", "txt", ".txt"),
+        ] {
+            assert_eq!(sidecar_name(name.as_bytes(), extension), sidecar.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sidecar_is_refused() {
+        let kept = columns(&["caption"]);
+        for texts in [
+            &["txt"][..],
+            &["json=caption"],
+            &["txt=other"],
+            &["=caption"],
+            &["t/x=caption"],
+            &["TXT=caption"],
+            &["json", "json"],
+            &["txt=caption", "txt=caption"],
+        ] {
+            assert_eq!(
+                Sidecars::parse(&columns(texts), &kept, false).unwrap_err().exit_code(),
+                2,
+                "{texts:?}"
+            );
+        }
+        let many: Vec<String> = (0..=SIDECARS_MAX).map(|number| format!("t{number}=caption")).collect();
+        assert!(Sidecars::parse(&many, &kept, false).is_err());
+        assert!(Sidecars::parse(&many[1..], &kept, false).is_ok());
+    }
+}

@@ -1,0 +1,69 @@
+//! Under which name a fetched target is stored, when that is not the one that it is listed under: its extension follows
+//! from the reply, or a leading path is left out. What fails keeps the listed name, by which it is asked for again.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::entry::ListEntry;
+use crate::extension::push_extension;
+
+/// How listed names become stored ones in a job.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct StoredNames {
+    /// Names are [`crate::entry::Naming::Extension`]: their keys end where it begins.
+    pub has_extension: bool,
+    /// A leading path, with the slash at its end, that names lose.
+    pub strip_prefix: Option<Arc<[u8]>>,
+}
+
+impl StoredNames {
+    /// Whether all names are stored as they are listed.
+    pub fn are_listed(&self) -> bool {
+        *self == StoredNames::default()
+    }
+
+    /// The stored name of a target. `content_type` is its reply's; none: there is no reply, or it does not say.
+    pub fn stored<'n>(&self, entry: &[u8], listed: &'n [u8], content_type: Option<&[u8]>) -> Cow<'n, [u8]> {
+        if self.has_extension
+            && let ListEntry { url, key: Some(key), .. } = ListEntry::read(entry)
+            && !url.is_empty()
+        {
+            let mut name = key.to_vec();
+            push_extension(content_type, url, &mut name);
+            return Cow::Owned(self.stripped(&name).to_vec());
+        }
+        Cow::Borrowed(self.stripped(listed))
+    }
+
+    /// A name without the leading path; one that has nothing behind it keeps it.
+    pub fn stripped<'n>(&self, name: &'n [u8]) -> &'n [u8] {
+        let rest = self.strip_prefix.as_deref().and_then(|prefix| name.strip_prefix(prefix));
+        rest.filter(|rest| !rest.is_empty()).unwrap_or(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_loses_a_path_and_never_all_of_it() {
+        let names = StoredNames { strip_prefix: Some(b"a/b/"[..].into()), ..StoredNames::default() };
+
+        for (listed, stored) in
+            [("a/b/c", "c"), ("a/b/c/d", "c/d"), ("a/b/", "a/b/"), ("a/bc", "a/bc"), ("x/a/b/c", "x/a/b/c")]
+        {
+            assert_eq!(&*names.stored(b"", listed.as_bytes(), None), stored.as_bytes());
+        }
+    }
+
+    #[test]
+    fn an_extension_follows_from_the_reply() {
+        let names = StoredNames { has_extension: true, strip_prefix: Some(b"a/"[..].into()) };
+        let mut entry = Vec::new();
+        ListEntry { url: b"http://h/x.gif", key: Some(b"a/7."), ..ListEntry::default() }.write(&mut entry);
+
+        assert_eq!(&*names.stored(&entry, b"a/7.gif", None), b"7.gif");
+        assert_eq!(&*names.stored(&entry, b"a/7.gif", Some(b"image/png")), b"7.png");
+    }
+}
