@@ -72,6 +72,10 @@ class Storing(TypedDict, total=False):
         bool,
         Option("flag", "Give files the time that the server says (Last-Modified), not the time of fetching."),
     ]
+    compressed: Annotated[
+        bool,
+        Option("flag", "Ask for replies in gzip, br or zstd, and store them decoded (docs/http-support.md)."),
+    ]
     hash: Annotated[
         Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")
     ]
