@@ -103,9 +103,10 @@ def test_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str)
         "members": reply(members, "Content-Encoding: gzip"),
         "frames": reply(frames, "Content-Encoding: zstd"),
         "nothing": encoded(b"", "gzip"),
+        "no content": bare_reply("Content-Encoding: gzip", status="204 No Content"),
     }
     expected |= dict.fromkeys(("plain", "identity", "x-gzip", "chunks"), b"plain")
-    expected |= dict.fromkeys(("members", "frames"), b"first, second") | {"nothing": b""}
+    expected |= dict.fromkeys(("members", "frames"), b"first, second") | {"nothing": b"", "no content": b""}
     routes = mirror(expected, scripted)
     server = raw({target: seen(answer) for target, answer in routes.items()})
     done = run("get", server.url, dest, "--format", format, "--compressed")
@@ -400,7 +401,10 @@ def test_a_program_and_a_transform_get_decoded_bodies(raw: Raw, dest: Path, tmp_
         return reply(b"plain")
 
     url = raw({"/br": encoded(b"in br", "br"), "/identity": identity}).url
-    items = [f"{url}/br", fetchmill.Request(f"{url}/identity", headers={"Accept-Encoding": "identity"})]
+    items: list[str | fetchmill.Request] = [
+        f"{url}/br",
+        fetchmill.Request(f"{url}/identity", headers={"Accept-Encoding": "identity"}),
+    ]
     report = fetchmill.get(items, dest, compressed=True, format="jsonl")
 
     assert report.fetched == 2

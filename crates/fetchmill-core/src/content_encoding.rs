@@ -9,7 +9,7 @@ use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, Sta
 use flate2::bufread::MultiGzDecoder;
 use zstd::stream::read::Decoder as ZstdDecoder;
 
-use crate::limits::{DECODED_PIECE_BYTES, ZSTD_WINDOW_LOG_MAX};
+use crate::limits::{DECODED_BYTES_FIRST, READ_BYTES, ZSTD_WINDOW_LOG_MAX};
 
 /// What requests say that they accept (`Accept-Encoding`).
 pub(crate) const ACCEPTED_ENCODINGS: &str = "gzip, br, zstd";
@@ -103,7 +103,7 @@ fn give(
     bytes_max: u64,
     mut take: impl FnMut(&[u8]) -> bool,
 ) -> Result<(), DecodeError> {
-    let mut piece = [0; DECODED_PIECE_BYTES];
+    let mut piece = vec![0; DECODED_BYTES_FIRST];
     let mut left = bytes_max;
     loop {
         let length = match decoder.read(&mut piece) {
@@ -116,6 +116,10 @@ fn give(
         left = left.checked_sub(length as u64).ok_or(DecodeError::TooLong)?;
         if !take(&piece[..length]) {
             return Ok(());
+        }
+        if length == piece.len() {
+            // Of a large body fewer calls write larger pieces.
+            piece.resize(READ_BYTES, 0);
         }
     }
 }
@@ -286,7 +290,7 @@ mod tests {
                         harmless += 1;
                     }
                     Err(error) => {
-                        assert!(matches!(error, DecodeError::Malformed(_)), "{encoding:?} {error:?}")
+                        assert!(matches!(error, DecodeError::Malformed(_)), "{encoding:?} {error:?}");
                     }
                 }
             }

@@ -133,7 +133,12 @@ impl std::fmt::Debug for OriginFields {
     /// Without the values: they may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
-        formatter.debug_struct("OriginFields").field("origin", &self.origin).field("names", &names).finish()
+        let mut shown = formatter.debug_struct("OriginFields");
+        shown
+            .field("origin", &self.origin)
+            .field("names", &names)
+            .field("encodings", &self.encodings)
+            .finish()
     }
 }
 
@@ -176,6 +181,8 @@ mod tests {
         assert_eq!(bound.of(&key("https://a/")), [("X-Token", "s"), ("user-agent", "u")]);
         assert_eq!(bound.of(&key("http://a/")), [("user-agent", "u")]);
         assert_eq!(bound.of(&key("https://a:444/")), [("user-agent", "u")]);
+        let accepting = bound.clone().accepting("br");
+        assert_eq!(accepting.of(&key("http://b/")), [("user-agent", "u"), ("Accept-Encoding", "br")]);
         assert!(OriginFields::new(None, fields).unwrap_err().to_string().contains("--credentials-for"));
         assert!(!format!("{bound:?}").contains('s'.to_string().repeat(2).as_str()));
     }

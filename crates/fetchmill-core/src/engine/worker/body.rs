@@ -66,9 +66,8 @@ pub(super) struct BodyReceiver {
     checksum: Option<BodyChecksum>,
     /// The same of what a list says, over the body as it is stored.
     hash: Option<BodyChecksum>,
-    /// Whether what comes is decoded, and how.
-    decodes: bool,
-    encoding: NamedEncoding,
+    /// How what comes is decoded; none: it is stored as it was sent.
+    encoding: Option<NamedEncoding>,
     /// Bytes that came, whatever was made of them.
     received: u64,
 }
@@ -116,8 +115,7 @@ impl BodyReceiver {
             wants_checksum: false,
             checksum: None,
             hash: None,
-            decodes: false,
-            encoding: Ok(None),
+            encoding: None,
             received: 0,
         }
     }
@@ -128,7 +126,7 @@ impl BodyReceiver {
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
-        (self.is_conditional, self.decodes, self.encoding) = (false, false, Ok(None));
+        (self.is_conditional, self.encoding) = (false, None);
         self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
@@ -152,7 +150,7 @@ impl BodyReceiver {
 
     /// What comes may be encoded, and is stored decoded.
     pub(super) fn expect_encoding(&mut self) {
-        self.decodes = true;
+        self.encoding = Some(Ok(None));
     }
 
     /// What has come, for the verdict.
@@ -203,8 +201,8 @@ impl BodyReceiver {
         if differs(self.checksum.take()) {
             return Err((FailureKind::Checksum, None));
         }
-        let encoding = std::mem::replace(&mut self.encoding, Ok(None));
-        if let Some(encoding) = encoding.map_err(|name| not_asked_for(&name))? {
+        let encoding = self.encoding.take().transpose().map_err(|name| not_asked_for(&name))?;
+        if let Some(encoding) = encoding.flatten() {
             self.decode(encoding, bytes_max)?;
             if listed.is_some_and(|listed| listed != self.length) && !self.has_failed() {
                 return Err((FailureKind::Changed, None));
@@ -403,8 +401,10 @@ impl BodySink for BodyReceiver {
         self.fields = head.kept;
         self.checksum =
             if self.wants_checksum && head.status == 200 { BodyChecksum::of_head(bytes) } else { None };
-        if self.decodes && head.framing != Framing::None {
-            self.encoding = ContentEncoding::of_fields(fields_in(bytes, b"content-encoding:"));
+        if let Some(encoding) = &mut self.encoding
+            && head.framing != Framing::None
+        {
+            *encoding = ContentEncoding::of_fields(fields_in(bytes, b"content-encoding:"));
         }
         if let Some(seen) = &mut self.seen {
             seen.head(head, bytes);
@@ -432,9 +432,11 @@ impl BodySink for BodyReceiver {
         }
         self.length += bytes.len() as u64;
         self.received += bytes.len() as u64;
-        let of_stored = if self.encoding == Ok(None) { &mut self.hash } else { &mut None };
-        for checksum in [&mut self.checksum, of_stored].into_iter().flatten() {
+        if let Some(checksum) = &mut self.checksum {
             checksum.update(bytes);
+        }
+        if let (Some(hash), None | Some(Ok(None))) = (&mut self.hash, &self.encoding) {
+            hash.update(bytes);
         }
         if self.is_caught {
             let room = ERROR_BYTES_MAX - self.start.len();
