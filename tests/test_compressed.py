@@ -245,9 +245,9 @@ def rle_blocks(size: int) -> bytes:
 def brotli_blocks(size: int) -> bytes:
     """The same in brotli, with its largest window: what one piece adds is repeated."""
     compressor = brotli.Compressor(quality=5, lgwin=24)
-    zeros = bytes(32 * MIB)
+    zeros = bytes(8 * MIB)
     pieces = [compressor.process(zeros) + compressor.flush() for _ in range(3)]
-    assert brotli.decompress(pieces[0] + pieces[1] + pieces[2] * 2 + compressor.finish()) == bytes(128 * MIB)
+    assert brotli.decompress(pieces[0] + pieces[1] + pieces[2] * 2 + compressor.finish()) == bytes(32 * MIB)
     return bytes(pieces[0] + pieces[1] + pieces[2] * (size // len(zeros) - 2) + compressor.finish())
 
 
@@ -262,14 +262,14 @@ def gzip_blocks(size: int) -> bytes:
 def test_bombs_end_at_the_bound_in_bounded_memory(
     environment: dict[str, str], raw: Raw, dest: Path, tmp_path: Path
 ) -> None:
-    """Eight of each, ten gigabytes each in brotli and zstd, two in gzip; and windows that nobody may ask for."""
+    """Four of each, ten gigabytes each in brotli and zstd, two in gzip; and windows that nobody may ask for."""
     frame = b"\x28\xb5\x2f\xfd"
     bombs = {"br": brotli_blocks(10 << 30), "zstd": rle_blocks(10 << 30), "gzip": gzip_blocks(2 << 30)}
-    assert len(bombs["br"]) < 20_000
+    assert len(bombs["br"]) < 40_000
     scripted: dict[str, Behaviour] = {
         f"{encoding} {number}": reply(bomb, f"Content-Encoding: {encoding}")
         for encoding, bomb in bombs.items()
-        for number in range(8)
+        for number in range(4)
     }
     windows = {
         "zstd window": (frame + b"\x00\xff" + b"\x01\0\0", "zstd"),
@@ -299,7 +299,7 @@ def test_bombs_end_at_the_bound_in_bounded_memory(
     }
     assert "window is larger than 8 MiB" in (found["zstd window"][1] or "")
     assert read_objects_of(dest) == []
-    # What limits.rs reckons for two threads, and what eight replies have on their way.
+    # What limits.rs reckons for two threads, and what replies have on their way.
     assert peaks[1] - peaks[0] < 60, peaks
 
 
