@@ -32,6 +32,7 @@ LOGGED = {
     "proxy_authorization": "http_proxy_authorization",
     "token": "http_x_token",
     "referer": "http_referer",
+    "encoding": "sent_http_content_encoding",
 }
 CONFIGURATION = """
 daemon off;
@@ -120,6 +121,7 @@ class Seen:
     proxy_authorization: str
     token: str
     referer: str
+    encoding: str
 
 
 class Nginx:

@@ -23,6 +23,7 @@ pub mod answer_pattern;
 pub mod background;
 pub mod byte_range;
 pub mod certainty;
+mod content_encoding;
 pub mod durable;
 pub mod engine;
 pub mod entry;

@@ -151,6 +151,14 @@ pub const BODIES_BYTES_MAX: usize = 80 * MIB;
 /// A body up to this is never spilled, and not counted before it is in a block: it is the memory that a connection keeps
 /// for its next body.
 pub const BODY_FREE_BYTES: usize = 16 * 1024;
+/// A body is decoded in pieces (`--compressed`), the first one of this size, those behind a full one of `READ_BYTES`. A thread
+/// that fetches decodes one body at a time, from memory (up to `BODY_MEMORY_BYTES_MAX`) or its staging file, and holds
+/// nothing of it afterwards. While it does, a decoder has its window and its tables, beside the budget of 192 MiB: gzip
+/// 32 KiB and 10, zstd 8 MiB and 0.5, brotli 16 MiB, the most there is without large windows, and 4. With the encoded body
+/// that is at most 21 MiB for each thread that fetches.
+pub const DECODED_BYTES_FIRST: usize = 8 * 1024;
+/// Window of a body in zstd: 8 MiB, which RFC 9659 sets as the most for a reply.
+pub const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Bodies of a stream, received or not yet taken.
 pub const REPLIES_BYTES_MAX: usize = 64 * MIB;
 /// Origins that a thread knows at once: about 1 KiB each.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::http1::{OPEN_FIELDS, check_field};
+use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS, check_field};
 
 /// `http://host[:port]` or `https://host[:port]`, as a normalised URL begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,6 +88,8 @@ pub trait Authority: std::fmt::Debug + Send + Sync {
 pub struct OriginFields {
     origin: Option<OriginKey>,
     fields: Vec<(String, String)>,
+    /// What `Accept-Encoding` says to every origin, when it is not the default.
+    encodings: Option<&'static str>,
 }
 
 impl OriginFields {
@@ -103,14 +105,21 @@ impl OriginFields {
                 )));
             }
         }
-        Ok(OriginFields { origin, fields })
+        Ok(OriginFields { origin, fields, encodings: None })
+    }
+
+    /// The same for requests whose replies may be encoded so.
+    #[must_use]
+    pub fn accepting(self, encodings: &'static str) -> Self {
+        OriginFields { encodings: Some(encodings), ..self }
     }
 
     /// What requests to an origin carry.
     pub fn of(&self, key: &OriginKey) -> Vec<(&str, &str)> {
         let is_own = self.origin.as_ref() == Some(key);
         let fields = self.fields.iter().filter(|(name, _)| is_own || is_open(name));
-        fields.map(|(name, value)| (name.as_str(), value.as_str())).collect()
+        let fields = fields.map(|(name, value)| (name.as_str(), value.as_str()));
+        fields.chain(self.encodings.map(|encodings| (ACCEPT_ENCODING, encodings))).collect()
     }
 
     /// What requests to any origin carry.
@@ -124,7 +133,12 @@ impl std::fmt::Debug for OriginFields {
     /// Without the values: they may be secrets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<_> = self.fields.iter().map(|(name, _)| name).collect();
-        formatter.debug_struct("OriginFields").field("origin", &self.origin).field("names", &names).finish()
+        let mut shown = formatter.debug_struct("OriginFields");
+        shown
+            .field("origin", &self.origin)
+            .field("names", &names)
+            .field("encodings", &self.encodings)
+            .finish()
     }
 }
 
@@ -167,6 +181,8 @@ mod tests {
         assert_eq!(bound.of(&key("https://a/")), [("X-Token", "s"), ("user-agent", "u")]);
         assert_eq!(bound.of(&key("http://a/")), [("user-agent", "u")]);
         assert_eq!(bound.of(&key("https://a:444/")), [("user-agent", "u")]);
+        let accepting = bound.clone().accepting("br");
+        assert_eq!(accepting.of(&key("http://b/")), [("user-agent", "u"), ("Accept-Encoding", "br")]);
         assert!(OriginFields::new(None, fields).unwrap_err().to_string().contains("--credentials-for"));
         assert!(!format!("{bound:?}").contains('s'.to_string().repeat(2).as_str()));
     }

@@ -138,6 +138,8 @@ failure_kinds! {
     RangeUnsatisfied = "range-unsatisfied", Final;
     /// The reply says that it has a part, and it is not the one that was asked for.
     BadRange = "bad-range", Final;
+    /// What a body is encoded with was not asked for, or the body is not what its encoding says.
+    BadEncoding = "bad-encoding", Final;
     /// A 3xx that is not followed.
     Redirect = "redirect", Final;
     /// More redirects one after the other than `--redirects` allows.

@@ -88,6 +88,10 @@ class Storing(TypedDict, total=False):
             "EXTENSION=COLUMN, such as txt=caption, for the value of one; may be repeated.",
         ),
     ]
+    compressed: Annotated[
+        bool,
+        Option("flag", "Ask for replies in gzip, br or zstd, and store them decoded (docs/http-support.md)."),
+    ]
     hash: Annotated[
         Hash | None, Option("choice", "Give the rows of parquet and jsonl a column with this hash of each stored body.")
     ]

@@ -15,6 +15,7 @@ pub(super) struct Counters {
     failed: AtomicU64,
     skipped: AtomicU64,
     bytes: AtomicI64,
+    received: AtomicU64,
     attempts: AtomicU64,
     in_flight: AtomicU64,
     kinds: [AtomicU64; FailureKind::ALL.len()],
@@ -29,6 +30,7 @@ impl Default for Counters {
             failed: AtomicU64::new(0),
             skipped: AtomicU64::new(0),
             bytes: AtomicI64::new(0),
+            received: AtomicU64::new(0),
             attempts: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
             kinds: std::array::from_fn(|_| AtomicU64::new(0)),
@@ -40,6 +42,8 @@ impl Default for Counters {
 #[derive(Debug, Default)]
 pub(super) struct Delta {
     pub(super) tally: Tally,
+    /// Bytes that came for fetched bodies, whatever was made of them.
+    pub(super) received: u64,
     pub(super) attempts: u64,
     pub(super) kinds: Vec<FailureKind>,
 }
@@ -58,6 +62,7 @@ impl Delta {
     /// Adds what another one has, which is empty afterwards.
     pub(super) fn append(&mut self, other: &mut Delta) {
         self.tally.add(&std::mem::take(&mut other.tally));
+        self.received += std::mem::take(&mut other.received);
         self.attempts += std::mem::take(&mut other.attempts);
         self.kinds.append(&mut other.kinds);
     }
@@ -69,11 +74,12 @@ impl Counters {
     }
 
     pub(super) fn add(&self, delta: &mut Delta) {
-        let Delta { tally, attempts, kinds } = std::mem::take(delta);
+        let Delta { tally, received, attempts, kinds } = std::mem::take(delta);
         self.fetched.fetch_add(tally.fetched as i64, Ordering::Relaxed);
         self.absent.fetch_add(tally.absent, Ordering::Relaxed);
         self.failed.fetch_add(tally.failed, Ordering::Relaxed);
         self.bytes.fetch_add(tally.bytes as i64, Ordering::Relaxed);
+        self.received.fetch_add(received, Ordering::Relaxed);
         self.attempts.fetch_add(attempts, Ordering::Relaxed);
         for kind in kinds {
             self.kinds[kind as usize].fetch_add(1, Ordering::Relaxed);
@@ -134,6 +140,8 @@ impl Counters {
 pub struct Sum {
     /// Outcomes of this run.
     pub tally: Tally,
+    /// Bytes that came for fetched bodies.
+    pub received: u64,
     /// Requests made.
     pub attempts: u64,
     /// Requests in flight now.
@@ -153,6 +161,7 @@ pub(super) fn sum<'c>(all: impl Iterator<Item = &'c Counters>) -> Sum {
         sum.tally.failed += read(&counters.failed);
         sum.tally.skipped += read(&counters.skipped);
         bytes += counters.bytes.load(Ordering::Relaxed);
+        sum.received += read(&counters.received);
         sum.attempts += read(&counters.attempts);
         sum.in_flight += read(&counters.in_flight);
         for (kind, counter) in FailureKind::ALL.iter().zip(&counters.kinds) {

@@ -13,14 +13,15 @@ use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
 use super::stop_rules::{MaxFailed, StopRules};
 use super::threads::processors;
+use crate::content_encoding::ACCEPTED_ENCODINGS;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
 use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ExtraColumns, ROWS_PART};
 use crate::hidden_text::hide_secrets;
-use crate::http1::RequestTemplate;
+use crate::http1::{ACCEPT_ENCODING, RequestTemplate};
 use crate::journal::{
-    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES, SIDECAR,
-    SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
+    CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES,
+    SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
@@ -296,6 +297,8 @@ options! {
         preflight: bool = true;
         /// What stands beside each object in a shard of tar ([`Sidecars::parse`]).
         sidecar: Vec<String> = Vec::new();
+        /// Whether replies may be encoded, and are stored decoded.
+        compressed: bool = false;
         /// Which hash of each body rows have.
         hash: Option<HashAlgorithm> = None;
         /// Whether targets without an object have a row, too.
@@ -396,6 +399,7 @@ impl JobOptions {
         self.check_rows()?;
         self.check_upload()?;
         self.check_workers()?;
+        self.check_compressed()?;
         self.check_requests()?;
         self.check_pipeline()?;
         if self.allow_private && self.http.public_only {
@@ -547,18 +551,21 @@ impl JobOptions {
     }
 
     /// What an engine must know of the sinks: a function sees the body and the facts, also where none is stored, and files
-    /// need a time of them, or their type for their names.
+    /// need a time of them, or their type for their names. What is decoded must be kept until then, also by `null`.
     pub(super) fn properties(&self) -> Properties {
         let properties = self.format.properties();
         let files_need_facts = self.server_times || self.naming() == Naming::Extension;
-        let needs_facts = self.transform.is_some() || self.pass.is_some();
-        if properties.keeps < StoredParts::Facts
-            && (needs_facts || self.format == Format::Files && files_need_facts)
+        let needed = if self.transform.is_some()
+            || self.pass.is_some()
+            || self.format == Format::Files && files_need_facts
         {
-            Properties { keeps: StoredParts::Facts, ..properties }
+            StoredParts::Facts
+        } else if self.compressed {
+            StoredParts::Bodies
         } else {
-            properties
-        }
+            StoredParts::Outcomes
+        };
+        Properties { keeps: properties.keeps.max(needed), ..properties }
     }
 
     /// What a job of rows cannot do.
@@ -648,6 +655,34 @@ impl JobOptions {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// What encoded replies are not for.
+    fn check_compressed(&self) -> Result<()> {
+        if !self.compressed {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--compressed {problem}")));
+        if self.format == Format::Warc {
+            return refuse(
+                "does not go with --format warc, which stores what the server sent; choose another format",
+            );
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.list.request.has_range() {
+            return refuse("does not go with --offset-column: a part of an encoded object cannot be decoded");
+        }
+        if self.pipeline > 1 {
+            return refuse("does not go with --pipeline: leave out one of them");
+        }
+        let of_rows = self.list.request.headers.iter().map(|header| &header.name);
+        let mut names = self.http.headers.iter().map(|(name, _)| name).chain(of_rows);
+        if names.any(|name| name.eq_ignore_ascii_case(ACCEPT_ENCODING)) {
+            return refuse("says itself which encodings are accepted: leave out --header Accept-Encoding");
+        }
+        Ok(())
     }
 
     /// What requests that are no plain `GET` need.
@@ -965,8 +1000,23 @@ impl JobOptions {
         Ok(())
     }
 
-    /// The only origin of a job whose server lists its objects, and how a target is asked for there.
+    /// The same of requests for objects.
+    pub(super) fn object_fields(&self) -> Result<OriginFields> {
+        let fields = self.fields()?;
+        Ok(if self.compressed { fields.accepting(ACCEPTED_ENCODINGS) } else { fields })
+    }
+
+    /// The only origin of a job whose server lists its objects, and how its pages are asked for there.
     pub(super) fn server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
+        self.server_with(&self.fields()?)
+    }
+
+    /// The same, as a target is asked for there.
+    pub(super) fn object_server(&self) -> Result<Option<(OriginKey, RequestTemplate)>> {
+        self.server_with(&self.object_fields()?)
+    }
+
+    fn server_with(&self, fields: &OriginFields) -> Result<Option<(OriginKey, RequestTemplate)>> {
         let (key, prefix, behind) = match &self.source {
             SourceOptions::Server(url) => {
                 let (before, behind) = match self.listing {
@@ -984,7 +1034,6 @@ impl JobOptions {
             }
             SourceOptions::List(_) | SourceOptions::Iterable => return Ok(None),
         };
-        let fields = self.fields()?;
         let fields = fields.of(&key);
         let setup = self.http.proxy_setup().filter(|setup| setup.is_for(key.host()) && !key.is_tls());
         let template = match setup {
@@ -1113,6 +1162,7 @@ impl JobOptions {
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
                 .chain(self.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
+                .chain(self.compressed.then(|| (COMPRESSED, true.to_string())))
                 .chain(self.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
         )

@@ -394,6 +394,11 @@ impl Run {
         // With one origin, the connections that have rested are those that rest next.
         let rested = if control.origins.are_many() { 0 } else { resting_max };
         let interrupted = Arc::new(self.journal.begun_requests());
+        // Pages are not decoded, and so are asked for without.
+        let fields = self.options.object_fields()?;
+        let template = self.options.object_server()?.map(|(_, template)| template);
+        let server =
+            server.zip(template).map(|(server, template)| ListingServer { template, ..server.clone() });
         let (mut writers, mut workers) = (Vec::new(), Vec::new());
         for index in 0..count {
             let (writer, block_input) = self.writer(control, &setup, index)?;
@@ -401,18 +406,20 @@ impl Run {
             workers.push(worker::WorkerSetup {
                 index,
                 control: Arc::clone(control),
-                server: server.cloned(),
+                server: server.clone(),
                 naming: self.options.naming(),
                 names: self.options.stored_names(),
                 pool: PoolSettings {
                     connections: limit / count + usize::from(index < limit % count),
                     idle_max: limits::HOST_IDLE_CONNECTIONS.div_ceil(count).max(rested),
+                    fields: fields.clone(),
                     ..pool.clone()
                 },
                 resting_max,
                 hosts: self.options.host_rules(count),
                 rules: self.options.rules(),
                 requests: self.options.requests()?,
+                decodes: self.options.compressed,
                 keeps_entries: self.options.transform.is_some() || block_input.properties.names_are_paths,
                 interrupted: Arc::clone(&interrupted),
                 enough: self.options.rows.as_ref().map(|_| self.options.http.max_size),

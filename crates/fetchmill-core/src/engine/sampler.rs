@@ -77,6 +77,7 @@ struct SampleCounts {
     settled: u64,
     attempts: u64,
     bytes: u64,
+    received: u64,
     shares: Shares,
     processors: Processors,
     writers: WriterShares,
@@ -172,7 +173,7 @@ impl<'j> Sampling<'j> {
         self.latency.push(replies);
         self.origins.push(seconds, telemetry.take_origins());
         let mut sample = self.counts(seconds, &before, &sum);
-        self.remember(&sample);
+        self.remember(&sample, sum.received.saturating_sub(before.received));
         let limited_by = bottleneck(&self.facts(&sample));
         self.probe_path(limited_by.as_ref());
         sample.latency = of_sample;
@@ -224,7 +225,7 @@ impl<'j> Sampling<'j> {
         last().map(|counted| of(counted) as f64).sum::<f64>() / seconds
     }
 
-    fn remember(&mut self, sample: &Sample) {
+    fn remember(&mut self, sample: &Sample, received: u64) {
         let looks = std::mem::take(&mut self.looks);
         let part = |seen: u32| f64::from(seen) / f64::from(looks.count.max(1));
         let writers = WriterShares { transforming: part(looks.transforming), storing: part(looks.storing) };
@@ -242,6 +243,7 @@ impl<'j> Sampling<'j> {
             settled: sample.settled,
             attempts: sample.attempts,
             bytes: sample.bytes,
+            received,
             shares,
             processors: self.machine.look(),
             writers,
@@ -263,7 +265,7 @@ impl<'j> Sampling<'j> {
             listed: rate(|counted| counted.listed),
             settled: rate(|counted| counted.settled),
             requests: rate(|counted| counted.attempts),
-            bytes: rate(|counted| counted.bytes),
+            bytes: rate(|counted| counted.received),
             pacing: Pacing {
                 rate: self.job.rate,
                 bwlimit: self.job.bwlimit,

@@ -32,5 +32,6 @@ pub use head::{FieldSpans, Framing, Head, Span, Version, field_values};
 pub use malformed::MalformedReply;
 pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
 pub use request::{
-    HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, check_field, escape_target, request_fields,
+    ACCEPT_ENCODING, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, check_field, escape_target,
+    request_fields,
 };

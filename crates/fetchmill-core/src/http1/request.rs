@@ -23,11 +23,13 @@ const REFUSED_FIELDS: &[&str] = &[
 /// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.
 pub const OPEN_FIELDS: &[&str] =
     &["accept", "accept-language", "content-type", "user-agent", "if-none-match", "if-modified-since"];
+/// The field that says how a reply's body may be encoded.
+pub const ACCEPT_ENCODING: &str = "Accept-Encoding";
 /// Fields of our own.
-const OWN_FIELDS: &[&str] = &["host", "accept-encoding"];
+const OWN_FIELDS: &[&str] = &["host", ACCEPT_ENCODING];
 /// Sent unless they are replaced.
 const DEFAULT_FIELDS: &[(&str, &str)] =
-    &[("User-Agent", concat!("fetchmill/", env!("CARGO_PKG_VERSION"))), ("Accept-Encoding", "identity")];
+    &[("User-Agent", concat!("fetchmill/", env!("CARGO_PKG_VERSION"))), (ACCEPT_ENCODING, "identity")];
 const METHOD: &[u8] = b"GET ";
 
 /// The constant parts of all requests to one origin.

@@ -53,6 +53,9 @@ pub const STRIP_PREFIX: &str = "strip-prefix";
 /// The part of a job's identity that says that rows have a hash of each body.
 pub const HASH: &str = "hash";
 
+/// The part of a job's identity that says that encoded replies are stored decoded.
+pub const COMPRESSED: &str = "compressed";
+
 /// Refuses a job of rows where objects, or lists of failures, are asked for.
 pub fn must_have_objects(identity: &BTreeMap<String, String>, dest: &Path) -> Result<()> {
     match identity.get("format").map(String::as_str) {

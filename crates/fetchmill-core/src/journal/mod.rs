@@ -34,8 +34,8 @@ mod waiting;
 pub use doubtful::{Doubtful, read_doubtful};
 pub use folders::folder_listing;
 pub use identity::{
-    CHECK, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, KEYS, LIST, NAMES, SIDECAR, SITEMAPS,
-    STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns, transform_text,
+    CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, KEYS, LIST, NAMES, SIDECAR,
+    SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns, transform_text,
 };
 pub use location::JobLocation;
 pub use progress::{ProgressStore, SavedProgress};

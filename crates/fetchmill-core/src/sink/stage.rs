@@ -133,6 +133,15 @@ impl Stage {
         })
     }
 
+    /// A staged object, to be read: it has no name any more, and another may have it.
+    pub fn take_out(&self, sequence: Sequence) -> Result<File> {
+        let name = StagedName::of(sequence);
+        let file = durable::open_beneath(self.folder(), name.as_bytes())
+            .map_err(|error| self.fail("read", &name, error))?;
+        self.remove(sequence)?;
+        Ok(file)
+    }
+
     /// Where a staged object is, whatever the working folder of who asks.
     pub fn path_of(&self, sequence: Sequence) -> Result<PathBuf> {
         let name = StagedName::of(sequence);

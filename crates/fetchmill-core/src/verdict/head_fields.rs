@@ -6,7 +6,7 @@ pub(crate) fn field_in<'h>(head: &'h [u8], name: &'static [u8]) -> Option<&'h [u
 }
 
 /// The same of each such field.
-pub(super) fn fields_in<'h>(head: &'h [u8], name: &'static [u8]) -> impl Iterator<Item = &'h [u8]> {
+pub(crate) fn fields_in<'h>(head: &'h [u8], name: &'static [u8]) -> impl Iterator<Item = &'h [u8]> {
     head.split(|byte| *byte == b'\n')
         .filter(|line| line.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name)))
         .map(|line| line[name.len()..].trim_ascii())

@@ -16,6 +16,6 @@ pub(crate) use facts::{
     BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, is_redirect,
     is_unauthorized,
 };
-pub(crate) use head_fields::field_in;
+pub(crate) use head_fields::{field_in, fields_in};
 pub(crate) use part::ExpectedPart;
 pub(crate) use state::AttemptState;

@@ -36,7 +36,7 @@ impl Verdict {
     }
 
     /// With what the store said.
-    fn with_detail(self, detail: Option<Box<str>>) -> Self {
+    pub(crate) fn with_detail(self, detail: Option<Box<str>>) -> Self {
         match self {
             Verdict::Settle(outcome, None) => Verdict::Settle(outcome, detail),
             other => other,

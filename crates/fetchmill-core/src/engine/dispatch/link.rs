@@ -76,7 +76,7 @@ impl LocalLink {
     }
 
     fn count(&self, done: &TurnReport) {
-        let mut delta = Delta { attempts: done.attempts, ..Delta::default() };
+        let mut delta = Delta { received: done.received, attempts: done.attempts, ..Delta::default() };
         for settled in &done.settled {
             delta.count(settled.outcome, settled.bytes);
         }

@@ -142,7 +142,7 @@ pub(in crate::engine) struct PathTimes {
 #[derive(Debug, Clone, Default)]
 pub(in crate::engine) struct LimitFacts {
     pub(in crate::engine) shares: Shares,
-    /// A second: targets that were listed, targets that got an outcome, requests, bytes of bodies.
+    /// A second: targets that were listed, targets that got an outcome, requests, bytes of bodies as they came.
     pub(in crate::engine) listed: f64,
     pub(in crate::engine) settled: f64,
     pub(in crate::engine) requests: f64,

@@ -1,10 +1,12 @@
 //! A body while it is received: in memory while it is small and there is room, else in a staging file.
 
 use std::fs::File;
+use std::io::BufReader;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::byte_range::ByteRange;
+use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding};
 use crate::engine::body_memory::BodyMemory;
 use crate::engine::body_meter::BodyMeter;
 use crate::engine::clock::unix_micros;
@@ -12,15 +14,22 @@ use crate::engine::target::ObservedReply;
 use crate::error::{Error, Result};
 use crate::expected_hash::ExpectedHash;
 use crate::http1::{BodySink, FieldSpans, Framing, Head};
-use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX};
+use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, READ_BYTES};
+use crate::name::for_display;
 use crate::object::Facts;
+use crate::outcome::FailureKind;
 use crate::s3::BodyChecksum;
 use crate::sink::{FetchedBody, Properties, Stage, StoredParts};
 use crate::source_metadata::ListedKey;
 use crate::target::Sequence;
 use crate::time_text::parse_http_date;
 use crate::transport::is_verified;
-use crate::verdict::{ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in};
+use crate::verdict::{ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in, fields_in};
+
+/// Why a body that has come is not stored, also for people.
+type BodyProblem = (FailureKind, Option<Box<str>>);
+/// Whether it is.
+pub(super) type Completion = std::result::Result<(), BodyProblem>;
 
 /// The body that a connection receives.
 pub(super) struct BodyReceiver {
@@ -55,8 +64,12 @@ pub(super) struct BodyReceiver {
     /// Whether the store's checksum of it is wanted, and that of what comes.
     wants_checksum: bool,
     checksum: Option<BodyChecksum>,
-    /// The same of what a list says.
+    /// The same of what a list says, over the body as it is stored.
     hash: Option<BodyChecksum>,
+    /// How what comes is decoded; none: it is stored as it was sent.
+    encoding: Option<NamedEncoding>,
+    /// Bytes that came, whatever was made of them.
+    received: u64,
 }
 
 /// What comes, as far as it is known before.
@@ -102,6 +115,8 @@ impl BodyReceiver {
             wants_checksum: false,
             checksum: None,
             hash: None,
+            encoding: None,
+            received: 0,
         }
     }
 
@@ -111,7 +126,7 @@ impl BodyReceiver {
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
-        self.is_conditional = false;
+        (self.is_conditional, self.encoding) = (false, None);
         self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
@@ -131,6 +146,11 @@ impl BodyReceiver {
     /// The object is asked for on a condition: that it has not changed is an answer.
     pub(super) fn expect_condition(&mut self) {
         self.is_conditional = true;
+    }
+
+    /// What comes may be encoded, and is stored decoded.
+    pub(super) fn expect_encoding(&mut self) {
+        self.encoding = Some(Ok(None));
     }
 
     /// What has come, for the verdict.
@@ -173,10 +193,64 @@ impl BodyReceiver {
         self.hash = Some(BodyChecksum::of_hash(hash));
     }
 
-    /// Whether the body, which is complete, is not what the store's checksum, or its list, says.
-    pub(super) fn is_damaged(&mut self) -> bool {
-        let said = [self.checksum.take(), self.hash.take()];
-        said.into_iter().flatten().any(|checksum| !checksum.matches())
+    /// What is wrong with the body, which is complete. It is decoded, if it is encoded: at most so many bytes come of it,
+    /// as many as its source has `listed`, if it says how many.
+    pub(super) fn complete(&mut self, bytes_max: u64, listed: Option<u64>) -> Completion {
+        // A store's checksum is of what it sends, that of a list of what is stored.
+        let differs = |said: Option<BodyChecksum>| said.is_some_and(|checksum| !checksum.matches());
+        if differs(self.checksum.take()) {
+            return Err((FailureKind::Checksum, None));
+        }
+        let encoding = self.encoding.take().transpose().map_err(|name| not_asked_for(&name))?;
+        if let Some(encoding) = encoding.flatten() {
+            self.decode(encoding, bytes_max)?;
+            if listed.is_some_and(|listed| listed != self.length) && !self.has_failed() {
+                return Err((FailureKind::Changed, None));
+            }
+        }
+        if differs(self.hash.take()) && !self.has_failed() {
+            return Err((FailureKind::Checksum, None));
+        }
+        Ok(())
+    }
+
+    /// Puts what the body says in its place. One that lies in the stage is read from the file that has lost its name.
+    fn decode(&mut self, encoding: ContentEncoding, bytes_max: u64) -> Completion {
+        let memory = std::mem::take(&mut self.memory);
+        self.reserve_memory();
+        self.length = 0;
+        let decoded = match (self.spill.take(), &self.stage) {
+            (Some(_), Some(stage)) => match stage.take_out(self.sequence) {
+                Ok(file) => {
+                    let encoded = BufReader::with_capacity(READ_BYTES, file);
+                    encoding.decode(encoded, bytes_max, |piece| self.take_decoded(piece))
+                }
+                Err(error) => {
+                    self.failed = Some(error);
+                    return Ok(());
+                }
+            },
+            _ => encoding.decode(memory.as_slice(), bytes_max, |piece| self.take_decoded(piece)),
+        };
+        match decoded {
+            Ok(()) => Ok(()),
+            Err(DecodeError::TooLong) => Err((FailureKind::BodyTooLarge, None)),
+            Err(DecodeError::Malformed(problem)) => Err((FailureKind::BadEncoding, Some(problem.into()))),
+            Err(DecodeError::Storage(error)) => {
+                self.failed = Some(Error::storage("read", "a body in the stage", error));
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether more is wanted.
+    fn take_decoded(&mut self, piece: &[u8]) -> bool {
+        self.length += piece.len() as u64;
+        if let Some(hash) = &mut self.hash {
+            hash.update(piece);
+        }
+        self.keep(piece);
+        !self.has_failed()
     }
 
     /// Forgets the body; its staging file is removed.
@@ -196,7 +270,7 @@ impl BodyReceiver {
             self.memory = Vec::new();
         }
         self.reserve_memory();
-        self.length = 0;
+        (self.length, self.received) = (0, 0);
     }
 
     /// The body, complete.
@@ -251,6 +325,11 @@ impl BodyReceiver {
         self.length
     }
 
+    /// Bytes that came of it; encoded ones where it is encoded.
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Whether something went wrong on this machine.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
@@ -275,6 +354,18 @@ impl BodyReceiver {
             self.budget.release(self.reserved - needed);
         }
         self.reserved = needed;
+    }
+
+    /// In memory, or in the stage.
+    fn keep(&mut self, bytes: &[u8]) {
+        if self.spill.is_some() || self.must_spill(bytes.len()) {
+            if let Err(error) = self.spill(bytes) {
+                self.failed = Some(error);
+            }
+            return;
+        }
+        self.memory.extend_from_slice(bytes);
+        self.reserve_memory();
     }
 
     fn spill(&mut self, bytes: &[u8]) -> Result<()> {
@@ -310,6 +401,11 @@ impl BodySink for BodyReceiver {
         self.fields = head.kept;
         self.checksum =
             if self.wants_checksum && head.status == 200 { BodyChecksum::of_head(bytes) } else { None };
+        if let Some(encoding) = &mut self.encoding
+            && head.framing != Framing::None
+        {
+            *encoding = ContentEncoding::of_fields(fields_in(bytes, b"content-encoding:"));
+        }
         if let Some(seen) = &mut self.seen {
             seen.head(head, bytes);
         }
@@ -335,25 +431,27 @@ impl BodySink for BodyReceiver {
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
-        for checksum in [&mut self.checksum, &mut self.hash].into_iter().flatten() {
+        self.received += bytes.len() as u64;
+        if let Some(checksum) = &mut self.checksum {
             checksum.update(bytes);
+        }
+        if let (Some(hash), None | Some(Ok(None))) = (&mut self.hash, &self.encoding) {
+            hash.update(bytes);
         }
         if self.is_caught {
             let room = ERROR_BYTES_MAX - self.start.len();
             self.start.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
-        if !self.keeps_bodies() || self.failed.is_some() {
-            return;
+        if self.keeps_bodies() && self.failed.is_none() {
+            self.keep(bytes);
         }
-        if self.spill.is_some() || self.must_spill(bytes.len()) {
-            if let Err(error) = self.spill(bytes) {
-                self.failed = Some(error);
-            }
-            return;
-        }
-        self.memory.extend_from_slice(bytes);
-        self.reserve_memory();
     }
+}
+
+fn not_asked_for(name: &[u8]) -> BodyProblem {
+    let detail =
+        format!("Content-Encoding says {}, and one of {ACCEPTED_ENCODINGS} was asked for", for_display(name));
+    (FailureKind::BadEncoding, Some(detail.into()))
 }
 
 impl Drop for BodyReceiver {

@@ -49,6 +49,8 @@ pub(in crate::engine) struct WorkerSetup {
     pub(in crate::engine) keeps_entries: bool,
     /// Targets whose request a run before has perhaps made, without an outcome.
     pub(in crate::engine) interrupted: Arc<Runs>,
+    /// Whether replies may be encoded, and are stored decoded.
+    pub(in crate::engine) decodes: bool,
     /// For the hosts of a job over many.
     pub(in crate::engine) hosts: HostRules,
     /// In a check, where every outcome is a row: a body is read so far.

@@ -48,6 +48,9 @@ impl Worker {
         if let Some(hash) = target.hash() {
             body.expect_hash(hash);
         }
+        if self.setup.decodes {
+            body.expect_encoding();
+        }
     }
 
     /// A complete reply, when it is certain whose it is.
@@ -71,14 +74,7 @@ impl Worker {
         let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
         target.state = state;
         match verdict {
-            Verdict::Store if body.is_damaged() => {
-                body.discard();
-                self.failed(target, FailureKind::Checksum, Some(replied))
-            }
-            Verdict::Store => {
-                self.settle_fetched(target, body, replied.head.status);
-                FetchAttempt::Over
-            }
+            Verdict::Store => self.store(target, body, replied),
             Verdict::Redirect => {
                 let followed = self.redirect(target, connection, replied.head.status, body.location());
                 body.discard();
@@ -90,6 +86,34 @@ impl Worker {
             other => {
                 body.discard();
                 self.carry_out(target, other, Some(replied))
+            }
+        }
+    }
+
+    /// The object has come, and its body is looked at as a whole.
+    fn store(
+        &self,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+    ) -> FetchAttempt {
+        let rules = self.rules(target);
+        // What a store lists is what it sends, which the verdict has compared.
+        let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
+        let completed = body.complete(rules.body_max, listed);
+        if body.has_failed() {
+            body.discard();
+            return FetchAttempt::Over;
+        }
+        match completed {
+            Ok(()) => {
+                self.settle_fetched(target, body, replied.head.status);
+                FetchAttempt::Over
+            }
+            Err((kind, detail)) => {
+                body.discard();
+                let verdict = target.state.after_failure(kind, &rules, self.clock.get());
+                self.carry_out(target, verdict.with_detail(detail), Some(replied))
             }
         }
     }
@@ -199,7 +223,11 @@ impl Worker {
 
     /// The object has come, or as much of it as a check reads.
     fn settle_fetched(&self, target: &mut CurrentTarget, body: &mut BodyReceiver, status: u16) {
-        self.delta.borrow_mut().count(Outcome::Fetched, body.length());
+        {
+            let mut delta = self.delta.borrow_mut();
+            delta.count(Outcome::Fetched, body.length());
+            delta.received += body.received();
+        }
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
             self.push_row(target, Outcome::Fetched, attempts);
