@@ -34,17 +34,18 @@ class ChangingTree:
 
     Args:
         folder: made, and filled.
-        count: how many files it has at first, 20 to a folder.
+        count: how many files it has at first.
         seed: what is chosen, and what is written.
+        folder_files: how many of them a folder has.
     """
 
-    def __init__(self, folder: Path, count: int, seed: int) -> None:
+    def __init__(self, folder: Path, count: int, seed: int, folder_files: int = 20) -> None:
         self.folder = folder
         self._random = random.Random(seed)
         self._times = itertools.count(LONG_AGO, 7)
         self._numbers = itertools.count(count)
         for number in range(count):
-            self.write(f"d{number // 20:03}/f{number:05}")
+            self.write(f"d{number // folder_files:03}/f{number:05}")
 
     def names(self) -> list[str]:
         """Of all its files."""
