@@ -1,6 +1,7 @@
 //! A body while it is received: in memory while it is small and there is room, else in a staging file.
 
 use std::fs::File;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,7 +152,7 @@ impl BodyReceiver {
         };
         if self.expected != ExpectedBody::Anything {
             let caught = if self.is_caught { self.head.as_slice() } else { &[] };
-            facts.etag = self.fields.etag.map(|span| span.in_head(&self.head));
+            facts.etag = self.etag();
             facts.is_encoded = field_in(caught, b"content-encoding:").is_some();
             facts.store = is_of_store.then(|| StoreReply {
                 start: &self.start,
@@ -208,6 +209,27 @@ impl BodyReceiver {
         } else {
             FetchedBody::Dropped(self.length)
         }
+    }
+
+    /// The ETag of an object that was said what to be: see [`BodyReceiver::expect`].
+    pub(super) fn etag(&self) -> Option<&[u8]> {
+        self.fields.etag.map(|span| span.in_head(&self.head))
+    }
+
+    /// These bytes of it; none when it is not in memory.
+    pub(super) fn cut(&self, position: Range<usize>) -> Option<FetchedBody<'_>> {
+        if self.spill.is_some() {
+            None
+        } else if self.keeps_bodies() {
+            self.memory.get(position).map(FetchedBody::Bytes)
+        } else {
+            Some(FetchedBody::Dropped(position.len() as u64))
+        }
+    }
+
+    /// How long the head is, as far as it is kept.
+    pub(super) fn head_bytes(&self) -> usize {
+        self.head.len()
     }
 
     /// What the sink keeps of the head.
@@ -302,6 +324,7 @@ impl BodySink for BodyReceiver {
         };
         if self.properties.keeps >= StoredParts::Facts
             || head.kept.location.is_some()
+            || self.part.is_some()
             || self.expected != ExpectedBody::Anything
         {
             self.head.clear();

@@ -12,9 +12,9 @@ use crate::object::Facts;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::{self, RequestOutcome};
 use crate::planner::origin::Millis;
-use crate::sink::StoredParts;
+use crate::sink::{FetchedBody, StoredParts};
 use crate::source_metadata::ListedKey;
-use crate::transport::{BrokenExchange, Connection, ReceivedReply};
+use crate::transport::{BrokenExchange, ReceivedReply};
 use crate::verdict::{BrokenFacts, Correction, Verdict};
 
 /// What came of an attempt at a target.
@@ -27,6 +27,8 @@ pub(super) enum FetchAttempt {
     Renewing,
     /// The target is somewhere else.
     Redirected,
+    /// What was asked for together is to be asked for one by one.
+    Split,
 }
 
 impl Worker {
@@ -47,48 +49,6 @@ impl Worker {
         }
         if let Some(hash) = target.hash() {
             body.expect_hash(hash);
-        }
-    }
-
-    /// A complete reply, when it is certain whose it is.
-    pub(super) fn settle(
-        &self,
-        connection: &Connection,
-        target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
-        replied: &ReceivedReply,
-    ) -> FetchAttempt {
-        if body.has_failed() {
-            // The job is ending; the target stays pending.
-            body.discard();
-            return FetchAttempt::Over;
-        }
-        let mut state = target.state;
-        let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
-        facts.is_certain = connection.is_shared() || connection.replies() <= 1;
-        let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
-        target.state = state;
-        match verdict {
-            Verdict::Store if body.is_damaged() => {
-                body.discard();
-                self.failed(target, FailureKind::Checksum, Some(replied))
-            }
-            Verdict::Store => {
-                self.settle_fetched(target, body, replied.head.status);
-                FetchAttempt::Over
-            }
-            Verdict::Redirect => {
-                let followed = self.redirect(target, connection, replied.head.status, body.location());
-                body.discard();
-                match followed {
-                    Ok(()) => FetchAttempt::Redirected,
-                    Err(kind) => self.failed(target, kind, Some(replied)),
-                }
-            }
-            other => {
-                body.discard();
-                self.carry_out(target, other, Some(replied))
-            }
         }
     }
 
@@ -138,7 +98,7 @@ impl Worker {
     }
 
     /// Everything but the object itself and where it is.
-    fn carry_out(
+    pub(super) fn carry_out(
         &self,
         target: &mut CurrentTarget,
         verdict: Verdict,
@@ -154,6 +114,7 @@ impl Worker {
             Verdict::Store | Verdict::Redirect => {
                 return self.stop(target, Error::Internal("a failure was taken for a reply".into()));
             }
+            Verdict::Settle(outcome, _) if target.is_joined() => return self.refuse_joined(outcome),
             Verdict::Retry(kind) => {
                 self.observe(kind, target.state.attempts.saturating_sub(1), retry_after);
                 self.report.borrow_mut().retries.push(target.again(kind, retry_after));
@@ -179,6 +140,15 @@ impl Worker {
         FetchAttempt::Over
     }
 
+    /// What comes of an attempt that would have settled its target: of a joined one nothing does.
+    fn refuse_joined(&self, outcome: Outcome) -> FetchAttempt {
+        use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
+        if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
+            self.control().coalescing.note_refused();
+        }
+        FetchAttempt::Split
+    }
+
     /// What a failed attempt tells of its host.
     fn seen_of(
         &self,
@@ -196,22 +166,20 @@ impl Worker {
     }
 
     /// The object has come, or as much of it as a check reads.
-    fn settle_fetched(&self, target: &mut CurrentTarget, body: &mut BodyReceiver, status: u16) {
+    pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
         self.delta.borrow_mut().count(Outcome::Fetched, body.length());
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
             self.push_row(target, Outcome::Fetched, attempts);
-            body.discard();
         } else {
             let naming = self.setup.naming;
             let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
-                (target.name(naming), target.facts(naming, body.facts(status)))
+                (target.name(naming), target.facts(naming, facts))
             } else {
-                (&[][..], body.facts(status))
+                (&[][..], facts)
             };
             let facts = Facts { entry: facts.entry.filter(|_| self.setup.keeps_entries), ..facts };
-            self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body.get(), &facts);
-            body.handed_over();
+            self.block.borrow_mut().push_fetched(target.sequence, attempts, name, body, &facts);
         }
         self.settled();
         self.note_fetched(target);
