@@ -286,8 +286,8 @@ class OfTargetRequests(TypedDict, total=False):
         int | None,
         Option(
             "bytes",
-            "Fetch parts of one object that follow one another in the list with one request, when at most so many bytes lie "
-            "between them, as 4k.",
+            "Fetch parts of one object that follow one another in the list with one request, when at most so many "
+            "bytes lie between them, as 4k.",
         ),
     ]
     hash_column: Annotated[
