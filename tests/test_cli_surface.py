@@ -124,7 +124,16 @@ def test_options_of_plan_are_those_of_get_and_its_own() -> None:
     assert found.keys() - of_get.keys() == {"probe_seconds", "objects", "price_list", "price_get", "price_gb"}
     of_shows = {"dry_run", "log_file", "log_format"} | {name for name in of_get if name and "dashboard" in name}
     # A probe must not change anything on a server, and knows nothing of parts.
-    of_requests = {"method", "data", "data_json", "idempotent", "offset_column", "length_column", "hash_column"}
+    of_requests = {
+        "method",
+        "data",
+        "data_json",
+        "idempotent",
+        "offset_column",
+        "length_column",
+        "coalesce",
+        "hash_column",
+    }
     assert of_get.keys() - found.keys() == of_shows | of_requests
     assert [name for name in table.keys() & of_get.keys() if found[name].help != of_get[name].help] == []
 

@@ -1,6 +1,7 @@
 //! A part of an object: which bytes are asked for, and which ones a reply says that it has.
 
 use std::fmt;
+use std::ops::Range;
 
 /// The last byte that there may be: servers count with 63 bits.
 const LAST_MAX: u64 = i64::MAX as u64;
@@ -23,6 +24,23 @@ impl ByteRange {
     /// How many bytes.
     pub fn length(self) -> u64 {
         self.last - self.first + 1
+    }
+
+    /// The bytes from the first of both to the last, when at most so many lie between them.
+    pub fn join(self, other: Self, gap_max: u64) -> Option<Self> {
+        let behind = self.first.max(other.first);
+        let gap = behind.saturating_sub(self.last.min(other.last).saturating_add(1));
+        let joined = ByteRange { first: self.first.min(other.first), last: self.last.max(other.last) };
+        (gap <= gap_max).then_some(joined)
+    }
+
+    /// Where it lies in the bytes of another one, if it is a part of that.
+    pub fn position_in(self, whole: Self) -> Option<Range<usize>> {
+        if self.first < whole.first || self.last > whole.last {
+            return None;
+        }
+        let start = usize::try_from(self.first - whole.first).ok()?;
+        Some(start..start.checked_add(usize::try_from(self.length()).ok()?)?)
     }
 
     /// The reverse of its text; whatever it is, it can be read.
@@ -75,6 +93,35 @@ mod tests {
         for (offset, length) in [(0, 0), (u64::MAX, 1), (u64::MAX, u64::MAX), (LAST_MAX, 2), (0, u64::MAX)] {
             assert!(ByteRange::new(offset, length).is_err(), "{offset} {length}");
         }
+    }
+
+    #[test]
+    fn ranges_are_joined_over_a_gap_and_found_again() {
+        let range = |offset, length| ByteRange::new(offset, length).unwrap();
+        for (one, other, gap_max, joined) in [
+            (range(10, 5), range(15, 5), 0, Some(range(10, 10))),
+            (range(10, 5), range(16, 5), 0, None),
+            (range(10, 5), range(16, 5), 1, Some(range(10, 11))),
+            (range(10, 5), range(12, 1), 0, Some(range(10, 5))),
+            (range(10, 5), range(0, 10), 0, Some(range(0, 15))),
+            (range(10, 5), range(0, 9), 0, None),
+            (
+                range(LAST_MAX, 1),
+                range(0, 1),
+                u64::MAX,
+                Some(range(0, LAST_MAX).join(range(LAST_MAX, 1), 0).unwrap()),
+            ),
+        ] {
+            assert_eq!(
+                (one.join(other, gap_max), other.join(one, gap_max)),
+                (joined, joined),
+                "{one} {other}"
+            );
+        }
+        assert_eq!(range(12, 2).position_in(range(10, 5)), Some(2..4));
+        assert_eq!(range(10, 5).position_in(range(10, 5)), Some(0..5));
+        assert_eq!(range(9, 2).position_in(range(10, 5)), None);
+        assert_eq!(range(14, 2).position_in(range(10, 5)), None);
     }
 
     #[test]

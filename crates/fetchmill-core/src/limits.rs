@@ -199,6 +199,11 @@ pub const HELD_BYTES_MAX: usize = 32 * MIB;
 pub const HELD_BYTES_MIN: usize = 16 * 1024;
 /// No connection needs more: at a gigabit a second that is a rest of 50 ms after each 34 ms.
 pub const HELD_BYTES_EACH_MAX: usize = 4 * MIB;
+/// Parts of an object that are asked for together (`--coalesce`). Their entries and their bytes are within what a connection may
+/// hold each, and the bytes within `BODY_MEMORY_BYTES_MAX`: the one body more that is counted where bodies are.
+pub const JOINED_TARGETS_MAX: usize = 256;
+/// Objects whose ETags a worker remembers while parts of them are fetched: 16 bytes for each.
+pub const PART_ETAGS_MAX: usize = 1024;
 /// Requests that are sent at once on a connection (`--pipeline`): more would save little.
 pub const BATCH_REQUESTS_MAX: u32 = 256;
 /// Requests in flight in batches, of all connections: about half a KiB each for its target.

@@ -204,6 +204,16 @@ impl TargetList {
         })
     }
 
+    /// Their numbers and entries.
+    pub fn iter(&self) -> impl Iterator<Item = (Sequence, &[u8])> {
+        let mut start = 0;
+        self.targets.iter().map(move |target| {
+            let entry = &self.entries[start..target.end as usize];
+            start = target.end as usize;
+            (target.sequence, entry)
+        })
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         self.targets.len()

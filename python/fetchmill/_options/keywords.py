@@ -302,6 +302,14 @@ class OfTargetRequests(TypedDict, total=False):
     length_column: Annotated[
         str | None, Option("text", "Column of a list with the length of that part, in bytes; needs --offset-column.")
     ]
+    coalesce: Annotated[
+        int | None,
+        Option(
+            "bytes",
+            "Fetch parts of one object that follow one another in the list with one request, when at most so many "
+            "bytes lie between them, as 4k.",
+        ),
+    ]
     hash_column: Annotated[
         str | None,
         Option(

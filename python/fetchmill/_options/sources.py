@@ -20,7 +20,7 @@ _JSON_ONLY = (
     *("next_page", "next_field", "page_param", "offset_param"),
 )
 _LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")
-_REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "hash_column")
+_REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "coalesce", "hash_column")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
 _ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_style")
 # Requests to a bucket are signed instead, and lead nowhere else.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use super::bearer::BearerTokens;
 use super::body_meter::BodyMeter;
 use super::clock::Clock;
+use super::coalescing::Coalescing;
 use super::counters::{self, Counters, Sum};
 use super::courtesy::Courtesy;
 use super::health_check_link::HealthCheckLink;
@@ -64,6 +65,7 @@ pub(super) struct Control {
     /// What a user should know at the end.
     pub(super) stray: StrayReplies,
     pub(super) pipeline: Pipeline,
+    pub(super) coalescing: Coalescing,
     notices: Mutex<Vec<String>>,
     /// Hosts whose certificates are not to be trusted, as far as a user was told of them.
     distrusted: Mutex<BTreeSet<String>>,
@@ -116,6 +118,7 @@ impl Control {
             telemetry: Telemetry::new(workers),
             stray: StrayReplies::default(),
             pipeline: Pipeline::new(options.pipeline),
+            coalescing: Coalescing::new(options.coalesce),
             notices: Mutex::default(),
             distrusted: Mutex::default(),
         })
@@ -216,6 +219,7 @@ impl Control {
         let mut notices = std::mem::take(&mut *lock(&self.notices));
         notices.extend(self.stray.notice());
         notices.extend(self.pipeline.notice());
+        notices.extend(self.coalescing.notice());
         notices.extend(self.concurrency_notice());
         notices
     }

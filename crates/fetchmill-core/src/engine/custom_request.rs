@@ -65,6 +65,13 @@ impl CustomRequest {
         Ok(CustomRequest { method: upper, fields, body, is_idempotent, range: None, hash: None })
     }
 
+    /// The same for another part of the object, of which no hash is known.
+    pub(super) fn with_range(&self, range: ByteRange) -> Self {
+        let others = self.fields.iter().filter(|(name, _)| name != RANGE).cloned();
+        let fields = others.chain([(RANGE.to_owned(), range.to_string())]).collect();
+        CustomRequest { fields, range: Some(range), hash: None, ..self.clone() }
+    }
+
     /// Whether it says no more than its URL does.
     pub fn is_plain(&self) -> bool {
         self.method == "GET" && self.fields.is_empty() && self.body.is_none() && self.is_idempotent

@@ -10,6 +10,7 @@ mod block_sender;
 mod body_memory;
 mod body_meter;
 mod clock;
+mod coalescing;
 mod connect_probe;
 mod control;
 mod counters;

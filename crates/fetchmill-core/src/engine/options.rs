@@ -282,6 +282,8 @@ options! {
         bearer_command: Option<String> = None;
         /// Requests that are sent at once on a connection.
         pipeline: u32 = 1, Bounds::between(1.0, f64::from(limits::BATCH_REQUESTS_MAX), "");
+        /// Bytes between two parts of an object that are asked for together; none: each is asked for by itself.
+        coalesce: Option<u64> = None, Bounds::at_least(1.0, "bytes");
         /// Threads that fetch; none: one for each processor of the affinity mask.
         threads: Option<usize> = None, Bounds::at_least(1.0, "");
         /// Time of a commit window.
@@ -402,6 +404,11 @@ impl JobOptions {
         self.check_compressed()?;
         self.check_requests()?;
         self.check_pipeline()?;
+        if self.coalesce.is_some() && !self.list.request.has_range() {
+            return refuse(
+                "--coalesce is for the byte ranges of a list: give --offset-column and --length-column",
+            );
+        }
         if self.allow_private && self.http.public_only {
             return refuse("allow_private and public_only contradict each other");
         }

@@ -335,6 +335,16 @@ pub enum FetchedBody<'b> {
     Dropped(u64),
 }
 
+impl FetchedBody<'_> {
+    /// How many bytes it has.
+    pub fn length(&self) -> u64 {
+        match self {
+            FetchedBody::Bytes(bytes) => bytes.len() as u64,
+            FetchedBody::Spilled(length) | FetchedBody::Dropped(length) => *length,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

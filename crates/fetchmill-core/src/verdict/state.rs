@@ -220,7 +220,7 @@ impl AttemptState {
 
 impl ReplyFacts<'_> {
     /// Why a reply of success is not the object that the source told of.
-    fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
+    pub(crate) fn trouble_with(&self, listed: &ListedKey<'_>) -> Option<FailureKind> {
         let size = listed.size?;
         if self.length != size
             && let Some(kind) = self.store.as_ref().and_then(StoreReply::error_in_place)

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::joined::JoinedTargets;
 use super::observed::ObservedReply;
 use crate::byte_range::ByteRange;
 use crate::engine::custom_request::{CustomRequest, RedirectEffects};
@@ -20,7 +21,7 @@ use crate::s3::{BucketName, split_url};
 use crate::sink::EntryDescription;
 use crate::source_metadata::{ListedKey, SizedName};
 use crate::stored_name::StoredNames;
-use crate::target::{Page, Sequence, WaitingTarget};
+use crate::target::{Sequence, WaitingTarget};
 use crate::target_request::is_condition;
 use crate::transport::AddressPolicy;
 use crate::verdict::AttemptState;
@@ -40,6 +41,8 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) request: Option<Arc<CustomRequest>>,
     /// What has become of that.
     pub(in crate::engine) effects: RedirectEffects,
+    /// Those whose parts of the object are asked for with its own.
+    pub(in crate::engine) joined: JoinedTargets,
     /// Where it was before, as hashes: a redirect to one of these is a loop.
     pub(in crate::engine) visited: Vec<u64>,
     /// How far it may lead, as far as redirects say.
@@ -76,9 +79,9 @@ pub(in crate::engine) struct CurrentTarget {
 
 impl CurrentTarget {
     /// Of a page: its first attempt.
-    pub(super) fn start_first(&mut self, page: &Page, position: usize) {
-        self.sequence = page.first + position as u64;
-        self.start(page.names.get(position));
+    pub(in crate::engine) fn start_first(&mut self, sequence: Sequence, entry: &[u8]) {
+        self.sequence = sequence;
+        self.start(entry);
         self.state = AttemptState::default();
     }
 
@@ -246,6 +249,7 @@ impl CurrentTarget {
         self.url.clear();
         self.visited.clear();
         (self.request, self.effects) = (None, RedirectEffects::default());
+        self.joined.clear();
         (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);
         (self.looked_up_in, self.last_kind, self.found) = (None, None, None);
         self.reach = AddressPolicy::Anywhere;

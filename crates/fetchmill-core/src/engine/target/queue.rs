@@ -29,13 +29,16 @@ impl TargetQueue {
         match self {
             TargetQueue::Page(page, range) => {
                 if let Some(position) = range.next() {
-                    target.start_first(page, position);
+                    target.start_first(page.first + position as Sequence, page.names.get(position));
                     return true;
                 }
             }
             TargetQueue::Picked(page, positions) => {
                 if let Some(position) = positions.next() {
-                    target.start_first(page, position as usize);
+                    target.start_first(
+                        page.first + Sequence::from(position),
+                        page.names.get(position as usize),
+                    );
                     return true;
                 }
             }
@@ -50,6 +53,31 @@ impl TargetQueue {
         // A batch that is used up must not hold its page.
         *self = TargetQueue::Empty;
         false
+    }
+
+    /// The number and the entry of the one that is taken next, if that will be its first attempt.
+    pub(in crate::engine) fn next_first(&self) -> Option<(Sequence, &[u8])> {
+        let (page, position) = match self {
+            TargetQueue::Page(page, range) => (page, Some(range.start).filter(|_| !range.is_empty())?),
+            TargetQueue::Picked(page, positions) => (page, *positions.as_slice().first()? as usize),
+            TargetQueue::Retries(targets) => {
+                let next = targets.as_slice().first()?;
+                let is_first = next.attempts == 0 && next.throttled_since == 0;
+                return is_first.then_some((next.sequence, &next.name));
+            }
+            TargetQueue::Empty => return None,
+        };
+        Some((page.first + position as Sequence, page.names.get(position)))
+    }
+
+    /// Leaves out the one that is taken next: somebody else has it.
+    pub(in crate::engine) fn skip(&mut self) {
+        match self {
+            TargetQueue::Page(_, range) => drop(range.next()),
+            TargetQueue::Picked(_, positions) => drop(positions.next()),
+            TargetQueue::Retries(targets) => drop(targets.next()),
+            TargetQueue::Empty => {}
+        }
     }
 
     pub(in crate::engine) fn len(&self) -> usize {

@@ -50,7 +50,9 @@ impl Worker {
 
     /// What this worker finishes in a second, and something for each connection.
     fn batch_size(&self) -> usize {
-        (self.rate.get() as usize).clamp(self.setup.pool.connections.min(64), limits::BATCH_TARGETS_MAX)
+        let for_each = self.control().coalescing.gap_max().map_or(1, |_| limits::JOINED_TARGETS_MAX);
+        let least = (self.setup.pool.connections.min(64) * for_each).min(limits::BATCH_TARGETS_MAX);
+        (self.rate.get() as usize).clamp(least, limits::BATCH_TARGETS_MAX)
     }
 
     /// Sends the block to the sink; waits while the sink is behind. Whether it had to wait.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::BufReader;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -171,7 +172,7 @@ impl BodyReceiver {
         };
         if self.expected != ExpectedBody::Anything {
             let caught = if self.is_caught { self.head.as_slice() } else { &[] };
-            facts.etag = self.fields.etag.map(|span| span.in_head(&self.head));
+            facts.etag = self.etag();
             facts.is_encoded = field_in(caught, b"content-encoding:").is_some();
             facts.store = is_of_store.then(|| StoreReply {
                 start: &self.start,
@@ -284,6 +285,27 @@ impl BodyReceiver {
         }
     }
 
+    /// The ETag of an object that was said what to be: see [`BodyReceiver::expect`].
+    pub(super) fn etag(&self) -> Option<&[u8]> {
+        self.fields.etag.map(|span| span.in_head(&self.head))
+    }
+
+    /// These bytes of it; none when it is not in memory.
+    pub(super) fn cut(&self, position: Range<usize>) -> Option<FetchedBody<'_>> {
+        if self.spill.is_some() {
+            None
+        } else if self.keeps_bodies() {
+            self.memory.get(position).map(FetchedBody::Bytes)
+        } else {
+            Some(FetchedBody::Dropped(position.len() as u64))
+        }
+    }
+
+    /// How long the head is, as far as it is kept.
+    pub(super) fn head_bytes(&self) -> usize {
+        self.head.len()
+    }
+
     /// What the sink keeps of the head.
     pub(super) fn facts(&self, status: u16) -> Facts<'_> {
         if self.properties.keeps < StoredParts::Facts {
@@ -393,6 +415,7 @@ impl BodySink for BodyReceiver {
         };
         if self.properties.keeps >= StoredParts::Facts
             || head.kept.location.is_some()
+            || self.part.is_some()
             || self.expected != ExpectedBody::Anything
         {
             self.head.clear();

@@ -46,6 +46,7 @@ impl Worker {
                 continue;
             }
             self.in_flight.set(self.in_flight.get() + 1);
+            self.join(batch.first());
             self.gather(&mut task, &mut batch);
             self.fetch_together(&mut task, &mut batch, &mut body, watch).await;
             while let Some((target, came)) = batch.next_alone() {
@@ -95,8 +96,10 @@ impl Worker {
                 }
                 FetchAttempt::Redirected if !self.moves_on(target) => break,
                 FetchAttempt::Redirected => {}
+                FetchAttempt::Split => target.split(),
             }
         }
+        self.plan_joined_again(target);
         // With a target that another host has now, there is nothing to leave.
         self.leave(target, RequestOutcome::Nothing);
     }
@@ -360,7 +363,7 @@ impl Worker {
         is_first: bool,
     ) -> FetchAttempt {
         if task.connection.is_shared() {
-            return self.settle(&task.connection, target, body, &replied);
+            return self.settle(&task.connection, target, body, &replied, &mut |_| ());
         }
         if replied.is_cut {
             return self.replied_in_part(task, target, body, &replied, is_first);
@@ -381,10 +384,10 @@ impl Worker {
             return FetchAttempt::Over;
         }
         let attempt = if is_first {
-            self.settle(&task.connection, target, body, &replied)
+            self.settle(&task.connection, target, body, &replied, &mut |_| ())
         } else {
             let WorkerConnection { connection, held } = task;
-            self.hold(held, target, |target| self.settle(connection, target, body, &replied))
+            self.hold(held, |note| self.settle(connection, target, body, &replied, note))
         };
         if unused.is_surplus() {
             self.met_surplus(task, &origin);
@@ -405,7 +408,7 @@ impl Worker {
     ) -> FetchAttempt {
         self.fetch_again(&mut task.held, FailureKind::Reset);
         if is_first {
-            return self.settle(&task.connection, target, body, replied);
+            return self.settle(&task.connection, target, body, replied, &mut |_| ());
         }
         body.discard();
         FetchAttempt::Again

@@ -9,6 +9,7 @@ use super::verdict::FetchAttempt;
 use crate::engine::target::CurrentTarget;
 use crate::http1::BodySink;
 use crate::limits;
+use crate::target::WaitingTarget;
 use crate::transport::{
     BrokenBatch, BrokenExchange, Deadlines, OriginConnections, PipelinedReplies, ReceivedReply, UnusedState,
 };
@@ -22,6 +23,8 @@ pub(super) struct TargetBatch {
     replies: PipelinedReplies,
     /// Those that are asked for alone, the first one last, with what has come of them already.
     alone: Vec<(usize, Option<FetchAttempt>)>,
+    /// The same of those that were asked for by the request of the first one, which did not give them.
+    split: std::vec::IntoIter<WaitingTarget>,
 }
 
 impl Default for TargetBatch {
@@ -31,6 +34,7 @@ impl Default for TargetBatch {
             count: 0,
             replies: PipelinedReplies::default(),
             alone: Vec::new(),
+            split: Vec::new().into_iter(),
         }
     }
 }
@@ -43,8 +47,16 @@ impl TargetBatch {
 
     /// The next one that is asked for alone, and what has come of it already.
     pub(super) fn next_alone(&mut self) -> Option<(&mut CurrentTarget, Option<FetchAttempt>)> {
-        let (number, came) = self.alone.pop()?;
-        Some((&mut self.targets[number], came))
+        if let Some((number, came)) = self.alone.pop() {
+            return Some((&mut self.targets[number], came));
+        }
+        if self.split.len() == 0 {
+            self.split = self.targets[0].joined.take_alone().into_iter();
+        }
+        let next = self.split.next()?;
+        let target = self.place(1);
+        target.start_again(&next);
+        Some((target, None))
     }
 
     /// Each is asked for alone.
@@ -179,7 +191,7 @@ impl Worker {
     fn settle_batch(&self, task: &mut WorkerConnection, batch: &mut TargetBatch, body: &mut BodyReceiver) {
         self.largest_reply.set(self.largest_reply.get().max(batch.replies.largest()));
         let WorkerConnection { connection, held } = task;
-        self.hold_all(held, |settled| {
+        self.hold(held, |note| {
             for (number, (target, reply)) in batch.targets.iter_mut().zip(batch.replies.iter()).enumerate() {
                 body.start(target.sequence);
                 self.expect(target, body);
@@ -188,8 +200,8 @@ impl Worker {
                     body.piece(reply.body);
                 }
                 let replied = ReceivedReply { head: reply.head, is_cut: false, surplus: UnusedState::Quiet };
-                match self.settle(connection, target, body, &replied) {
-                    FetchAttempt::Over => settled(target),
+                match self.settle(connection, target, body, &replied, note) {
+                    FetchAttempt::Over => {}
                     other => batch.alone.push((number, Some(other))),
                 }
             }

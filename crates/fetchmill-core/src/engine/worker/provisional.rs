@@ -29,23 +29,9 @@ impl Worker {
             || self.setup.body_memory.is_used_up()
     }
 
-    /// Has `settle` write what becomes of a target to what its connection holds, in place of what goes to the sink next.
+    /// Has `settle` write what becomes of targets, of each of which it takes note, to what their connection holds, in place of
+    /// what goes to the sink next. Nothing in it waits, so nothing else can be written there.
     pub(super) fn hold<T>(
-        &self,
-        held: &mut HeldOutcomes,
-        target: &mut CurrentTarget,
-        settle: impl FnOnce(&mut CurrentTarget) -> T,
-    ) -> T {
-        self.hold_all(held, |note| {
-            let done = settle(target);
-            note(target);
-            done
-        })
-    }
-
-    /// The same for many targets, of each of which `settle` takes note. Nothing in it waits, so nothing else can be written
-    /// there.
-    pub(super) fn hold_all<T>(
         &self,
         held: &mut HeldOutcomes,
         settle: impl FnOnce(&mut dyn FnMut(&CurrentTarget)) -> T,
@@ -103,6 +89,7 @@ impl Worker {
                 self.control().stop.fail(error);
             }
         }
+        self.part_etags.borrow_mut().forget();
         let now = self.clock.get();
         self.fail_uncertain_of(&held.targets);
         let again =

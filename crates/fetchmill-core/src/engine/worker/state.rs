@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 
 use super::beginning_batch::BeginningBatch;
 use super::load::WorkerLoad;
+use super::part_etags::PartEtags;
 use super::resting::WorkerConnection;
 use super::waiters::Waiters;
 use crate::engine::body_memory::BodyMemory;
@@ -92,6 +93,8 @@ pub(super) struct Worker {
     pub(super) load: WorkerLoad,
     /// Bytes of the largest reply in a batch.
     pub(super) largest_reply: Cell<usize>,
+    /// Of the objects whose parts were fetched last.
+    pub(super) part_etags: RefCell<PartEtags>,
     /// When what replies took was told last.
     pub(super) telemetry_told: Cell<Millis>,
     pub(super) waiters: Waiters,
@@ -144,6 +147,7 @@ impl Worker {
             closes_surplus_until: Cell::default(),
             load: WorkerLoad::default(),
             largest_reply: Cell::new(0),
+            part_etags: RefCell::default(),
             telemetry_told: Cell::new(0),
             waiters: Waiters::new(setup.hosts, setup.control.plan.workers()),
             idle_connections: IdleConnections::default(),

@@ -12,9 +12,9 @@ use crate::object::Facts;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::hosts::{self, RequestOutcome};
 use crate::planner::origin::Millis;
-use crate::sink::StoredParts;
+use crate::sink::{FetchedBody, StoredParts};
 use crate::source_metadata::ListedKey;
-use crate::transport::{BrokenExchange, Connection, ReceivedReply};
+use crate::transport::{BrokenExchange, ReceivedReply};
 use crate::verdict::{BrokenFacts, Correction, Verdict};
 
 /// What came of an attempt at a target.
@@ -27,6 +27,8 @@ pub(super) enum FetchAttempt {
     Renewing,
     /// The target is somewhere else.
     Redirected,
+    /// What was asked for together is to be asked for one by one.
+    Split,
 }
 
 impl Worker {
@@ -50,71 +52,6 @@ impl Worker {
         }
         if self.setup.decodes {
             body.expect_encoding();
-        }
-    }
-
-    /// A complete reply, when it is certain whose it is.
-    pub(super) fn settle(
-        &self,
-        connection: &Connection,
-        target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
-        replied: &ReceivedReply,
-    ) -> FetchAttempt {
-        if body.has_failed() {
-            // The job is ending; the target stays pending.
-            body.discard();
-            return FetchAttempt::Over;
-        }
-        self.note_token(target, replied.head.status);
-        let mut state = target.state;
-        let mut facts = body.reply_facts(&replied.head, target.is_of_store, self.listed(target));
-        facts.shows_token = target.shows_token;
-        facts.is_certain = connection.is_shared() || connection.replies() <= 1;
-        let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
-        target.state = state;
-        match verdict {
-            Verdict::Store => self.store(target, body, replied),
-            Verdict::Redirect => {
-                let followed = self.redirect(target, connection, replied.head.status, body.location());
-                body.discard();
-                match followed {
-                    Ok(()) => FetchAttempt::Redirected,
-                    Err(kind) => self.failed(target, kind, Some(replied)),
-                }
-            }
-            other => {
-                body.discard();
-                self.carry_out(target, other, Some(replied))
-            }
-        }
-    }
-
-    /// The object has come, and its body is looked at as a whole.
-    fn store(
-        &self,
-        target: &mut CurrentTarget,
-        body: &mut BodyReceiver,
-        replied: &ReceivedReply,
-    ) -> FetchAttempt {
-        let rules = self.rules(target);
-        // What a store lists is what it sends, which the verdict has compared.
-        let listed = self.listed(target).filter(|_| !target.is_of_store).and_then(|listed| listed.size);
-        let completed = body.complete(rules.body_max, listed);
-        if body.has_failed() {
-            body.discard();
-            return FetchAttempt::Over;
-        }
-        match completed {
-            Ok(()) => {
-                self.settle_fetched(target, body, replied.head.status);
-                FetchAttempt::Over
-            }
-            Err((kind, detail)) => {
-                body.discard();
-                let verdict = target.state.after_failure(kind, &rules, self.clock.get());
-                self.carry_out(target, verdict.with_detail(detail), Some(replied))
-            }
         }
     }
 
@@ -164,7 +101,7 @@ impl Worker {
     }
 
     /// Everything but the object itself and where it is.
-    fn carry_out(
+    pub(super) fn carry_out(
         &self,
         target: &mut CurrentTarget,
         verdict: Verdict,
@@ -180,6 +117,7 @@ impl Worker {
             Verdict::Store | Verdict::Redirect => {
                 return self.stop(target, Error::Internal("a failure was taken for a reply".into()));
             }
+            Verdict::Settle(outcome, _) if target.is_joined() => return self.refuse_joined(outcome),
             Verdict::Retry(kind) => {
                 self.observe(kind, target.state.attempts.saturating_sub(1), retry_after);
                 self.report.borrow_mut().retries.push(target.again(kind, retry_after));
@@ -205,6 +143,15 @@ impl Worker {
         FetchAttempt::Over
     }
 
+    /// What comes of an attempt that would have settled its target: of a joined one nothing does.
+    fn refuse_joined(&self, outcome: Outcome) -> FetchAttempt {
+        use FailureKind::{BadRange, BodyTooLarge, RangeIgnored, UnverifiedLength};
+        if matches!(outcome, Outcome::Failed(RangeIgnored | BadRange | BodyTooLarge | UnverifiedLength)) {
+            self.control().coalescing.note_refused();
+        }
+        FetchAttempt::Split
+    }
+
     /// What a failed attempt tells of its host.
     fn seen_of(
         &self,
@@ -222,30 +169,23 @@ impl Worker {
     }
 
     /// The object has come, or as much of it as a check reads.
-    fn settle_fetched(&self, target: &mut CurrentTarget, body: &mut BodyReceiver, status: u16) {
-        {
-            let mut delta = self.delta.borrow_mut();
-            delta.count(Outcome::Fetched, body.length());
-            delta.received += body.received();
-        }
+    pub(super) fn settle_fetched(&self, target: &mut CurrentTarget, body: FetchedBody<'_>, facts: Facts<'_>) {
+        self.delta.borrow_mut().count(Outcome::Fetched, body.length());
         let attempts = target.state.attempts + 1;
         if self.has_rows() {
             self.push_row(target, Outcome::Fetched, attempts);
-            body.discard();
         } else {
             let naming = self.setup.naming;
             let (name, facts) = if self.setup.properties.keeps >= StoredParts::Bodies {
-                let facts = body.facts(status);
                 let name = target.stored_name((naming, &self.setup.names), &facts);
                 let facts = target.facts(naming, &name, facts);
                 (name, facts)
             } else {
-                (Cow::default(), body.facts(status))
+                (Cow::default(), facts)
             };
             let keep = |_: &&[u8]| self.setup.keeps_entries;
             let facts = Facts { entry: facts.entry.filter(keep), listed: facts.listed.filter(keep), ..facts };
-            self.block.borrow_mut().push_fetched(target.sequence, attempts, &name, body.get(), &facts);
-            body.handed_over();
+            self.block.borrow_mut().push_fetched(target.sequence, attempts, &name, body, &facts);
         }
         self.settled();
         self.note_fetched(target);

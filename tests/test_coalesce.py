@@ -1,0 +1,411 @@
+"""Parts of one object that are fetched with one request: each is stored apart, with its own bytes or none."""
+
+import base64
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from certificates import Certificates
+from lists import write_list
+from nginx import Nginx, Site
+from ranges import BODY, COLUMNS, Part, asked, get, kinds, part, serve_part, write_records
+from raw_server import Behaviour, Exchange, RawServer, bare_reply, reply, then_close, then_flood
+from s3_stores import Versitygw
+from stored import find_wrong, read_objects
+
+Run = Callable[..., Any]
+Start = Callable[..., "subprocess.Popen[str]"]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+# Ten parts of ten bytes, with gaps of five.
+TENTHS = [Part("x", at, BODY[at : at + 10]) for at in range(0, 150, 15)]
+
+
+class Asked:
+    """Notes what a server is asked for.
+
+    Args:
+        behaviour: what it does then.
+    """
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.ranges: list[tuple[int, int]] = []
+        self._behaviour = behaviour
+
+    def __call__(self, exchange: Exchange) -> bytes | None:
+        """Answers."""
+        self.ranges.append(asked(exchange))
+        return self._behaviour if isinstance(self._behaviour, bytes) else self._behaviour(exchange)
+
+
+def when_joined(wrong: Behaviour) -> Behaviour:
+    """Does something else when more than one part is asked for."""
+    right = serve_part(BODY)
+
+    def behave(exchange: Exchange) -> bytes | None:
+        first, last = asked(exchange)
+        behaviour = wrong if last - first >= len(TENTHS[0].body) else right
+        return behaviour if isinstance(behaviour, bytes) else behaviour(exchange)
+
+    return behave
+
+
+def rows_of(dest: Path) -> list[dict[str, Any]]:
+    """What is stored, with what is known of it."""
+    return [json.loads(line) for path in sorted(dest.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def bodies_of(dest: Path) -> list[tuple[str, bytes]]:
+    """The same of --all-rows: names and bodies."""
+    return [(row["name"], base64.b64decode(row["body_base64"])) for row in rows_of(dest)]
+
+
+def write_parts(folder: Path, url: str, parts: Sequence[Part], **columns: Sequence[str]) -> Path:
+    """A list of them, in their order."""
+    more = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    rows = [each.row(url) for each in parts]
+    return write_list(folder, [{**row, **own} for row, own in zip(rows, more or [{}] * len(rows), strict=True)], "csv")
+
+
+@pytest.mark.parametrize("format", ["files", "jsonl", "parquet", "tar"])
+def test_neighbours_are_fetched_together_and_stored_apart(
+    run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, tmp_path: Path, format: str
+) -> None:
+    """Whole files of records take a tenth of the requests at most; each record has its own bytes."""
+    parts = sorted(write_records(served, 3, 300), key=lambda each: (each.file, each.offset))
+    server = nginx(files=Site())
+    url = server.url("files", "127.0.0.1")
+    done = get(run, write_parts(tmp_path, url, parts), dest, "--coalesce", "1k", format=format)
+
+    assert done.code == 0, done.err
+    below = url.removeprefix("http://") if format == "files" else url
+    assert find_wrong(dest, format, {each.name(below): each.body for each in parts}) == []
+    assert len(server.seen("files")) <= len(parts) / 10
+    assert run("verify", dest).code == 0
+
+
+@pytest.mark.parametrize("http2", [False, True], ids=["HTTP/1.1", "HTTP/2"])
+def test_they_are_fetched_together_over_tls(
+    run: Run,
+    nginx: Callable[..., Nginx],
+    certificates: Certificates,
+    served: Path,
+    dest: Path,
+    tmp_path: Path,
+    http2: bool,
+) -> None:
+    """Over HTTP/2 as over HTTP/1.1. What ends behind its file has failed, and no other part with it."""
+    parts = sorted(write_records(served, 1, 300), key=lambda each: each.offset)
+    size = (served / parts[0].file).stat().st_size
+    server = nginx(tls=Site(leaf=certificates.good, http2=http2))
+    beyond = [Part(parts[0].file, size - 3, b"1234"), Part(parts[0].file, size, b"1")]
+    listed = write_parts(tmp_path, server.url("tls"), parts + beyond)
+    options = ("--ca-file", certificates.ca_file, "--http2" if http2 else "--no-http2", "--coalesce", 1)
+    done = get(run, listed, dest, *options)
+
+    assert done.code == 3, done.err
+    assert find_wrong(dest, "jsonl", {each.name(server.url("tls")): each.body for each in parts}) == []
+    assert sorted(str(kind) for kind in kinds(dest).values()) == ["bad-range", "range-unsatisfied"]
+    assert {seen.http for seen in server.seen("tls")} == {"HTTP/2.0" if http2 else "HTTP/1.1"}
+    # Those that went with the two that failed were asked for once more.
+    assert len(server.seen("tls")) < len(parts)
+
+
+def test_parts_of_a_bucket_are_fetched_together(
+    run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, tmp_path: Path
+) -> None:
+    """The joined request is signed, by a store that checks that."""
+    versitygw.put("a/c.tar", BODY)
+    url = f"s3://{versitygw.bucket}/a"
+    parts = [Part("c.tar", at, BODY[at : at + 90]) for at in range(0, 1000, 100)]
+    listed = write_parts(tmp_path, url, parts)
+    options = ("--endpoint-url", versitygw.endpoint, "--format", "jsonl", *COLUMNS, "--coalesce", 10, "-j", 1, "--json")
+    done = run("get", listed, dest, *options, env=environment | versitygw.environment())
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, "jsonl", {each.name(url): each.body for each in parts}) == []
+    assert json.loads(done.out.splitlines()[-1])["attempts"] <= 2
+
+
+ORDERS: dict[str, tuple[list[Part], int, list[tuple[int, int]]]] = {
+    "a gap that is as long": (TENTHS, 5, [(0, 144)]),
+    "a gap that is longer": (TENTHS, 4, [(each.offset, each.offset + 9) for each in TENTHS]),
+    "from the last one": (TENTHS[::-1], 5, [(0, 144)]),
+    "one within the other": ([Part("x", 0, BODY[:100]), Part("x", 10, BODY[10:20]), TENTHS[2]], 1, [(0, 99)]),
+    "overlapping": ([Part("x", 0, BODY[:100]), Part("x", 50, BODY[50:150])], 1, [(0, 149)]),
+    "another object between": ([TENTHS[0], Part("y", 10, BODY[10:20]), TENTHS[1]], 5, [(0, 9), (10, 19), (15, 24)]),
+    "far apart": ([TENTHS[0], TENTHS[1], TENTHS[8], TENTHS[9]], 5, [(0, 24), (120, 144)]),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_only_what_is_near_in_the_list_and_in_the_object_goes_together(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, order: str
+) -> None:
+    """Whatever the order, no more than the gap lies between two parts that are asked for with one request."""
+    parts, gap, expected = ORDERS[order]
+    route = Asked(serve_part(BODY))
+    server = raw({"/x": route, "/y": route})
+    done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", gap, "-j", 1, "--all-rows")
+
+    assert done.code == 0, done.err
+    assert sorted(bodies_of(dest)) == sorted((each.name(server.url), each.body) for each in parts)
+    assert route.ranges == expected
+    assert {row["attempts"] for row in rows_of(dest)} == {1}
+
+
+JOINED = BODY[:145]
+WRONG: dict[str, Behaviour] = {
+    "whole": reply(BODY),
+    "whole-and-huge": then_flood(reply(length=10**12), b"x"),
+    "as-long-with-200": reply(JOINED, "Content-Range: bytes 0-144/1000"),
+    "nothing-there": reply(b"", "Content-Range: bytes */1000", status="416 No"),
+    "absent": reply(b"no", status="404 No"),
+    "gone": reply(b"no", status="410 No"),
+    "forbidden": reply(b"no", status="403 No"),
+    "not-modified": bare_reply(status="304 Not Modified"),
+    "elsewhere": reply(b"", "Location: /other", status="302 There"),
+    "only-the-first": part(BODY[:10], 0, 9, 1000),
+    "shifted": part(BODY[1:146], 1, 145, 1000),
+    "longer": part(BODY[:146], 0, 145, 1000),
+    "right-range-of-a-short-body": part(BODY[:144], 0, 144, 1000),
+    "right-range-of-a-long-body": part(BODY[:146], 0, 144, 1000),
+    "no-content-range": reply(JOINED, status="206 Partial Content"),
+    "two-content-ranges": part(JOINED, 0, 144, 1000, "Content-Range: bytes 0-144/1000"),
+    "a-total-below-it": part(JOINED, 0, 144, 100),
+    "multipart": part(JOINED, 0, 144, 1000, "Content-Type: multipart/byteranges; boundary=x"),
+    "encoded": part(JOINED, 0, 144, 1000, "Content-Encoding: gzip"),
+    "heads-of-16-KiB": part(JOINED, 0, 144, 1000, *[f"X-{n}: {'x' * 15_000}" for n in range(4)]),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_is_not_the_joined_part_settles_nothing(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, wrong: str
+) -> None:
+    """Each part is asked for by itself then, once, and that was its first attempt."""
+    route = Asked(when_joined(WRONG[wrong]))
+    server = raw({"/x": route, "/other": reply(b"what nobody asked for")})
+    listed = write_parts(tmp_path, server.url, TENTHS)
+    done = get(run, listed, dest, "--coalesce", 5, "-j", 1, "--attempts", 1, "--all-rows")
+
+    assert done.code == 0, done.err
+    assert sorted(bodies_of(dest)) == sorted((each.name(server.url), each.body) for each in TENTHS)
+    if wrong != "heads-of-16-KiB":
+        assert sorted(route.ranges[1:]) == [(each.offset, each.offset + 9) for each in TENTHS]
+    assert route.ranges[0] == (0, 144)
+    assert {row["attempts"] for row in rows_of(dest)} == {1}
+
+
+@pytest.mark.parametrize(
+    ("trouble", "counts"),
+    [
+        (reply(status="500 Oh"), True),
+        (reply(status="503 Later"), False),
+        (reply(status="429 Later"), False),
+        (then_close(part(JOINED, 0, 144, 1000)[:-3]), True),
+        (then_close(b""), True),
+    ],
+    ids=["500", "503", "429", "cut", "closed"],
+)
+def test_what_may_pass_is_an_attempt_at_the_first_alone(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, trouble: Behaviour, counts: bool
+) -> None:
+    """It is tried again later; the others have had no attempt, and may go together again."""
+    right = serve_part(BODY)
+
+    def behave(exchange: Exchange) -> bytes | None:
+        behaviour = trouble if exchange.number == 1 else right
+        return behaviour if isinstance(behaviour, bytes) else behaviour(exchange)
+
+    route = Asked(behave)
+    server = raw({"/x": route})
+    done = get(run, write_parts(tmp_path, server.url, TENTHS), dest, "--coalesce", 5, "-j", 1, "--all-rows")
+
+    assert done.code == 0, done.err
+    assert sorted(bodies_of(dest)) == sorted((each.name(server.url), each.body) for each in TENTHS)
+    assert sorted(row["attempts"] for row in rows_of(dest)) == [1] * 9 + [2 if counts else 1]
+    assert route.ranges[0] == (0, 144)
+    assert sorted(route.ranges[1:]) == [(0, 9), (15, 144)]
+
+
+def test_a_server_that_does_not_do_it_is_asked_for_each_part_by_itself(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
+    """After two replies one behind the other; the user is told."""
+    route = Asked(when_joined(reply(BODY)))
+    server = raw({"/x": route})
+    parts = [Part("x", at + more, BODY[at : at + 10]) for more in (0,) for at in range(0, 990, 10)]
+    # Three at a time are within the largest body.
+    done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", 1, "-j", 1, "--max-size", 30)
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, "jsonl", {each.name(server.url): each.body for each in parts}) == []
+    assert [it for it in route.ranges if it[1] - it[0] > 9] == [(0, 29), (30, 59)]
+    assert "--coalesce ended" in done.err
+
+
+@pytest.mark.parametrize("options", [(), ("--coalesce", 5)], ids=["each", "together"])
+def test_an_object_that_is_replaced_between_its_parts_is_told(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    """By its strong ETag. A weak one, or none, says nothing, and what another object has does not matter."""
+    tags = {"/x": ['"1"', '"1"', '"2"'], "/w": ['W/"1"', 'W/"2"', 'W/"3"'], "/n": ["", "", ""], "/o": ['"7"'] * 3}
+
+    def behave(exchange: Exchange) -> bytes:
+        first, last = asked(exchange)
+        tag = tags[exchange.target][first // 300]
+        return part(BODY[first : last + 1], first, last, 1000, *([f"ETag: {tag}"] if tag else []))
+
+    server = raw(dict.fromkeys(tags, behave))
+    parts = [
+        Part(name[1:], at + more, BODY[at + more : at + more + 10])
+        for at in (0, 300, 600)
+        for name in tags
+        for more in (0, 15)
+    ]
+    listed = write_parts(tmp_path, server.url, parts)
+    done = get(run, listed, dest, *options, "-j", 1)
+
+    assert done.code == 3, done.err
+    replaced = [each for each in parts if each.file == "x" and each.offset >= 600]
+    stored = {each.name(server.url): each.body for each in parts if each not in replaced}
+    assert find_wrong(dest, "jsonl", stored) == []
+    assert kinds(dest) == {each.name("").replace("//", "/"): "changed" for each in replaced}
+    assert {found.detail for found in fetchmill.failures(dest)} == {
+        "its ETag is another one than that of an earlier part: the object was replaced"
+    }
+
+
+def test_each_part_has_what_its_row_says(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """Its hash, the ETag of a manifest, and kept columns; one that differs fails alone."""
+
+    def behave(exchange: Exchange) -> bytes:
+        first, last = asked(exchange)
+        return part(BODY[first : last + 1], first, last, 1000, 'ETag: "e"')
+
+    server = raw({"/x": behave})
+    hashes = [hashlib.sha256(each.body).hexdigest() for each in TENTHS]
+    hashes[4] = hashes[3]
+    etags = ["e"] * len(TENTHS)
+    etags[0] = etags[6] = "other"
+    listed = write_parts(
+        tmp_path,
+        server.url,
+        TENTHS,
+        name=["same"] * 10,
+        size=["1000"] * 10,
+        etag=etags,
+        last_modified=[""] * 10,
+        hash=hashes,
+        label=[f"no {number}" for number in range(10)],
+    )
+    options = ("--hash-column", "hash", "--keep-columns", "label", "--attempts", 1)
+    done = get(run, listed, dest, *options, "--coalesce", 5, "-j", 1)
+
+    assert done.code == 3, done.err
+    failed = {0: "changed", 4: "checksum", 6: "changed"}
+    stored = {each.name(server.url): each.body for number, each in enumerate(TENTHS) if number not in failed}
+    assert find_wrong(dest, "jsonl", stored) == []
+    assert sorted(row["columns"]["label"] for row in rows_of(dest)) == [f"no {n}" for n in range(10) if n not in failed]
+    assert kinds(dest) == {TENTHS[n].name("").replace("//", "/"): kind for n, kind in failed.items()}
+
+
+def test_gaps_count_as_bytes_that_are_received(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """For --bwlimit; what is told at the end are bytes of parts. No more goes together than a body may have."""
+    body = random.Random(4).randbytes(400_000)
+    route = Asked(serve_part(body))
+    server = raw({"/x": route})
+    parts = [Part("x", at, body[at : at + 10]) for at in range(0, 400_000, 100_000)]
+    listed = write_parts(tmp_path, server.url, parts)
+    began = time.monotonic()
+    done = get(run, listed, dest, "--coalesce", "100k", "--bwlimit", "300k", "-j", 1, "--json")
+
+    assert done.code == 0, done.err
+    assert route.ranges == [(0, 300_009)]
+    assert time.monotonic() - began > 0.5
+    assert json.loads(done.out.splitlines()[-1])["bytes"] == 40
+    again = get(run, listed, tmp_path / "small", "--coalesce", "100k", "--max-size", 200_000, "-j", 1)
+    assert again.code == 0, again.err
+    assert route.ranges[1:] == [(0, 100_009), (200_000, 300_009)]
+
+
+def test_parts_that_overlap_take_no_more_memory_than_they_have_bytes(
+    run: Run, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
+    """Three of 400,000 bytes are two requests, be they the same bytes: stored apart they are above a mebibyte."""
+    body = random.Random(5).randbytes(400_100)
+    route = Asked(serve_part(body))
+    server = raw({"/x": route})
+    parts = [Part("x", at, body[at : at + 400_000]) for at in (0, 1, 2)]
+    done = get(run, write_parts(tmp_path, server.url, parts), dest, "--coalesce", 1, "-j", 1)
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, "jsonl", {each.name(server.url): each.body for each in parts}) == []
+    assert route.ranges == [(0, 400_000), (2, 400_001)]
+
+
+def test_in_a_job_of_many_hosts_nothing_goes_together(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """Each host has its own turn there."""
+    routes = [Asked(serve_part(BODY)) for _ in range(2)]
+    servers = [raw({"/x": route}) for route in routes]
+    rows = [each.row(server.url) for server in servers for each in TENTHS]
+    done = get(run, write_list(tmp_path, rows, "csv"), dest, "--coalesce", 5)
+
+    assert done.code == 0, done.err
+    assert dict(read_objects(dest, "jsonl")) == {
+        each.name(server.url): each.body for server in servers for each in TENTHS
+    }
+    assert [len(route.ranges) for route in routes] == [10, 10]
+
+
+def test_a_killed_job_goes_on_with_what_is_left(run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """With other joined parts, or with none: --coalesce is no other job. Every part is there once."""
+
+    def slowly(exchange: Exchange) -> bytes | None:
+        time.sleep(0.01)
+        return whole(exchange) if callable(whole) else whole
+
+    body = random.Random(6).randbytes(18_000)
+    whole = serve_part(body)
+    server = raw({"/x": slowly})
+    parts = [Part("x", at, body[at : at + 9]) for at in range(0, 18_000, 10)]
+    listed = write_parts(tmp_path, server.url, parts)
+    options = ("--format", "jsonl", "--allow-private", *COLUMNS, "-j", 2, "--commit-window", "20ms", "--max-size", 90)
+    for coalesce in (1, 3):
+        before = len(server.requests)
+        process = start("get", listed, dest, *options, "--coalesce", coalesce)
+        until = time.monotonic() + 20
+        while len(server.requests) < before + 50 and process.poll() is None and time.monotonic() < until:
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = run("get", listed, dest, *options, "--coalesce", 2)
+
+    assert done.code == 0, done.err
+    assert find_wrong(dest, "jsonl", {each.name(server.url): each.body for each in parts}) == []
+    assert len(rows_of(dest)) == len(parts)
+    assert len(server.requests) < len(parts) / 4
+
+
+def test_it_is_for_byte_ranges(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """Anything else is refused, before anything is asked for; in Python it is a keyword of the same name."""
+    route = Asked(serve_part(BODY))
+    server = raw({"/x": route})
+    listed = write_parts(tmp_path, server.url, TENTHS)
+    refused = run("get", listed, dest, "--allow-private", "--coalesce", 5)
+
+    assert (refused.code, server.requests) == (2, [])
+    assert "--offset-column" in refused.err
+    columns: Any = {"offset_column": "offset", "length_column": "length"}
+    report = fetchmill.get(listed, dest, format="null", allow_private=True, coalesce=5, concurrency=1, **columns)
+    assert (report.fetched, report.bytes, route.ranges) == (10, 100, [(0, 144)])
