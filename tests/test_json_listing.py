@@ -332,7 +332,7 @@ def test_what_may_have_been_meant_otherwise_is_told(run: Run, raw: Raw, dest: Pa
 def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> None:
     """Their names and sizes are compared with what is there; other fields make another source of them."""
     fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
-    words = (*fields, "--size-field", "size", "--next-page", "none", "--delete", "--json")
+    words = (*fields, "--size-field", "size", "--next-page", "none", "--delete", "--max-delete", "1", "--json")
 
     def page(*numbers: int) -> bytes:
         items = [{"id": f"n{n}", "href": f"/img/{n}", "size": len(OBJECTS[f"/img/{n}"])} for n in numbers]

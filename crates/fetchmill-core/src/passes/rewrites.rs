@@ -20,6 +20,7 @@ use crate::journal::{Shard, sqlite_error_of};
 use crate::limits;
 use crate::name::for_display;
 use crate::outcome::ShardNumber;
+use crate::reader::verify::check_prefix;
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
 use crate::sink::{Format, ShardFolder, ShardSize, SmallShards};
 
@@ -132,6 +133,8 @@ impl Rewrites {
         let mut copy = None;
         for shard in &group.shards {
             let reader = ShardReader::open(&self.shard_folder, self.format, shard)?;
+            // The checksum of a body says nothing of what stands beside it.
+            check_prefix(reader.path(), &shard.sealed.data).map_err(|why| damaged(reader.path(), &why))?;
             let mut wanted = Wanted { db: &self.db, base: &self.base, shard: shard.number, reader: &reader };
             copy = copy_shard(&self.shard_folder, &self.columns, &reader, &mut wanted, copy)?;
         }
@@ -149,6 +152,14 @@ fn contradiction(base: &Path) -> Error {
     Error::Internal(format!(
         "what {} says of the shards is not what they hold; nothing was changed: look with `fetchmill verify`",
         base.display()
+    ))
+}
+
+fn damaged(shard: &Path, why: &str) -> Error {
+    Error::Journal(format!(
+        "{} is damaged: {why}; nothing was changed: `fetchmill verify` shows what is lost, and --refetch fetches everything \
+         again",
+        shard.display()
     ))
 }
 
@@ -177,11 +188,6 @@ impl CopiedRows for Wanted<'_> {
     }
 
     fn note_damaged(&mut self, _: u64, name: &[u8], what: String) -> Result<()> {
-        Err(Error::Journal(format!(
-            "{} is damaged: `{}`: {what}; nothing was changed: `fetchmill verify` shows what is lost, and --refetch \
-             fetches everything again",
-            self.reader.path().display(),
-            for_display(name)
-        )))
+        Err(damaged(self.reader.path(), &format!("`{}`: {what}", for_display(name))))
     }
 }
