@@ -30,7 +30,9 @@ def test_a_tree_that_changes_much_is_made_identical(
     # lighttpd 1.4.69 crashes over folders with a thousand entries.
     tree, dest = ChangingTree(served, FILES, SEED, FILES // FOLDERS), memory_path / "out"
     with index_server(server, served, tmp_path / "server") as source:
-        assert run("sync", source.url, dest).code == 0
+        # What a server is late with, because more connections come than it takes, would be counted in the next pass.
+        words = ("sync", source.url, dest, "--concurrency", "4")
+        assert run(*words).code == 0
         source.asked()
         before = held(served)
         tree.change_much(changed=FILES // 40, added=FILES * 3 // 200, removed=FILES // 100, renamed=FILES // 400)
@@ -40,9 +42,9 @@ def test_a_tree_that_changes_much_is_made_identical(
         fetched = {name for name, value in after.items() if before.get(name) != value}
         gone = before.keys() - after.keys()
 
-        ended = run("sync", source.url, dest, "--delete", "--json")
+        ended = run(*words, "--delete", "--json")
         asked = source.asked()
-        again = run("sync", source.url, dest, "--delete", "--json")
+        again = run(*words, "--delete", "--json")
 
     assert (ended.code, again.code) == (0, 0), ended.err + again.err
     assert held(dest) == after

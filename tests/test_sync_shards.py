@@ -20,6 +20,7 @@ import fetchmill
 from conftest import Ended
 from foreign import READERS, SUFFIXES, describe_parquet, find_shards, read_objects
 from nginx import Nginx, Site
+from s3_stores import Versitygw, client_of
 from synced import ChangingTree, bodies, until
 
 Run = Callable[..., Ended]
@@ -217,6 +218,37 @@ def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, de
     assert told == (10, 25, 1, 5)
     whole = {f"{source}{name}": body for name, body in bodies(served).items()}
     assert contents(dest, "parquet", "duckdb") == whole
+
+
+@pytest.mark.parametrize("format", ["parquet", "warc"])
+def test_a_store_is_kept_in_shards(
+    run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, format: str
+) -> None:
+    """versitygw: what has another ETag is fetched, what is gone is removed; nothing else is asked for."""
+    held = {f"pre/d{number % 5}/f{number}": b"object %d" % number for number in range(40)}
+    for key, body in held.items():
+        versitygw.put(key, body)
+    source = f"s3://{versitygw.bucket}/pre/"
+    words = ("sync", source, dest, "--endpoint-url", versitygw.endpoint, "--format", format, "--delete", "--json")
+    settings = environment | versitygw.environment()
+    first = report_of(run(*words, env=settings))
+    client = client_of(versitygw)
+    with contextlib.closing(client):
+        for key in ("pre/d0/f5", "pre/d1/f6"):
+            client.delete_object(Bucket=versitygw.bucket, Key=key)
+            del held[key]
+    for key in ("pre/d2/f7", "pre/new/key"):
+        held[key] = b"another " + key.encode()
+        versitygw.put(key, held[key])
+
+    second = report_of(run(*words, env=settings))
+    third = report_of(run(*words, env=settings))
+
+    told = [tuple(each[name] for name in ("fetched", "unchanged", "removed")) for each in (first, second, third)]
+    # A key that was written a moment before a pass proves nothing by its time, and has its ETag.
+    assert told == [(40, 0, 0), (2, 37, 2), (0, 39, 0)]
+    assert contents(dest, format, next(iter(READERS[format]))) == held
+    assert run("verify", dest).code == 0
 
 
 def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) -> None:
