@@ -46,6 +46,7 @@ ELSEWHERE = {
     "range-ignored": "tests/test_ranges.py: a check asks for whole objects",
     "range-unsatisfied": "tests/test_ranges.py",
     "bad-range": "tests/test_ranges.py",
+    "bad-encoding": "tests/test_compressed.py: a check asks for bodies as they are",
     # What a complete reply says is its status.
     "server-error": "status",
     "throttled": "status",
