@@ -239,6 +239,30 @@ fn a_second_process_is_refused() {
     assert!(SyncStore::open(&world.destination(), Some(&world.path("fetched"))).is_ok());
 }
 
+/// The base of a release that kept files only.
+#[test]
+fn a_base_of_version_1_gets_a_column_for_shards() {
+    let world = World::new();
+    let path = world.path("base.sqlite");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(
+        "CREATE TABLE objects (
+             name BLOB PRIMARY KEY, url TEXT, listed_size INTEGER, listed_etag TEXT, listed_modified INTEGER,
+             etag BLOB, modified INTEGER, length INTEGER NOT NULL, crc32c INTEGER NOT NULL, mtime_ns INTEGER,
+             checked_at INTEGER NOT NULL) WITHOUT ROWID;
+         INSERT INTO objects VALUES ('n', NULL, NULL, NULL, NULL, NULL, NULL, 1, 0, 1, 0);
+         PRAGMA user_version = 1",
+    )
+    .unwrap();
+    drop(old);
+
+    for _ in 0..2 {
+        let db = database::open_base(&path).unwrap();
+        let shard: Option<i64> = db.query_row("SELECT shard FROM objects", [], |row| row.get(0)).unwrap();
+        assert_eq!(shard, None);
+    }
+}
+
 /// Names in any order with some twice, compared with what sets say.
 #[test]
 fn random_listings_are_compared_as_sets_are() {
@@ -257,7 +281,8 @@ fn random_listings_are_compared_as_sets_are() {
     let db = database::open_base(&base_path).unwrap();
     for (name, etag) in &before {
         let row = rusqlite::params![name.as_bytes(), format!("http://a/{name}"), etag.to_string()];
-        db.execute("INSERT INTO objects VALUES (?, ?, 1, ?, NULL, NULL, NULL, 1, 0, 1, 0)", row).unwrap();
+        db.execute("INSERT INTO objects VALUES (?, ?, 1, ?, NULL, NULL, NULL, 1, 0, 1, 0, NULL)", row)
+            .unwrap();
     }
     let rows: Vec<(String, String)> =
         (0..4000).map(|_| (format!("n{}", below(5000)), below(3).to_string())).collect();
