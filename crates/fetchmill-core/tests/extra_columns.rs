@@ -233,7 +233,7 @@ fn kept_columns_need_a_format_that_has_a_place() {
         options.format = format;
         let is_refused = matches!(format, Format::Files | Format::Tar | Format::Warc);
         let refused = options.check().err().map(|error| error.to_string());
-        let message = "--keep-columns needs --format parquet or jsonl";
+        let message = "--keep-columns needs --format parquet or jsonl, or tar with --sidecar";
         assert_eq!(refused.as_deref(), is_refused.then_some(message), "{format:?}");
     }
     options.format = Format::Parquet;
