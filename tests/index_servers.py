@@ -30,6 +30,7 @@ server.errorlog = "{folder}/error.log"
 accesslog.filename = "{folder}/access.log"
 dir-listing.activate = "enable"
 server.max-keep-alive-requests = 1000000
+server.max-fds = 16384
 """
 LINE = re.compile(r'"GET (\S+) HTTP/1\.[01]" (\d{3})')
 # A request of this path ends a look at a log.

@@ -27,15 +27,16 @@ def test_a_tree_that_changes_much_is_made_identical(
 ) -> None:
     """Times included; a request a folder, a GET for each file that differs, and conditions where nothing else tells."""
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
-    # lighttpd 1.4.69 crashes over folders with a thousand entries.
-    tree, dest = ChangingTree(served, FILES, SEED, FILES // FOLDERS), memory_path / "out"
+    # lighttpd keeps a descriptor of each file for some seconds, and says 403 without one.
+    files = min(FILES, 10_000) if server == "lighttpd" else FILES
+    tree, dest = ChangingTree(served, files, SEED, files // FOLDERS), memory_path / "out"
     with index_server(server, served, tmp_path / "server") as source:
         # What a server is late with, because more connections come than it takes, would be counted in the next pass.
         words = ("sync", source.url, dest, "--concurrency", "4")
         assert run(*words).code == 0
         source.asked()
         before = held(served)
-        tree.change_much(changed=FILES // 40, added=FILES * 3 // 200, removed=FILES // 100, renamed=FILES // 400)
+        tree.change_much(changed=files // 40, added=files * 3 // 200, removed=files // 100, renamed=files // 400)
         last = next(name for name in tree.names() if name.startswith(f"d{FOLDERS - 1:03}/"))
         tree.swap_kinds(f"d{FOLDERS - 2:03}", last)
         after = held(served)
