@@ -1,15 +1,29 @@
 """A folder that changes, and a folder that is kept like it: what both hold, and what is different."""
 
+import contextlib
 import itertools
+import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 # A moment long before the tests: a listing that tells it is believed.
 LONG_AGO = 1_700_000_000
+
+# What there is when a phase has begun, below the folder of what a sync knows; of "applying" a word in pass.json.
+BEGUN = {
+    "listing": "pass.json",
+    "comparing": "listing.csv.zst",
+    "requests": "pass.sqlite",
+    "fetching": "fetched/.fetchmill/job.sqlite",
+    "preparing": "outcomes.sqlite",
+    "prepared": "copies.sqlite",
+}
 
 Held = dict[str, tuple[bytes, int]]
 
@@ -109,3 +123,22 @@ def until(condition: object, *, seconds: float = 60) -> Iterator[None]:
         yield
         time.sleep(0.001)
     raise AssertionError(f"{condition} did not come")
+
+
+def has_begun(state: Path, phase: str) -> bool:
+    """Whether a pass is at least so far, by the folder of what a sync knows."""
+    if phase != "applying":
+        return (state / BEGUN[phase]).exists()
+    with contextlib.suppress(OSError, ValueError):
+        return bool(json.loads((state / "pass.json").read_bytes())["is_applying"])
+    return False
+
+
+def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: float) -> bool:
+    """Kills a sync a moment after a phase has begun; whether it was still running."""
+    for _ in until(phase):
+        if process.poll() is not None or has_begun(state, phase):
+            break
+    time.sleep(delay)
+    process.send_signal(signal.SIGKILL)
+    return process.wait() == -signal.SIGKILL

@@ -1,6 +1,5 @@
 """A sync that is killed: each object is old or new, and the same command ends right."""
 
-import contextlib
 import itertools
 import json
 import logging
@@ -17,7 +16,7 @@ import pytest
 
 from conftest import Ended
 from nginx import Nginx, Site
-from synced import ChangingTree, bodies, held, until
+from synced import ChangingTree, bodies, held, kill_in, until
 
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -27,14 +26,8 @@ SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 # In the phases one after the other.
 KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 10)
 FILES = 1500
-# What there is when a phase has begun, below the folder of what a sync knows.
-BEGUN = {
-    "listing": "pass.json",
-    "comparing": "listing.csv.zst",
-    "requests": "pass.sqlite",
-    "fetching": "fetched/.fetchmill/job.sqlite",
-    "applying": "pass.json",
-}
+# Each is killed in.
+PHASES = ("listing", "comparing", "requests", "fetching", "applying")
 
 
 @pytest.fixture
@@ -43,26 +36,7 @@ def source(nginx: Callable[..., Nginx]) -> str:
     return nginx(files=Site()).url("files", "127.0.0.1") + "/"
 
 
-def has_begun(state: Path, phase: str) -> bool:
-    """Whether a pass is at least so far."""
-    if phase != "applying":
-        return (state / BEGUN[phase]).exists()
-    with contextlib.suppress(OSError, ValueError):
-        return bool(json.loads((state / "pass.json").read_bytes())["is_applying"])
-    return False
-
-
-def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: float) -> bool:
-    """Kills a sync a moment after a phase has begun; whether it was still running."""
-    for _ in until(phase):
-        if process.poll() is not None or has_begun(state, phase):
-            break
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    return process.wait() == -signal.SIGKILL
-
-
-@pytest.mark.parametrize(("number", "phase"), list(enumerate(itertools.islice(itertools.cycle(BEGUN), KILLS))))
+@pytest.mark.parametrize(("number", "phase"), list(enumerate(itertools.islice(itertools.cycle(PHASES), KILLS))))
 def test_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
 ) -> None:
@@ -100,7 +74,7 @@ def test_the_passes_are_killed_in_every_phase(
     """One after the other in one destination, without an end in between."""
     tree, dest = ChangingTree(served, FILES, seed=SEED), memory_path / "out"
     states = []
-    for phase in BEGUN:
+    for phase in PHASES:
         process = start("sync", source, dest, "--commit-window", "5ms", "-j", "8")
         states.append(kill_in(phase, process, dest / ".fetchmill/sync", 0.0))
     ended = run("sync", source, dest)

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import signal
 import subprocess
 import threading
 import time
@@ -21,7 +20,7 @@ from conftest import Ended
 from foreign import READERS, SUFFIXES, describe_parquet, find_shards, read_objects
 from nginx import Nginx, Site
 from s3_stores import Versitygw, client_of
-from synced import ChangingTree, bodies, until
+from synced import ChangingTree, bodies, kill_in
 
 Run = Callable[..., Ended]
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -33,13 +32,8 @@ KILLS = int(os.environ.get("FETCHMILL_SYNC_KILLS") or 3)
 FILES = 1000
 USAGE, DAMAGED = 2, 10
 FORMATS = tuple(SUFFIXES)
-# What there is when a phase has begun, below the folder of what a sync knows.
-BEGUN = {
-    "fetching": "fetched/.fetchmill/job.sqlite",
-    "preparing": "outcomes.sqlite",
-    "prepared": "copies.sqlite",
-    "applying": "pass.json",
-}
+# Each is killed in one of them.
+PHASES = ("fetching", "preparing", "prepared", "applying")
 
 
 @pytest.fixture
@@ -112,7 +106,7 @@ def test_killed_at_any_moment_each_object_is_old_or_new(
     """For who reads by name; and the next call ends the pass, with each object once."""
     chosen = random.Random(f"{SEED} {format} {number}")
     LOG.info("FETCHMILL_SEED=%d repeats this", SEED)
-    phase, delay = chosen.choice([*BEGUN]), chosen.uniform(0, 0.04)
+    phase, delay = chosen.choice(PHASES), chosen.uniform(0, 0.04)
     tree, dest = ChangingTree(served, 400, seed=SEED + number), memory_path / "out"
     words = ("sync", source, dest, "--format", format, "--shard-size", "5k", "--delete", "--max-delete", "50%")
     assert run(*words).code == 0
@@ -131,25 +125,6 @@ def test_killed_at_any_moment_each_object_is_old_or_new(
     assert contents(dest, format, next(iter(READERS[format]))) == new
     assert run("verify", dest).code == 0
     assert os.listdir(dest / ".fetchmill/open") == []
-
-
-def kill_in(phase: str, process: "subprocess.Popen[str]", state: Path, delay: float) -> bool:
-    """Kills a sync a moment after a phase has begun; whether it was still running."""
-    for _ in until(phase):
-        if process.poll() is not None or has_begun(state, phase):
-            break
-    time.sleep(delay)
-    process.send_signal(signal.SIGKILL)
-    return process.wait() == -signal.SIGKILL
-
-
-def has_begun(state: Path, phase: str) -> bool:
-    """Whether a pass is at least so far."""
-    if phase != "applying":
-        return (state / BEGUN[phase]).exists()
-    with contextlib.suppress(OSError, ValueError):
-        return bool(json.loads((state / "pass.json").read_bytes())["is_applying"])
-    return False
 
 
 @pytest.mark.parametrize("format", FORMATS)
