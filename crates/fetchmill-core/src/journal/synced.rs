@@ -7,7 +7,6 @@ use rusqlite::Connection;
 
 use super::identity::Identity;
 use super::location::JobLocation;
-use super::status::identity;
 use super::transactions::Journal;
 use super::{schema, shards};
 use crate::error::Result;
@@ -53,11 +52,6 @@ impl Journal {
         Ok(self.get(PASS)?.and_then(|pass| pass.parse().ok()))
     }
 
-    /// What identifies the job.
-    pub fn identity(&self) -> Result<std::collections::BTreeMap<String, String>> {
-        self.check(identity(&self.db))
-    }
-
     /// From now on a sync keeps it: targets without an object are forgotten.
     pub fn keep_for_passes(&mut self, identity: &Identity) -> Result<()> {
         self.begin()?;
@@ -69,19 +63,19 @@ impl Journal {
         self.commit()
     }
 
-    /// Exchanges shards; the numbers of those that come.
-    pub fn exchange_shards(&mut self, exchange: &ShardExchange) -> Result<Vec<ShardNumber>> {
+    /// Exchanges shards.
+    pub fn exchange_shards(&mut self, exchange: &ShardExchange) -> Result<()> {
         self.begin()?;
-        let sealed = exchange.sealed.iter().map(|sealed| self.check(shards::seal(&self.db, sealed)));
-        let numbers = sealed.collect::<Result<Vec<ShardNumber>>>()?;
+        for sealed in &exchange.sealed {
+            self.check(shards::seal(&self.db, sealed))?;
+        }
         for number in &exchange.emptied {
             self.replace_shard(*number, None)?;
         }
         self.next_sequence = self.next_sequence.max(exchange.next_sequence);
         self.set(PASS, &exchange.pass.to_string())?;
         self.count_shards()?;
-        self.commit()?;
-        Ok(numbers)
+        self.commit()
     }
 
     /// The tally is what is in the shards.
