@@ -50,22 +50,25 @@ pub(super) fn open_base(path: &Path) -> Result<Connection> {
     Ok(db)
 }
 
-/// The base as it is, or an empty one.
+/// The base as it is, or an empty one: also where a kill came before its tables.
 pub(super) fn look_at_base(path: &Path) -> Result<Connection> {
     let fail = |error: rusqlite::Error| sqlite_error_of(path, &error);
-    if !path.exists() {
-        let db = Connection::open_in_memory().map_err(fail)?;
-        db.execute_batch(BASE_TABLES).map_err(fail)?;
-        return Ok(db);
+    if path.exists() {
+        // To write, as far as the file allows it: what a kill has left of a transaction is undone by who opens it next,
+        // and SQLite refuses that to a reader.
+        let open = || {
+            let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            db.busy_timeout(std::time::Duration::from_secs(10))?;
+            bound_memory(&db)?;
+            Ok(db)
+        };
+        let db = open().map_err(fail)?;
+        if must_be_known(&db, path)? > 0 {
+            return Ok(db);
+        }
     }
-    let open = || {
-        let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-        db.busy_timeout(std::time::Duration::from_secs(10))?;
-        bound_memory(&db)?;
-        Ok(db)
-    };
-    let db = open().map_err(fail)?;
-    must_be_known(&db, path)?;
+    let db = Connection::open_in_memory().map_err(fail)?;
+    db.execute_batch(BASE_TABLES).map_err(fail)?;
     Ok(db)
 }
 

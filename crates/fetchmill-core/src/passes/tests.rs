@@ -263,6 +263,43 @@ fn a_base_of_version_1_gets_a_column_for_shards() {
     }
 }
 
+/// A kill comes between the file and its tables.
+#[test]
+fn a_base_without_tables_is_an_empty_one() {
+    let world = World::new();
+    drop(world.store());
+    std::fs::write(world.path("dest/.fetchmill/sync/base.sqlite"), "").unwrap();
+
+    assert_eq!(world.store().base().unwrap(), None);
+    assert_eq!(world.pass(1, &[("a", "1")], &[("a", "A")], false).fetched, 1);
+}
+
+/// The files of a base in the middle of a transaction that no longer fits into memory.
+#[test]
+fn what_a_kill_has_left_of_a_transaction_is_undone() {
+    let world = World::new();
+    world.pass(1, &[("a", "1")], &[("a", "A")], false);
+    let base = world.path("dest/.fetchmill/sync/base.sqlite");
+    let db = database::open_base(&base).unwrap();
+    db.execute_batch("PRAGMA cache_size = 1; BEGIN IMMEDIATE; DELETE FROM objects").unwrap();
+    let mut insert = db.prepare("INSERT INTO failures VALUES (?, 'failed', ?, NULL)").unwrap();
+    for number in 0..1000 {
+        insert.execute(rusqlite::params![format!("n{number}").as_bytes(), "k".repeat(100)]).unwrap();
+    }
+    let journal = world.path("dest/.fetchmill/sync/base.sqlite-journal");
+    let killed = [std::fs::read(&base).unwrap(), std::fs::read(&journal).unwrap()];
+    drop(insert);
+    drop(db);
+    for (path, bytes) in [&base, &journal].into_iter().zip(killed) {
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    let store = world.store();
+
+    assert_eq!(store.base().unwrap().unwrap().objects, 1);
+    assert_eq!(store.failures(None, 10).unwrap(), []);
+}
+
 /// Names in any order with some twice, compared with what sets say.
 #[test]
 fn random_listings_are_compared_as_sets_are() {
