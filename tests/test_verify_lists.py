@@ -69,7 +69,7 @@ class ListJob:
         events = [json.loads(line) for line in ended.out.splitlines()]
         return [event for event in events if event["event"] == "finding"], events[-1]
 
-    def stored(self) -> dict[str, tuple[bytes, dict[str, str | None]]]:
+    def stored(self) -> dict[str, tuple[bytes, dict[str, str | int | float | bool | None]]]:
         """Bytes and columns by name."""
         with fetchmill.open(self.dest) as objects:
             return {name: (objects[name], objects.record(name).columns) for name in objects}

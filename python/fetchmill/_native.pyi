@@ -66,8 +66,8 @@ class Job:
         Empty when there are none in that time; None behind the last. Without the GIL.
         """
 
-    def kept(self) -> list[str] | None:
-        """What the kept columns of a list are called; None for a server. A worker's process must know."""
+    def kept(self) -> list[tuple[str, str]] | None:
+        """Names and types of the kept columns of a list; None for a server. A worker's process must know."""
 
     def fail(self, message: str) -> None:
         """Ends the job with this error, after a checkpoint."""
@@ -88,7 +88,9 @@ class Dispatcher:
     """
 
     @staticmethod
-    def join(options: str, worker: int, kept: list[str] | None, turns: int, receipts: int) -> Dispatcher | None:
+    def join(
+        options: str, worker: int, kept: list[tuple[str, str]] | None, turns: int, receipts: int
+    ) -> Dispatcher | None:
         """In a worker's process: joins the job whose options these are, over its ends of two sockets.
 
         None: the job has nothing to do any more.

@@ -2,13 +2,18 @@
 //! the names of the columns that they are for.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::{Error, Result};
 use crate::limits::KEPT_COLUMNS_MAX;
 
 /// The part of a job's identity that has the names, for jobs whose objects have such columns.
 pub const COLUMNS_PART: &str = "columns";
+/// The one that has the types of those that are not text.
+pub const TYPES_PART: &str = "column types";
 /// The part of a job's identity that says that every target has a row,
 pub const ROWS_PART: &str = "rows";
 /// and how it says so.
@@ -33,12 +38,125 @@ const STANDARD: [&str; 11] = [
 /// What became of a target, in a job where every target has a row.
 pub const OUTCOME_COLUMNS: [&str; 4] = ["outcome", "kind", "detail", "attempts"];
 
+/// What the values of a kept column are. On their way they are text, whatever they are: it is read again where they are
+/// written into a format that has numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColumnType {
+    /// Text.
+    #[default]
+    String,
+    /// A whole number of 64 bits with a sign.
+    Int64,
+    /// A floating-point number of 64 bits.
+    Float64,
+    /// `true` or `false`.
+    Bool,
+}
+
+/// A value of a kept column as what it is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum TypedValue<'v> {
+    /// As [`ColumnType`] has them.
+    String(&'v [u8]),
+    /// See there.
+    Int64(i64),
+    /// See there.
+    Float64(f64),
+    /// See there.
+    Bool(bool),
+}
+
+impl ColumnType {
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ColumnType::String => "string",
+            ColumnType::Int64 => "int64",
+            ColumnType::Float64 => "float64",
+            ColumnType::Bool => "bool",
+        }
+    }
+
+    /// The reverse of [`ColumnType::name`].
+    pub fn parse(name: &str) -> Option<Self> {
+        let all = [ColumnType::String, ColumnType::Int64, ColumnType::Float64, ColumnType::Bool];
+        all.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// What a text is as a value of such a column; none: it is no such value.
+    pub fn read(self, text: &[u8]) -> Option<TypedValue<'_>> {
+        if self == ColumnType::String {
+            return Some(TypedValue::String(text));
+        }
+        let text = str::from_utf8(text).ok()?.trim();
+        match self {
+            ColumnType::String => None,
+            ColumnType::Int64 => text.parse().ok().map(TypedValue::Int64),
+            ColumnType::Float64 => text.parse().ok().map(TypedValue::Float64),
+            ColumnType::Bool => BOOLS
+                .iter()
+                .find(|(word, _)| text.eq_ignore_ascii_case(word))
+                .map(|(_, value)| TypedValue::Bool(*value)),
+        }
+    }
+}
+
+/// As text that reads back as the same value; a float shows that it is one.
+impl fmt::Display for TypedValue<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TypedValue::String(text) => formatter.write_str(&String::from_utf8_lossy(text)),
+            TypedValue::Int64(number) => number.fmt(formatter),
+            TypedValue::Float64(number) => write!(formatter, "{number:?}"),
+            TypedValue::Bool(value) => value.fmt(formatter),
+        }
+    }
+}
+
+/// JSON has no infinity: what is not finite is text.
+impl Serialize for TypedValue<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+        match self {
+            TypedValue::Int64(number) => to.serialize_i64(*number),
+            TypedValue::Float64(number) if number.is_finite() => to.serialize_f64(*number),
+            TypedValue::String(_) | TypedValue::Float64(_) => to.collect_str(self),
+            TypedValue::Bool(value) => to.serialize_bool(*value),
+        }
+    }
+}
+
+/// Columns with their types.
+pub type TypesByName = BTreeMap<String, ColumnType>;
+
+/// The types that `--column-types` names, each as `COLUMN=TYPE`.
+pub fn column_types(texts: &[String]) -> Result<TypesByName> {
+    let read = |text: &String| {
+        let (name, kind) = text.rsplit_once('=')?;
+        Some((name.to_owned(), ColumnType::parse(kind)?)).filter(|_| !name.is_empty())
+    };
+    texts
+        .iter()
+        .map(|text| {
+            read(text).ok_or_else(|| {
+                Error::Usage(format!(
+                    "--column-types: {text:?} is no COLUMN=TYPE; the types are string, int64, float64 and bool"
+                ))
+            })
+        })
+        .collect()
+}
+
+const BOOLS: [(&str, bool); 2] = [("true", true), ("false", false)];
+
 /// Columns that the rows of a job have besides the standard ones: that of their URL and those that were kept of the list
 /// they come from, and what became of their targets.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct ExtraColumns {
     /// Those of a list, behind the URL's; none: there is no URL either.
     kept: Option<Arc<[String]>>,
+    /// Of those that are not text, by their names.
+    types: Arc<TypesByName>,
     has_outcomes: bool,
 }
 
@@ -51,7 +169,7 @@ impl ExtraColumns {
     /// The same with that of their bodies' hash, behind all others.
     pub fn with_hash(self, name: &str) -> Result<Self> {
         let all = self.kept().iter().cloned().chain([name.to_owned()]);
-        Self::of_option("--hash", all.collect())
+        Ok(Self::of_option("--hash", all.collect())?.with_types(&self.types))
     }
 
     fn of_option(option: &str, kept: Arc<[String]>) -> Result<Self> {
@@ -70,7 +188,17 @@ impl ExtraColumns {
                 return refuse(format!("the column {name:?} is empty or given twice; give each name once"));
             }
         }
-        Ok(ExtraColumns { kept: Some(kept), has_outcomes: false })
+        Ok(ExtraColumns { kept: Some(kept), ..ExtraColumns::default() })
+    }
+
+    /// The same with types of some of them. One that is told of another column is told of none.
+    #[must_use]
+    pub fn with_types(self, types: &TypesByName) -> Self {
+        let is_told = |(name, kind): &(&String, &ColumnType)| {
+            **kind != ColumnType::String && self.kept().iter().any(|kept| kept == *name)
+        };
+        let told = types.iter().filter(is_told).map(|(name, kind)| (name.clone(), *kind)).collect();
+        ExtraColumns { types: Arc::new(told), ..self }
     }
 
     /// The same in a job where every target has a row.
@@ -95,24 +223,30 @@ impl ExtraColumns {
             return Ok(self);
         }
         let all = self.kept().iter().chain(names).cloned();
-        Self::of_option("--transform-columns", all.collect())
+        Ok(Self::of_option("--transform-columns", all.collect())?.with_types(&self.types))
     }
 
     /// Of a shard that has these: what is in a file may be anything.
     pub fn found(kept: Option<Vec<String>>, has_outcomes: bool) -> Self {
-        ExtraColumns { kept: kept.map(Into::into), has_outcomes }
+        ExtraColumns { kept: kept.map(Into::into), has_outcomes, ..ExtraColumns::default() }
     }
 
     /// Those of a job, by its identity.
     pub fn of_identity(identity: &BTreeMap<String, String>) -> Self {
         let names = identity.get(COLUMNS_PART).and_then(|text| serde_json::from_str(text).ok());
+        let types = identity.get(TYPES_PART).and_then(|text| serde_json::from_str(text).ok());
         let has_outcomes = identity.get(ROWS_PART).is_some_and(|rows| rows == ALL_ROWS);
-        Self::found(names, has_outcomes)
+        Self::found(names, has_outcomes).with_types(&types.unwrap_or_default())
     }
 
     /// As a part of a job's identity, if it has one.
     pub fn to_text(&self) -> Option<String> {
         self.kept.as_ref().map(|names| serde_json::json!(**names).to_string())
+    }
+
+    /// Their types as a part of a job's identity, if not all of them are text.
+    pub fn types_to_text(&self) -> Option<String> {
+        (!self.types.is_empty()).then(|| serde_json::json!(*self.types).to_string())
     }
 
     /// Whether objects may have a URL that is not their name.
@@ -130,10 +264,15 @@ impl ExtraColumns {
         self.kept.as_deref().unwrap_or_default()
     }
 
+    /// Their names and types, in their order.
+    pub fn typed(&self) -> impl Iterator<Item = (&str, ColumnType)> {
+        self.kept().iter().map(|name| (name.as_str(), self.types.get(name).copied().unwrap_or_default()))
+    }
+
     /// The same for a format that keeps URLs only.
     #[must_use]
     pub fn without_extra(&self) -> Self {
-        ExtraColumns { kept: self.kept.as_ref().map(|_| Arc::default()), has_outcomes: false }
+        ExtraColumns { kept: self.kept.as_ref().map(|_| Arc::default()), ..ExtraColumns::default() }
     }
 }
 
@@ -211,6 +350,43 @@ mod tests {
         }
         let most: Vec<String> = (0..KEPT_COLUMNS_MAX).map(|number| format!("c{number}")).collect();
         assert_eq!(ExtraColumns::of_list(most.clone()).unwrap().kept(), most);
+    }
+
+    #[test]
+    fn types_survive_the_journal() {
+        let types = column_types(&["rank=int64".into(), "a=b=bool".into(), "country=string".into()]).unwrap();
+        let columns =
+            columns(&["rank", "country", "a=b"]).unwrap().with_types(&types).with_hash("sha256").unwrap();
+        let parts =
+            [(COLUMNS_PART, columns.to_text().unwrap()), (TYPES_PART, columns.types_to_text().unwrap())];
+        let identity = parts.map(|(part, text)| (part.to_owned(), text)).into();
+
+        assert_eq!(ExtraColumns::of_identity(&identity), columns);
+        let kinds: Vec<_> = columns.typed().map(|(_, kind)| kind).collect();
+        assert_eq!(kinds, [ColumnType::Int64, ColumnType::String, ColumnType::Bool, ColumnType::String]);
+        for text in ["rank", "=int64", "rank=int", "rank="] {
+            assert_eq!(column_types(&[text.into()]).unwrap_err().exit_code(), 2, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_typed_value_comes_back_from_its_text(number: i64, float: f64, value: bool) {
+            let typed = [TypedValue::Int64(number), TypedValue::Float64(float), TypedValue::Bool(value)];
+            for (kind, typed) in [ColumnType::Int64, ColumnType::Float64, ColumnType::Bool].into_iter().zip(typed) {
+                for text in [typed.to_string(), serde_json::to_string(&typed).unwrap()] {
+                    prop_assert_eq!(kind.read(text.as_bytes()), Some(typed));
+                }
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_value_or_none(text: Vec<u8>) {
+            prop_assert_eq!(ColumnType::String.read(&text), Some(TypedValue::String(&text)));
+            for kind in [ColumnType::Int64, ColumnType::Float64, ColumnType::Bool] {
+                let _ = kind.read(&text);
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use fetchmill_core::engine::{
     self, AnswerFields, DispatchedTarget, WorkerAnswer, WorkerProcessOptions, join_job,
 };
+use fetchmill_core::extra_columns::ColumnType;
 use fetchmill_core::outcome::FailureKind;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
@@ -71,7 +72,7 @@ impl Dispatcher {
         py: Python<'_>,
         options: &str,
         worker: usize,
-        kept: Option<Vec<String>>,
+        kept: Option<Vec<(String, String)>>,
         turns: i32,
         receipts: i32,
     ) -> PyResult<Option<Self>> {
@@ -80,6 +81,8 @@ impl Dispatcher {
             return Err(errors::usage("the options are not those of an engine of processes"));
         };
         let (turns, receipts) = (own_descriptor(turns)?, own_descriptor(receipts)?);
+        let typed = |(name, kind): (String, String)| (name, ColumnType::parse(&kind).unwrap_or_default());
+        let kept = kept.map(|columns| columns.into_iter().map(typed).collect());
         let joining = WorkerProcessOptions { worker, workers, kept, turns, receipts };
         let dispatcher = py.detach(|| join_job(options, joining)).map_err(|error| errors::of(&error))?;
         Ok(dispatcher.map(Dispatcher::new))

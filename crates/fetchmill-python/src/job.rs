@@ -77,9 +77,10 @@ impl Job {
         py.detach(|| self.running.take_rows(patience)).map(|rows| PyBytes::new(py, &rows))
     }
 
-    /// What the kept columns of a list are called.
-    fn kept(&self) -> Option<Vec<String>> {
-        self.running.kept().map(<[String]>::to_vec)
+    /// What the kept columns of a list are called, and the types of their values.
+    fn kept(&self) -> Option<Vec<(&str, &'static str)>> {
+        let columns = self.running.kept()?;
+        Some(columns.iter().map(|(name, kind)| (name.as_str(), kind.name())).collect())
     }
 
     /// Ends the job with an error, after a checkpoint.

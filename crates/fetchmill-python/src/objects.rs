@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use fetchmill_core::error::Error;
-use fetchmill_core::extra_columns::{ExtraColumns, extra_values};
+use fetchmill_core::extra_columns::{ExtraColumns, TypedValue, extra_values};
 use fetchmill_core::reader::{ArrowBatches, Destination, FoundObject, ListedName, Objects as Iter, Position};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
@@ -172,7 +172,7 @@ fn object_tuple<'py>(
         .into_pyobject(py)
 }
 
-/// Kept values by the names of their columns; bytes that are no UTF-8 are replaced.
+/// Kept values by the names of their columns, each as what it is; bytes that are no UTF-8 are replaced.
 pub(crate) fn kept_dict<'py>(
     py: Python<'py>,
     columns: &ExtraColumns,
@@ -180,8 +180,14 @@ pub(crate) fn kept_dict<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let mut values = extra_values(kept.unwrap_or_default());
-    for name in columns.kept() {
-        dict.set_item(name, values.next().flatten().map(String::from_utf8_lossy))?;
+    for (name, kind) in columns.typed() {
+        let text = values.next().flatten();
+        match text.and_then(|text| kind.read(text)) {
+            Some(TypedValue::Int64(number)) => dict.set_item(name, number)?,
+            Some(TypedValue::Float64(number)) => dict.set_item(name, number)?,
+            Some(TypedValue::Bool(value)) => dict.set_item(name, value)?,
+            Some(TypedValue::String(_)) | None => dict.set_item(name, text.map(String::from_utf8_lossy))?,
+        }
     }
     Ok(dict)
 }

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
+from fetchmill._job.column_values import ColumnValue
 from fetchmill._native import Objects as NativeObjects
 
 # Names that are taken from the manifests at once.
@@ -37,7 +38,8 @@ class Object:
         sequence: which target of the job it was.
         crc32c: CRC-32C of the bytes; they were checked against it.
         url: the URL it was asked for or, after redirects, the one that answered, when that is not its name.
-        columns: the columns of its list that `--keep-columns` named.
+        columns: the columns of its list that `--keep-columns` named, each as what `--column-types` or a Parquet list
+            says that it is.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Object:
     sequence: int | None
     crc32c: int
     url: str | None
-    columns: dict[str, str | None] = field(hash=False)
+    columns: dict[str, ColumnValue] = field(hash=False)
 
 
 class Objects(Mapping[str, bytes]):

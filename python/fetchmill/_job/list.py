@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, NamedTuple, Self, Unpack
 
+from fetchmill._job.column_values import ColumnValue, value_of
 from fetchmill._job.run import run_to_end
 from fetchmill._job.with_dashboard import JobDashboard
 from fetchmill._native import Job
@@ -34,7 +35,7 @@ class ListedTarget(NamedTuple):
     size: int | None
     etag: str | None
     last_modified: datetime | None
-    columns: dict[str, str | None]
+    columns: dict[str, ColumnValue]
 
 
 # Takes targets as they are listed, so many as there are.
@@ -170,7 +171,10 @@ class RowJob:
             size=row.get("size"),
             etag=row.get("etag"),
             last_modified=None if seconds is None else _time(seconds),
-            columns=dict(zip(self._columns, row.get("kept", ()), strict=False)),
+            columns={
+                name: value_of(text, kind)
+                for (name, kind), text in zip(self._columns, row.get("kept", ()), strict=False)
+            },
         )
 
     def snapshot(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Self
 
+from fetchmill._job.column_values import ColumnValue
+
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
@@ -386,7 +388,7 @@ class Failure:
     attempts: int
     detail: str
     url: str | None
-    columns: dict[str, str | None] = field(hash=False)
+    columns: dict[str, ColumnValue] = field(hash=False)
 
     @classmethod
     def from_native(cls, values: Mapping[str, Any]) -> Self:

@@ -266,6 +266,15 @@ class OfRows(TypedDict, total=False):
     keep_columns: Annotated[
         Sequence[str] | None, Option("texts", "Columns of a list that go into the rows, with commas between them.")
     ]
+    column_types: Annotated[
+        Sequence[str] | None,
+        Option(
+            "texts",
+            "What the values of kept columns, and of those of --transform-columns, are: COLUMN=TYPE with commas "
+            "between them; TYPE is string, int64, float64 or bool. A Parquet list says it itself; all others are "
+            "string.",
+        ),
+    ]
     sample: Annotated[int | None, Option("count", "Take only so many targets of a list, chosen evenly at random.")]
 
 

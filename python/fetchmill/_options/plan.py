@@ -14,7 +14,8 @@ from fetchmill.errors import UsageError
 OBJECTS_DEFAULT: Final = 1_000_000
 # What a probe does in its own way: it stores little or nothing, and has its own end.
 _NOT_OF_A_PROBE = {
-    *("format", "shard_size", "seal_after", "keep_columns", "durability", "state", "preflight", "server_times"),
+    *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
+    *("keep_columns", "column_types"),
     *("hash", "all_rows", "transform", "transform_columns", "transform_batch", "retry_failed", "max_failed"),
     *("allow_absent", "max_duration", "max_bytes", "pipeline", "strip_prefix", "sidecar"),
 }

@@ -33,7 +33,7 @@ class JoinParameters:
 
     options: str
     worker: int
-    kept: list[str] | None
+    kept: list[tuple[str, str]] | None
     turns: socket
     receipts: socket
 

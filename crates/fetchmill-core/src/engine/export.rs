@@ -18,7 +18,7 @@ use super::window_outcomes::WindowOutcomes;
 use crate::background::Background;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::extra_columns::{COLUMNS_PART, ExtraColumns};
+use crate::extra_columns::{COLUMNS_PART, ExtraColumns, TYPES_PART};
 use crate::journal::{
     Identity, JobLocation, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
     must_have_objects, read_doubtful,
@@ -90,13 +90,15 @@ impl ExportOptions {
             ("contents", format!("{} {} {digest:016x}", snapshot.part("format"), snapshot.tally.fetched)),
             ("format", self.format.name().to_owned()),
         ];
-        let columns = self.columns(snapshot).to_text();
+        let stored = self.columns(snapshot);
+        let (columns, types) = (stored.to_text(), stored.types_to_text());
         let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
         let stripped = Some(snapshot.part(STRIP_PREFIX)).filter(|part| !part.is_empty());
         Identity::new(
             parts
                 .into_iter()
                 .chain(columns.map(|columns| (COLUMNS_PART, columns)))
+                .chain(types.map(|types| (TYPES_PART, types)))
                 .chain(request_of(snapshot).map(|request| (REQUEST_PART, request)))
                 .chain(transform.map(|part| (TRANSFORM, part.to_owned())))
                 .chain(stripped.map(|part| (STRIP_PREFIX, part.to_owned()))),

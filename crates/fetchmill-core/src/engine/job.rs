@@ -23,6 +23,7 @@ use super::worker_registry::WorkerRegistry;
 use super::{recovery, second_pass};
 use crate::background::Background;
 use crate::error::{Error, Result};
+use crate::extra_columns::ColumnType;
 use crate::journal::{JobLocation, Journal, Wait};
 use crate::limits;
 use crate::outcome::{KindCounts, Tally};
@@ -35,7 +36,7 @@ use crate::transport::TlsRoots;
 pub struct Job {
     shared: Arc<JobState>,
     worker_registry: Arc<WorkerRegistry>,
-    kept: Option<Vec<String>>,
+    kept: Option<Vec<(String, ColumnType)>>,
     rows_chunks: Option<Receiver<Vec<u8>>>,
     running: Background<JobReport>,
 }
@@ -90,6 +91,7 @@ impl Job {
         let resting_max = fit_descriptors(&mut options, &mut notices)?;
         let place = options.prepare_place()?;
         options.settle_listing(&place)?;
+        options.settle_types(&place)?;
         let mut journal = Journal::open(&place, &options.identity(), options.is_durable())?;
         if let Some(pass) = &options.pass {
             journal.begin_at(pass.first_sequence)?;
@@ -125,7 +127,7 @@ impl Job {
         });
         let processes = if let Workers::Processes(count) = options.workers { count } else { 0 };
         let worker_registry = Arc::new(WorkerRegistry::new(processes));
-        let kept = list.as_ref().map(OpenedList::columns);
+        let kept = list.as_ref().map(|list| options.kept_of_list(&list.columns()));
         let is_given = options.rows.as_ref().is_some_and(|rows| rows.is_given);
         let (to_program, rows_chunks) =
             is_given.then(|| crossbeam_channel::bounded(limits::ROWS_CHUNKS_QUEUED_MAX)).unzip();
@@ -185,8 +187,9 @@ impl Job {
         }
     }
 
-    /// What the kept columns are called, when the source is a list: a worker's process must know.
-    pub fn kept(&self) -> Option<&[String]> {
+    /// What the kept columns are called and what their values are, when the source is a list: a worker's process must
+    /// know.
+    pub fn kept(&self) -> Option<&[(String, ColumnType)]> {
         self.kept.as_deref()
     }
 

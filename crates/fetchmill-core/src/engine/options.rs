@@ -1,5 +1,6 @@
 //! What a user asks for, checked in one place.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,14 @@ use super::threads::processors;
 use crate::content_encoding::ACCEPTED_ENCODINGS;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ExtraColumns, ROWS_PART};
+use crate::extra_columns::{
+    ALL_ROWS, COLUMNS_PART, ColumnType, ExtraColumns, ROWS_PART, TYPES_PART, TypesByName, column_types,
+};
 use crate::hidden_text::hide_secrets;
 use crate::http1::{ACCEPT_ENCODING, RequestTemplate};
 use crate::journal::{
     CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES,
-    SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, transform_text,
+    SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, has_text_columns, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
@@ -464,7 +467,7 @@ impl JobOptions {
 
     /// What stands beside objects.
     fn sidecars(&self) -> Result<Sidecars> {
-        Sidecars::parse(&self.sidecar, self.columns.kept(), self.naming() == Naming::Url)
+        Sidecars::parse(&self.sidecar, &self.columns, self.naming() == Naming::Url)
     }
 
     /// The columns that objects are stored with, so that they are read again.
@@ -488,14 +491,18 @@ impl JobOptions {
 
     /// Settles what objects have besides the standard columns: what is kept of a list, what the transform may fill, the
     /// hash, what became of targets. Of pages of JSON URLs alone are kept.
-    pub(super) fn settle_columns(&mut self, kept: Option<Vec<String>>) -> Result<()> {
+    pub(super) fn settle_columns(&mut self, kept: Option<Vec<(String, ColumnType)>>) -> Result<()> {
         let has_url = self.pass.is_none_or(|pass| pass.has_url);
+        let mut types = TypesByName::new();
         if let Some(kept) = kept.or_else(|| self.leads_anywhere().then(Vec::new)).filter(|_| has_url) {
-            self.columns = ExtraColumns::of_list(kept)?;
+            self.columns = ExtraColumns::of_list(kept.iter().map(|(name, _)| name.clone()))?;
+            types.extend(kept);
         }
         if self.transform.is_some() {
             self.columns = std::mem::take(&mut self.columns).with_transformed(&self.transform_columns)?;
         }
+        types.extend(self.told_types()?);
+        self.columns = std::mem::take(&mut self.columns).with_types(&types);
         if self.hash.is_some() {
             if !matches!(self.format, Format::Parquet | Format::Jsonl) {
                 return Err(Error::Usage("--hash needs --format parquet or jsonl".into()));
@@ -507,6 +514,40 @@ impl JobOptions {
             self.columns = std::mem::take(&mut self.columns).with_outcomes()?;
         }
         Ok(())
+    }
+
+    /// What `--column-types` says, of columns that there are.
+    fn told_types(&self) -> Result<TypesByName> {
+        let told = column_types(&self.list.column_types)?;
+        match told.keys().find(|name| !self.columns.kept().contains(name)) {
+            Some(name) => Err(Error::Usage(format!(
+                "--column-types: no column {name} is kept; name it in --keep-columns or --transform-columns, too"
+            ))),
+            None => Ok(told),
+        }
+    }
+
+    /// A job that began when all values were text goes on with text.
+    pub(super) fn settle_types(&mut self, place: &JobLocation) -> Result<()> {
+        if self.columns.types_to_text().is_some()
+            && self.list.column_types.is_empty()
+            && has_text_columns(place)?
+        {
+            self.columns = std::mem::take(&mut self.columns).with_types(&TypesByName::new());
+        }
+        Ok(())
+    }
+
+    /// The types of some of its columns.
+    pub(super) fn types_of(&self, names: &[String]) -> Vec<ColumnType> {
+        let types: BTreeMap<_, _> = self.columns.typed().collect();
+        names.iter().map(|name| types.get(name.as_str()).copied().unwrap_or_default()).collect()
+    }
+
+    /// The columns of a list with the types that the job has.
+    pub(super) fn kept_of_list(&self, kept: &[(String, ColumnType)]) -> Vec<(String, ColumnType)> {
+        let of_job = self.columns.typed().take(kept.len());
+        of_job.map(|(name, kind)| (name.to_owned(), kind)).collect()
     }
 
     /// What rows without an object need.
@@ -1110,7 +1151,7 @@ impl JobOptions {
             path: rows.results.as_deref()?,
             rows: rows.kind,
             format: rows.format,
-            kept: self.columns.kept(),
+            kept: &self.columns,
             is_durable: self.is_durable(),
         })
     }
@@ -1146,6 +1187,7 @@ impl JobOptions {
         let kept = if self.rows.is_some() { self.columns.clone() } else { self.stored_columns() };
         let columns = kept.to_text();
         let columns = columns.map(|columns| (COLUMNS_PART, columns));
+        let types = kept.types_to_text().map(|types| (TYPES_PART, types));
         let sidecar = (!self.sidecar.is_empty()).then(|| self.sidecar.join(" "));
         let ListOptions { include, exclude, .. } = &self.list;
         let is_filtered = !include.is_empty() || !exclude.is_empty();
@@ -1165,6 +1207,7 @@ impl JobOptions {
                 .chain(sidecar.map(|sidecar| (SIDECAR, sidecar)))
                 .chain(self.strip_prefix.clone().map(|prefix| (STRIP_PREFIX, prefix)))
                 .chain(columns)
+                .chain(types)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))

@@ -6,6 +6,7 @@
 //! and one sync: about 20 us of work for a page of a thousand names, so far below a microsecond an object.
 
 mod begun;
+mod column_types;
 mod doubtful;
 mod folders;
 mod identity;
@@ -31,6 +32,7 @@ mod uploads;
 mod version;
 mod waiting;
 
+pub use column_types::has_text_columns;
 pub use doubtful::{Doubtful, read_doubtful};
 pub use folders::folder_listing;
 pub use identity::{

@@ -20,7 +20,9 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
 use super::{Damage, Decoder, Encoder};
-use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, extra_values, write_extra};
+use crate::extra_columns::{
+    ColumnType, ExtraColumns, OUTCOME_COLUMNS, TypedValue, extra_values, write_extra,
+};
 use crate::name;
 use crate::object::{Object, StoredObject, UnfetchedTarget};
 use crate::outcome::Outcome;
@@ -37,27 +39,27 @@ pub struct JsonlEncoder {
 /// Kept columns as an object of JSON. What a column has no value for is null.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) struct JsonColumns {
-    /// Their names as JSON writes them, with the colon behind.
-    keys: Vec<Vec<u8>>,
+    /// Their names as JSON writes them, with the colon behind, and what their values are.
+    keys: Vec<(Vec<u8>, ColumnType)>,
 }
 
 impl JsonColumns {
-    pub(super) fn new(columns: &[String]) -> Self {
-        let key = |name: &String| {
+    pub(super) fn new<'c>(columns: impl Iterator<Item = (&'c str, ColumnType)>) -> Self {
+        let key = |(name, kind): (&str, ColumnType)| {
             let mut key = vec![b'"'];
             escape(name, &mut key);
             key.extend_from_slice(b"\":");
-            key
+            (key, kind)
         };
-        JsonColumns { keys: columns.iter().map(key).collect() }
+        JsonColumns { keys: columns.map(key).collect() }
     }
 
     fn write_fields(&self, kept: Option<&[u8]>, mut start: u8, out: &mut Vec<u8>) {
         let mut values = extra_values(kept.unwrap_or_default());
-        for key in &self.keys {
+        for (key, kind) in &self.keys {
             out.push(std::mem::replace(&mut start, b','));
             out.extend_from_slice(key);
-            write_value(values.next().flatten(), out);
+            write_typed(*kind, values.next().flatten(), out);
         }
     }
 
@@ -80,6 +82,16 @@ impl JsonColumns {
     }
 }
 
+/// A value as what it is. JSON has no infinity, and what is not of the type only a target has that failed for it: both
+/// stay text.
+fn write_typed(kind: ColumnType, value: Option<&[u8]>, out: &mut Vec<u8>) {
+    match value.and_then(|value| kind.read(value)) {
+        Some(TypedValue::Float64(number)) if !number.is_finite() => write_value(value, out),
+        Some(TypedValue::String(_)) | None => write_value(value, out),
+        Some(typed) => out.extend_from_slice(typed.to_string().as_bytes()),
+    }
+}
+
 /// A text, or null.
 fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
@@ -95,7 +107,7 @@ fn write_value(value: Option<&[u8]>, out: &mut Vec<u8>) {
 impl JsonlEncoder {
     /// For objects that have these columns.
     pub fn new(columns: &ExtraColumns) -> Self {
-        JsonlEncoder { kept: JsonColumns::new(columns.kept()), has_outcomes: columns.has_outcomes() }
+        JsonlEncoder { kept: JsonColumns::new(columns.typed()), has_outcomes: columns.has_outcomes() }
     }
 
     /// Appends the row of a target that has no object.
@@ -330,6 +342,27 @@ struct JsonlRecord {
     body_base64: Option<String>,
 }
 
+/// A value of a kept column.
+#[derive(serde::Deserialize)]
+#[serde(untagged)]
+enum ExtraValue {
+    String(String),
+    Int64(i64),
+    Float64(f64),
+    Bool(bool),
+}
+
+impl ExtraValue {
+    fn into_text(self) -> String {
+        match self {
+            ExtraValue::String(text) => text,
+            ExtraValue::Int64(number) => TypedValue::Int64(number).to_string(),
+            ExtraValue::Float64(number) => TypedValue::Float64(number).to_string(),
+            ExtraValue::Bool(value) => TypedValue::Bool(value).to_string(),
+        }
+    }
+}
+
 /// The values of the kept columns, in the order in which they stand there.
 struct ExtraValues(Vec<u8>);
 
@@ -345,8 +378,9 @@ impl<'de> Deserialize<'de> for ExtraValues {
 
             fn visit_map<A: MapAccess<'de>>(self, mut columns: A) -> Result<ExtraValues, A::Error> {
                 let mut kept = Vec::new();
-                while let Some((_, value)) = columns.next_entry::<String, Option<String>>()? {
-                    write_extra(std::iter::once(value.as_deref().map(str::as_bytes)), &mut kept);
+                while let Some((_, value)) = columns.next_entry::<String, Option<ExtraValue>>()? {
+                    let text = value.map(ExtraValue::into_text);
+                    write_extra(std::iter::once(text.as_deref().map(str::as_bytes)), &mut kept);
                 }
                 Ok(ExtraValues(kept))
             }

@@ -4,7 +4,7 @@
 use super::Damage;
 use super::jsonl::JsonColumns;
 use crate::error::{Error, Result};
-use crate::extra_columns::extra_values;
+use crate::extra_columns::{ExtraColumns, extra_values};
 use crate::limits::SIDECARS_MAX;
 use crate::object::Object;
 
@@ -27,7 +27,7 @@ impl Sidecars {
     pub const JSON: &str = "json";
 
     /// `json`, or `EXTENSION=COLUMN`, each once, of objects with these columns.
-    pub fn parse(texts: &[String], columns: &[String], names_are_urls: bool) -> Result<Self> {
+    pub fn parse(texts: &[String], columns: &ExtraColumns, names_are_urls: bool) -> Result<Self> {
         let mut made = Sidecars { names_are_urls, ..Sidecars::default() };
         let mut seen: Vec<&str> = Vec::new();
         for text in texts {
@@ -41,13 +41,13 @@ impl Sidecars {
             }
             seen.push(extension);
             match column {
-                None if extension == Self::JSON => made.json = Some(JsonColumns::new(columns)),
+                None if extension == Self::JSON => made.json = Some(JsonColumns::new(columns.typed())),
                 None => return refuse("is not json: write EXTENSION=COLUMN, such as txt=caption"),
                 Some(_) if extension == Self::JSON => return refuse("is of all columns: write json alone"),
                 Some(_) if !is_extension(extension) => {
                     return refuse("has no extension of small letters and digits before the =");
                 }
-                Some(column) => match columns.iter().position(|name| name == column) {
+                Some(column) => match columns.kept().iter().position(|name| name == column) {
                     Some(position) => made.values.push((extension.to_owned(), position)),
                     None => return refuse("names a column that is not kept: add it to --keep-columns"),
                 },
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sidecar_is_refused() {
-        let kept = columns(&["caption"]);
+        let kept = ExtraColumns::of_list(columns(&["caption"])).unwrap();
         for texts in [
             &["txt"][..],
             &["json=caption"],

@@ -10,6 +10,7 @@ use super::database;
 use super::plan::PlannedAction;
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::extra_columns::ExtraColumns;
 use crate::journal::sqlite_error_of;
 use crate::results::{ResultsFile, ResultsFormat, TableFormat};
 use crate::row::{LISTED_COLUMNS, ListRow, RowValues};
@@ -27,7 +28,7 @@ pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
     durable::remove_path(&made).map_err(fail)?;
     let file = File::create(&made).map_err(fail)?;
     let format = ResultsFormat { table: TableFormat::Csv, compression: None };
-    let kept = CONDITIONS.map(str::to_owned);
+    let kept = ExtraColumns::of_list(CONDITIONS.map(str::to_owned))?;
     let mut out = ResultsFile::begin(file, format, &LISTED_COLUMNS, &kept).map_err(fail)?;
     let damaged = |error: rusqlite::Error| sqlite_error_of(plan, &error);
     let db = database::read(plan)?;

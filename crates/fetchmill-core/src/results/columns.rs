@@ -10,15 +10,17 @@ use arrow_array::builder::{
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
+use crate::extra_columns::ExtraColumns;
+use crate::pack::parquet::{KeptBuilder, kept_fields};
 use crate::row::{ColumnKind, ColumnTypes, RowValues, Value};
 
 /// What a row takes besides its texts, about.
 const ROW_BYTES: usize = 128;
 
 /// The columns, with those that a list has kept.
-pub(super) fn schema(own: ColumnTypes, kept: &[String]) -> SchemaRef {
+pub(super) fn schema(own: ColumnTypes, kept: &ExtraColumns) -> SchemaRef {
     let own = own.iter().map(|(name, holds)| Field::new(*name, data_type(*holds), is_nullable(*holds)));
-    let kept = kept.iter().map(|name| Field::new(name, DataType::Utf8, true));
+    let kept = kept_fields(kept);
     Arc::new(Schema::new(own.chain(kept).collect::<Vec<_>>()))
 }
 
@@ -110,16 +112,16 @@ impl Builder {
 /// A batch that is made.
 pub(super) struct Builders {
     own: Vec<Builder>,
-    kept: Vec<Builder>,
+    kept: Vec<KeptBuilder>,
     rows: usize,
     bytes: usize,
 }
 
 impl Builders {
-    pub(super) fn new(own: ColumnTypes, kept: usize) -> Self {
+    pub(super) fn new(own: ColumnTypes, kept: &ExtraColumns) -> Self {
         Builders {
             own: own.iter().map(|(_, holds)| Builder::new(*holds)).collect(),
-            kept: (0..kept).map(|_| Builder::new(ColumnKind::Text)).collect(),
+            kept: kept.typed().map(|(_, kind)| KeptBuilder::new(kind)).collect(),
             rows: 0,
             bytes: 0,
         }
@@ -139,7 +141,7 @@ impl Builders {
         for (column, builder) in self.kept.iter_mut().enumerate() {
             let value = row.extra_value(column);
             self.bytes += value.map_or(0, str::len);
-            builder.push(value.map_or(Value::Null, Value::Text));
+            builder.push(value.map(str::as_bytes));
         }
     }
 
@@ -155,6 +157,7 @@ impl Builders {
     /// The columns of the rows so far; then there are none.
     pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
         (self.rows, self.bytes) = (0, 0);
-        self.own.iter_mut().chain(&mut self.kept).map(Builder::finish).collect()
+        let own = self.own.iter_mut().map(Builder::finish);
+        own.chain(self.kept.iter_mut().map(KeptBuilder::finish)).collect()
     }
 }

@@ -12,6 +12,7 @@ use super::file::ResultsFile;
 use super::{ResultsFormat, Summary};
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::extra_columns::ExtraColumns;
 use crate::journal::{JobLocation, Journal};
 use crate::outcome::FailureKind;
 use crate::row::{CheckRow, ListRow, RowKind, RowValues};
@@ -36,7 +37,7 @@ pub struct ResultsTarget<'t> {
     /// How it is written.
     pub format: ResultsFormat,
     /// The columns that the list has kept.
-    pub kept: &'t [String],
+    pub kept: &'t ExtraColumns,
     /// Whether a power cut is survived.
     pub is_durable: bool,
 }

@@ -3,13 +3,14 @@
 
 use std::io::{self, Write};
 
+use crate::extra_columns::ExtraColumns;
 use crate::row::{ColumnTypes, RowValues, Value};
 use crate::time_text::write_utc_micros;
 
 /// Writes the names of the columns.
-pub(super) fn write_header(own: ColumnTypes, kept: &[String], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write_header(own: ColumnTypes, kept: &ExtraColumns, out: &mut impl Write) -> io::Result<()> {
     let mut line = Vec::new();
-    for name in own.iter().map(|(name, _)| *name).chain(kept.iter().map(String::as_str)) {
+    for name in own.iter().map(|(name, _)| *name).chain(kept.kept().iter().map(String::as_str)) {
         separate(&mut line);
         write_text(name, &mut line);
     }
@@ -96,7 +97,12 @@ mod tests {
         };
         let (mut header, mut line) = (Vec::new(), Vec::new());
 
-        write_header(&ROW_COLUMNS, &["a,b".to_owned(), "c".to_owned()], &mut header).unwrap();
+        write_header(
+            &ROW_COLUMNS,
+            &ExtraColumns::of_list(["a,b".to_owned(), "c".to_owned()]).unwrap(),
+            &mut header,
+        )
+        .unwrap();
         write_row(RowValues { values: &row.values(), kept: &row.kept }, 2, &mut line);
 
         let header = String::from_utf8(header).unwrap();

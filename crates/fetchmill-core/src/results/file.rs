@@ -7,6 +7,7 @@ use flate2::write::GzEncoder;
 
 use super::parquet::ParquetWriter;
 use super::{ResultsFormat, TableFormat, csv, jsonl};
+use crate::extra_columns::ExtraColumns;
 use crate::row::{ColumnTypes, RowValues};
 use crate::source::list::Compression;
 
@@ -19,7 +20,7 @@ const ZSTD_LEVEL: i32 = 1;
 pub(crate) struct ResultsFile {
     rows: RowWriter,
     columns: ColumnTypes,
-    kept: Vec<String>,
+    kept: ExtraColumns,
     line: Vec<u8>,
 }
 
@@ -35,7 +36,7 @@ impl ResultsFile {
         file: File,
         format: ResultsFormat,
         columns: ColumnTypes,
-        kept: &[String],
+        kept: &ExtraColumns,
     ) -> io::Result<Self> {
         let rows = match format.table {
             TableFormat::Parquet => {
@@ -48,7 +49,7 @@ impl ResultsFile {
             }
             TableFormat::Jsonl => RowWriter::Jsonl(TextOutput::new(file, format.compression)?),
         };
-        Ok(ResultsFile { rows, columns, kept: kept.to_vec(), line: Vec::new() })
+        Ok(ResultsFile { rows, columns, kept: kept.clone(), line: Vec::new() })
     }
 
     pub(crate) fn push(&mut self, row: RowValues<'_>) -> io::Result<()> {
@@ -56,7 +57,7 @@ impl ResultsFile {
         match &mut self.rows {
             RowWriter::Parquet(writer) => writer.push(row),
             RowWriter::Csv(output) => {
-                csv::write_row(row, self.kept.len(), &mut self.line);
+                csv::write_row(row, self.kept.kept().len(), &mut self.line);
                 output.write_all(&self.line)
             }
             RowWriter::Jsonl(output) => {
@@ -134,7 +135,7 @@ mod tests {
 
     fn write(path: &Path, rows: u32) {
         let format = ResultsFormat::of(&path.to_string_lossy(), None).unwrap();
-        let kept = ["rank".to_owned()];
+        let kept = ExtraColumns::of_list(["rank".to_owned()]).unwrap();
         let mut file = ResultsFile::begin(File::create(path).unwrap(), format, &ROW_COLUMNS, &kept).unwrap();
         for number in 0..rows {
             let row = CheckRow {

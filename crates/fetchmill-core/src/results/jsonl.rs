@@ -2,11 +2,12 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
+use crate::extra_columns::ExtraColumns;
 use crate::row::{ColumnTypes, RowValues, Value};
 use crate::time_text::write_utc_micros;
 
 /// Appends a row.
-pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &[String], line: &mut Vec<u8>) {
+pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &ExtraColumns, line: &mut Vec<u8>) {
     // Text and numbers can always be written, and memory takes them.
     let _ = serde_json::to_writer(&mut *line, &JsonRow { own, row, kept });
     line.push(b'\n');
@@ -15,17 +16,21 @@ pub(super) fn write_row(own: ColumnTypes, row: RowValues<'_>, kept: &[String], l
 struct JsonRow<'o> {
     own: ColumnTypes,
     row: RowValues<'o>,
-    kept: &'o [String],
+    kept: &'o ExtraColumns,
 }
 
 impl Serialize for JsonRow<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut map = to.serialize_map(Some(self.own.len() + self.kept.len()))?;
+        let mut map = to.serialize_map(Some(self.own.len() + self.kept.kept().len()))?;
         for ((name, _), value) in self.own.iter().zip(self.row.values) {
             map.serialize_entry(name, &JsonValue(*value))?;
         }
-        for (column, name) in self.kept.iter().enumerate() {
-            map.serialize_entry(name, &self.row.extra_value(column))?;
+        for (column, (name, kind)) in self.kept.typed().enumerate() {
+            let text = self.row.extra_value(column);
+            match text.and_then(|text| kind.read(text.as_bytes())) {
+                Some(value) => map.serialize_entry(name, &value)?,
+                None => map.serialize_entry(name, &text)?,
+            }
         }
         map.end()
     }
@@ -69,7 +74,12 @@ mod tests {
         let mut line = Vec::new();
 
         let record = RowValues { values: &row.values(), kept: &row.kept };
-        write_row(&ROW_COLUMNS, record, &["rank".to_owned(), "new".to_owned()], &mut line);
+        write_row(
+            &ROW_COLUMNS,
+            record,
+            &ExtraColumns::of_list(["rank".to_owned(), "new".to_owned()]).unwrap(),
+            &mut line,
+        );
 
         assert!(line.ends_with(b"}\n"));
         let object: serde_json::Value = serde_json::from_slice(&line).unwrap();

@@ -13,6 +13,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
 use super::columns::{Builders, schema};
+use crate::extra_columns::ExtraColumns;
 use crate::limits::{RESULTS_BATCH_BYTES, RESULTS_BATCH_ROWS, ROW_GROUPS_BYTES};
 use crate::row::{ColumnKind, ColumnTypes, RowValues};
 
@@ -27,7 +28,7 @@ pub(super) struct ParquetWriter<W: Write + Send> {
 }
 
 impl<W: Write + Send> ParquetWriter<W> {
-    pub(super) fn new(to: W, own: ColumnTypes, kept: &[String]) -> io::Result<Self> {
+    pub(super) fn new(to: W, own: ColumnTypes, kept: &ExtraColumns) -> io::Result<Self> {
         let schema = schema(own, kept);
         let options = ArrowWriterOptions::new()
             .with_properties(properties(own).map_err(io::Error::other)?)
@@ -37,11 +38,7 @@ impl<W: Write + Send> ParquetWriter<W> {
             Arc::clone(&schema),
             options,
         );
-        Ok(ParquetWriter {
-            to: to.map_err(io::Error::other)?,
-            schema,
-            builders: Builders::new(own, kept.len()),
-        })
+        Ok(ParquetWriter { to: to.map_err(io::Error::other)?, schema, builders: Builders::new(own, kept) })
     }
 
     pub(super) fn push(&mut self, row: RowValues<'_>) -> io::Result<()> {
@@ -148,7 +145,7 @@ mod tests {
     fn a_full_disk_is_told_as_what_it_is() {
         for room in [4, 1000, 20_000] {
             let write = || -> io::Result<Full> {
-                let mut writer = ParquetWriter::new(Full(room), &LISTED_COLUMNS, &[])?;
+                let mut writer = ParquetWriter::new(Full(room), &LISTED_COLUMNS, &ExtraColumns::default())?;
                 for number in 0..50_000_u64 {
                     // Nothing that would be compressed away.
                     let url = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(&number.to_le_bytes()));

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::jsonl::write_row;
 use crate::error::{Error, Result};
+use crate::extra_columns::ExtraColumns;
 use crate::limits::CHECK_FAILED_SHOWN;
 use crate::outcome::FailureKind;
 use crate::row::{CheckAnswer, CheckRow, ROW_COLUMNS, RowValues};
@@ -42,7 +43,7 @@ impl Summary {
         if answer.is_failure() && self.failed.len() < CHECK_FAILED_SHOWN {
             let mut line = Vec::new();
             let record = RowValues { values: &row.values(), kept: &[] };
-            write_row(&ROW_COLUMNS, record, &[], &mut line);
+            write_row(&ROW_COLUMNS, record, &ExtraColumns::default(), &mut line);
             self.failed.push(String::from_utf8_lossy(line.trim_ascii()).into_owned());
         }
     }

@@ -18,6 +18,7 @@ use crate::engine::stop::Stop;
 use crate::engine::threads::spawn;
 use crate::engine::writer;
 use crate::error::Result;
+use crate::extra_columns::ColumnType;
 use crate::journal::JobLocation;
 use crate::outcome::ShardNumber;
 use crate::planner::NextWork;
@@ -30,8 +31,8 @@ pub struct WorkerProcessOptions {
     pub worker: usize,
     /// Of how many.
     pub workers: usize,
-    /// What the kept columns are called, when the source is a list.
-    pub kept: Option<Vec<String>>,
+    /// What the kept columns are called, and what their values are, when the source is a list.
+    pub kept: Option<Vec<(String, ColumnType)>>,
     /// The ends of the two sockets.
     pub turns: OwnedFd,
     /// See `turns`.

@@ -9,6 +9,7 @@ use crate::engine::journal_link::JournalRequest;
 use crate::engine::options::{JobOptions, SourceOptions};
 use crate::engine::stop::Stop;
 use crate::error::{Error, Result};
+use crate::extra_columns::ColumnType;
 use crate::journal::Journal;
 use crate::source::list::{
     Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded, format_of,
@@ -110,9 +111,9 @@ impl OpenedList {
         }
     }
 
-    /// What the kept columns are called.
-    pub(in crate::engine) fn columns(&self) -> Vec<String> {
-        self.reader.kept_names()
+    /// What the kept columns are called, and what their values are.
+    pub(in crate::engine) fn columns(&self) -> Vec<(String, ColumnType)> {
+        self.reader.kept_columns()
     }
 
     /// Refuses a list that has grown or shrunk since the job began, and goes on behind what was read.

@@ -17,7 +17,7 @@ use self::process::{NoTransformReply, TransformProcess};
 use super::control::Control;
 use super::options::{JobOptions, TransformOptions};
 use crate::error::{Error, Result};
-use crate::extra_columns::{extra_values, write_extra};
+use crate::extra_columns::{ColumnType, extra_values, write_extra};
 use crate::http1::RequestTemplate;
 use crate::limits::{BODY_MEMORY_BYTES_MAX, TRANSFORM_BATCH_BYTES, TRANSFORM_STARTS_MAX};
 use crate::object::Facts;
@@ -31,6 +31,8 @@ pub(super) struct TransformSetup {
     pub(super) process: TransformOptions,
     /// Columns that the function may fill.
     pub(super) columns: Vec<String>,
+    /// What their values must be.
+    pub(super) types: Vec<ColumnType>,
     /// Replies that it is given at once.
     pub(super) batch: usize,
     /// How many columns are kept of a list: the function's are behind them.
@@ -87,6 +89,7 @@ pub(super) fn of_worker(
         control: Arc::clone(control),
         process: transform.clone(),
         columns: options.transform_columns.clone(),
+        types: options.types_of(&options.transform_columns),
         batch: options.transform_batch,
         list_columns: options.columns.kept().len()
             - options.transform_columns.len()
@@ -281,7 +284,10 @@ impl Transform {
     /// What the function gave for a reply.
     fn settle(&mut self, block: &Block, entry: &BlockEntry, answer: TransformAnswer) -> Result<()> {
         match answer {
-            TransformAnswer::Stored => self.store(block, entry),
+            TransformAnswer::Stored => match self.setup.wrong_value(&self.columns) {
+                Some(detail) => self.fail(block, entry, &detail),
+                None => self.store(block, entry),
+            },
             TransformAnswer::Dropped => {
                 let facts = self.listed_facts(block, entry);
                 self.leave(entry, Outcome::Skipped, &EntryDescription::fetched(block.name(entry), &facts))
@@ -372,6 +378,16 @@ impl TransformSetup {
                 Cow::Owned(url)
             }
         }
+    }
+
+    /// What is wrong with the values that the function gave, if one is not what was said of its column.
+    fn wrong_value(&self, columns: &[u8]) -> Option<String> {
+        let told = self.columns.iter().zip(&self.types).zip(frame::values(columns));
+        told.filter_map(|((name, kind), value)| Some((name, kind, value?)))
+            .find(|(_, kind, value)| kind.read(value).is_none())
+            .map(|(name, kind, value)| {
+                format!("column {name} is no {}: {}", kind.name(), frame::one_line(value))
+            })
     }
 
     /// The values of all columns: those of the list and behind them the function's; none when it fills none.

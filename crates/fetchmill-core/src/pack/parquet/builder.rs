@@ -1,5 +1,6 @@
 //! Objects on their way into columns.
 
+use super::kept_columns::KeptBuilder;
 use super::schema::schema;
 use crate::extra_columns::{ExtraColumns, extra_values};
 use crate::object::{Micros, Object, Seconds, UnfetchedTarget};
@@ -33,7 +34,7 @@ pub struct BatchBuilder {
     body: BinaryBuilder,
     outcomes: Option<OutcomeBuilders>,
     url: Option<StringBuilder>,
-    kept: Vec<StringBuilder>,
+    kept: Vec<KeptBuilder>,
     /// Of names, bodies, URLs and kept values.
     bytes: usize,
     /// What no column has more than.
@@ -81,7 +82,7 @@ impl BatchBuilder {
             body: BinaryBuilder::new(),
             outcomes: columns.has_outcomes().then(OutcomeBuilders::default),
             url: columns.has_url().then(StringBuilder::new),
-            kept: columns.kept().iter().map(|_| StringBuilder::new()).collect(),
+            kept: columns.typed().map(|(_, kind)| KeptBuilder::new(kind)).collect(),
             bytes: 0,
             column_bytes: 0,
             overflow: false,
@@ -157,7 +158,7 @@ impl BatchBuilder {
         }
         let mut values = extra_values(kept.unwrap_or_default());
         for column in &mut self.kept {
-            push_text(column, values.next().flatten());
+            column.push(values.next().flatten());
         }
     }
 
@@ -203,9 +204,10 @@ impl BatchBuilder {
         if let Some(outcomes) = &mut self.outcomes {
             columns.extend(outcomes.finish());
         }
-        for column in self.url.iter_mut().chain(&mut self.kept) {
-            columns.push(Arc::new(column.finish()));
+        if let Some(url) = &mut self.url {
+            columns.push(Arc::new(url.finish()));
         }
+        columns.extend(self.kept.iter_mut().map(KeptBuilder::finish));
         self.bytes = 0;
         self.column_bytes = 0;
         if std::mem::take(&mut self.overflow) {

@@ -9,6 +9,7 @@
 mod builder;
 mod commit;
 mod error;
+mod kept_columns;
 mod large;
 mod merge;
 mod reader;
@@ -23,8 +24,9 @@ mod tests;
 pub use builder::BatchBuilder;
 pub use commit::footer_of;
 pub use error::ShardError;
+pub use kept_columns::KeptBuilder;
 pub use merge::merge;
 pub use reader::{ParquetShard, RowBatches};
 pub use rows::{BatchRows, object_at};
-pub use schema::{Column, schema};
+pub use schema::{Column, kept_fields, schema};
 pub use writer::ParquetEncoder;

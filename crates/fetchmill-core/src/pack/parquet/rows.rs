@@ -1,6 +1,7 @@
 //! Rows of a batch as objects.
 
 use super::error::ShardError;
+use super::kept_columns::KeptArray;
 use super::schema::{Column, has_outcomes, schema, url_place};
 use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 use crate::object::{Facts, Micros, Object, StoredObject};
@@ -25,7 +26,7 @@ pub struct BatchRows<'a> {
     body: &'a BinaryArray,
     attempts: Option<&'a UInt32Array>,
     url: Option<&'a StringArray>,
-    kept: Vec<&'a StringArray>,
+    kept: Vec<KeptArray<'a>>,
 }
 
 impl<'a> BatchRows<'a> {
@@ -98,7 +99,10 @@ impl<'a> BatchRows<'a> {
         if self.kept.is_empty() {
             return None;
         }
-        write_extra(self.kept.iter().map(|column| text(column, row)), kept);
+        let mut memory = String::new();
+        for column in &self.kept {
+            write_extra(std::iter::once(column.text(row, &mut memory)), kept);
+        }
         Some(kept)
     }
 }
@@ -157,10 +161,10 @@ fn url_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
 }
 
 /// Behind that of the URL.
-fn extra_columns(batch: &RecordBatch) -> Result<Vec<&StringArray>, ShardError> {
-    let columns = batch.columns().iter().skip(url_place(batch.schema_ref()) + 1);
-    let texts = columns.map(|values| values.as_any().downcast_ref());
-    texts.collect::<Option<_>>().ok_or_else(|| ShardError::Foreign("a kept column is not text".into()))
+fn extra_columns(batch: &RecordBatch) -> Result<Vec<KeptArray<'_>>, ShardError> {
+    let columns = batch.columns().iter().skip(url_place(batch.schema_ref()) + 1).map(KeptArray::of);
+    let known = columns.collect::<Option<_>>();
+    known.ok_or_else(|| ShardError::Foreign("a kept column is neither text nor number nor bool".into()))
 }
 
 fn column<T: Array + 'static>(batch: &RecordBatch, column: Column) -> Result<&T, ShardError> {

@@ -8,7 +8,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
-use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN};
+use crate::extra_columns::{ColumnType, ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN};
 
 /// Who wrote a file, as its footer says.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
@@ -109,9 +109,33 @@ pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     }
     if columns.has_url() {
         fields.push(text(URL_COLUMN));
-        fields.extend(columns.kept().iter().map(|name| text(name)));
+        fields.extend(kept_fields(columns));
     }
     Arc::new(Schema::new(fields))
+}
+
+/// The fields of kept columns.
+pub fn kept_fields(columns: &ExtraColumns) -> impl Iterator<Item = Field> {
+    columns.typed().map(|(name, kind)| Field::new(name, data_type(kind), true))
+}
+
+fn data_type(kind: ColumnType) -> DataType {
+    match kind {
+        ColumnType::String => DataType::Utf8,
+        ColumnType::Int64 => DataType::Int64,
+        ColumnType::Float64 => DataType::Float64,
+        ColumnType::Bool => DataType::Boolean,
+    }
+}
+
+/// The reverse of [`data_type`]; text for what that does not give.
+fn column_type(kind: &DataType) -> ColumnType {
+    match kind {
+        DataType::Int64 => ColumnType::Int64,
+        DataType::Float64 => ColumnType::Float64,
+        DataType::Boolean => ColumnType::Bool,
+        _ => ColumnType::String,
+    }
 }
 
 /// Whether rows of this schema say what became of their targets: a column of a list stands behind its URL's.
@@ -128,8 +152,10 @@ pub(super) fn url_place(schema: &Schema) -> usize {
 pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     let theirs = schema.fields();
     let of_list = theirs.get(url_place(schema)..).and_then(<[_]>::split_first);
-    let kept = of_list.map(|(_, kept)| kept.iter().map(|field| field.name().clone()).collect());
-    let columns = ExtraColumns::found(kept, has_outcomes(schema));
+    let kept = || of_list.map(|(_, kept)| kept.iter()).into_iter().flatten();
+    let types = kept().map(|field| (field.name().clone(), column_type(field.data_type()))).collect();
+    let names = of_list.map(|_| kept().map(|field| field.name().clone()).collect());
+    let columns = ExtraColumns::found(names, has_outcomes(schema)).with_types(&types);
     let expected = self::schema(&columns);
     if theirs.len() != expected.fields().len() {
         let count = theirs.len();

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::extra_columns::write_extra;
+use crate::extra_columns::{ExtraColumns, write_extra};
 use crate::object::Facts;
 
 fn object<'a>(name: &'a [u8], body: &'a [u8]) -> Object<'a> {
@@ -105,8 +105,10 @@ fn a_size_that_ustar_cannot_say_is_in_the_pax_header_only() {
 
 fn with_sidecars(texts: &[&str]) -> TarEncoder {
     let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    TarEncoder::new()
-        .with_sidecars(Sidecars::parse(&owned(texts), &owned(&["caption", "label"]), false).unwrap())
+    TarEncoder::new().with_sidecars(
+        Sidecars::parse(&owned(texts), &ExtraColumns::of_list(owned(&["caption", "label"])).unwrap(), false)
+            .unwrap(),
+    )
 }
 
 #[test]

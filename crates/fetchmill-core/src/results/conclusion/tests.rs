@@ -49,8 +49,13 @@ impl Settled {
     fn conclude(&mut self, goes_on: bool) -> Result<Option<Summary>> {
         let path = self.path();
         let format = ResultsFormat::of("r.csv", None).unwrap();
-        let target =
-            ResultsTarget { path: &path, rows: RowKind::Answers, format, kept: &[], is_durable: true };
+        let target = ResultsTarget {
+            path: &path,
+            rows: RowKind::Answers,
+            format,
+            kept: &ExtraColumns::default(),
+            is_durable: true,
+        };
         conclude(&self.place, &mut self.journal, RowKind::Answers, Some(target), &|| goes_on)
     }
 

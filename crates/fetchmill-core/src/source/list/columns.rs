@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::name_template::{self, NamePiece};
-use super::records::RecordValues;
+use super::records::{RecordValues, Records};
 use super::request::{RequestPiece, RequestPieces, push_value};
 use super::template::{self, Piece};
 use super::{ListOptions, json_template, normalise, origin_of};
@@ -11,7 +11,7 @@ use crate::byte_range::{ByteRange, number};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Result;
 use crate::expected_hash::ExpectedHash;
-use crate::extra_columns::write_extra;
+use crate::extra_columns::{ColumnType, column_types, write_extra};
 use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::name::for_display;
 use crate::row::LISTED_COLUMNS;
@@ -72,7 +72,7 @@ pub(super) struct ColumnPlan {
     key: Option<usize>,
     /// Pieces of the name, in place of a key.
     name: Option<Vec<NamePiece<usize>>>,
-    kept: Vec<usize>,
+    kept: Vec<KeptColumn>,
     /// What each target is asked with; none: a plain `GET`.
     request: Option<RequestPieces<usize>>,
     /// Whether requests are `GET`s without a body.
@@ -91,6 +91,14 @@ pub(super) const NAME: &str = "name";
 pub(super) const SIZE: &str = "size";
 pub(super) const ETAG: &str = "etag";
 pub(super) const MODIFIED: &str = "last_modified";
+
+/// A column that is carried into the output.
+#[derive(Debug, Clone, Copy)]
+struct KeptColumn {
+    column: usize,
+    /// What its values must be, if somebody has said it.
+    told: Option<ColumnType>,
+}
 
 #[derive(Debug, Clone)]
 enum UrlPiece {
@@ -125,7 +133,12 @@ impl ColumnPlan {
         let name = options.name_template.as_ref().map(|template| {
             template.with_columns(|name| name.map_or(0, |name| position_of(ColumnSelector::parse(name))))
         });
-        let kept = options.keep_columns.iter().map(|name| position_of(ColumnSelector::parse(name))).collect();
+        let types = column_types(&options.column_types)?;
+        let kept = options.keep_columns.iter().map(|name| KeptColumn {
+            column: position_of(ColumnSelector::parse(name)),
+            told: types.get(name).copied(),
+        });
+        let kept = kept.collect();
         let request = options.request.is_custom().then(|| options.request.pieces()).transpose()?;
         let request = request.map(|pieces| {
             pieces.with_columns(|name| name.map_or(0, |name| position_of(ColumnSelector::parse(&name))))
@@ -179,7 +192,10 @@ impl ColumnPlan {
             NamePiece::Column { column, .. } => Some(column),
             NamePiece::Text(_) | NamePiece::Index => None,
         });
-        url.chain(request).chain(name).chain(&mut self.key).chain(&mut self.kept)
+        url.chain(request)
+            .chain(name)
+            .chain(&mut self.key)
+            .chain(self.kept.iter_mut().map(|kept| &mut kept.column))
     }
 
     /// Only these columns, as they stand in a file.
@@ -220,18 +236,24 @@ impl ColumnPlan {
         self.has_template
     }
 
-    /// The kept columns' names, for the output's.
-    pub(super) fn kept_names(&self) -> impl Iterator<Item = String> {
-        self.kept.iter().map(|column| self.wanted[*column].text())
+    /// The kept columns' names, for the output's, and what their values are: as somebody has said it, or else the list.
+    pub(super) fn kept_columns(&self, records: &dyn Records) -> Vec<(String, ColumnType)> {
+        let kept = self.kept.iter().map(|kept| {
+            let kind = kept.told.unwrap_or_else(|| records.column_type(kept.column));
+            (self.wanted[kept.column].text(), kind)
+        });
+        kept.collect()
     }
 
     /// The URL of a record, normalised; else why there is none, with the text that is none.
     pub(super) fn url<'v>(&self, values: &'v RecordValues) -> std::result::Result<Cow<'v, str>, String> {
-        for column in self.manifest.iter().chain(&self.key).chain(&self.kept) {
-            if values.get(*column).is_some_and(|value| std::str::from_utf8(value).is_err()) {
-                return Err(format!("column {} is not UTF-8", self.wanted[*column].text()));
+        let kept = self.kept.iter().map(|kept| kept.column);
+        for column in self.manifest.into_iter().chain(self.key).chain(kept) {
+            if values.get(column).is_some_and(|value| std::str::from_utf8(value).is_err()) {
+                return Err(format!("column {} is not UTF-8", self.wanted[column].text()));
             }
         }
+        self.check_types(values)?;
         if let [UrlPiece::Column { column, .. }] = self.url[..] {
             return self.understood(self.value(values, column)?);
         }
@@ -261,6 +283,18 @@ impl ColumnPlan {
             return Err(format!("a value makes its path another one: {}", for_display(text.as_bytes())));
         }
         self.understood(&text).map(|url| Cow::Owned(url.into_owned()))
+    }
+
+    /// Refuses a record with a value that is not what somebody has said of its column. An empty one is none.
+    fn check_types(&self, values: &RecordValues) -> std::result::Result<(), String> {
+        for kept in &self.kept {
+            let (Some(kind), Some(value)) = (kept.told, values.get(kept.column)) else { continue };
+            if !value.is_empty() && kind.read(value).is_none() {
+                let (name, value) = (self.wanted[kept.column].text(), for_display(value));
+                return Err(format!("column {name} is no {}: {value}", kind.name()));
+            }
+        }
+        Ok(())
     }
 
     fn understood<'t>(&self, text: &'t str) -> std::result::Result<Cow<'t, str>, String> {
@@ -330,7 +364,11 @@ impl ColumnPlan {
         scratch: &'s mut Vec<u8>,
     ) -> std::result::Result<Option<&'s [u8]>, &'static str> {
         scratch.clear();
-        write_extra(self.kept.iter().map(|column| values.get(*column)), scratch);
+        let value = |kept: &KeptColumn| {
+            let is_none = kept.told.is_some_and(|kind| kind != ColumnType::String);
+            values.get(kept.column).filter(|value| !(is_none && value.is_empty()))
+        };
+        write_extra(self.kept.iter().map(value), scratch);
         if scratch.len() > KEPT_BYTES_MAX {
             return Err("its kept columns are longer than 64 KiB");
         }

@@ -20,6 +20,7 @@ use super::parquet_pages::{BoundedPages, PageMemory};
 use super::records::{RecordStep, RecordValues, Records};
 use super::value;
 use crate::error::{Error, Result};
+use crate::extra_columns::ColumnType;
 use crate::limits::{LIST_LINE_BYTES_MAX, MIB};
 use crate::panics;
 use crate::source::ListPosition;
@@ -45,6 +46,8 @@ pub(super) struct ParquetRecords {
     next: usize,
     /// For each wanted column, which one of a batch it is; none: the file has no such one.
     places: Vec<Option<usize>>,
+    /// What the values of each wanted column are.
+    types: Vec<ColumnType>,
     row: u64,
     digest: Xxh3Default,
 }
@@ -58,6 +61,12 @@ impl ParquetRecords {
             ArrowReaderMetadata::try_new(Arc::clone(found.metadata()), options)
         })?;
         let columns = columns_of(label, plan, metadata.schema())?;
+        let type_of = |column: &Option<usize>| {
+            column.map_or(ColumnType::String, |column| {
+                value::column_type(metadata.schema().field(column).data_type())
+            })
+        };
+        let types = columns.iter().map(type_of).collect();
         let mut projected: Vec<usize> = columns.iter().flatten().copied().collect();
         projected.sort_unstable();
         projected.dedup();
@@ -75,6 +84,7 @@ impl ParquetRecords {
             batch: None,
             next: 0,
             places,
+            types,
             row: 0,
             digest: Xxh3Default::new(),
         })
@@ -152,6 +162,10 @@ impl Records for ParquetRecords {
             }
         }
         Ok(if self.position().digest == position.digest { ReadStep::Done } else { ReadStep::End })
+    }
+
+    fn column_type(&self, column: usize) -> ColumnType {
+        self.types.get(column).copied().unwrap_or_default()
     }
 
     fn unit(&self) -> &'static str {

@@ -19,6 +19,7 @@ use super::text::TextRecords;
 use super::{Compression, Filters, ListFormat, ListOptions, ListSample, ListSource, ListStep};
 use crate::entry::ListEntry;
 use crate::error::{Error, Result};
+use crate::extra_columns::ColumnType;
 use crate::limits::{LIST_FIRST_PAGE_TARGETS, LIST_PAGE_BYTES, LIST_PAGE_ENTRIES, LIST_PAGE_TARGETS};
 use crate::source::ListPosition;
 use crate::source::{ListedPage, PageCursor};
@@ -183,9 +184,9 @@ impl ListReader {
         &self.called
     }
 
-    /// What the kept columns are called, in the order of an entry's kept values.
-    pub fn kept_names(&self) -> Vec<String> {
-        self.plan.kept_names().collect()
+    /// What the kept columns are called, in the order of an entry's kept values, and what these are.
+    pub fn kept_columns(&self) -> Vec<(String, ColumnType)> {
+        self.plan.kept_columns(&*self.records)
     }
 
     /// Takes only these targets; all others are left out.

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::lines::ReadStep;
 use crate::error::Result;
+use crate::extra_columns::ColumnType;
 use crate::source::ListPosition;
 
 /// What comes next in a list.
@@ -35,6 +36,11 @@ pub(super) trait Records: Send {
     /// Goes behind a position of another run. To be called again until it is done; `End` means that the list is
     /// another.
     fn go_to(&mut self, position: ListPosition) -> Result<ReadStep>;
+
+    /// What the values of a wanted column are, as far as the list itself says it.
+    fn column_type(&self, _column: usize) -> ColumnType {
+        ColumnType::String
+    }
 
     /// What a position counts.
     fn unit(&self) -> &'static str {

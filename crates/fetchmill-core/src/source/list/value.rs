@@ -9,6 +9,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, PrimitiveArray};
 use arrow_schema::{DataType, TimeUnit};
 
+use crate::extra_columns::ColumnType;
+
 /// Whether [`give`] knows such values.
 pub(super) fn is_readable(kind: &DataType) -> bool {
     kind.is_integer()
@@ -27,6 +29,17 @@ pub(super) fn is_readable(kind: &DataType) -> bool {
                 | DataType::Date32
                 | DataType::Timestamp(..)
         )
+}
+
+/// What such values are when they are kept. Numbers that fit into no type of ours, dates and times stay text.
+pub(super) fn column_type(kind: &DataType) -> ColumnType {
+    match kind {
+        DataType::Boolean => ColumnType::Bool,
+        DataType::Float32 | DataType::Float64 => ColumnType::Float64,
+        DataType::UInt64 => ColumnType::String,
+        _ if kind.is_integer() => ColumnType::Int64,
+        _ => ColumnType::String,
+    }
 }
 
 /// Gives the text of a value, unless it is null. Dates and times are written as ISO 8601 does, with a Z where the

@@ -1,0 +1,109 @@
+//! The columns that are kept of a list: their values are text on the way, and what they are in a file.
+
+use std::sync::Arc;
+
+use arrow_array::builder::{BooleanBuilder, Float64Builder, Int64Builder, StringBuilder};
+use arrow_array::{Array, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+
+use crate::extra_columns::{ColumnType, TypedValue};
+
+/// The values of one column, to be written.
+#[derive(Debug)]
+pub enum KeptBuilder {
+    /// Text; bytes that are no UTF-8 are U+FFFD.
+    String(StringBuilder),
+    /// Numbers.
+    Int64(Int64Builder),
+    /// Numbers.
+    Float64(Float64Builder),
+    /// `true` and `false`.
+    Bool(BooleanBuilder),
+}
+
+impl KeptBuilder {
+    /// One without values.
+    pub fn new(kind: ColumnType) -> Self {
+        match kind {
+            ColumnType::String => KeptBuilder::String(StringBuilder::new()),
+            ColumnType::Int64 => KeptBuilder::Int64(Int64Builder::new()),
+            ColumnType::Float64 => KeptBuilder::Float64(Float64Builder::new()),
+            ColumnType::Bool => KeptBuilder::Bool(BooleanBuilder::new()),
+        }
+    }
+
+    /// Appends a value. What is not of the type is null: only a target that failed for it has such a one.
+    pub fn push(&mut self, text: Option<&[u8]>) {
+        match self {
+            KeptBuilder::String(column) => match text {
+                Some(text) => column.append_value(String::from_utf8_lossy(text)),
+                None => column.append_null(),
+            },
+            KeptBuilder::Int64(column) => column.append_option(match read(ColumnType::Int64, text) {
+                Some(TypedValue::Int64(value)) => Some(value),
+                _ => None,
+            }),
+            KeptBuilder::Float64(column) => column.append_option(match read(ColumnType::Float64, text) {
+                Some(TypedValue::Float64(value)) => Some(value),
+                _ => None,
+            }),
+            KeptBuilder::Bool(column) => column.append_option(match read(ColumnType::Bool, text) {
+                Some(TypedValue::Bool(value)) => Some(value),
+                _ => None,
+            }),
+        }
+    }
+
+    /// The values so far; then there are none.
+    pub fn finish(&mut self) -> ArrayRef {
+        match self {
+            KeptBuilder::String(column) => Arc::new(column.finish()),
+            KeptBuilder::Int64(column) => Arc::new(column.finish()),
+            KeptBuilder::Float64(column) => Arc::new(column.finish()),
+            KeptBuilder::Bool(column) => Arc::new(column.finish()),
+        }
+    }
+}
+
+fn read(kind: ColumnType, text: Option<&[u8]>) -> Option<TypedValue<'_>> {
+    kind.read(text?)
+}
+
+/// The values of one column of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KeptArray<'a> {
+    String(&'a StringArray),
+    Int64(&'a Int64Array),
+    Float64(&'a Float64Array),
+    Bool(&'a BooleanArray),
+}
+
+impl<'a> KeptArray<'a> {
+    /// None: it is of another type.
+    pub(super) fn of(array: &'a ArrayRef) -> Option<Self> {
+        let any = array.as_any();
+        any.downcast_ref()
+            .map(KeptArray::String)
+            .or_else(|| any.downcast_ref().map(KeptArray::Int64))
+            .or_else(|| any.downcast_ref().map(KeptArray::Float64))
+            .or_else(|| any.downcast_ref().map(KeptArray::Bool))
+    }
+
+    /// The value of a row as text, which `memory` may hold.
+    pub(super) fn text<'t>(self, row: usize, memory: &'t mut String) -> Option<&'t [u8]>
+    where
+        'a: 't,
+    {
+        let typed = match self {
+            KeptArray::String(column) => {
+                return (!column.is_null(row)).then(|| column.value(row).as_bytes());
+            }
+            KeptArray::Int64(column) => (!column.is_null(row)).then(|| TypedValue::Int64(column.value(row))),
+            KeptArray::Float64(column) => {
+                (!column.is_null(row)).then(|| TypedValue::Float64(column.value(row)))
+            }
+            KeptArray::Bool(column) => (!column.is_null(row)).then(|| TypedValue::Bool(column.value(row))),
+        }?;
+        *memory = typed.to_string();
+        Some(memory.as_bytes())
+    }
+}
