@@ -19,7 +19,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 .DEFAULT_GOAL := help
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-quick test-timing wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
-.PHONY: outages engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-records bench-concurrency bench-report
+.PHONY: outages engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would exchange the package under them.
 ifndef PART
@@ -228,6 +228,9 @@ bench-faults: build ## What faults of a server cost, beside the same server with
 
 bench-unchanged: build ## A pass of fetchmill sync over 1,000,000 objects that have not changed (two minutes; COUNT=100000 is quick)
 	$(BIN)/python -m benches.unchanged --count $(or $(COUNT),1000000)
+
+bench-images: build servers ## 20,000 images of a list with captions for webdataset, beside img2dataset, which is installed into build/ (two minutes; COUNT=1000 is quick)
+	$(BIN)/python -m benches.images --count $(or $(COUNT),20000)
 
 bench-records: build servers examples ## 1,000,000 records out of WARC files that are 50 ms away, beside aiohttp and obstore (seven minutes; FILES=20 is quick)
 	@scripts/install-servers nginx
