@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from broken_bodies import BrokenObject, bytes_of
 from conftest import COMMAND
 from fetchmill.testing import Fault, Server
 from independent import find_problems, find_unbalanced, find_unfinished, read_ledger, synthetic
+from raw_server import RawServer, mirror
+from stored import find_wrong
 
 Serve = Callable[..., Server]
 Peak = Callable[..., float]
@@ -59,6 +62,21 @@ def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_pat
 
     assert peaks[600_000] < BUDGET, peaks
     assert peaks[600_000] - peaks[200_000] < 24, peaks
+
+
+def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_path: Path) -> None:
+    """Two hundred have 2 MiB each when their connections break, and go on from there."""
+    count, length, broken_at = 200, 9 * MIB // 4, 2 * MIB
+    body = bytes_of(1, length)
+    large = {f"{number:03}": BrokenObject(body, [broken_at, 1]) for number in range(count)}
+    dest = tmp_path / "out"
+    with RawServer(mirror(large, large)) as server:
+        most = peak("get", server.url, dest, "-j", count)
+
+    assert find_wrong(dest, "files", dict.fromkeys(large, body)) == []
+    assert [each.firsts[:2] for each in large.values()] == [[0, broken_at]] * count
+    assert sum(each.sent for each in large.values()) == count * length
+    assert most < BUDGET, most
 
 
 @pytest.mark.timing

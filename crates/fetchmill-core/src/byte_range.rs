@@ -63,6 +63,12 @@ impl ByteRange {
             && Self::of_ends(&rest[..slash]) == Some(self)
             && (total == b"*" || number(total).is_some_and(|total| total > self.last))
     }
+
+    /// The same of an object that is exactly so long.
+    pub fn is_content_range_of(self, value: &[u8], length: u64) -> bool {
+        let said = memchr::memrchr(b'/', value).and_then(|slash| number(&value[slash + 1..]));
+        self.is_content_range(value) && said == Some(length)
+    }
 }
 
 /// As in the field `Range`.
@@ -152,6 +158,22 @@ mod tests {
             "items 10-14/15",
         ] {
             assert!(!range.is_content_range(other.as_bytes()), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_length_of_the_object_is_exactly_that() {
+        let range = ByteRange::new(10, 5).unwrap();
+
+        for (value, is_same) in [
+            ("bytes 10-14/15", true),
+            ("bytes 10-14/16", false),
+            ("bytes 10-14/*", false),
+            ("bytes 10-13/15", false),
+            ("bytes 10-14/15/15", false),
+            ("bytes 10-14", false),
+        ] {
+            assert_eq!(range.is_content_range_of(value.as_bytes(), 15), is_same, "{value}");
         }
     }
 

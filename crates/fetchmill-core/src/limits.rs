@@ -172,6 +172,16 @@ pub const CORRECTIONS_MAX: u32 = 4;
 /// Requests that are made again because a store has taken one for nobody's. The second such reply stops the job, once it is
 /// certain whose it is; that of a fresh connection is.
 pub const REFUSALS_MAX: u32 = 4;
+/// Bytes of a body that broke off, from which on the rest is asked for instead of all of it: below, a request more costs about
+/// as much as what it saves. An attempt that brings so many does not count, so there are at most as many of these as an
+/// object has MiB. What waits for its rest is at its connection's task: a staging file above `BODY_MEMORY_BYTES_MAX`, else
+/// memory that is counted where bodies are. So there are at most as many as requests in flight.
+pub const RESUMED_BYTES_MIN: u64 = MIB as u64;
+/// Attempts one after the other that may bring less of the rest; after one more all of the object is asked for, which counts.
+pub const RESUMED_IN_VAIN_MAX: u32 = 3;
+/// The first of them waits so long, each of the others twice as long as the one before: 3.5 s together. For so long, and
+/// for the deadlines of four requests, a target that brings nothing keeps its place.
+pub const RESUMED_WAIT: Duration = Duration::from_millis(500);
 /// While credentials are being renewed a request waits so long, milliseconds, before it looks again.
 pub const RENEWAL_WAIT: u64 = 200;
 /// Redirects one after the other that can be asked for.

@@ -17,6 +17,8 @@ use crate::target::TargetList;
 
 /// The field that asks for a part of an object, as this crate writes it.
 pub const RANGE: &str = "Range";
+/// The field that says of which object the part must be.
+pub const IF_RANGE: &str = "If-Range";
 
 /// What an origin is asked for.
 #[derive(Debug, Clone, Copy)]

@@ -30,7 +30,7 @@ pub use address_policy::{AddressPolicy, is_public};
 pub use batch::{BrokenBatch, PipelinedReplies, PipelinedReply};
 pub use connect::connect;
 pub use connection::{Connection, IoBuffers, end_connection};
-pub use connection_kind::{RANGE, RequestTarget};
+pub use connection_kind::{IF_RANGE, RANGE, RequestTarget};
 pub use deadlines::{Deadlines, Millis, Timeouts};
 pub use errno::ConnectFailure;
 pub use name_resolver::{NameResolver, NameResolverSetup};

@@ -80,6 +80,8 @@ pub(crate) struct ReplyFacts<'r> {
     pub(crate) part: Option<&'r ExpectedPart>,
     /// The request had `If-None-Match` or `If-Modified-Since`.
     pub(crate) is_conditional: bool,
+    /// The rest of an object was asked for, and this is neither that nor all of the object.
+    pub(crate) is_no_rest: bool,
     /// The request has shown a token that can be renewed.
     pub(crate) shows_token: bool,
     /// Of a store: what else it says.
@@ -96,6 +98,15 @@ pub(crate) struct BrokenFacts {
     pub(crate) is_unanswered: bool,
     /// Requests of others are on the connection at the same time.
     pub(crate) is_shared: bool,
+}
+
+/// What is asked for at once when a large body broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BreakOff {
+    /// The rest of it.
+    Rest,
+    /// All of it, on a fresh connection: whose the bytes are that came is not certain.
+    Whole,
 }
 
 /// What follows.

@@ -7,15 +7,17 @@
 mod facts;
 mod head_fields;
 mod part;
+mod resumption;
 mod state;
 mod store;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use facts::{
-    BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, is_redirect,
+    BreakOff, BrokenFacts, Correction, ERROR_BYTES_MAX, ReplyFacts, Rules, StoreReply, Verdict, is_redirect,
     is_unauthorized,
 };
 pub(crate) use head_fields::{field_in, fields_in};
 pub(crate) use part::ExpectedPart;
+pub(crate) use resumption::{ResumedReply, Resumption};
 pub(crate) use state::AttemptState;

@@ -81,7 +81,7 @@ impl ExpectedPart {
 }
 
 /// What is wrong with the head of a 206.
-fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
+pub(super) fn difference(asked: ByteRange, head: &[u8]) -> Option<String> {
     let mut content_types = fields_in(head, b"content-type:");
     if content_types.any(|kind| kind.get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))) {
         return Some("the reply has several parts (multipart)".to_owned());

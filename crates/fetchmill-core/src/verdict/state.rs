@@ -1,7 +1,9 @@
 //! What was spent on an attempt's target, and the rules.
 
+use std::time::Duration;
+
 use super::facts::{
-    BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect, is_unauthorized,
+    BreakOff, BrokenFacts, Correction, ReplyFacts, Rules, StoreReply, Verdict, is_redirect, is_unauthorized,
 };
 use super::store::{detail_of, no_credentials};
 use crate::limits;
@@ -28,6 +30,10 @@ pub(crate) struct AttemptState {
     pub(crate) corrections: u32,
     /// Requests that were made again because the store took the one before for nobody's.
     pub(crate) refusals: u32,
+    /// Requests one after the other that brought little or nothing of the rest of its object.
+    pub(crate) in_vain: u32,
+    /// Its object broke off, and the rest was asked for.
+    pub(crate) is_resumed: bool,
 }
 
 impl Verdict {
@@ -47,6 +53,9 @@ impl Verdict {
 impl AttemptState {
     /// What follows from a complete reply.
     pub(crate) fn after_reply(&mut self, reply: &ReplyFacts<'_>, rules: &Rules, now: Millis) -> Verdict {
+        if reply.is_no_rest {
+            return self.after_no_rest(reply.status, rules, now);
+        }
         if let Some((kind, detail)) = reply.part.and_then(|part| part.trouble(reply.length)) {
             return self.after_failure(kind, rules, now).with_detail(Some(detail));
         }
@@ -109,6 +118,46 @@ impl AttemptState {
         self.after_failure(broken.kind, rules, now)
     }
 
+    /// What follows at once when a body broke off whose rest can be asked for, and so many bytes came with the last request;
+    /// none: what follows from any failure.
+    ///
+    /// A connection of its own has brought what is kept, so that it is certain whose it is.
+    pub(crate) fn after_break_off(
+        &mut self,
+        broken: BrokenFacts,
+        brought: u64,
+        rules: &Rules,
+    ) -> Option<BreakOff> {
+        let is_large = brought >= limits::RESUMED_BYTES_MIN;
+        let may_go_on = rules.may_repeat && rules.attempts_max > 1 && (is_large || self.is_resumed);
+        if broken.kind.class() != FailureClass::Transient || !may_go_on {
+            return None;
+        }
+        if broken.was_used && !broken.is_shared {
+            let is_forgiven = is_large && self.forgiven == 0;
+            self.forgiven += u32::from(is_forgiven);
+            return is_forgiven.then_some(BreakOff::Whole);
+        }
+        self.is_resumed = true;
+        self.in_vain = if is_large { 0 } else { self.in_vain + 1 };
+        (self.in_vain <= limits::RESUMED_IN_VAIN_MAX).then_some(BreakOff::Rest)
+    }
+
+    /// How long the next request for the rest of an object waits.
+    pub(crate) fn resumed_wait(&self) -> Duration {
+        self.in_vain.checked_sub(1).map_or(Duration::ZERO, |before| limits::RESUMED_WAIT * (1 << before))
+    }
+
+    /// What follows from a reply that is not the rest that was asked for. Nothing else is concluded from it: what the server
+    /// says to a request for all of the object counts.
+    fn after_no_rest(&mut self, status: u16, rules: &Rules, now: Millis) -> Verdict {
+        let of_status = FailureKind::of_status(status).err().filter(|kind| kind.is_retryable());
+        let detail =
+            format!("it broke off, and the reply to the request for its rest is another one ({status})");
+        self.after_failure(of_status.unwrap_or(FailureKind::Truncated), rules, now)
+            .with_detail(Some(detail.into()))
+    }
+
     /// What follows from a failure for which nobody is forgiven.
     pub(crate) fn after_failure(&mut self, kind: FailureKind, rules: &Rules, now: Millis) -> Verdict {
         let counts = match kind.class() {
@@ -144,7 +193,7 @@ impl AttemptState {
 
     /// Whether its request is made again at once: on a connection that has brought nothing else its reply is certain.
     pub(crate) fn is_repeated(&self) -> bool {
-        self.forgiven + self.corrections + self.refusals > 0
+        self.is_resumed || self.forgiven + self.corrections + self.refusals > 0
     }
 
     /// Corrects a request, if there is something to correct and it was not done too often.

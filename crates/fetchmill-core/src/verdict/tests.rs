@@ -1,5 +1,7 @@
 //! Facts and what follows from them, as a table; and what holds for all.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -224,6 +226,79 @@ fn a_used_connection_is_forgiven() {
     ] {
         let mut state = state;
         assert_eq!(text(state.after_broken(facts, &rules, NOW)), expected, "{facts:?} {rules:?}");
+    }
+}
+
+#[test]
+fn a_large_body_that_broke_off_goes_on_while_it_brings_something() {
+    let large = limits::RESUMED_BYTES_MIN;
+    let broken = |kind| BrokenFacts { kind, was_used: false, is_unanswered: false, is_shared: false };
+    let cut = broken(FailureKind::Truncated);
+    let used = BrokenFacts { was_used: true, ..cut };
+    let shared = BrokenFacts { is_shared: true, ..used };
+    let of = |attempts_max, may_repeat| Rules { attempts_max, may_repeat, ..job() };
+    let (rest, whole) = (Some(BreakOff::Rest), Some(BreakOff::Whole));
+    let resumed = AttemptState { is_resumed: true, ..AttemptState::default() };
+    for (state, facts, brought, rules, expected) in [
+        (AttemptState::default(), cut, large, job(), rest),
+        (AttemptState::default(), cut, large - 1, job(), None),
+        (AttemptState::default(), cut, large, of(1, true), None),
+        (AttemptState::default(), cut, large, of(5, false), None),
+        (AttemptState::default(), broken(FailureKind::IdleTimeout), large, job(), rest),
+        (AttemptState::default(), broken(FailureKind::BodyTooLarge), large, job(), None),
+        (AttemptState::default(), broken(FailureKind::Throttled), large, job(), None),
+        (AttemptState::default(), shared, large, job(), rest),
+        (AttemptState::default(), used, large, job(), whole),
+        (AttemptState { forgiven: 1, ..AttemptState::default() }, used, large, job(), None),
+        (resumed, used, 0, job(), None),
+        (resumed, cut, 0, job(), rest),
+        (AttemptState { in_vain: limits::RESUMED_IN_VAIN_MAX, ..resumed }, cut, large - 1, job(), None),
+        (AttemptState { in_vain: limits::RESUMED_IN_VAIN_MAX, ..resumed }, cut, large, job(), rest),
+    ] {
+        let mut after = state;
+        assert_eq!(after.after_break_off(facts, brought, &rules), expected, "{state:?} {facts:?} {brought}");
+        assert_eq!(after.attempts, state.attempts);
+    }
+}
+
+#[test]
+fn what_brings_nothing_of_a_rest_waits_for_longer_each_time_and_then_counts() {
+    let cut =
+        BrokenFacts { kind: FailureKind::Refused, was_used: false, is_unanswered: true, is_shared: false };
+    let mut state = AttemptState { is_resumed: true, ..AttemptState::default() };
+    assert_eq!(state.resumed_wait(), Duration::ZERO);
+    for number in 0..limits::RESUMED_IN_VAIN_MAX {
+        assert_eq!(state.after_break_off(cut, 0, &job()), Some(BreakOff::Rest));
+        assert_eq!(state.resumed_wait(), limits::RESUMED_WAIT * 2u32.pow(number));
+    }
+    assert_eq!(state.after_break_off(cut, 0, &job()), None);
+    assert_eq!(text(state.after_broken(cut, &job(), NOW)), "retry refused");
+    assert_eq!(state, AttemptState { attempts: 1, ..AttemptState::default() });
+}
+
+#[test]
+fn nothing_but_trouble_is_concluded_from_what_is_no_rest() {
+    let said = |status| {
+        format!(
+            "failed truncated: it broke off, and the reply to the request for its rest is another one ({status})"
+        )
+    };
+    for (status, first_time, last_time) in [
+        (200, "retry truncated", said(200)),
+        (206, "retry truncated", said(206)),
+        (302, "retry truncated", said(302)),
+        (304, "retry truncated", said(304)),
+        (403, "retry truncated", said(403)),
+        (404, "retry truncated", said(404)),
+        (416, "retry truncated", said(416)),
+        (500, "retry server-error", said(500).replace("truncated", "server-error")),
+        (503, "retry throttled", said(503).replace("truncated", "throttled")),
+    ] {
+        let rules = Rules { redirects_max: 5, is_patient: false, ..job() };
+        let facts = ReplyFacts { is_no_rest: true, is_conditional: true, ..reply(status) };
+        assert_eq!(first(&facts, &rules), first_time);
+        let mut last = AttemptState { attempts: 4, ..AttemptState::default() };
+        assert_eq!(text(last.after_reply(&facts, &rules, NOW)), last_time);
     }
 }
 

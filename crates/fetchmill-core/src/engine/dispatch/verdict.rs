@@ -50,6 +50,8 @@ impl Dispatcher {
             is_encoded: fields.content_encoding.is_some(),
             listed: target.listed(self.rules.naming),
             part: None,
+            // Engines in Python ask for all of an object again.
+            is_no_rest: false,
             is_conditional: false,
             shows_token: false,
             store,

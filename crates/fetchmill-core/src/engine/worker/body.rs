@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::body_phase::BodyProgress;
 use crate::byte_range::ByteRange;
 use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding};
 use crate::engine::body_memory::BodyMemory;
@@ -25,7 +26,9 @@ use crate::source_metadata::ListedKey;
 use crate::target::Sequence;
 use crate::time_text::parse_http_date;
 use crate::transport::is_verified;
-use crate::verdict::{ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, StoreReply, field_in, fields_in};
+use crate::verdict::{
+    ERROR_BYTES_MAX, ExpectedPart, ReplyFacts, ResumedReply, StoreReply, field_in, fields_in,
+};
 
 /// Why a body that has come is not stored, also for people.
 type BodyProblem = (FailureKind, Option<Box<str>>);
@@ -71,6 +74,9 @@ pub(super) struct BodyReceiver {
     encoding: Option<NamedEncoding>,
     /// Bytes that came, whatever was made of them.
     received: u64,
+    /// Whether it broke off, and goes on.
+    pub(super) progress: BodyProgress,
+    expected_hash: Option<ExpectedHash>,
 }
 
 /// What comes, as far as it is known before.
@@ -118,6 +124,8 @@ impl BodyReceiver {
             hash: None,
             encoding: None,
             received: 0,
+            progress: BodyProgress::default(),
+            expected_hash: None,
         }
     }
 
@@ -128,6 +136,8 @@ impl BodyReceiver {
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
         (self.is_conditional, self.encoding) = (false, None);
+        self.progress.start();
+        self.expected_hash = None;
         self.start.clear();
         if let Some(seen) = &mut self.seen {
             seen.clear();
@@ -154,6 +164,23 @@ impl BodyReceiver {
         self.encoding = Some(Ok(None));
     }
 
+    /// What asks for the rest of it, when it broke off.
+    pub(super) fn rest(&self) -> Option<(String, String)> {
+        self.progress.rest(self.length)
+    }
+
+    /// A reply comes to the request for the rest. Whether it begins with the object's first byte; what has come before is
+    /// forgotten unless it is the rest.
+    fn begins_anew(&mut self, head: &Head, bytes: &[u8]) -> bool {
+        let reply = self.progress.note_resumed(self.length, head, bytes);
+        if reply != ResumedReply::Rest {
+            self.drop_bytes();
+            self.hash = self.expected_hash.as_ref().map(BodyChecksum::of_hash);
+            self.start.clear();
+        }
+        reply == ResumedReply::Whole
+    }
+
     /// What has come, for the verdict.
     pub(super) fn reply_facts<'r>(
         &'r self,
@@ -168,6 +195,7 @@ impl BodyReceiver {
             listed,
             part: self.part.as_ref(),
             is_conditional: self.is_conditional,
+            is_no_rest: self.progress.is_no_rest(),
             ..ReplyFacts::default()
         };
         if self.expected != ExpectedBody::Anything {
@@ -192,6 +220,7 @@ impl BodyReceiver {
     /// What comes is compared with this, too.
     pub(super) fn expect_hash(&mut self, hash: &ExpectedHash) {
         self.hash = Some(BodyChecksum::of_hash(hash));
+        self.expected_hash = Some(*hash);
     }
 
     /// What is wrong with the body, which is complete. It is decoded, if it is encoded: at most so many bytes come of it,
@@ -256,6 +285,11 @@ impl BodyReceiver {
 
     /// Forgets the body; its staging file is removed.
     pub(super) fn discard(&mut self) {
+        self.drop_bytes();
+        self.progress.forget();
+    }
+
+    fn drop_bytes(&mut self) {
         if self.spill.take().is_some()
             && let Some(stage) = &self.stage
             && let Err(error) = stage.remove(self.sequence)
@@ -327,6 +361,7 @@ impl BodyReceiver {
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
+        self.progress.forget();
     }
 
     /// Where the reply says that the object is.
@@ -341,10 +376,6 @@ impl BodyReceiver {
 
     fn keeps_bodies(&self) -> bool {
         self.properties.keeps >= StoredParts::Bodies
-    }
-
-    pub(super) fn length(&self) -> u64 {
-        self.length
     }
 
     /// Bytes that came of it; encoded ones where it is encoded.
@@ -408,6 +439,10 @@ impl BodyReceiver {
 
 impl BodySink for BodyReceiver {
     fn head(&mut self, head: &Head, bytes: &[u8]) {
+        if self.progress.is_broken_off() && !self.begins_anew(head, bytes) {
+            return;
+        }
+        self.progress.note_head(head, bytes);
         self.is_caught = match self.expected {
             ExpectedBody::Anything => false,
             ExpectedBody::Object => true,
@@ -438,7 +473,9 @@ impl BodySink for BodyReceiver {
     }
 
     fn wants_more(&self) -> bool {
-        self.length < self.enough && self.part.as_ref().is_none_or(|part| part.wants_more(self.length))
+        !self.progress.is_no_rest()
+            && self.length < self.enough
+            && self.part.as_ref().is_none_or(|part| part.wants_more(self.length))
     }
 
     fn pause(&self) -> Option<Duration> {
@@ -449,12 +486,16 @@ impl BodySink for BodyReceiver {
         if let Some(meter) = &self.meter {
             meter.take(bytes.len());
         }
+        if self.progress.is_no_rest() {
+            return;
+        }
         if let Some(seen) = &mut self.seen {
             // What came beyond it in the same read does not count.
             seen.piece(bytes.len().min(self.enough.saturating_sub(self.length) as usize));
         }
         self.length += bytes.len() as u64;
         self.received += bytes.len() as u64;
+        self.progress.note_piece(bytes.len());
         if let Some(checksum) = &mut self.checksum {
             checksum.update(bytes);
         }

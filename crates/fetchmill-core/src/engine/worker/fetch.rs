@@ -10,6 +10,7 @@ use super::pipeline::TargetBatch;
 use super::resting::WorkerConnection;
 use super::state::Worker;
 use super::verdict::FetchAttempt;
+use crate::certainty::MonotonicMicros;
 use crate::engine::stop::Stop;
 use crate::engine::target::CurrentTarget;
 use crate::engine::tls_errors::distrust;
@@ -21,6 +22,7 @@ use crate::transport::{
     BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, ReceivedReply, RequestTarget,
     UnusedState,
 };
+use crate::verdict::{BreakOff, BrokenFacts};
 
 /// A reply's worth of the origin's state is told to the planner at the latest after so many failures.
 const RETRIES_REPORTED_AT: usize = 16;
@@ -87,6 +89,12 @@ impl Worker {
             match attempt {
                 FetchAttempt::Over => break,
                 FetchAttempt::Again => self.leave_connection(task),
+                FetchAttempt::BrokenOff => {
+                    self.leave_connection(task);
+                    if !self.await_resumption(target, watch).await {
+                        break;
+                    }
+                }
                 FetchAttempt::Renewing => {
                     self.leave_connection(task);
                     watch.rest();
@@ -98,6 +106,10 @@ impl Worker {
                 FetchAttempt::Redirected => {}
                 FetchAttempt::Split => target.split(),
             }
+        }
+        if body.progress.is_broken_off() {
+            // It waits for something else, or the job ends.
+            body.discard();
         }
         self.plan_joined_again(target);
         // With a target that another host has now, there is nothing to leave.
@@ -186,7 +198,10 @@ impl Worker {
         body: &mut BodyReceiver,
         watch: &Rc<Deadlines>,
     ) -> FetchAttempt {
-        body.start(target.sequence);
+        let is_resumed = body.progress.is_broken_off();
+        if !is_resumed {
+            body.start(target.sequence);
+        }
         let origin = match self.find_origin(target, watch).await {
             Ok(origin) => origin,
             Err(attempt) => return attempt,
@@ -196,7 +211,9 @@ impl Worker {
         }
         self.begin_row(target);
         self.note_credentials(target, &origin.key);
-        self.expect(target, body);
+        if !is_resumed {
+            self.expect(target, body);
+        }
         self.bring(task, &origin, target);
         if !task.connection.is_open() {
             self.bound_rests(task, target, watch).await;
@@ -205,15 +222,7 @@ impl Worker {
             && let Err(kind) = self.open(&mut task.connection, target, watch).await
         {
             target.seen.connection(&task.connection);
-            if let Some(error) = distrust(&origin.key, kind).filter(|_| !self.has_rows()) {
-                if self.stops_at(&origin) {
-                    // The target stays pending: the next run may trust the server.
-                    self.control().stop.fail(error);
-                    return FetchAttempt::Over;
-                }
-                self.control().notice_distrust(&origin.key, &error);
-            }
-            return self.failed(target, kind, None);
+            return self.unconnected(&origin, target, body, kind);
         }
         let is_first = task.connection.replies() == 0;
         let (sent, is_unloaded) = (self.control().clock.micros(), self.load.is_low(self.share.get()));
@@ -224,19 +233,56 @@ impl Worker {
         target.seen.connection(&task.connection);
         match replied {
             Ok(replied) => {
-                self.note_reply(task, sent, &replied, (body.length(), is_unloaded));
+                self.note_reply(task, sent, &replied, (body.progress.brought(), is_unloaded));
+                let replied = ReceivedReply { head: body.progress.head_of_whole(replied.head), ..replied };
                 self.replied(task, target, body, watch, replied, is_first).await
             }
-            Err(broken) => {
-                self.met_break(task, broken.is_unanswered.then_some(sent));
-                let connection = &mut task.connection;
-                let was_used = connection.replies() > 0;
-                let is_shared = connection.is_shared();
-                connection.abandon();
-                body.discard();
-                self.broken(target, broken, was_used, is_shared)
-            }
+            Err(broken) => self.broke_off(task, target, body, broken, sent),
         }
+    }
+
+    /// There is no connection to the origin.
+    fn unconnected(
+        &self,
+        origin: &OriginConnections,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        kind: FailureKind,
+    ) -> FetchAttempt {
+        if let Some(error) = distrust(&origin.key, kind).filter(|_| !self.has_rows()) {
+            if self.stops_at(origin) {
+                // The target stays pending: the next run may trust the server.
+                self.control().stop.fail(error);
+                return FetchAttempt::Over;
+            }
+            self.control().notice_distrust(&origin.key, &error);
+        }
+        match self.go_on_unconnected(target, body, kind) {
+            Some(asked) => attempt_of(asked),
+            None => self.failed(target, kind, None),
+        }
+    }
+
+    /// No complete reply came to a request that was sent then.
+    fn broke_off(
+        &self,
+        task: &mut WorkerConnection,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        broken: BrokenExchange,
+        sent: MonotonicMicros,
+    ) -> FetchAttempt {
+        let BrokenExchange { kind, is_unanswered, .. } = broken;
+        self.met_break(task, is_unanswered.then_some(sent));
+        let connection = &mut task.connection;
+        let (was_used, is_shared) = (connection.replies() > 0, connection.is_shared());
+        connection.abandon();
+        let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared };
+        if let Some(asked) = self.go_on(target, body, facts) {
+            return attempt_of(asked);
+        }
+        body.discard();
+        self.broken(target, facts)
     }
 
     /// The connection leads to the origin, if it is open, and no farther than the target may.
@@ -342,6 +388,9 @@ impl Worker {
         self.delta.borrow_mut().attempts += 1;
         target.effects.note_sent();
         let _exchange = self.load.exchange();
+        if let Some(rest) = body.rest() {
+            return self.exchange_rest(connection, origin, target, body, rest, watch).await;
+        }
         let (buffers, max_body) = (&self.buffers, self.setup.pool.max_body);
         if target.request.is_some() {
             let fields = target.effects.fields(target.request.as_deref());
@@ -421,5 +470,13 @@ impl Worker {
         }
         self.leave(target, RequestOutcome::Answer);
         self.admit(target)
+    }
+}
+
+/// The attempt that follows when a body broke off.
+fn attempt_of(asked: BreakOff) -> FetchAttempt {
+    match asked {
+        BreakOff::Rest => FetchAttempt::BrokenOff,
+        BreakOff::Whole => FetchAttempt::Again,
     }
 }

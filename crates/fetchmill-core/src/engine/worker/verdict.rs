@@ -14,7 +14,7 @@ use crate::planner::hosts::{self, RequestOutcome};
 use crate::planner::origin::Millis;
 use crate::sink::{FetchedBody, StoredParts};
 use crate::source_metadata::ListedKey;
-use crate::transport::{BrokenExchange, ReceivedReply};
+use crate::transport::ReceivedReply;
 use crate::verdict::{BrokenFacts, Correction, Verdict};
 
 /// What came of an attempt at a target.
@@ -23,7 +23,9 @@ pub(super) enum FetchAttempt {
     Over,
     /// It is to be made again at once, on a fresh connection, and does not count.
     Again,
-    /// The same, with newer credentials, which are waited for.
+    /// A large body broke off: its rest is to be asked for, at once or in a moment, on a fresh connection.
+    BrokenOff,
+    /// The same as [`FetchAttempt::Again`], with newer credentials, which are waited for.
     Renewing,
     /// The target is somewhere else.
     Redirected,
@@ -53,23 +55,18 @@ impl Worker {
         if self.setup.decodes {
             body.expect_encoding();
         }
+        if self.may_be_resumed(target) {
+            body.progress.expect_break();
+        }
     }
 
     /// No complete reply.
-    pub(super) fn broken(
-        &self,
-        target: &mut CurrentTarget,
-        broken: BrokenExchange,
-        was_used: bool,
-        is_shared: bool,
-    ) -> FetchAttempt {
+    pub(super) fn broken(&self, target: &mut CurrentTarget, broken: BrokenFacts) -> FetchAttempt {
         if self.is_done.get() && target.may_start_again() {
             // Dropped while the job ends: the target stays pending.
             return FetchAttempt::Over;
         }
-        let BrokenExchange { kind, is_unanswered, .. } = broken;
-        let facts = BrokenFacts { kind, was_used, is_unanswered, is_shared };
-        let verdict = target.state.after_broken(facts, &self.rules(target), self.clock.get());
+        let verdict = target.state.after_broken(broken, &self.rules(target), self.clock.get());
         self.carry_out(target, verdict, None)
     }
 

@@ -1,0 +1,201 @@
+//! An object whose body broke off, and whether a reply has the rest of it: the one place for the rule.
+//!
+//! The rest is asked for with `Range` and `If-Range` (RFC 9110, 13.1.5). It is appended only when the reply says that it is
+//! exactly the bytes that are missing, of an object of the same length with the same strong ETag: two replies with one strong
+//! ETag of one URL have the same bytes (8.8.1).
+
+use super::head_fields::fields_in;
+use super::part::difference;
+use crate::byte_range::ByteRange;
+use crate::http1::{Framing, Head, Version};
+use crate::limits::RESUMED_BYTES_MIN;
+
+/// What the head of the reply has said whose body broke off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Resumption {
+    head: Head,
+    etag: String,
+    length: u64,
+}
+
+/// What the reply to a request for the rest is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResumedReply {
+    /// The rest.
+    Rest,
+    /// All of the object, which is another one perhaps.
+    Whole,
+    /// Anything else.
+    Other,
+}
+
+impl Resumption {
+    /// Of a head, with its bytes; none when the rest of its body cannot be asked for, or is not worth it.
+    pub(crate) fn of_head(head: &Head, bytes: &[u8]) -> Option<Self> {
+        let Framing::Length(length) = head.framing else { return None };
+        if head.status != 200 || head.version == Version::Http10 || length <= RESUMED_BYTES_MIN {
+            return None;
+        }
+        let is_refused = fields_in(bytes, b"accept-ranges:").any(|unit| unit.eq_ignore_ascii_case(b"none"));
+        let is_encoded =
+            fields_in(bytes, b"content-encoding:").any(|name| !name.eq_ignore_ascii_case(b"identity"));
+        let etag = only_etag(bytes).filter(|etag| is_strong(etag))?;
+        let etag = String::from_utf8(etag.to_vec()).ok()?;
+        (!is_refused && !is_encoded).then_some(Resumption { head: *head, etag, length })
+    }
+
+    /// What is missing when so many bytes have come. Its end is said, too: a server that knows `Range` and not `If-Range`
+    /// cannot send more than is missing.
+    pub(crate) fn rest(&self, came: u64) -> Option<ByteRange> {
+        ByteRange::new(came, self.length.checked_sub(came)?).ok()
+    }
+
+    /// The object's strong ETag.
+    pub(crate) fn etag(&self) -> &str {
+        &self.etag
+    }
+
+    /// The head of the whole, when the reply to the last request has this one.
+    pub(crate) fn head_of_whole(&self, last: &Head) -> Head {
+        Head { keep_alive: last.keep_alive, retry_after: last.retry_after, ..self.head }
+    }
+
+    /// What a reply is whose head this is, when so many bytes have come before.
+    pub(crate) fn reply(&self, came: u64, head: &Head, bytes: &[u8]) -> ResumedReply {
+        match head.status {
+            206 if self.is_rest(came, head, bytes) => ResumedReply::Rest,
+            200 => ResumedReply::Whole,
+            _ => ResumedReply::Other,
+        }
+    }
+
+    fn is_rest(&self, came: u64, head: &Head, bytes: &[u8]) -> bool {
+        let Some(rest) = self.rest(came) else { return false };
+        difference(rest, bytes).is_none()
+            && fields_in(bytes, b"content-range:").all(|range| rest.is_content_range_of(range, self.length))
+            && head.framing == Framing::Length(rest.length())
+            && only_etag(bytes) == Some(self.etag.as_bytes())
+    }
+}
+
+/// The ETag of a head that has one.
+fn only_etag(head: &[u8]) -> Option<&[u8]> {
+    let mut etags = fields_in(head, b"etag:");
+    etags.next().filter(|_| etags.next().is_none())
+}
+
+/// Whether an ETag is strong, and can stand in a request: of visible characters (RFC 9110, 8.8.3), here of ASCII only.
+fn is_strong(etag: &[u8]) -> bool {
+    let inside = etag.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inside.is_some_and(|inside| inside.iter().all(|byte| byte.is_ascii_graphic() && *byte != b'"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::{ReplyProgress, ReplyReader};
+
+    const LENGTH: u64 = RESUMED_BYTES_MIN + 1000;
+    const CAME: u64 = RESUMED_BYTES_MIN + 10;
+
+    fn head_of(text: &str) -> Head {
+        let mut reader = ReplyReader::new(u64::MAX);
+        reader.start_partial();
+        let progress = reader.read(text.as_bytes(), &mut Vec::<u8>::new()).unwrap();
+        assert!(matches!(progress, ReplyProgress::NeedMore { .. } | ReplyProgress::Done { .. }));
+        *reader.head().unwrap()
+    }
+
+    fn resumption(start: &str, fields: &str) -> Option<Resumption> {
+        let text = format!("HTTP/1.{start} X\r\n{fields}\r\n");
+        Resumption::of_head(&head_of(&text), text.as_bytes())
+    }
+
+    #[test]
+    fn only_what_can_be_proved_to_be_the_same_object_goes_on() {
+        let length = format!("Content-Length: {LENGTH}\r\n");
+        let small = format!("Content-Length: {RESUMED_BYTES_MIN}\r\n");
+        for (start, fields, goes_on) in [
+            ("1 200", format!("{length}ETag: \"a\"\r\n"), true),
+            ("1 200", format!("{length}etag:\"a\"\r\nAccept-Ranges: bytes\r\n"), true),
+            ("1 200", format!("{length}ETag: \"a\"\r\nContent-Encoding: identity\r\n"), true),
+            ("1 200", length.clone(), false),
+            ("1 200", format!("{length}ETag: W/\"a\"\r\n"), false),
+            ("1 200", format!("{length}ETag: a\r\n"), false),
+            ("1 200", format!("{length}ETag: \"a b\"\r\n"), false),
+            ("1 200", format!("{length}ETag: \"\u{e4}\"\r\n"), false),
+            ("1 200", format!("{length}ETag: \"a\"\r\nETag: \"a\"\r\n"), false),
+            ("1 200", format!("{length}ETag: \"a\"\r\nAccept-Ranges: None\r\n"), false),
+            ("1 200", format!("{length}ETag: \"a\"\r\nContent-Encoding: gzip\r\n"), false),
+            ("1 200", format!("{small}ETag: \"a\"\r\n"), false),
+            ("1 200", "Transfer-Encoding: chunked\r\nETag: \"a\"\r\n".into(), false),
+            ("1 200", "ETag: \"a\"\r\n".into(), false),
+            ("0 200", format!("{length}ETag: \"a\"\r\n"), false),
+            ("1 203", format!("{length}ETag: \"a\"\r\n"), false),
+            ("1 206", format!("{length}ETag: \"a\"\r\n"), false),
+            ("1 404", format!("{length}ETag: \"a\"\r\n"), false),
+        ] {
+            assert_eq!(resumption(start, &fields).is_some(), goes_on, "{start} {fields}");
+        }
+    }
+
+    /// What a reply is to the request for the rest: with this range, these fields, and a body so long.
+    fn reply(status: &str, range: &str, fields: &str, length: u64) -> ResumedReply {
+        let begun = resumption("1 200", &format!("Content-Length: {LENGTH}\r\nETag: \"a\"\r\n")).unwrap();
+        assert_eq!(begun.rest(CAME).unwrap().to_string(), format!("bytes={CAME}-{}", LENGTH - 1));
+        let text = format!(
+            "HTTP/1.1 {status} X\r\nContent-Range: {range}\r\n{fields}Content-Length: {length}\r\n\r\n"
+        );
+        begun.reply(CAME, &head_of(&text), text.as_bytes())
+    }
+
+    #[test]
+    fn only_the_rest_of_the_same_object_is_appended() {
+        use ResumedReply::{Other, Rest, Whole};
+        let (left, last) = (LENGTH - CAME, LENGTH - 1);
+        let right = format!("bytes {CAME}-{last}/{LENGTH}");
+        let same = "ETag: \"a\"\r\n";
+        for (status, range, fields, length, expected) in [
+            ("206", right.clone(), same, left, Rest),
+            ("206", right.clone(), "ETag: \"b\"\r\n", left, Other),
+            ("206", right.clone(), "ETag: W/\"a\"\r\n", left, Other),
+            ("206", right.clone(), "", left, Other),
+            ("206", right.clone(), "ETag: \"a\"\r\nETag: \"b\"\r\n", left, Other),
+            ("206", right.clone(), "ETag: \"a\"\r\nContent-Range: bytes 0-1/2\r\n", left, Other),
+            ("206", right.clone(), "ETag: \"a\"\r\nContent-Encoding: gzip\r\n", left, Other),
+            (
+                "206",
+                right.clone(),
+                "ETag: \"a\"\r\nContent-Type: multipart/byteranges; boundary=x\r\n",
+                left,
+                Other,
+            ),
+            ("206", right.clone(), same, left - 1, Other),
+            ("206", right.clone(), same, left + 1, Other),
+            ("206", format!("bytes {CAME}-{last}/*"), same, left, Other),
+            ("206", format!("bytes {CAME}-{last}/{}", LENGTH + 1), same, left, Other),
+            ("206", format!("bytes {}-{last}/{LENGTH}", CAME + 1), same, left - 1, Other),
+            ("206", format!("bytes {CAME}-{}/{LENGTH}", last - 1), same, left - 1, Other),
+            ("206", format!("bytes 0-{last}/{LENGTH}"), same, LENGTH, Other),
+            ("200", right.clone(), same, LENGTH, Whole),
+            ("200", right.clone(), "ETag: \"b\"\r\n", 7, Whole),
+            ("203", right.clone(), same, LENGTH, Other),
+            ("302", right.clone(), same, 0, Other),
+            ("416", format!("bytes */{LENGTH}"), same, 0, Other),
+            ("503", right.clone(), same, 0, Other),
+        ] {
+            assert_eq!(reply(status, &range, fields, length), expected, "{status} {range} {fields} {length}");
+        }
+    }
+
+    #[test]
+    fn the_whole_has_the_first_reply_s_head() {
+        let begun = resumption("1 200", &format!("Content-Length: {LENGTH}\r\nETag: \"a\"\r\n")).unwrap();
+        let last = head_of("HTTP/1.1 206 X\r\nConnection: close\r\nContent-Length: 5\r\n\r\n");
+
+        let whole = begun.head_of_whole(&last);
+        assert_eq!((whole.status, whole.framing, whole.keep_alive), (200, Framing::Length(LENGTH), false));
+        assert_eq!(begun.rest(LENGTH), None);
+        assert_eq!(begun.rest(LENGTH + 1), None);
+    }
+}

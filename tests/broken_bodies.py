@@ -1,0 +1,164 @@
+"""Large bodies that break off: a scripted object that knows `Range` and `If-Range`, a relay that cuts connections."""
+
+import contextlib
+import random
+import re
+import select
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Self
+
+from raw_server import Behaviour, Exchange, bare_reply
+
+MIB = 1 << 20
+# From so many bytes on the rest is asked for (limits.rs).
+RESUMED_BYTES_MIN = MIB
+PIECE = 1 << 16
+
+
+class BrokenObject:
+    """A behaviour: an object of which each reply breaks off behind so many bytes, the last ones not at all.
+
+    Args:
+        body: its bytes.
+        breaks: of each reply after how many of its bytes it breaks off; none: not at all, as any behind the last.
+        etag: its ETag as it stands in the head; nothing: none.
+        fields: others of its head.
+        end: how it breaks off.
+        rests: what answers requests for a rest; by default what is right.
+    """
+
+    def __init__(
+        self,
+        body: bytes,
+        breaks: Sequence[int | None] = (),
+        *,
+        etag: str = '"v1"',
+        fields: Sequence[str] = (),
+        end: Callable[[Exchange], None] = Exchange.close,
+        rests: Behaviour | None = None,
+    ) -> None:
+        self.body = body
+        self.breaks = list(breaks)
+        self.etag = etag
+        self.fields = list(fields)
+        self.end = end
+        self.rests = rests
+        # Where each request began: at 0, or at its range.
+        self.firsts: list[int] = []
+        # Bytes of bodies.
+        self.sent = 0
+
+    def __call__(self, exchange: Exchange) -> bytes | None:
+        """Answers a request."""
+        first, if_range = asked_from(exchange)
+        self.firsts.append(first)
+        if first and self.rests is not None:
+            return self.rests if isinstance(self.rests, bytes) else self.rests(exchange)
+        if if_range not in (None, self.etag):
+            first = 0
+        rest = self.body[first:]
+        breaks = self.breaks.pop(0) if self.breaks else None
+        exchange.send(self.head(first))
+        sent = memoryview(rest)[:breaks]
+        self.sent += len(sent)
+        for at in range(0, len(sent), PIECE):
+            exchange.send(bytes(sent[at : at + PIECE]))
+        if breaks is not None and breaks < len(rest):
+            self.end(exchange)
+        return None
+
+    def head(self, first: int) -> bytes:
+        """Of a reply from this byte on."""
+        own = [f"ETag: {self.etag}"] if self.etag else []
+        return head_of(first, len(self.body), *own, *self.fields)
+
+
+def head_of(first: int, length: int, *fields: str) -> bytes:
+    """The head of a reply with an object from this byte on."""
+    own = [f"Content-Length: {length - first}", *fields]
+    if first == 0:
+        return bare_reply(*own)
+    return bare_reply(*own, f"Content-Range: bytes {first}-{length - 1}/{length}", status="206 Partial Content")
+
+
+def asked_from(exchange: Exchange) -> tuple[int, str | None]:
+    """The first byte that is asked for, and on which ETag: a range has both or there is none."""
+    ranges = re.findall(rb"\r\nrange: *bytes=(\d+)-\d+(?=\r\n|$)", exchange.head, re.IGNORECASE)
+    etags = re.findall(rb"\r\nif-range: *([^\r]+)", exchange.head, re.IGNORECASE)
+    assert len(ranges) == len(etags) <= 1, exchange.head
+    return (int(ranges[0]), etags[0].decode()) if ranges else (0, None)
+
+
+def bytes_of(seed: int, length: int) -> bytes:
+    """Bytes that look like nothing."""
+    return random.Random(seed).randbytes(length)
+
+
+class CuttingRelay:
+    """Passes connections on to a port of the loopback, and resets each when so many bytes have come back on it.
+
+    Args:
+        port: where the server is.
+        cuts: bytes of each connection; those behind the last are not cut.
+    """
+
+    def __init__(self, port: int, cuts: Sequence[int]) -> None:
+        self._port = port
+        self._cuts: Iterator[int] = iter(cuts)
+        self._lock = threading.Lock()
+        self._done = False
+        # Bytes that came back.
+        self.passed = 0
+        self.connections = 0
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self._threads = [threading.Thread(target=self._accept, name="relay", daemon=True)]
+        self._threads[0].start()
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        port: int = self._listener.getsockname()[1]
+        return port
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._done = True
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.connections += 1
+            thread = threading.Thread(target=self._serve, args=(client,), name="relayed", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, client: socket.socket) -> None:
+        left = next(self._cuts, None)
+        with client, socket.create_connection(("127.0.0.1", self._port)) as server, contextlib.suppress(OSError):
+            while not self._done:
+                ready, _, _ = select.select([client, server], [], [], 0.1)
+                if client in ready:
+                    asked = client.recv(PIECE)
+                    if not asked:
+                        return
+                    server.sendall(asked)
+                if server in ready:
+                    came = server.recv(PIECE if left is None else min(PIECE, left))
+                    client.sendall(came)
+                    with self._lock:
+                        self.passed += len(came)
+                    left = None if left is None else left - len(came)
+                    if not came or left == 0:
+                        return
