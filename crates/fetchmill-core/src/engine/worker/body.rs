@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::body_phase::BodyProgress;
+use super::body_progress::BodyProgress;
 use crate::byte_range::ByteRange;
 use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding};
 use crate::engine::body_memory::BodyMemory;

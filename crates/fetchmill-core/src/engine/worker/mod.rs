@@ -10,7 +10,7 @@ mod batch;
 mod begin;
 mod beginning_batch;
 mod body;
-mod body_phase;
+mod body_progress;
 mod credentials;
 mod drive;
 mod fetch;
