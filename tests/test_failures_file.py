@@ -23,7 +23,7 @@ from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Fault, Server
 from foreign import FAILURES, READERS, SUFFIXES, find_shards, read_objects
 from independent import is_finished
-from raw_server import Behaviour, RawServer, mirror
+from raw_server import Behaviour, RawServer, mirror, reply
 from system_calls import kill_before
 
 Run = Callable[..., Ended]
@@ -40,32 +40,25 @@ REFUSED = "http://127.0.0.1:1/refused"
 FIELDS = ["sequence", "name", "url", "status", "outcome", "kind", "detail", "attempts"]
 
 
-def reply(status: int, body: bytes = b"") -> bytes:
-    """A reply with a length."""
-    return b"HTTP/1.1 %d It\r\nContent-Length: %d\r\n\r\n%s" % (status, len(body), body)
-
-
 def index_page(links: bytes) -> bytes:
-    """A reply of HTML."""
-    page = b"<html><h1>Index of /top/</h1>%s</html>" % links
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(page)
-    return head + page
+    """A page that lists a folder."""
+    return reply(b"<html><h1>Index of /top/</h1>%s</html>" % links, "Content-Type: text/html")
 
 
 # By path: what a site answers, and what the line of it says: outcome, kind, status, attempts; none of what is no failure.
 SITES: dict[str, tuple[bytes, tuple[str, str | None, int | None, int] | None]] = {
-    "/fetched": (reply(200, b"body"), None),
-    "/absent": (reply(404, b"no"), ("absent", None, 404, 1)),
-    "/gone": (reply(410), ("absent", None, 410, 1)),
-    "/error": (reply(500), ("failed", "server-error", 500, 2)),
-    "/forbidden": (reply(403), ("failed", "status", 403, 1)),
+    "/fetched": (reply(b"body"), None),
+    "/absent": (reply(b"no", status="404 No"), ("absent", None, 404, 1)),
+    "/gone": (reply(status="410 No"), ("absent", None, 410, 1)),
+    "/error": (reply(status="500 No"), ("failed", "server-error", 500, 2)),
+    "/forbidden": (reply(status="403 No"), ("failed", "status", 403, 1)),
 }
 CONDITION = ("--header", "If-None-Match: {etag}")
 
 
 def serve_sites(raw: Raw) -> RawServer:
     """All of them, and what a request on a condition is for."""
-    return raw({path: answer for path, (answer, _) in SITES.items()} | {"/not-modified": reply(304)})
+    return raw({path: answer for path, (answer, _) in SITES.items()} | {"/not-modified": reply(status="304 No")})
 
 
 def write_list(folder: Path, urls: list[str]) -> str:
@@ -223,7 +216,7 @@ def assert_safe(file: Path, lines: int) -> None:
 def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> None:
     """Whatever a server calls its objects."""
     names = ["\x01\x1b[2J", 'a\u2028b\u0085c\\"', "line\nend", "\x7f", "../../x", "ordinary"]
-    site = raw(mirror(names, dict.fromkeys(names, reply(404))))
+    site = raw(mirror(names, dict.fromkeys(names, reply(status="404 No"))))
 
     ended = run("get", site.url, "out", "--format", "tar", "--quiet")
 
@@ -236,7 +229,7 @@ def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> Non
 def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: Path) -> None:
     """In hexadecimal, beside what can be shown."""
     page = b'<a href="caf%E9">x</a><a href="%FF%02">x</a>'
-    site = raw({"/top/": index_page(page), "/top/caf%E9": reply(404), "/top/%FF%02": reply(404)})
+    site = raw({"/top/": index_page(page), "/top/caf%E9": reply(status="404 No"), "/top/%FF%02": reply(status="404 No")})
 
     ended = run("get", f"{site.url}/top/", "out", "--listing", "html", "--format", "parquet", "--quiet")
 
@@ -253,8 +246,8 @@ def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: 
     site = raw(
         {
             "/top/": index_page(page),
-            "/top/good": reply(200, b"body"),
-            "/top/bad/": reply(403),
+            "/top/good": reply(b"body"),
+            "/top/bad/": reply(status="403 No"),
         }
     )
 
@@ -279,7 +272,7 @@ def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
     dest = tmp_path / "out"
     assert run(*arguments).code == 3
     assert len(read_failures(dest)) == 4
-    site.routes["/error"] = reply(200, b"mended")
+    site.routes["/error"] = reply(b"mended")
     site.routes["/gone"] = lambda exchange: exchange.stall()
 
     process = start(*arguments, "--retry-failed")
@@ -290,14 +283,14 @@ def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
     process.kill()
     process.wait(30)
     assert not has_failures(dest)
-    site.routes["/gone"] = reply(410)
+    site.routes["/gone"] = reply(status="410 No")
     assert run(*arguments).code == 3
 
     assert {line["name"] for line in read_failures(dest)} == {f"{site.url}{path}" for path in ("/absent", "/gone", "/forbidden")}
     assert run(*arguments, "--retry-failed=403").code == 3
     assert len(read_failures(dest)) == 3
     for path in SITES:
-        site.routes[path] = reply(200, b"mended")
+        site.routes[path] = reply(b"mended")
     last = run(*arguments, "--retry-failed")
     assert last.code == 0, last.err
     assert not has_failures(dest)
@@ -365,7 +358,7 @@ def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
     asked = len(site.asked("/"))
     assert kill_before("unlink", 1, environment, tmp_path, *COMMAND, *arguments, "--retry-failed") != 3
     assert len(site.asked("/")) == asked
-    site.routes["/absent"] = site.routes["/gone"] = reply(200, b"mended")
+    site.routes["/absent"] = site.routes["/gone"] = reply(b"mended")
     assert run(*arguments).code == 0
     assert not has_failures(dest)
 
