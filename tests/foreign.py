@@ -80,7 +80,7 @@ def read_objects(dest: Path, format: str, reader: str) -> Iterator[Stored]:
 
 
 def find_shards(dest: Path, format: str) -> list[Path]:
-    """The finished shards of a destination by number; there must be nothing else but the job's own folder and its failures."""
+    """The finished shards of a destination by number; there must be nothing else but its own folder and failures."""
     suffix = re.escape(SUFFIXES[format])
     found = sorted(path for path in dest.iterdir() if path.name not in (STATE, FAILURES))
     strange = [path.name for path in found if not re.fullmatch(rf"shard-\d{{6}}{suffix}", path.name)]

@@ -45,7 +45,7 @@ def index_page(links: bytes) -> bytes:
     return reply(b"<html><h1>Index of /top/</h1>%s</html>" % links, "Content-Type: text/html")
 
 
-# By path: what a site answers, and what the line of it says: outcome, kind, status, attempts; none of what is no failure.
+# By path: what a site answers, and what its line says: outcome, kind, status, attempts; none of what is no failure.
 SITES: dict[str, tuple[bytes, tuple[str, str | None, int | None, int] | None]] = {
     "/fetched": (reply(b"body"), None),
     "/absent": (reply(b"no", status="404 No"), ("absent", None, 404, 1)),
@@ -115,6 +115,19 @@ def test_each_target_that_failed_or_was_absent_has_a_line(run: Run, raw: Raw, tm
             assert line["columns"] == {"rank": str(line["sequence"])}
     assert {failure.name for failure in fetchmill.failures(dest)} == set(lines)
     assert list((dest / ".fetchmill/open").iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
+    """Whoever makes the requests."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
+
+    ended = run("get", listed, "out", *options_of("parquet"), "--engine", engine)
+
+    assert ended.code == 3, ended.err
+    told = {line["name"]: (line["outcome"], line["kind"]) for line in read_failures(tmp_path / "out")}
+    assert told == {f"{site.url}{path}": said[:2] for path, (_, said) in SITES.items() if said}
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -229,7 +242,9 @@ def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> Non
 def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: Path) -> None:
     """In hexadecimal, beside what can be shown."""
     page = b'<a href="caf%E9">x</a><a href="%FF%02">x</a>'
-    site = raw({"/top/": index_page(page), "/top/caf%E9": reply(status="404 No"), "/top/%FF%02": reply(status="404 No")})
+    site = raw(
+        {"/top/": index_page(page), "/top/caf%E9": reply(status="404 No"), "/top/%FF%02": reply(status="404 No")}
+    )
 
     ended = run("get", f"{site.url}/top/", "out", "--listing", "html", "--format", "parquet", "--quiet")
 
@@ -286,7 +301,9 @@ def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
     site.routes["/gone"] = reply(status="410 No")
     assert run(*arguments).code == 3
 
-    assert {line["name"] for line in read_failures(dest)} == {f"{site.url}{path}" for path in ("/absent", "/gone", "/forbidden")}
+    assert {line["name"] for line in read_failures(dest)} == {
+        f"{site.url}{path}" for path in ("/absent", "/gone", "/forbidden")
+    }
     assert run(*arguments, "--retry-failed=403").code == 3
     assert len(read_failures(dest)) == 3
     for path in SITES:
@@ -309,7 +326,7 @@ def assert_whole_or_none(dest: Path, names: set[str]) -> None:
 def test_a_job_that_is_killed_while_it_ends_has_it_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
 ) -> None:
-    """Before one of the renames, syncs, writes and removals of the job's own thread; the next run goes on from there."""
+    """Before one of the renames, syncs and removals of its threads; the next run goes on from there."""
     rng = random.Random(f"{SEED}-ends-{format}")
     site = serve_sites(raw)
     names = [f"{site.url}/absent?{number}" for number in range(30)]
@@ -338,7 +355,7 @@ def test_a_job_that_is_killed_while_it_ends_has_it_once(
 def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
 ) -> None:
-    """It is taken back and written again, whether its rename was done or not; a kill before it is removed changes nothing."""
+    """It is taken back and written again; a kill before it is removed changes nothing."""
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent", f"{site.url}/gone"])
     arguments = ("get", listed, "out", *options_of("jsonl"), "--threads", "1")

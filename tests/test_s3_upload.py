@@ -24,7 +24,7 @@ from fetchmill.testing import Fault, Server, s3
 from foreign import FAILURES, SUFFIXES, find_shards
 from independent import find_lost, find_wrong, read_ledger, synthetic
 from raw_server import RawServer, mirror, reply
-from s3_gate import Request, S3Gate
+from s3_gate import Hook, Request, S3Gate
 
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[str]]
@@ -502,6 +502,24 @@ ABSENT = Fault("status", status=404, rate=0.3)
 FAILURES_KEY = f"run/{FAILURES}"
 
 
+def has_failures(bucket: Bucket) -> bool:
+    """Whether it is there."""
+    keys = bucket.keys()
+    return FAILURES_KEY in keys
+
+
+def killing(process: "subprocess.Popen[str]", kind: str, moment: str) -> Hook:
+    """Kills the command at the first such request; before it, the store never hears of that."""
+
+    def kill(request: Request, when: str) -> int | None:
+        if request.kind == kind and when == moment:
+            process.kill()
+            return 503
+        return None
+
+    return kill
+
+
 def read_failures(bucket: Bucket) -> list[dict[str, Any]]:
     """The lines of the object with the failures."""
     text = bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read()
@@ -569,20 +587,13 @@ def test_a_kill_at_the_file_of_failures_leaves_one(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, moment: str
 ) -> None:
     """The next run sends it or finds that it is the same, and needs no permission to delete."""
-
-    def kill(request: Request, when: str) -> int | None:
-        if request.kind == "failures" and when == moment:
-            process.kill()
-            return 503
-        return None
-
     with server(synthetic=60, faults=[ABSENT]) as source:
         arguments = ("get", source.url, DEST, "--format", "tar", "--quiet")
         bucket.gate.hook = lambda _request, _moment: time.sleep(0.05)
         process = start(*arguments, env=bucket.environment)
-        bucket.gate.hook = kill
+        bucket.gate.hook = killing(process, "failures", moment)
         assert process.wait(60) == -signal.SIGKILL
-        assert (FAILURES_KEY in bucket.keys()) == (moment == "behind")
+        assert has_failures(bucket) == (moment == "behind")
         bucket.gate.hook = lambda _request, _moment: None
         ended = run(*arguments, env=bucket.environment)
 
@@ -602,18 +613,11 @@ def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
     assert {line["name"] for line in read_failures(bucket)} == set(names[:20])
     asked = site.asked()
     for moment in ("before", "behind"):
-
-        def kill(request: Request, when: str, at: str = moment) -> int | None:
-            if request.kind == "delete" and when == at:
-                process.kill()
-                return 503
-            return None
-
         bucket.gate.hook = lambda _request, _moment: time.sleep(0.05)
         process = start(*arguments, "--retry-failed", env=bucket.environment)
-        bucket.gate.hook = kill
+        bucket.gate.hook = killing(process, "delete", moment)
         assert process.wait(60) == -signal.SIGKILL
-        assert (FAILURES_KEY in bucket.keys()) == (moment == "before")
+        assert has_failures(bucket) == (moment == "before")
         assert site.asked() == asked
     bucket.gate.hook = lambda _request, _moment: None
     site.routes.update(mirror(names[5:]))
@@ -626,7 +630,7 @@ def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
     site.routes.update(mirror(names))
     ended = run(*arguments, "--retry-failed", env=bucket.environment)
     assert (ended.code, ended.err) == (0, "")
-    assert FAILURES_KEY not in bucket.keys()
+    assert not has_failures(bucket)
     assert_cleared(tmp_path / STATE)
 
 
