@@ -660,3 +660,24 @@ def test_a_file_of_failures_of_somebody_else_is_not_removed(
 
     assert (ended.code, ended.err) == (0, "")
     assert_complete(bucket, tmp_path, 60, 100)
+
+
+def test_requests_of_the_file_of_failures_are_signed(
+    run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Those that read and remove it as well, for a store that checks."""
+    names = [f"{number}" for number in range(30)]
+    site = raw(mirror(names, dict.fromkeys(names[:10], reply(status="404 No"))))
+    with s3(clock_offset=3600) as store:
+        words = ("get", site.url, f"s3://{store.bucket}/run/", "--endpoint-url", store.url, "--format", "jsonl")
+        settings: dict[str, Any] = {"env": environment | store.environment(), "cwd": tmp_path}
+        failed = run(*words, **settings)
+        told = store.objects()[FAILURES_KEY]
+        site.routes.update(mirror(names))
+        mended = run(*words, "--retry-failed", **settings)
+        stats, objects = store.stats(), store.objects()
+
+    assert (failed.code, mended.code) == (3, 0), mended.err
+    assert {json.loads(line)["name"] for line in told.splitlines()} == set(names[:10])
+    assert FAILURES_KEY not in objects
+    assert stats["denied"] == 0

@@ -76,9 +76,9 @@ impl Run {
             pool => pool?,
         };
         // Where it leads to is seen to before anybody is asked for anything.
-        let upload = match self.prepare_upload(&control, &pool) {
+        let uploader = match self.prepare_upload(&control, &pool) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
-            upload => upload?,
+            uploader => uploader?,
         };
         let server = self.server(&control, is_listed);
         let server = match server.and_then(|server| self.find_listing(&control, server, &pool)) {
@@ -104,7 +104,7 @@ impl Run {
         };
         let lister = start_lister(&control, from)?;
         let sampler = Sampler::start(shared, sampled)?;
-        let uploading = upload.clone().map(|upload| upload.start(&control)).transpose()?;
+        let uploading = uploader.clone().map(|uploader| uploader.start(&control)).transpose()?;
         for thread in threads {
             join(thread);
         }
@@ -119,7 +119,7 @@ impl Run {
         control.journal.end();
         let journal = join(recorder);
         drop(stop_watch);
-        FinishedJob { place: self.place, journal, options: self.options, upload, notices: self.notices }
+        FinishedJob { place: self.place, journal, options: self.options, uploader, notices: self.notices }
             .finish(shared)
     }
 
@@ -570,7 +570,7 @@ struct FinishedJob {
     place: Arc<JobLocation>,
     journal: Option<Journal>,
     options: JobOptions,
-    upload: Option<Uploader>,
+    uploader: Option<Uploader>,
     notices: Vec<String>,
 }
 
@@ -607,7 +607,7 @@ impl FinishedJob {
         let (setup, names) = (self.options.sink_setup(&self.place, 1)?, self.options.stored_names());
         let was_begun = !journal.unfetched()?.is_empty();
         let written = results::write_unfetched(&self.place, journal, (&setup, &names), &goes_on)?;
-        let (Some(uploader), Some(paths)) = (&self.upload, &written) else { return Ok(written.is_some()) };
+        let (Some(uploader), Some(paths)) = (&self.uploader, &written) else { return Ok(written.is_some()) };
         for path in paths {
             if !uploader.put_failures(control, path, was_begun)? {
                 return Ok(false);
