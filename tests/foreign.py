@@ -20,6 +20,8 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 STATE = ".fetchmill"
+# What may stand beside shards, and is none.
+FAILURES = "_failures.ndjson"
 SUFFIXES = {"tar": ".tar", "parquet": ".parquet", "warc": ".warc.gz", "jsonl": ".jsonl"}
 # What the readers of a format tell besides name and body. Of tar it is the time of the file: the last modification,
 # or else when it was fetched.
@@ -78,9 +80,9 @@ def read_objects(dest: Path, format: str, reader: str) -> Iterator[Stored]:
 
 
 def find_shards(dest: Path, format: str) -> list[Path]:
-    """The finished shards of a destination by number; there must be nothing else beside the job's own folder."""
+    """The finished shards of a destination by number; there must be nothing else but its own folder and failures."""
     suffix = re.escape(SUFFIXES[format])
-    found = sorted(path for path in dest.iterdir() if path.name != STATE)
+    found = sorted(path for path in dest.iterdir() if path.name not in (STATE, FAILURES))
     strange = [path.name for path in found if not re.fullmatch(rf"shard-\d{{6}}{suffix}", path.name)]
     if strange:
         raise ValueError(f"no shards of {format}: {strange}")

@@ -214,6 +214,12 @@ def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
     return memory
 
 
+def is_finished(dest: Path) -> bool:
+    """Whether the journal says so."""
+    with closing(open_journal(dest)) as journal:
+        return bool(journal.execute("SELECT value FROM job WHERE key = 'finished_at'").fetchall())
+
+
 def _copy_journal(folder: Path, copies: Path) -> None:
     """Again when the job wrote its log back into the database meanwhile, or ended: the two would not fit together."""
     for _ in range(100):

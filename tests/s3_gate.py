@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+FAILURES = "_failures.ndjson"
 # What a store says with a status.
 CODES = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}
 
@@ -32,6 +33,10 @@ class Request:
             return "begin" if self.method == "POST" else "uploads"
         if "uploadId" in names:
             return {"PUT": "part", "POST": "complete", "DELETE": "abort"}[self.method]
+        if self.method == "DELETE":
+            return "delete"
+        if self.method == "PUT" and self.key.endswith(FAILURES):
+            return "failures"
         if self.method == "PUT":
             return "manifest" if self.key.endswith(".manifest") else "put"
         return "list" if "list-type" in names else "get"

@@ -151,3 +151,11 @@ class JournalCopy:
     def open(self) -> sqlite3.Connection:
         """To read it."""
         return open_journal(self.folder, self.folder)
+
+
+def kill_before(call: str, at: int, environment: dict[str, str], folder: Path, *command: str) -> int:
+    """Runs the command and kills it before a thread's N-th such call; its exit code."""
+    inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={at}"]
+    strace = ["strace", "-f", "-o", "/dev/null", *inject, *command]
+    ended = subprocess.run(strace, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)
+    return ended.returncode

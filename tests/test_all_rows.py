@@ -3,12 +3,10 @@
 `FETCHMILL_SEED` repeats the moments of a run that failed. Rows are read by pyarrow, DuckDB and the standard library.
 """
 
-import contextlib
 import json
 import os
 import random
 import signal
-import sqlite3
 import subprocess
 import time
 from collections import Counter
@@ -24,7 +22,9 @@ import pytest
 import fetchmill
 from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Fault, Server
+from independent import is_finished
 from raw_server import Behaviour, RawServer
+from system_calls import kill_before
 
 Run = Callable[..., Ended]
 Serve = Callable[..., Server]
@@ -223,20 +223,6 @@ def test_a_job_that_is_killed_again_and_again_has_each_row_once(
     assert status.failed > 100
 
 
-def is_finished(dest: Path) -> bool:
-    """Whether the journal says so."""
-    with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
-        return bool(journal.execute("SELECT value FROM job WHERE key = 'finished_at'").fetchall())
-
-
-def kill_before(call: str, at: int, environment: dict[str, str], folder: Path, *arguments: str) -> int:
-    """Runs the command and kills it before a thread's N-th such call; its exit code."""
-    inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={at}"]
-    command = ["strace", "-f", "-o", "/dev/null", *inject, *COMMAND, *arguments]
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)
-    return ended.returncode
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
@@ -249,10 +235,10 @@ def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
     arguments = ("get", listed, "out", "--format", format, "--all-rows", *HASTE, "--threads", "1", "--shard-size", "1")
     # The only shard takes its thread two renames, with its manifest's.
     for at in rng.sample(range(3, 7), 2):
-        assert kill_before("renameat2", at, environment, tmp_path, *arguments) != 3
+        assert kill_before("renameat2", at, environment, tmp_path, *COMMAND, *arguments) != 3
         assert not is_finished(tmp_path / "out")
         assert len(list((tmp_path / "out").glob(UNFETCHED))) == at - 1
-        assert kill_before("unlink", rng.randint(1, at - 1), environment, tmp_path, *arguments) != 3
+        assert kill_before("unlink", rng.randint(1, at - 1), environment, tmp_path, *COMMAND, *arguments) != 3
 
     ended = run(*arguments)
 
@@ -271,7 +257,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
     site = serve_sites(raw)
     listed = write_list(tmp_path, [f"{site.url}/absent?{number}" for number in range(3)])
     arguments = ("get", listed, "out", "--format", "jsonl", "--all-rows", *HASTE, "--shard-size", "1")
-    assert kill_before("renameat2", 2, environment, tmp_path, *arguments) != 3
+    assert kill_before("renameat2", 2, environment, tmp_path, *COMMAND, *arguments) != 3
     foreign = tmp_path / "out/unfetched-000001.jsonl"
     foreign.write_text("precious")
 

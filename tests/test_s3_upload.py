@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import random
 import re
 import signal
@@ -19,14 +20,16 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from fetchmill.testing import Server, s3
-from foreign import SUFFIXES, find_shards
+from fetchmill.testing import Fault, Server, s3
+from foreign import FAILURES, SUFFIXES, find_shards
 from independent import find_lost, find_wrong, read_ledger, synthetic
-from s3_gate import Request, S3Gate
+from raw_server import RawServer, mirror, reply
+from s3_gate import Hook, Request, S3Gate
 
 Run = Callable[..., Any]
 Start = Callable[..., subprocess.Popen[str]]
 Serve = Callable[..., Server]
+Raw = Callable[..., RawServer]
 
 MIB = 1 << 20
 SEED = 7
@@ -492,3 +495,189 @@ def test_an_engine_in_this_process_writes_into_a_bucket(
 
     assert (ended.code, ended.err) == (0, "")
     assert_complete(bucket, tmp_path, 300, 100)
+
+
+# What 404 is the reply to, of 60 synthetic objects: a third of them, always the same.
+ABSENT = Fault("status", status=404, rate=0.3)
+FAILURES_KEY = f"run/{FAILURES}"
+
+
+def has_failures(bucket: Bucket) -> bool:
+    """Whether it is there."""
+    keys = bucket.keys()
+    return FAILURES_KEY in keys
+
+
+def killing(process: "subprocess.Popen[str]", kind: str, moment: str) -> Hook:
+    """Kills the command at the first such request; before it, the store never hears of that."""
+
+    def kill(request: Request, when: str) -> int | None:
+        if request.kind == kind and when == moment:
+            process.kill()
+            return 503
+        return None
+
+    return kill
+
+
+def read_failures(bucket: Bucket) -> list[dict[str, Any]]:
+    """The lines of the object with the failures."""
+    text = bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
+    """Each object is in a shard or has its line."""
+    names = [line["name"] for line in read_failures(bucket)]
+    assert len(names) == len(set(names))
+    shown = run("status", DEST, "--json", env=bucket.environment)
+    status = json.loads(shown.out)
+    assert (status["listed"], status["fetched"] + len(names)) == (count, count)
+    assert bucket.uploads() == []
+    assert_cleared(state)
+
+
+@pytest.mark.parametrize("format", ["parquet", "tar", "warc", "jsonl"])
+def test_what_failed_is_told_beside_the_shards(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
+) -> None:
+    """As the last object, and once: the same command again sends nothing."""
+    with server(synthetic=60, faults=[ABSENT]) as source:
+        ended = run("get", source.url, DEST, "--format", format, "--quiet", env=bucket.environment)
+        seen = list(bucket.gate.seen)
+        again = run("get", source.url, DEST, "--format", format, "--quiet", env=bucket.environment)
+
+    assert (ended.code, again.code) == (3, 3), ended.err
+    assert seen[-1].kind == "failures"
+    assert bucket.gate.seen == seen
+    assert_all_told(run, bucket, tmp_path / STATE, 60)
+    assert {line["outcome"] for line in read_failures(bucket)} == {"absent"}
+    copy = bucket.copy(tmp_path / "copy")
+    assert find_wrong(copy, synthetic(60, 100), format) == []
+
+
+def test_a_large_file_of_failures_is_sent_in_parts(run: Run, start: Start, bucket: Bucket, tmp_path: Path) -> None:
+    """And again after a kill between them: what the store has of it is thrown away."""
+    count = 60_000
+    (tmp_path / "list.txt").write_text("".join(f"no url {line} {'x' * 100}\n" for line in range(count)))
+    arguments = ("get", "list.txt", DEST, "--format", "tar", "--quiet", "--durability", "process")
+    killed = threading.Event()
+
+    def kill(request: Request, when: str) -> None:
+        if request.kind == "part" and when == "behind" and not killed.is_set():
+            process.kill()
+            killed.set()
+
+    bucket.gate.hook = lambda _request, _moment: time.sleep(0.01)
+    process = start(*arguments, env=bucket.environment)
+    bucket.gate.hook = kill
+    assert process.wait(60) == -signal.SIGKILL
+    assert bucket.uploads() == [FAILURES_KEY]
+
+    ended = run(*arguments, env=bucket.environment)
+
+    assert ended.code == 3, ended.err
+    assert bucket.gate.count("part") >= 3
+    assert sorted(line["sequence"] for line in read_failures(bucket)) == list(range(count))
+    assert_all_told(run, bucket, tmp_path / STATE, count)
+
+
+@pytest.mark.parametrize("moment", ["before", "behind"])
+def test_a_kill_at_the_file_of_failures_leaves_one(
+    run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, moment: str
+) -> None:
+    """The next run sends it or finds that it is the same, and needs no permission to delete."""
+    with server(synthetic=60, faults=[ABSENT]) as source:
+        arguments = ("get", source.url, DEST, "--format", "tar", "--quiet")
+        bucket.gate.hook = lambda _request, _moment: time.sleep(0.05)
+        process = start(*arguments, env=bucket.environment)
+        bucket.gate.hook = killing(process, "failures", moment)
+        assert process.wait(60) == -signal.SIGKILL
+        assert has_failures(bucket) == (moment == "behind")
+        bucket.gate.hook = lambda _request, _moment: None
+        ended = run(*arguments, env=bucket.environment)
+
+    assert ended.code == 3, ended.err
+    assert bucket.gate.count("delete") == 0
+    assert_all_told(run, bucket, tmp_path / STATE, 60)
+
+
+def test_a_second_pass_removes_the_file_of_failures_before_it_fetches(
+    run: Run, start: Start, raw: Raw, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Killed before or behind that, the next run goes on; at the end it is another one, or there is none."""
+    names = [f"{number}" for number in range(60)]
+    site = raw(mirror(names, dict.fromkeys(names[:20], reply(status="500 Broken"))))
+    arguments = ("get", site.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
+    assert run(*arguments, env=bucket.environment).code == 3
+    assert {line["name"] for line in read_failures(bucket)} == set(names[:20])
+    asked = site.asked()
+    for moment in ("before", "behind"):
+        bucket.gate.hook = lambda _request, _moment: time.sleep(0.05)
+        process = start(*arguments, "--retry-failed", env=bucket.environment)
+        bucket.gate.hook = killing(process, "delete", moment)
+        assert process.wait(60) == -signal.SIGKILL
+        assert has_failures(bucket) == (moment == "before")
+        assert site.asked() == asked
+    bucket.gate.hook = lambda _request, _moment: None
+    site.routes.update(mirror(names[5:]))
+
+    ended = run(*arguments, env=bucket.environment)
+
+    assert ended.code == 3, ended.err
+    assert {line["name"] for line in read_failures(bucket)} == set(names[:5])
+    assert_all_told(run, bucket, tmp_path / STATE, 60)
+    site.routes.update(mirror(names))
+    ended = run(*arguments, "--retry-failed", env=bucket.environment)
+    assert (ended.code, ended.err) == (0, "")
+    assert not has_failures(bucket)
+    assert_cleared(tmp_path / STATE)
+
+
+def test_a_file_of_failures_of_somebody_else_is_not_removed(
+    run: Run, server: Serve, bucket: Bucket, tmp_path: Path
+) -> None:
+    """Nor is one that may not be: the command says what is missing, and goes on once that is mended."""
+    with server(synthetic=60, faults=[Fault("status", status=500, times=1, rate=0.3)]) as source:
+        arguments = ("get", source.url, DEST, "--format", "tar", "--quiet", "--attempts", "1")
+        assert run(*arguments, env=bucket.environment).code == 3
+        good = bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read()
+        bucket.client.put_object(Bucket=BUCKET, Key=FAILURES_KEY, Body=good[:-2] + b"x\n")
+
+        refused = run(*arguments, "--retry-failed", env=bucket.environment)
+
+        assert refused.code == 10, refused.err
+        assert f"s3://{BUCKET}/{FAILURES_KEY} exists and is not this job's" in refused.err
+        assert bucket.client.get_object(Bucket=BUCKET, Key=FAILURES_KEY)["Body"].read() == good[:-2] + b"x\n"
+        bucket.client.put_object(Bucket=BUCKET, Key=FAILURES_KEY, Body=good)
+        bucket.gate.hook = lambda request, when: 403 if request.kind == "delete" and when == "before" else None
+        refused = run(*arguments, env=bucket.environment)
+        assert (refused.code, refused.err.count("\n")) == (5, 1)
+        assert f"cannot remove s3://{BUCKET}/{FAILURES_KEY}: the store answers 403" in refused.err
+        assert "s3:DeleteObject" in refused.err
+        bucket.gate.hook = lambda _request, _moment: None
+        ended = run(*arguments, env=bucket.environment)
+
+    assert (ended.code, ended.err) == (0, "")
+    assert_complete(bucket, tmp_path, 60, 100)
+
+
+def test_requests_of_the_file_of_failures_are_signed(
+    run: Run, raw: Raw, environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Those that read and remove it as well, for a store that checks."""
+    names = [f"{number}" for number in range(30)]
+    site = raw(mirror(names, dict.fromkeys(names[:10], reply(status="404 No"))))
+    with s3(clock_offset=3600) as store:
+        words = ("get", site.url, f"s3://{store.bucket}/run/", "--endpoint-url", store.url, "--format", "jsonl")
+        settings: dict[str, Any] = {"env": environment | store.environment(), "cwd": tmp_path}
+        failed = run(*words, **settings)
+        told = store.objects()[FAILURES_KEY]
+        site.routes.update(mirror(names))
+        mended = run(*words, "--retry-failed", **settings)
+        stats, objects = store.stats(), store.objects()
+
+    assert (failed.code, mended.code) == (3, 0), mended.err
+    assert {json.loads(line)["name"] for line in told.splitlines()} == set(names[:10])
+    assert FAILURES_KEY not in objects
+    assert stats["denied"] == 0

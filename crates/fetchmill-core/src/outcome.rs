@@ -377,8 +377,8 @@ pub struct SealedShard {
     pub replaces: Vec<ShardNumber>,
 }
 
-/// A file with the rows of targets without an object, complete and durable; its path is relative to the folder of open
-/// shards until it is renamed.
+/// A file of targets without an object, complete and durable; its path is relative to the folder of open shards until it is
+/// renamed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnfetchedFile {
     /// The file.

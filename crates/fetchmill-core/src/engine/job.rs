@@ -28,6 +28,7 @@ use crate::journal::{JobLocation, Journal, Wait};
 use crate::limits;
 use crate::outcome::{KindCounts, Tally};
 use crate::results::{refuse_unfit, take_back_unfetched};
+use crate::sink::{SinkSetup, UnfetchedFiles};
 use crate::source::list::Items;
 use crate::transport::TlsRoots;
 
@@ -260,7 +261,7 @@ fn take_up(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> 
     let setup = options.sink_setup(place, 1)?;
     let is_finished = journal.get("finished_at")?.is_some();
     if !is_finished {
-        take_back_unfetched(journal, &setup)?;
+        take_back(options, journal, &setup)?;
     }
     recovery::recover(place, journal, &setup, (options.naming(), &options.stored_names()))?;
     Ok(is_finished)
@@ -270,7 +271,15 @@ fn take_up(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> 
 fn start_second_pass(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> Result<()> {
     let (naming, meant) = (options.naming(), &options.retry_failed);
     second_pass::start(place, journal, naming, options.is_durable(), meant)?;
-    take_back_unfetched(journal, &options.sink_setup(place, 1)?)
+    take_back(options, journal, &options.sink_setup(place, 1)?)
+}
+
+/// Removes what an earlier run has written of targets without an object. What it has uploaded of it is removed once the
+/// store can be asked.
+fn take_back(options: &JobOptions, journal: &Journal, setup: &SinkSetup) -> Result<()> {
+    let Some(shard_folder) = setup.shard_folder() else { return Ok(()) };
+    take_back_unfetched(journal, &shard_folder, UnfetchedFiles::of(&setup.columns))?;
+    if options.upload.is_none() { journal.forget_unfetched() } else { Ok(()) }
 }
 
 /// Samples of earlier runs, and the pace of an origin that has throttled the last one.

@@ -76,9 +76,9 @@ impl Run {
             pool => pool?,
         };
         // Where it leads to is seen to before anybody is asked for anything.
-        let upload = match self.prepare_upload(&control, &pool) {
+        let uploader = match self.prepare_upload(&control, &pool) {
             Err(_) if control.stop.get() != Stop::No => return self.report(shared, false),
-            upload => upload?,
+            uploader => uploader?,
         };
         let server = self.server(&control, is_listed);
         let server = match server.and_then(|server| self.find_listing(&control, server, &pool)) {
@@ -104,7 +104,7 @@ impl Run {
         };
         let lister = start_lister(&control, from)?;
         let sampler = Sampler::start(shared, sampled)?;
-        let uploading = upload.map(|upload| upload.start(&control)).transpose()?;
+        let uploading = uploader.clone().map(|uploader| uploader.start(&control)).transpose()?;
         for thread in threads {
             join(thread);
         }
@@ -119,7 +119,7 @@ impl Run {
         control.journal.end();
         let journal = join(recorder);
         drop(stop_watch);
-        FinishedJob { place: self.place, journal, options: self.options, notices: self.notices }
+        FinishedJob { place: self.place, journal, options: self.options, uploader, notices: self.notices }
             .finish(shared)
     }
 
@@ -155,8 +155,22 @@ impl Run {
             uploader.claim(control)?;
             self.journal.claim_destination()?;
         }
+        self.withdraw_failures(&uploader, control)?;
         self.upload_queue = Some(upload_queue);
         Ok(Some(uploader))
+    }
+
+    /// What an earlier run has uploaded of failures is removed before more is fetched. A run that is to fetch nothing makes
+    /// the same object once more.
+    fn withdraw_failures(&self, uploader: &Uploader, control: &Arc<Control>) -> Result<()> {
+        let is_settled = self.journal.tally().pending() == 0 && self.journal.get("listed_at")?.is_some();
+        if is_settled && !self.options.retry_failed.is_some() {
+            return Ok(());
+        }
+        for file in self.journal.unfetched()? {
+            uploader.withdraw_failures(control, &file.data)?;
+        }
+        self.journal.forget_unfetched()
     }
 
     /// What the sinks of so many workers have in common.
@@ -556,14 +570,14 @@ struct FinishedJob {
     place: Arc<JobLocation>,
     journal: Option<Journal>,
     options: JobOptions,
+    uploader: Option<Uploader>,
     notices: Vec<String>,
 }
 
 impl FinishedJob {
-    /// Every target has an outcome: the last transaction, before which a job of rows writes its results, and one where all
-    /// targets have rows those without an object. Asked to stop,
-    /// it leaves that to the next run.
-    fn conclude(&self, journal: &mut Journal, control: &Control) -> Result<()> {
+    /// Every target has an outcome: the last transaction, before which a job of rows writes its results, and one of shards
+    /// what it says of targets without an object. Asked to stop, it leaves that to the next run.
+    fn conclude(&self, journal: &mut Journal, control: &Arc<Control>) -> Result<()> {
         let kept_rows = self.options.rows.as_ref().filter(|rows| !rows.is_given);
         if let Some(rows) = kept_rows {
             let goes_on = || control.stop.get() == Stop::No;
@@ -572,11 +586,13 @@ impl FinishedJob {
                 return Ok(());
             }
         }
-        if self.options.all_rows && !self.write_unfetched(journal, control)? {
-            return Ok(());
-        }
         if self.options.upload.is_some() {
             journal.must_be_uploaded()?;
+        }
+        // What a pass of a sync could not fetch is told by the sync.
+        let tells_failures = self.options.rows.is_none() && self.options.pass.is_none();
+        if tells_failures && !self.write_unfetched(journal, control)? {
+            return Ok(());
         }
         journal.begin()?;
         journal.finish()?;
@@ -584,12 +600,20 @@ impl FinishedJob {
         if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
     }
 
-    /// Whether every target has its row now: not when it is asked to stop meanwhile.
-    fn write_unfetched(&self, journal: &Journal, control: &Control) -> Result<bool> {
+    /// Whether what stands beside the shards is in its place now: not when it is asked to stop meanwhile.
+    fn write_unfetched(&self, journal: &Journal, control: &Arc<Control>) -> Result<bool> {
         let asked = control.stop.get();
         let goes_on = || control.stop.get() == asked;
         let (setup, names) = (self.options.sink_setup(&self.place, 1)?, self.options.stored_names());
-        results::write_unfetched(&self.place, journal, (&setup, &names), &goes_on)
+        let was_begun = !journal.unfetched()?.is_empty();
+        let written = results::write_unfetched(&self.place, journal, (&setup, &names), &goes_on)?;
+        let (Some(uploader), Some(paths)) = (&self.uploader, &written) else { return Ok(written.is_some()) };
+        for path in paths {
+            if !uploader.put_failures(control, path, was_begun)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Whether nothing has asked it to stop; or only a rule, when all was done already.
@@ -604,10 +628,17 @@ impl FinishedJob {
         })
     }
 
-    fn finish(mut self, shared: &JobState) -> Result<JobReport> {
+    fn finish(self, shared: &JobState) -> Result<JobReport> {
         let control = &shared.control;
-        control.store.close();
         control.tokens.iter().for_each(|tokens| tokens.close());
+        let finished = self.write_end(shared);
+        // Until here something may be uploaded.
+        control.store.close();
+        finished
+    }
+
+    fn write_end(mut self, shared: &JobState) -> Result<JobReport> {
+        let control = &shared.control;
         self.notices.extend(control.take_notices());
         control.stop.heed_panic();
         // Whatever failed first in a folder that is not there any more.

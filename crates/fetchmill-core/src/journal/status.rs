@@ -115,22 +115,23 @@ pub fn read_failed_folders(
 ) -> Result<Vec<FailedFolder>> {
     let path = place.journal_path();
     let db = schema::open_to_read(&path)?;
-    let read = || -> rusqlite::Result<Vec<FailedFolder>> {
-        let mut query = db.prepare(
-            "SELECT path, status, attempts, detail FROM failed_folders
-             WHERE ?1 IS NULL OR path > ?1 ORDER BY path LIMIT ?2",
-        )?;
-        let rows = query.query_map(rusqlite::params![after, max as i64], |row| {
-            Ok(FailedFolder {
-                path: row.get(0)?,
-                status: row.get(1)?,
-                attempts: row.get(2)?,
-                detail: row.get(3)?,
-            })
-        })?;
-        rows.collect()
-    };
-    read().map_err(|error| error_of(&path, &error))
+    failed_folders(&db, after, max).map_err(|error| error_of(&path, &error))
+}
+
+fn failed_folders(db: &Connection, after: Option<&[u8]>, max: usize) -> rusqlite::Result<Vec<FailedFolder>> {
+    let mut query = db.prepare_cached(
+        "SELECT path, status, attempts, detail FROM failed_folders
+         WHERE ?1 IS NULL OR path > ?1 ORDER BY path LIMIT ?2",
+    )?;
+    let rows = query.query_map(rusqlite::params![after, max as i64], |row| {
+        Ok(FailedFolder {
+            path: row.get(0)?,
+            status: row.get(1)?,
+            attempts: row.get(2)?,
+            detail: row.get(3)?,
+        })
+    })?;
+    rows.collect()
 }
 
 /// What failed or was absent and is not tried again in a second pass.
@@ -196,6 +197,11 @@ impl Journal {
         self.check(self.db.execute("DELETE FROM job WHERE key = 'finished_at'", []))?;
         self.commit()?;
         Ok(targets + folders)
+    }
+
+    /// See [`read_failed_folders`].
+    pub fn failed_folders(&self, after: Option<&[u8]>, max: usize) -> Result<Vec<FailedFolder>> {
+        self.check(failed_folders(&self.db, after, max))
     }
 
     /// Every target has an outcome.

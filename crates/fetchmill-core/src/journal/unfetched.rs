@@ -1,5 +1,5 @@
-//! The files with the rows of targets without an object, for `--all-rows`: complete, and in their place or on the way
-//! there.
+//! The files with the rows of targets without an object, for `--all-rows`, or the failures file: complete, and in their
+//! place or on the way there.
 
 use rusqlite::{Connection, OptionalExtension as _};
 

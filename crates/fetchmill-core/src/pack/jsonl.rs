@@ -118,15 +118,42 @@ impl JsonlEncoder {
         if let Some(url) = target.url {
             write_text("url", url, out);
         }
+        self.write_answer(target, out);
+        write_null("crc32c", out);
+        write_null("body", out);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// Appends a line of the failures file: the same, without what no line there has, and with the same fields in each.
+    /// What is no target has no sequence number.
+    pub fn encode_failure(
+        &self,
+        sequence: Option<Sequence>,
+        target: &UnfetchedTarget<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        out.extend_from_slice(b"{\"sequence\":");
+        match sequence {
+            Some(sequence) => write_decimal(sequence, out),
+            None => out.extend_from_slice(b"null"),
+        }
+        write_text("name", target.name, out);
+        match target.url {
+            Some(url) => write_text("url", url, out),
+            None => write_null("url", out),
+        }
+        self.write_answer(target, out);
+        out.extend_from_slice(b"}\n");
+    }
+
+    /// What a target without an object has answered.
+    fn write_answer(&self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
         match target.status {
             0 => write_null("status", out),
             status => write_number("status", u64::from(status), out),
         }
         self.write_extra(target.kept, out);
         write_outcome(target.outcome, target.kind, target.detail, target.attempts, out);
-        write_null("crc32c", out);
-        write_null("body", out);
-        out.extend_from_slice(b"}\n");
     }
 
     fn write_extra(&self, kept: Option<&[u8]>, out: &mut Vec<u8>) {

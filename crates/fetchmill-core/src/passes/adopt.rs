@@ -17,7 +17,8 @@ use crate::journal::{
 };
 use crate::name;
 use crate::reader::{ObjectError, ShardReader};
-use crate::sink::{Format, ShardFolder};
+use crate::results::take_back_unfetched;
+use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 use crate::time_text::parse_utc_to_the_second;
 
 /// What the state folder of a job holds besides `job.sqlite`, which goes last.
@@ -67,6 +68,7 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
         forget_job(place)?;
     } else {
         let mut journal = Journal::open_any(place, true)?;
+        remove_failures(&journal, place, format)?;
         journal.keep_for_passes(&Identity::of_parts(status.identity))?;
         remove_folder(&place.failures_path())?;
     }
@@ -191,6 +193,13 @@ impl Adopted<'_> {
         }
         Ok(())
     }
+}
+
+/// What the job says of its failures is true no longer once a pass has fetched some of it.
+fn remove_failures(journal: &Journal, place: &JobLocation, format: Format) -> Result<()> {
+    let Some(extension) = format.extension() else { return Ok(()) };
+    take_back_unfetched(journal, &ShardFolder::new(&place.dest, extension, true), UnfetchedFiles::Failures)?;
+    journal.forget_unfetched()
 }
 
 fn remove_folder(path: &Path) -> Result<()> {

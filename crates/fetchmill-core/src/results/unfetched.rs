@@ -1,55 +1,74 @@
-//! The end of a job where every target has a row (`--all-rows`): out of the failures shards, the files with the rows of
-//! targets without an object.
+//! The end of a job, out of its failures shards: with `--all-rows` the files with the rows of targets without an object, and
+//! else the failures file, when there is something to tell.
 //!
 //! They are there when the job is finished, and only then. They are written among the open shards and synced, then the
 //! journal names them, then they are renamed without replacing anything, then the job is finished. A run of a job that is
 //! not finished, or not any more, takes back what the one before has left of them, and writes them again at its end: so
-//! no target has two rows, whatever becomes of it in a second pass.
+//! no target has two rows, and no object is called missing, whatever becomes of it in a second pass.
+//!
+//! Memory: a row, what the file buffers ([`crate::limits::SHARD_BUFFER_BYTES`]), and [`STRETCH_FOLDERS`] folders.
+
+use std::path::PathBuf;
 
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::journal::{JobLocation, Journal};
 use crate::object::UnfetchedTarget;
-use crate::outcome::UnfetchedFile;
+use crate::outcome::{FailureKind, Outcome, UnfetchedFile};
 use crate::sink::failures::{FailureRow, FailureRows};
-use crate::sink::{SinkSetup, UnfetchedWriter};
+use crate::sink::{ShardFolder, SinkSetup, UnfetchedFiles, UnfetchedWriter};
 use crate::stored_name::StoredNames;
 
 /// Rows between two looks at the stop signal.
 const STRETCH_ROWS: u64 = 4096;
+/// Folders that are read at once.
+const STRETCH_FOLDERS: usize = 1024;
 
-/// Writes them and puts them in their place; every target has its outcome. False: `goes_on` said no, and there are none.
+/// Writes them and puts them in their place; every target has its outcome. Gives their paths; none: `goes_on` said no, and
+/// there are none.
 pub fn write_unfetched(
     place: &JobLocation,
     journal: &Journal,
     (setup, names): (&SinkSetup, &StoredNames),
     goes_on: &dyn Fn() -> bool,
-) -> Result<bool> {
-    let Some(shard_folder) = setup.shard_folder() else { return Ok(true) };
-    shard_folder.prepare()?;
-    let Some(files) = write_files(place, journal, (setup, names), goes_on)? else {
-        shard_folder.clear_open(UnfetchedWriter::OPEN)?;
-        return Ok(false);
+) -> Result<Option<Vec<PathBuf>>> {
+    let files = UnfetchedFiles::of(&setup.columns);
+    let tally = journal.tally();
+    let has_failures = tally.failed + tally.absent > 0;
+    let Some(shard_folder) = setup.shard_folder().filter(|_| has_failures || files == UnfetchedFiles::Rows)
+    else {
+        return Ok(Some(Vec::new()));
     };
-    journal.set_unfetched(&files)?;
-    for (number, file) in files.iter().enumerate() {
-        shard_folder.publish_unfetched(&file.data.path, number)?;
+    shard_folder.prepare()?;
+    let Some(written) = write_files(place, journal, (setup, names), goes_on)? else {
+        shard_folder.clear_open(UnfetchedWriter::OPEN)?;
+        return Ok(None);
+    };
+    journal.set_unfetched(&written)?;
+    let mut paths = Vec::new();
+    for (number, file) in written.iter().enumerate() {
+        let path = files.path(&shard_folder, number);
+        shard_folder.publish_unfetched(&file.data.path, &path)?;
+        paths.push(path);
     }
     shard_folder.sync_sealed()?;
-    Ok(true)
+    Ok(Some(paths))
 }
 
-/// Removes them, wherever they are. One that was not renamed has not taken the place of another file.
-pub fn take_back_unfetched(journal: &Journal, setup: &SinkSetup) -> Result<()> {
-    let files = journal.unfetched()?;
-    let Some(shard_folder) = setup.shard_folder().filter(|_| !files.is_empty()) else { return Ok(()) };
-    for (number, file) in files.iter().enumerate() {
+/// Removes them here, wherever they are. One that was not renamed has not taken the place of another file. The journal
+/// goes on to name them until [`Journal::forget_unfetched`]: a bucket may have one.
+pub fn take_back_unfetched(
+    journal: &Journal,
+    shard_folder: &ShardFolder,
+    files: UnfetchedFiles,
+) -> Result<()> {
+    let written = journal.unfetched()?;
+    for (number, file) in written.iter().enumerate() {
         let open = shard_folder.open_path().join(&file.data.path);
-        let path = if open.exists() { open } else { shard_folder.unfetched_path(number) };
+        let path = if open.exists() { open } else { files.path(shard_folder, number) };
         durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
     }
-    shard_folder.sync_sealed()?;
-    journal.forget_unfetched()
+    if written.is_empty() { Ok(()) } else { shard_folder.sync_sealed() }
 }
 
 fn write_files(
@@ -59,6 +78,7 @@ fn write_files(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<UnfetchedFile>>> {
     let Some(mut writer) = UnfetchedWriter::new(setup) else { return Ok(Some(Vec::new())) };
+    let has_all_rows = UnfetchedFiles::of(&setup.columns) == UnfetchedFiles::Rows;
     let mut rows = 0_u64;
     for shard in journal.failures_shards()? {
         let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
@@ -67,8 +87,10 @@ fn write_files(
                 return Ok(None);
             }
             let row = row?;
-            push(&mut writer, &row, names.stripped(&row.name_bytes().ok_or_else(damaged)?))?;
             rows += 1;
+            if has_all_rows || !row.is_skipped() {
+                push(&mut writer, &row, names.stripped(&row.name_bytes().ok_or_else(damaged)?))?;
+            }
         }
     }
     let (fetched, given) = (journal.tally().fetched, journal.next_sequence());
@@ -78,6 +100,13 @@ fn write_files(
              verify`",
             place.dest.display()
         )));
+    }
+    if !has_all_rows {
+        return if push_folders(&mut writer, journal, goes_on)? {
+            writer.finish(false).map(Some)
+        } else {
+            Ok(None)
+        };
     }
     // Who reads all files of a destination finds the columns, even when nothing was listed.
     let has_shard = journal.shards()?.iter().any(|shard| !shard.is_replaced);
@@ -97,4 +126,31 @@ fn push(writer: &mut UnfetchedWriter, row: &FailureRow, name: &[u8]) -> Result<(
         url: url.as_deref().filter(|url| !url.is_empty()),
         kept: kept.as_deref(),
     })
+}
+
+/// Appends the folders that gave no listing; whether `goes_on` always said yes.
+fn push_folders(writer: &mut UnfetchedWriter, journal: &Journal, goes_on: &dyn Fn() -> bool) -> Result<bool> {
+    let mut folders = journal.failed_folders(None, STRETCH_FOLDERS)?;
+    while let Some(last) = folders.last() {
+        if !goes_on() {
+            return Ok(false);
+        }
+        let last = last.path.clone();
+        for folder in folders {
+            let name = [&folder.path[..], b"/"].concat();
+            writer.push_folder(&UnfetchedTarget {
+                sequence: 0,
+                name: &name,
+                outcome: Outcome::Failed(FailureKind::Listing).name(),
+                kind: Some(FailureKind::Listing.name()),
+                detail: Some(&folder.detail),
+                status: folder.status.unwrap_or(0),
+                attempts: folder.attempts,
+                url: None,
+                kept: None,
+            })?;
+        }
+        folders = journal.failed_folders(Some(&last), STRETCH_FOLDERS)?;
+    }
+    Ok(true)
 }

@@ -24,6 +24,10 @@ pub struct ShardFolder {
 }
 
 impl ShardFolder {
+    /// The name of the failures file. Who reads a folder as one table (pyarrow, pandas, Spark) passes over names that
+    /// begin so, and who reads `*.jsonl` over what ends so.
+    pub const FAILURES: &str = "_failures.ndjson";
+
     /// Of a destination whose shards end like this.
     pub fn new(dest: &Path, extension: &'static str, is_durable: bool) -> Self {
         ShardFolder { dest: dest.to_owned(), extension, is_durable }
@@ -59,8 +63,13 @@ impl ShardFolder {
     }
 
     /// A file with the rows of targets without an object.
-    pub fn unfetched_path(&self, number: usize) -> PathBuf {
+    pub(super) fn unfetched_path(&self, number: usize) -> PathBuf {
         self.dest.join(format!("unfetched-{number:06}.{}", self.extension))
+    }
+
+    /// The failures file.
+    pub(super) fn failures_path(&self) -> PathBuf {
+        self.dest.join(Self::FAILURES)
     }
 
     /// The manifest of a sealed shard.
@@ -81,10 +90,10 @@ impl ShardFolder {
         self.sync_sealed()
     }
 
-    /// The same for a file with the rows of targets without an object; [`ShardFolder::sync_sealed`] follows.
-    pub fn publish_unfetched(&self, open: &str, number: usize) -> Result<()> {
+    /// The same for a file of targets without an object; [`ShardFolder::sync_sealed`] follows.
+    pub fn publish_unfetched(&self, open: &str, path: &Path) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
-        Self::rename(&from, open, &self.dest, &self.unfetched_path(number))
+        Self::rename(&from, open, &self.dest, path)
     }
 
     /// Makes renames and removals of sealed shards durable.

@@ -3,6 +3,9 @@
 //! file is removed. What has begun and is not done is looked at again by the next run: an object that is there has the
 //! same bytes or is somebody else's.
 //!
+//! The failures file follows when the thread has ended, as the last object of a job. It alone is removed again, before a
+//! second pass, and only when it is what the job has made.
+//!
 //! It never holds up a thread that fetches: a writer waits for it before it begins a third shard
 //! ([`crate::sink::UploadQueue`]).
 
@@ -10,10 +13,12 @@ mod shard;
 mod store;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::durable;
 use crate::engine::control::Control;
 use crate::engine::journal_link::JournalRequest;
 use crate::engine::s3::Access;
@@ -21,14 +26,14 @@ use crate::engine::stop::Stop;
 use crate::engine::threads::{network_runtime, spawn};
 use crate::error::{Error, Result};
 use crate::journal;
-use crate::outcome::ShardNumber;
+use crate::outcome::{ShardEnd, ShardNumber};
 use crate::s3::UploadDestination;
 use crate::sink::{NextShard, ShardFolder, UploadQueue};
 use crate::transport::PoolSettings;
 use store::{UploadClient, UploadEnd};
 
 /// See the module.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(in crate::engine) struct Uploader {
     pub(in crate::engine) access: Arc<Access>,
     pub(in crate::engine) pool: PoolSettings,
@@ -61,6 +66,42 @@ impl Uploader {
                 Err(Error::Temporary("stopped before the destination was looked at".into()))
             }
         }
+    }
+
+    /// Removes the failures file that an earlier run has uploaded, if it has come to that.
+    pub(in crate::engine) fn withdraw_failures(&self, control: &Arc<Control>, file: &ShardEnd) -> Result<()> {
+        let store = self.store(control)?;
+        match network_runtime()?.block_on(store.withdraw(&self.failures_key(), file)) {
+            Ok(()) => Ok(()),
+            Err(UploadEnd::Failed(error)) => Err(error),
+            // The caller sees it by the signal.
+            Err(UploadEnd::Stopped) => {
+                Err(Error::Temporary("stopped before the failures file was removed".into()))
+            }
+        }
+    }
+
+    /// Uploads the failures file and removes it here; `was_begun`: an earlier run may have uploaded the same. False: it was
+    /// stopped meanwhile.
+    pub(in crate::engine) fn put_failures(
+        &self,
+        control: &Arc<Control>,
+        path: &Path,
+        was_begun: bool,
+    ) -> Result<bool> {
+        let store = self.store(control)?;
+        match network_runtime()?.block_on(store.put_file(path, &self.failures_key(), was_begun)) {
+            Ok(()) => {}
+            Err(UploadEnd::Failed(error)) => return Err(error),
+            Err(UploadEnd::Stopped) => return Ok(false),
+        }
+        durable::remove_path(path).map_err(|error| Error::storage("remove", path, error))?;
+        self.shard_folder.sync_sealed()?;
+        Ok(true)
+    }
+
+    fn failures_key(&self) -> String {
+        self.upload.shard_key(ShardFolder::FAILURES)
     }
 
     /// Uploads until the job has ended.

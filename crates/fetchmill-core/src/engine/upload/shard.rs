@@ -9,7 +9,7 @@ use super::store::{UploadClient, UploadEnd};
 use crate::engine::s3::{BucketReply, BucketRequest};
 use crate::error::{Error, Result};
 use crate::limits::UPLOAD_PART_BYTES;
-use crate::outcome::ShardNumber;
+use crate::outcome::{ShardEnd, ShardNumber};
 use crate::s3::{START_UPLOAD_QUERY, multipart, part_query, upload_query};
 use crate::sink::ShardFolder;
 use crate::transport::{Connection, RANGE};
@@ -63,17 +63,41 @@ impl UploadClient {
         number: ShardNumber,
         was_begun: bool,
     ) -> UploadResult<()> {
-        self.begin();
         let (data, manifest) = (shard_folder.shard_path(number), shard_folder.manifest_path(number));
         let leaf = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let keys = [self.upload.shard_key(&leaf(&data)), self.upload.manifest_key(&leaf(&manifest))];
         for (path, key) in [&data, &manifest].into_iter().zip(&keys) {
-            let sending = FileUpload::open(path, key)?;
-            if !was_begun || self.must_send(&sending).await? {
-                self.send(&sending).await?;
-            }
+            self.put_file(path, key, was_begun).await?;
         }
         Ok(())
+    }
+
+    /// Uploads a file, unless it is there.
+    pub(super) async fn put_file(&self, path: &Path, key: &str, was_begun: bool) -> UploadResult<()> {
+        self.begin();
+        let sending = FileUpload::open(path, key)?;
+        if !was_begun || self.must_send(&sending).await? {
+            self.send(&sending).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes what was uploaded of a file that is not here any more, in parts or as a whole.
+    pub(super) async fn withdraw(&self, key: &str, file: &ShardEnd) -> UploadResult<()> {
+        self.begin();
+        if file.end > UPLOAD_PART_BYTES as u64 {
+            self.abort_uploads(key).await?;
+        }
+        match self.look_for(key, file).await? {
+            ExistingObject::Nothing => return Ok(()),
+            ExistingObject::Other => return Err(self.foreign(key)),
+            ExistingObject::Same => {}
+        }
+        let answer = self.ask(&mut Connection::default(), &self.object("DELETE", key, "", None)).await?;
+        match answer.status {
+            200..=299 | 404 => Ok(()),
+            _ => Err(self.refused("remove", key, &answer)),
+        }
     }
 
     async fn send(&self, sending: &FileUpload<'_>) -> UploadResult<()> {
@@ -237,17 +261,22 @@ impl UploadClient {
         }
     }
 
+    /// Asks for a part of what is there, by its index.
+    async fn read(&self, connection: &mut Connection, key: &str, index: usize) -> UploadResult<BucketReply> {
+        let start = index * UPLOAD_PART_BYTES;
+        let range = format!("bytes={start}-{}", start + UPLOAD_PART_BYTES - 1);
+        let fields = [(RANGE.to_owned(), range)];
+        let ask = BucketRequest { fields: &fields, ..self.object("GET", key, "", None) };
+        self.ask(connection, &ask).await
+    }
+
     /// Compares what is there, byte by byte: what a store's ETag says depends on how it encrypts.
     async fn look(&self, sending: &FileUpload<'_>) -> UploadResult<ExistingObject> {
         let connection = &mut Connection::default();
         // One more than there are parts: behind the last byte there is nothing.
         for index in 0..=sending.parts() {
             let part = sending.part(index)?;
-            let start = index * UPLOAD_PART_BYTES;
-            let range = format!("bytes={start}-{}", start + UPLOAD_PART_BYTES - 1);
-            let fields = [(RANGE.to_owned(), range)];
-            let ask = BucketRequest { fields: &fields, ..self.object("GET", sending.key, "", None) };
-            let answer = self.ask(connection, &ask).await?;
+            let answer = self.read(connection, sending.key, index).await?;
             match answer.status {
                 404 => return Ok(ExistingObject::Nothing),
                 416 if part.is_empty() => return Ok(ExistingObject::Same),
@@ -260,5 +289,26 @@ impl UploadClient {
             }
         }
         Ok(ExistingObject::Other)
+    }
+
+    /// The same by length and checksum, where nothing else is known.
+    async fn look_for(&self, key: &str, file: &ShardEnd) -> UploadResult<ExistingObject> {
+        let connection = &mut Connection::default();
+        let (mut length, mut crc32c) = (0_u64, 0);
+        // It ends with the first part that is not full.
+        for index in 0..=(file.end / UPLOAD_PART_BYTES as u64) as usize {
+            let answer = self.read(connection, key, index).await?;
+            match answer.status {
+                404 => return Ok(ExistingObject::Nothing),
+                416 => break,
+                200 | 206 => {
+                    length += answer.body.len() as u64;
+                    crc32c = crc32c::crc32c_append(crc32c, &answer.body);
+                }
+                _ => return Err(self.refused("read", key, &answer)),
+            }
+        }
+        let is_same = (length, crc32c) == (file.end, file.crc32c);
+        Ok(if is_same { ExistingObject::Same } else { ExistingObject::Other })
     }
 }

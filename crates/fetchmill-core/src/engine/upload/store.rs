@@ -213,7 +213,9 @@ impl UploadClient {
         let is_signed = self.client.access().is_signed();
         let advice = match fault.meaning(answer.status) {
             StoreError::Denied if is_signed => Some(
-                "do the credentials allow s3:PutObject, s3:GetObject and s3:ListBucket there?".to_owned(),
+                "do the credentials allow s3:PutObject, s3:GetObject, s3:ListBucket and, for --retry-failed, \
+                 s3:DeleteObject there?"
+                    .to_owned(),
             ),
             _ => fault.advice(answer.status, is_signed, self.upload.bucket.text()),
         };

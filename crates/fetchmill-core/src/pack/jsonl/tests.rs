@@ -95,6 +95,45 @@ fn where_all_targets_have_rows_each_says_what_became_of_it() {
 }
 
 #[test]
+fn lines_of_failures_have_the_same_fields() {
+    let encoder = JsonlEncoder::new(&ExtraColumns::of_list(vec!["rank".into()]).unwrap());
+    let mut kept = Vec::new();
+    write_extra([Some(&b"1"[..])].into_iter(), &mut kept);
+    let absent = UnfetchedTarget {
+        sequence: 2,
+        name: b"b\n",
+        outcome: "absent",
+        kind: None,
+        detail: None,
+        status: 404,
+        attempts: 1,
+        url: Some(b"http://a/"),
+        kept: Some(&kept),
+    };
+    let folder = UnfetchedTarget {
+        name: b"c/",
+        outcome: "failed",
+        kind: Some("listing"),
+        detail: Some("no page"),
+        status: 0,
+        url: None,
+        kept: None,
+        ..absent
+    };
+    let mut lines = Vec::new();
+    encoder.encode_failure(Some(absent.sequence), &absent, &mut lines);
+    encoder.encode_failure(None, &folder, &mut lines);
+
+    assert_eq!(
+        String::from_utf8(lines).unwrap().lines().collect::<Vec<_>>(),
+        [
+            r#"{"sequence":2,"name":"b\n","url":"http://a/","status":404,"columns":{"rank":"1"},"outcome":"absent","kind":null,"detail":null,"attempts":1}"#,
+            r#"{"sequence":null,"name":"c/","url":null,"status":null,"columns":{"rank":null},"outcome":"failed","kind":"listing","detail":"no page","attempts":1}"#,
+        ]
+    );
+}
+
+#[test]
 fn bytes_that_are_no_text_are_told_another_way() {
     let text = line(&stored(b"a\xff", b"\xff\0").as_object(1));
     assert!(text.contains("\"name\":\"a\u{fffd}\",\"name_hex\":\"61ff\","), "{text}");

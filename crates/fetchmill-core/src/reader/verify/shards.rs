@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::finding::{Finding, FindingKind};
 use super::monitor::VerifyMonitor;
 use crate::error::{Error, Result};
+use crate::extra_columns::ExtraColumns;
 use crate::journal::{JournalSnapshot, Shard};
 use crate::limits::MIB;
 use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
 use crate::reader::frames;
 use crate::reader::{Scan, ShardReader};
-use crate::sink::{Format, ShardFolder};
+use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 
 /// Rows after which progress is told.
 const ADVANCE_ROWS: u64 = 1024;
@@ -328,8 +329,8 @@ pub(super) fn check_open(
     Ok(())
 }
 
-/// Checks the files with the rows of targets without an object, which a finished job has in their place: whether one of
-/// them is not what was written.
+/// Checks what a finished job says of targets without an object, beside its shards: whether one of the files is not what was
+/// written.
 pub(super) fn check_unfetched(
     shard_folder: &ShardFolder,
     snapshot: &JournalSnapshot,
@@ -338,7 +339,7 @@ pub(super) fn check_unfetched(
 ) -> Result<()> {
     let files = snapshot.unfetched.iter().filter(|_| snapshot.is_finished);
     for (number, file) in files.enumerate() {
-        let path = shard_folder.unfetched_path(number);
+        let path = unfetched_files(snapshot).path(shard_folder, number);
         let (what, why) = match check_file(&path, &file.data, true, watch)? {
             WholeFile::Good => continue,
             WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
@@ -351,6 +352,10 @@ pub(super) fn check_unfetched(
     Ok(())
 }
 
+fn unfetched_files(snapshot: &JournalSnapshot) -> UnfetchedFiles {
+    UnfetchedFiles::of(&ExtraColumns::of_identity(&snapshot.identity))
+}
+
 /// Tells of files that are named like the job's and are none of them.
 pub(super) fn find_unknown(
     dest: &Path,
@@ -361,23 +366,29 @@ pub(super) fn find_unknown(
     let Some(extension) = format.extension() else { return Ok(()) };
     let is_shard =
         |number| snapshot.shards.binary_search_by_key(&number, |shard: &Shard| shard.number).is_ok();
-    let has_rows = |number| number < snapshot.unfetched.len() as u64;
+    let files = unfetched_files(snapshot);
+    let is_written = |meant, number| meant == files && number < snapshot.unfetched.len() as u64;
+    let unknown = |name: &str| {
+        let finding = Finding::file(FindingKind::Unknown, name, "the journal knows no such file");
+        watch.find(finding.beyond_repair());
+    };
     let entries = std::fs::read_dir(dest).map_err(|error| Error::storage("read", dest, error))?;
     for entry in entries {
         let name = entry.map_err(|error| Error::storage("read", dest, error))?.file_name();
         let Some(name) = name.to_str() else { continue };
+        if name == ShardFolder::FAILURES && !is_written(UnfetchedFiles::Failures, 0) {
+            unknown(name);
+        }
         let Some((kind, number)) = name.split_once('-') else { continue };
         let Some(number) = number.strip_suffix(&format!(".{extension}")) else { continue };
         let is_meant = |number: u64| format!("{kind}-{number:06}.{extension}") == name;
         let is_known = number.parse::<ShardNumber>().is_ok_and(|number| match kind {
             "shard" => is_meant(number) && is_shard(number),
-            "unfetched" => is_meant(number) && has_rows(number),
+            "unfetched" => is_meant(number) && is_written(UnfetchedFiles::Rows, number),
             _ => true,
         });
         if !is_known && matches!(kind, "shard" | "unfetched") {
-            watch.find(
-                Finding::file(FindingKind::Unknown, name, "the journal knows no such file").beyond_repair(),
-            );
+            unknown(name);
         }
     }
     Ok(())

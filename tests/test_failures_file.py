@@ -1,0 +1,499 @@
+"""The failures file: what a job of shards has not fetched, told beside them, by jobs that have come to their end only.
+
+`FETCHMILL_SEED` repeats the moments of a run that failed. The file is read by `json`, jq and DuckDB.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+import fetchmill
+from conftest import COMMAND, Ended, wait_for_rows
+from fetchmill.testing import Fault, Server
+from foreign import FAILURES, READERS, SUFFIXES, find_shards, read_objects
+from independent import is_finished
+from raw_server import Behaviour, RawServer, mirror, reply
+from system_calls import kill_before
+
+Run = Callable[..., Ended]
+Serve = Callable[..., Server]
+Start = Callable[..., "subprocess.Popen[str]"]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+Line = dict[str, Any]
+
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+FORMATS = tuple(SUFFIXES)
+# To hosts of this machine, at once, and every attempt is one that counts.
+HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "2", "--quiet")
+REFUSED = "http://127.0.0.1:1/refused"
+FIELDS = ["sequence", "name", "url", "status", "outcome", "kind", "detail", "attempts"]
+
+
+def index_page(links: bytes) -> bytes:
+    """A page that lists a folder."""
+    return reply(b"<html><h1>Index of /top/</h1>%s</html>" % links, "Content-Type: text/html")
+
+
+# By path: what a site answers, and what its line says: outcome, kind, status, attempts; none of what is no failure.
+SITES: dict[str, tuple[bytes, tuple[str, str | None, int | None, int] | None]] = {
+    "/fetched": (reply(b"body"), None),
+    "/absent": (reply(b"no", status="404 No"), ("absent", None, 404, 1)),
+    "/gone": (reply(status="410 No"), ("absent", None, 410, 1)),
+    "/error": (reply(status="500 No"), ("failed", "server-error", 500, 2)),
+    "/forbidden": (reply(status="403 No"), ("failed", "status", 403, 1)),
+}
+CONDITION = ("--header", "If-None-Match: {etag}")
+
+
+def serve_sites(raw: Raw) -> RawServer:
+    """All of them, and what a request on a condition is for."""
+    return raw({path: answer for path, (answer, _) in SITES.items()} | {"/not-modified": reply(status="304 No")})
+
+
+def write_list(folder: Path, urls: list[str]) -> str:
+    """A list with columns of its own; a URL with `/not-modified` has an ETag."""
+    etags = ["e" if url.endswith("/not-modified") else "" for url in urls]
+    lines = ["url,rank,etag", *(f"{url},{rank},{etags[rank]}" for rank, url in enumerate(urls))]
+    (folder / "list.csv").write_text("".join(f"{line}\n" for line in lines))
+    return "list.csv"
+
+
+def options_of(format: str) -> tuple[str, ...]:
+    """That the column is kept, where the format keeps any."""
+    kept = {"warc": (), "tar": ("--keep-columns", "rank", "--sidecar", "json")}.get(format, ("--keep-columns", "rank"))
+    return ("--format", format, "--column", "url", *kept, *HASTE)
+
+
+def read_failures(dest: Path) -> list[Line]:
+    """The lines of the file; each is valid JSON of its own."""
+    text = (dest / FAILURES).read_bytes()
+    assert text.endswith(b"\n")
+    return [json.loads(line) for line in text.removesuffix(b"\n").split(b"\n")]
+
+
+def has_failures(dest: Path) -> bool:
+    """Whether there is such a file."""
+    return (dest / FAILURES).exists()
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_each_target_that_failed_or_was_absent_has_a_line(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """With all that is known of it; what was fetched has none."""
+    site = serve_sites(raw)
+    urls = [f"{site.url}{path}" for path in SITES]
+    listed = write_list(tmp_path, [*urls, REFUSED, "no url"])
+
+    ended = run("get", listed, "out", *options_of(format))
+
+    assert ended.code == 3, ended.err
+    dest = tmp_path / "out"
+    lines = {line["name"]: line for line in read_failures(dest)}
+    expected = {f"{site.url}{path}": said for path, (_, said) in SITES.items() if said}
+    expected[REFUSED] = ("failed", "refused", None, 2)
+    bad = f"line {len(urls) + 3}"
+    expected[bad] = ("failed", "url", None, 0)
+    assert {
+        name: (line["outcome"], line["kind"], line["status"], line["attempts"]) for name, line in lines.items()
+    } == expected
+    assert len(read_failures(dest)) == len(expected)
+    assert "no url" in lines[bad]["detail"]
+    for line in lines.values():
+        kept = [] if format == "warc" else ["columns"]
+        assert [*line] == [*FIELDS[:4], *kept, *FIELDS[4:]]
+        if kept:
+            assert line["columns"] == {"rank": str(line["sequence"])}
+    assert {failure.name for failure in fetchmill.failures(dest)} == set(lines)
+    assert list((dest / ".fetchmill/open").iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", ["threads", "processes"])
+def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, engine: str) -> None:
+    """Whoever makes the requests."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
+
+    ended = run("get", listed, "out", *options_of("parquet"), "--engine", engine)
+
+    assert ended.code == 3, ended.err
+    told = {line["name"]: (line["outcome"], line["kind"]) for line in read_failures(tmp_path / "out")}
+    assert told == {f"{site.url}{path}": said[:2] for path, (_, said) in SITES.items() if said}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """Our own commands, other people's readers of each shard, and those that take a folder for one table."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
+    assert run("get", listed, "out", "--format", format, "--column", "url", *HASTE).code == 3
+    dest, fetched = tmp_path / "out", f"{site.url}/fetched"
+    assert has_failures(dest)
+
+    assert [*fetchmill.open(dest)] == [fetched]
+    assert run("ls", "out").out.split() == [fetched]
+    assert run("cat", "out", FAILURES).code != 0
+    assert run("verify", "out").code == 0
+    for reader in READERS[format]:
+        assert [stored.body for stored in read_objects(dest, format, reader)] == [b"body"]
+    assert run("export", "out", "other", "--format", "jsonl", "--quiet").code == 0
+    assert [path.name for path in find_shards(tmp_path / "other", "jsonl")] == ["shard-000000.jsonl"]
+    assert not has_failures(tmp_path / "other")
+    if format == "parquet":
+        # A folder is a table for these, without what begins with `_`.
+        assert pq.read_table(dest).column("name").to_pylist() == [fetched]
+        assert pd.read_parquet(dest)["name"].tolist() == [fetched]
+    if format == "jsonl":
+        assert duckdb.read_json(f"{dest}/*.jsonl").project("name").fetchall() == [(fetched,)]
+
+
+def test_jq_and_duckdb_read_it(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """As the docs do."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
+    assert run("get", listed, "out", *options_of("parquet")).code == 3
+    file = tmp_path / "out" / FAILURES
+
+    jq = ["jq", "-r", 'select(.outcome == "failed") | .name', str(file)]
+    names = subprocess.run(jq, capture_output=True, text=True, check=True).stdout.split()
+    counted = duckdb.read_json(str(file)).aggregate("outcome, kind, count(*)").fetchall()
+
+    assert sorted(names) == [f"{site.url}/error", f"{site.url}/forbidden"]
+    assert sorted(counted, key=str) == [("absent", None, 2), ("failed", "server-error", 1), ("failed", "status", 1)]
+
+
+@pytest.mark.parametrize(
+    ("format", "more", "paths"),
+    [
+        ("parquet", (), ("/fetched",)),
+        ("tar", CONDITION, ("/fetched", "/not-modified")),
+        ("parquet", ("--all-rows",), tuple(SITES)),
+        ("files", (), tuple(SITES)),
+        ("null", (), tuple(SITES)),
+    ],
+    ids=["all-fetched", "skipped", "all-rows", "files", "null"],
+)
+def test_without_need_or_place_there_is_none(
+    run: Run, raw: Raw, tmp_path: Path, format: str, more: tuple[str, ...], paths: tuple[str, ...]
+) -> None:
+    """Nothing failed, each target has a row anyhow, or there are no shards that it could stand beside."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in paths])
+
+    ended = run("get", listed, "out", "--format", format, "--column", "url", *HASTE, *more)
+
+    assert ended.code in (0, 3), ended.err
+    assert not list((tmp_path / "out").rglob(FAILURES))
+
+
+def test_an_object_of_that_name_is_an_object(run: Run, server: Serve, served: Path, tmp_path: Path) -> None:
+    """With `files` no file of the job's own stands among them."""
+    (served / FAILURES).write_text("mine")
+    (served / "gone").write_text("x")
+    source = server(folder=served, faults=[Fault("status", status=404, match="gone")])
+
+    assert run("get", source.url, "out", "--quiet").code == 3
+
+    assert (tmp_path / "out" / FAILURES).read_text() == "mine"
+
+
+@pytest.mark.parametrize("format", ["parquet", "tar"])
+def test_what_was_skipped_has_no_line(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
+    """It is as its user wants it: nothing is missing."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in ("/fetched", "/not-modified", "/absent")])
+
+    ended = run("get", listed, "out", *options_of(format), *CONDITION)
+
+    assert ended.code == 3, ended.err
+    assert fetchmill.status(tmp_path / "out").skipped == 1
+    assert [line["name"] for line in read_failures(tmp_path / "out")] == [f"{site.url}/absent"]
+
+
+def assert_safe(file: Path, lines: int) -> None:
+    """A line is one for every reader, and safe to show."""
+    text = file.read_bytes()
+    assert not any(byte < 32 or byte == 127 for byte in text.replace(b"\n", b""))
+    assert len(text.decode().splitlines()) == lines
+
+
+def test_hostile_names_are_valid_json(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Whatever a server calls its objects."""
+    names = ["\x01\x1b[2J", 'a\u2028b\u0085c\\"', "line\nend", "\x7f", "../../x", "ordinary"]
+    site = raw(mirror(names, dict.fromkeys(names, reply(status="404 No"))))
+
+    ended = run("get", site.url, "out", "--format", "tar", "--quiet")
+
+    assert ended.code == 3, ended.err
+    lines = sorted(read_failures(tmp_path / "out"), key=lambda line: line["sequence"])
+    assert [line["name"] for line in lines] == names
+    assert_safe(tmp_path / "out" / FAILURES, len(names))
+
+
+def test_names_that_are_no_text_keep_their_bytes(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """In hexadecimal, beside what can be shown."""
+    page = b'<a href="caf%E9">x</a><a href="%FF%02">x</a>'
+    site = raw(
+        {"/top/": index_page(page), "/top/caf%E9": reply(status="404 No"), "/top/%FF%02": reply(status="404 No")}
+    )
+
+    ended = run("get", f"{site.url}/top/", "out", "--listing", "html", "--format", "parquet", "--quiet")
+
+    assert ended.code == 3, ended.err
+    lines = read_failures(tmp_path / "out")
+    assert sorted(bytes.fromhex(line["name_hex"]) for line in lines) == [b"caf\xe9", b"\xff\x02"]
+    assert {line["name"] for line in lines} == {"caf\ufffd", "\ufffd\x02"}
+    assert_safe(tmp_path / "out" / FAILURES, 2)
+
+
+def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """It is no target, and has no sequence number."""
+    page = b'<a href="good">good</a><a href="bad/">bad/</a>'
+    site = raw(
+        {
+            "/top/": index_page(page),
+            "/top/good": reply(b"body"),
+            "/top/bad/": reply(status="403 No"),
+        }
+    )
+
+    ended = run("get", f"{site.url}/top/", "out", "--listing", "html", "--format", "parquet", "--quiet")
+
+    assert ended.code == 3, ended.err
+    (line,) = read_failures(tmp_path / "out")
+    assert [*line] == FIELDS
+    assert (line["sequence"], line["name"], line["status"]) == (None, "bad/", 403)
+    assert (line["outcome"], line["kind"]) == ("failed", "listing")
+    assert [failure.name for failure in fetchmill.failures(tmp_path / "out")] == ["bad/"]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
+    run: Run, start: Start, raw: Raw, tmp_path: Path, format: str
+) -> None:
+    """While a pass runs there is none, and none after a kill: it would call objects missing that are there."""
+    site = serve_sites(raw)
+    urls = [f"{site.url}{path}" for path in SITES]
+    arguments = ("get", write_list(tmp_path, urls), "out", *options_of(format))
+    dest = tmp_path / "out"
+    assert run(*arguments).code == 3
+    assert len(read_failures(dest)) == 4
+    site.routes["/error"] = reply(b"mended")
+    site.routes["/gone"] = lambda exchange: exchange.stall()
+
+    process = start(*arguments, "--retry-failed")
+    deadline = time.monotonic() + 60
+    while not site.count("/gone") > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not has_failures(dest)
+    process.kill()
+    process.wait(30)
+    assert not has_failures(dest)
+    site.routes["/gone"] = reply(status="410 No")
+    assert run(*arguments).code == 3
+
+    assert {line["name"] for line in read_failures(dest)} == {
+        f"{site.url}{path}" for path in ("/absent", "/gone", "/forbidden")
+    }
+    assert run(*arguments, "--retry-failed=403").code == 3
+    assert len(read_failures(dest)) == 3
+    for path in SITES:
+        site.routes[path] = reply(b"mended")
+    last = run(*arguments, "--retry-failed")
+    assert last.code == 0, last.err
+    assert not has_failures(dest)
+    assert fetchmill.verify(dest).ok
+
+
+def assert_whole_or_none(dest: Path, names: set[str]) -> None:
+    """What is there is complete at any moment, and a finished job has it."""
+    if has_failures(dest):
+        assert {line["name"] for line in read_failures(dest)} == names
+    else:
+        assert not is_finished(dest)
+
+
+@pytest.mark.parametrize("format", ["parquet", "tar"])
+def test_a_job_that_is_killed_while_it_ends_has_it_once(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
+) -> None:
+    """Before one of the renames, syncs and removals of its threads; the next run goes on from there."""
+    rng = random.Random(f"{SEED}-ends-{format}")
+    site = serve_sites(raw)
+    names = [f"{site.url}/absent?{number}" for number in range(30)]
+    listed = write_list(tmp_path, [f"{site.url}/fetched", *names])
+    arguments = ("get", listed, "out", *options_of(format), "--threads", "1")
+    dest = tmp_path / "out"
+    # The only shard takes the thread that seals it two renames, with its manifest's; the third is the file's.
+    assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) == -signal.SIGKILL
+    calls = ["renameat2", "fsync", "fdatasync", "unlink", "ftruncate"]
+    killed = 0
+    for _ in range(12):
+        code = kill_before(rng.choice(calls), rng.randint(1, 5), environment, tmp_path, *COMMAND, *arguments)
+        killed += code == -signal.SIGKILL
+        if (dest / ".fetchmill/job.sqlite").exists():
+            assert_whole_or_none(dest, set(names))
+
+    ended = run(*arguments)
+
+    assert ended.code == 3, f"FETCHMILL_SEED={SEED}: {ended.err}"
+    assert killed > 2, f"FETCHMILL_SEED={SEED}"
+    assert sorted(line["name"] for line in read_failures(dest)) == sorted(names), f"FETCHMILL_SEED={SEED}"
+    assert list((dest / ".fetchmill/open").iterdir()) == []
+    assert fetchmill.verify(dest).ok
+
+
+def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
+) -> None:
+    """It is taken back and written again; a kill before it is removed changes nothing."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}/absent", f"{site.url}/gone"])
+    arguments = ("get", listed, "out", *options_of("jsonl"), "--threads", "1")
+    dest = tmp_path / "out"
+    # Without an object the file's rename is the only one, and nothing else has been removed before.
+    assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 3
+    assert not has_failures(dest)
+    assert len(list((dest / ".fetchmill/open").iterdir())) == 1
+    assert kill_before("unlink", 1, environment, tmp_path, *COMMAND, *arguments) != 3
+    assert len(list((dest / ".fetchmill/open").iterdir())) == 1
+
+    assert run(*arguments).code == 3
+
+    assert len(read_failures(dest)) == 2
+    assert list((dest / ".fetchmill/open").iterdir()) == []
+    # A second pass that is killed before it removes the file has not fetched anything by then.
+    asked = len(site.asked("/"))
+    assert kill_before("unlink", 1, environment, tmp_path, *COMMAND, *arguments, "--retry-failed") != 3
+    assert len(site.asked("/")) == asked
+    site.routes["/absent"] = site.routes["/gone"] = reply(b"mended")
+    assert run(*arguments).code == 0
+    assert not has_failures(dest)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_signal_while_it_is_written_leaves_none_of_it(
+    run: Run, start: Start, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Or all, when it comes too late; and the same command writes it."""
+    count = 300_000
+    (tmp_path / "list.txt").write_text("".join(f"no url {line}\n" for line in range(count)))
+    arguments = ("get", "list.txt", "out", "--format", "parquet", "--quiet", "--durability", "process")
+    process = start(*arguments)
+    writing, deadline = tmp_path / "out/.fetchmill/open", time.monotonic() + 120
+    while not list(writing.glob("unfetched-*")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+    process.send_signal(number)
+    process.communicate(timeout=60)
+
+    assert process.returncode in (3, 130, -signal.SIGKILL)
+    if number == signal.SIGINT:
+        assert has_failures(tmp_path / "out") == is_finished(tmp_path / "out")
+    assert run(*arguments).code == 3
+    assert sorted(line["sequence"] for line in read_failures(tmp_path / "out")) == list(range(count))
+    assert list(writing.iterdir()) == []
+
+
+def test_a_job_that_was_stopped_has_none(run: Run, start: Start, server: Serve, tmp_path: Path) -> None:
+    """By a signal, or by a limit that was reached: it is not known yet what is missing."""
+    source = server(synthetic=400, faults=[Fault("status", status=404, rate=0.3)])
+    arguments = ("get", source.url, "out", "--format", "parquet", "--quiet", "--commit-window", "0.05")
+    process = start(*arguments, "--rate", "50")
+    wait_for_rows(tmp_path / "out", 40)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert not has_failures(tmp_path / "out")
+
+    assert run(*arguments).code == 3
+
+    absent = fetchmill.status(tmp_path / "out").absent
+    assert absent > 50
+    assert len(read_failures(tmp_path / "out")) == absent
+
+
+def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
+) -> None:
+    """The job says which it is, and ends once it is moved away; it asks nobody again for that."""
+    site = serve_sites(raw)
+    arguments = ("get", write_list(tmp_path, [f"{site.url}/absent"]), "out", *options_of("tar"), "--threads", "1")
+    # Without an object the rename of the file is the only one.
+    assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 3
+    foreign = tmp_path / "out" / FAILURES
+    foreign.write_text("precious")
+
+    refused = [run(*arguments) for _ in range(2)]
+
+    for ended in refused:
+        assert ended.code == 10, ended.err
+        assert f"{FAILURES} exists and is not this job's; move it away" in ended.err
+        assert foreign.read_text() == "precious"
+    foreign.unlink()
+    assert run(*arguments).code == 3
+    assert len(read_failures(tmp_path / "out")) == 1
+    assert len(site.asked("/")) == 1
+
+
+def test_verify_finds_damage_and_a_repair_brings_it_back(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Damaged or missing; the same command writes it again, and asks nobody."""
+    site = serve_sites(raw)
+    listed = write_list(tmp_path, [f"{site.url}{path}" for path in SITES])
+    arguments = ("get", listed, "out", *options_of("tar"))
+    assert run(*arguments).code == 3
+    file, asked = tmp_path / "out" / FAILURES, len(site.asked("/"))
+    good = file.read_bytes()
+
+    for what, damage in (
+        ("damaged", lambda: file.write_bytes(good[:99] + b"!" + good[100:])),
+        ("damaged", lambda: file.write_bytes(good[:-1])),
+        ("missing", file.unlink),
+    ):
+        damage()
+        found = run("verify", "out")
+        assert found.code == 10
+        assert f"{what}\t{FAILURES}" in found.out
+        assert run("verify", "out", "--repair").code == 0
+        assert run(*arguments).code == 3
+        assert file.read_bytes() == good
+        assert fetchmill.verify(tmp_path / "out").ok
+    assert len(site.asked("/")) == asked
+
+
+@pytest.mark.parametrize("more", [(), ("--all-rows",)], ids=["fetched", "all-rows"])
+def test_verify_tells_of_one_that_no_job_knows(run: Run, raw: Raw, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """It would call objects missing that are there."""
+    site = serve_sites(raw)
+    path = "/absent" if more else "/fetched"
+    arguments = ("get", write_list(tmp_path, [f"{site.url}{path}"]), "out", *options_of("jsonl"), *more)
+    assert run(*arguments).code in (0, 3)
+    (tmp_path / "out" / FAILURES).write_text("{}\n")
+
+    found = run("verify", "out")
+
+    assert (found.code, f"unknown\t{FAILURES}" in found.out) == (10, True)
+
+
+def test_a_sync_that_takes_shards_over_removes_it(run: Run, server: Serve, tmp_path: Path) -> None:
+    """Its passes fetch what was missing, and tell their own failures."""
+    source = server(synthetic=50, faults=[Fault("status", status=500, times=1, rate=0.5)])
+    once = ("--format", "parquet", "--quiet")
+    assert run("get", source.url, "out", *once, "--attempts", "1").code == 3
+    assert has_failures(tmp_path / "out")
+
+    synced = run("sync", source.url, "out", *once)
+
+    assert synced.code == 0, synced.err
+    assert not has_failures(tmp_path / "out")
+    assert fetchmill.verify(tmp_path / "out").ok
+    assert len(fetchmill.open(tmp_path / "out")) == 50
