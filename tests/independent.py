@@ -215,9 +215,10 @@ def open_journal(dest: Path, state: Path | None = None) -> sqlite3.Connection:
 
 
 def is_finished(dest: Path) -> bool:
-    """Whether the journal says so."""
+    """Whether the journal says so; one that a kill has left without tables does not."""
     with closing(open_journal(dest)) as journal:
-        return bool(journal.execute("SELECT value FROM job WHERE key = 'finished_at'").fetchall())
+        tables = journal.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+        return tables > 0 and bool(journal.execute("SELECT value FROM job WHERE key = 'finished_at'").fetchall())
 
 
 def _copy_journal(folder: Path, copies: Path) -> None:
