@@ -63,6 +63,11 @@ impl ShardFolder {
         self.dest.join(format!("unfetched-{number:06}.{}", self.extension))
     }
 
+    /// The index of a sealed shard of WARC.
+    pub fn cdxj_path(&self, number: ShardNumber) -> PathBuf {
+        self.dest.join(format!("shard-{number:06}.cdxj"))
+    }
+
     /// The manifest of a sealed shard.
     pub fn manifest_path(&self, number: ShardNumber) -> PathBuf {
         self.index_path().join(format!("shard-{number:06}.manifest"))
@@ -85,6 +90,12 @@ impl ShardFolder {
     pub fn publish_unfetched(&self, open: &str, number: usize) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, &self.unfetched_path(number))
+    }
+
+    /// The same for the index of a sealed shard.
+    pub fn publish_cdxj(&self, open: &str, number: ShardNumber) -> Result<()> {
+        let from = Self::folder(&self.open_path())?;
+        Self::rename(&from, open, &self.dest, &self.cdxj_path(number))
     }
 
     /// Makes renames and removals of sealed shards durable.
