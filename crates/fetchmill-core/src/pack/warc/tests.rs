@@ -350,7 +350,7 @@ fn a_line_of_an_index_leads_to_the_response() {
     let offset = fields["offset"].as_str().unwrap().parse::<usize>().unwrap() - 1000;
     let length = fields["length"].as_str().unwrap().parse::<usize>().unwrap();
     assert_eq!(offset + length, packed.len());
-    assert_eq!(texts(&packed[offset..]), [response.clone()]);
+    assert_eq!(texts(&packed[offset..]), std::slice::from_ref(&response));
     assert_eq!(fields["url"].as_str(), field(&response, "WARC-Target-URI"));
     assert_eq!(fields["digest"].as_str(), field(&response, "WARC-Payload-Digest"));
     assert_eq!((&fields["mime"], &fields["status"]), (&"text/plain".into(), &"200".into()));
