@@ -7,7 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Tim
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::limits::MIB;
 use crate::outcome::ShardEnd;
 
 /// A result whose error is the operating system's number.
@@ -191,6 +192,26 @@ pub fn open_file_beneath(folder: BorrowedFd<'_>, path: &[u8]) -> ErrnoResult<Opt
 /// Appends all bytes.
 pub fn append(file: &mut File, bytes: &[u8]) -> ErrnoResult<()> {
     file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// Whether a file is there as it was when it was complete.
+pub fn is_whole(path: &Path, end: &ShardEnd) -> std::io::Result<bool> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        opened => opened?,
+    };
+    if file.metadata()?.len() != end.end {
+        return Ok(false);
+    }
+    let (mut buffer, mut crc32c) = (vec![0; MIB], 0);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(crc32c == end.crc32c),
+            Ok(count) => crc32c = crc32c::crc32c_append(crc32c, buffer.get(..count).unwrap_or_default()),
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Asks the kernel to write a part of a file without waiting for it: only a hint, so its result does not matter.

@@ -273,6 +273,10 @@ pub const UPLOAD_PART_BYTES: usize = 8 * MIB;
 pub const UPLOAD_PARTS_IN_FLIGHT: usize = 2;
 /// A store takes 10,000 parts of an object: 80 GiB. A shard may be larger than its size by its last window.
 pub const UPLOAD_SHARD_BYTES_MAX: u64 = 64 * 1024 * MIB as u64;
+/// Lines of an index that are sorted in memory at once; more are sorted in parts, which a file holds meanwhile.
+pub const INDEX_SORT_BYTES: usize = 16 * MIB;
+/// What is read at once of each part when they become one.
+pub const INDEX_PART_READ_BYTES: usize = 16 * 1024;
 /// A Parquet shard is sealed after this long: until then no reader sees its rows, and it gets a row group for each
 /// commit window. `--seal-after` says otherwise.
 pub const SEAL_AFTER: Duration = Duration::from_secs(15);

@@ -103,6 +103,10 @@ class Storing(TypedDict, total=False):
             "has no body, and says why.",
         ),
     ]
+    cdxj: Annotated[
+        bool,
+        Option("flag", "Put an index in CDXJ beside each shard of warc of the finished job (docs/formats.md)."),
+    ]
     transform: Annotated[
         Function | str | None,
         Option(

@@ -20,7 +20,7 @@ use super::stop::Stop;
 use super::stop_rules::StopReason;
 use super::telemetry::{Latency, LimitedBy, OriginLatency, Progress, Sample};
 use super::worker_registry::WorkerRegistry;
-use super::{recovery, second_pass};
+use super::{cdxj, recovery, second_pass};
 use crate::background::Background;
 use crate::error::{Error, Result};
 use crate::extra_columns::ColumnType;
@@ -262,6 +262,9 @@ fn take_up(options: &JobOptions, place: &JobLocation, journal: &mut Journal) -> 
     let is_finished = journal.get("finished_at")?.is_some();
     if !is_finished {
         take_back(options, journal, &setup)?;
+        if let Some(shard_folder) = setup.shard_folder() {
+            cdxj::forget_unplaced(journal, &shard_folder)?;
+        }
     }
     recovery::recover(place, journal, &setup, (options.naming(), &options.stored_names()))?;
     Ok(is_finished)

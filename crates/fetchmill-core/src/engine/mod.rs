@@ -9,6 +9,7 @@ mod bearer;
 mod block_sender;
 mod body_memory;
 mod body_meter;
+mod cdxj;
 mod clock;
 mod coalescing;
 mod connect_probe;

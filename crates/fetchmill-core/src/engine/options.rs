@@ -23,8 +23,9 @@ use crate::extra_columns::{
 use crate::hidden_text::hide_secrets;
 use crate::http1::{ACCEPT_ENCODING, RequestTemplate};
 use crate::journal::{
-    CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, JobLocation, KEYS, LIST, NAMES,
-    SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, has_text_columns, transform_text,
+    CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity, JobLocation,
+    KEYS, LIST, NAMES, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, has_text_columns,
+    transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
@@ -308,6 +309,8 @@ options! {
         hash: Option<HashAlgorithm> = None;
         /// Whether targets without an object have a row, too.
         all_rows: bool = false;
+        /// Whether each shard of WARC gets an index.
+        cdxj: bool = false;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
         /// Replies that the transform is given at once.
@@ -403,6 +406,9 @@ impl JobOptions {
         self.check_strip_prefix()?;
         self.check_rows()?;
         self.check_upload()?;
+        if self.cdxj {
+            self.check_cdxj()?;
+        }
         self.check_workers()?;
         self.check_compressed()?;
         self.check_requests()?;
@@ -534,6 +540,22 @@ impl JobOptions {
             && has_text_columns(place)?
         {
             self.columns = std::mem::take(&mut self.columns).with_types(&TypesByName::new());
+        }
+        Ok(())
+    }
+
+    /// What indexes need.
+    fn check_cdxj(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(message));
+        if self.format != Format::Warc {
+            return refuse("--cdxj needs --format warc".into());
+        }
+        if let Some(upload) = &self.upload {
+            return refuse(format!(
+                "--cdxj needs a folder as its destination, and {} is a bucket: get into a folder, or index the shards \
+                 there",
+                upload.text()
+            ));
         }
         Ok(())
     }
@@ -1212,6 +1234,7 @@ impl JobOptions {
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
                 .chain(self.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
+                .chain(self.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
                 .chain(self.compressed.then(|| (COMPRESSED, true.to_string())))
                 .chain(self.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),

@@ -26,7 +26,7 @@ use super::stop_watch::StopWatch;
 use super::threads::{join, network_runtime, spawn};
 use super::upload::Uploader;
 use super::worker_registry::WorkerRegistry;
-use super::{list_worker, listing, recovery, worker, writer};
+use super::{cdxj, list_worker, listing, recovery, worker, writer};
 use crate::error::{Error, Result};
 use crate::journal::{JobLocation, Journal};
 use crate::limits;
@@ -586,6 +586,9 @@ impl FinishedJob {
                 return Ok(());
             }
         }
+        if self.options.cdxj && !self.write_indexes(journal, control)? {
+            return Ok(());
+        }
         if self.options.upload.is_some() {
             journal.must_be_uploaded()?;
         }
@@ -598,6 +601,14 @@ impl FinishedJob {
         journal.finish()?;
         journal.commit()?;
         if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
+    }
+
+    /// Whether every shard has its index now: not when it is asked to stop meanwhile.
+    fn write_indexes(&self, journal: &Journal, control: &Control) -> Result<bool> {
+        let asked = control.stop.get();
+        let goes_on = || control.stop.get() == asked;
+        let shard_folder = self.options.sink_setup(&self.place, 1)?.shard_folder();
+        shard_folder.map_or(Ok(true), |shard_folder| cdxj::write_indexes(journal, &shard_folder, &goes_on))
     }
 
     /// Whether what stands beside the shards is in its place now: not when it is asked to stop meanwhile.

@@ -53,6 +53,12 @@ pub const STRIP_PREFIX: &str = "strip-prefix";
 /// The part of a job's identity that says that rows have a hash of each body.
 pub const HASH: &str = "hash";
 
+/// The part of a job's identity that says that each shard has an index,
+pub const INDEX_PART: &str = "index";
+
+/// and in which form: it is the end of their names, too.
+pub const CDXJ: &str = "cdxj";
+
 /// The part of a job's identity that says that encoded replies are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 

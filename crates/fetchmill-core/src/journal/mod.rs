@@ -6,6 +6,7 @@
 //! and one sync: about 20 us of work for a page of a thousand names, so far below a microsecond an object.
 
 mod begun;
+mod cdxj;
 mod column_types;
 mod doubtful;
 mod folders;
@@ -32,12 +33,14 @@ mod uploads;
 mod version;
 mod waiting;
 
+pub use cdxj::CdxjFile;
 pub use column_types::has_text_columns;
 pub use doubtful::{Doubtful, read_doubtful};
 pub use folders::folder_listing;
 pub use identity::{
-    CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, Identity, KEYS, LIST, NAMES, SIDECAR,
-    SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns, transform_text,
+    CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity, KEYS, LIST,
+    NAMES, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns,
+    transform_text,
 };
 pub use location::JobLocation;
 pub use progress::{ProgressStore, SavedProgress};

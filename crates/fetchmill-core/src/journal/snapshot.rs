@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 
 use super::sqlite_error::error_of;
-use super::{JobLocation, Shard, live, schema, shards, status, synced, unfetched};
+use super::{CdxjFile, JobLocation, Shard, cdxj, live, schema, shards, status, synced, unfetched};
 use crate::entry::EntryTraits;
 use crate::error::Result;
 use crate::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
@@ -32,6 +32,8 @@ pub struct JournalSnapshot {
     pub failures: Vec<ShardEnd>,
     /// Files with the rows of targets without an object.
     pub unfetched: Vec<UnfetchedFile>,
+    /// Indexes of shards, by the numbers of those.
+    pub cdxj_files: Vec<CdxjFile>,
     /// Whether the job is finished: these files are in their place then.
     pub is_finished: bool,
     /// Whether a sync keeps the shards: then not all numbers that were given have an outcome.
@@ -58,6 +60,7 @@ impl JournalSnapshot {
                 manifests: shards::manifests(&db)?,
                 failures: shards::failures(&db)?,
                 unfetched: unfetched::read(&db)?.unwrap_or_default(),
+                cdxj_files: cdxj::read(&db)?,
                 is_synced: synced::is_synced(&db)?,
                 is_finished: count(&db, "SELECT count(*) FROM job WHERE key = 'finished_at'")? > 0,
             })

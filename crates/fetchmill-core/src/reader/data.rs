@@ -95,7 +95,7 @@ impl RecordFile {
     }
 
     pub(super) fn decode(&self, record: &[u8]) -> std::result::Result<StoredObject, ObjectError> {
-        self.decoder.decode(record).map_err(|damage| ObjectError::Damaged(damage.to_string()))
+        self.decoder.decode(record).map_err(ObjectError::from)
     }
 
     /// Bytes from a place on that are there.

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::manifest::ManifestRow;
 use crate::object::StoredObject;
+use crate::pack::Damage;
 use crate::pack::parquet::ShardError;
 
 /// Why an object is not given back.
@@ -14,6 +15,12 @@ pub enum ObjectError {
     /// The shard as a whole, or its manifest, cannot be read.
     #[error(transparent)]
     Failed(#[from] Error),
+}
+
+impl From<Damage> for ObjectError {
+    fn from(damage: Damage) -> Self {
+        ObjectError::Damaged(damage.to_string())
+    }
 }
 
 /// Whether an object is what the manifest's row says.

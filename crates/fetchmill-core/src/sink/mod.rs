@@ -6,6 +6,7 @@
 //! its sync to others ([`FileSystemSync`]): then more is written meanwhile, and the receipt waits for the sync.
 
 mod block;
+mod cdxj;
 pub mod failures;
 mod files;
 mod format;
@@ -18,11 +19,13 @@ mod parquet;
 mod rewrite;
 mod shard;
 mod shard_folder;
+mod sorted_lines;
 mod stage;
 mod unfetched;
 mod upload_queue;
 
 pub use block::{Block, BlockBody, BlockEntry, EntryDescription, FetchedBody};
+pub use cdxj::CdxjWriter;
 pub use files::{DestinationFolder, FilesSink, RenameResult};
 pub use format::Format;
 pub use merging::{FullShard, ShardSize, SmallShards};

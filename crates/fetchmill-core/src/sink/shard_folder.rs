@@ -72,6 +72,11 @@ impl ShardFolder {
         self.dest.join(Self::FAILURES)
     }
 
+    /// The index of a sealed shard of WARC.
+    pub fn cdxj_path(&self, number: ShardNumber) -> PathBuf {
+        self.dest.join(format!("shard-{number:06}.cdxj"))
+    }
+
     /// The manifest of a sealed shard.
     pub fn manifest_path(&self, number: ShardNumber) -> PathBuf {
         self.index_path().join(format!("shard-{number:06}.manifest"))
@@ -94,6 +99,12 @@ impl ShardFolder {
     pub fn publish_unfetched(&self, open: &str, path: &Path) -> Result<()> {
         let from = Self::folder(&self.open_path())?;
         Self::rename(&from, open, &self.dest, path)
+    }
+
+    /// The same for the index of a sealed shard.
+    pub fn publish_cdxj(&self, open: &str, number: ShardNumber) -> Result<()> {
+        let from = Self::folder(&self.open_path())?;
+        Self::rename(&from, open, &self.dest, &self.cdxj_path(number))
     }
 
     /// Makes renames and removals of sealed shards durable.

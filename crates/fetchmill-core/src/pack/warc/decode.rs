@@ -42,7 +42,7 @@ impl Decoder for WarcDecoder {
 }
 
 /// The first member's content, and what is behind the member.
-fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
+pub(super) fn unpack(members: &[u8]) -> Result<(Vec<u8>, &[u8]), Damage> {
     const DAMAGE: Damage = Damage("a gzip member is damaged");
     // The size is modulo 4 GiB, so a larger content cannot be checked.
     let most = members.len().saturating_mul(RATIO_MAX).min(u32::MAX as usize);
@@ -77,17 +77,19 @@ fn behind_member<'a>(members: &'a [u8], content: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// A record with the fields that matter.
-struct WarcRecord<'a> {
-    kind: &'a [u8],
+pub(super) struct WarcRecord<'a> {
+    pub(super) kind: &'a [u8],
     name: Option<&'a [u8]>,
+    pub(super) target_uri: Option<&'a [u8]>,
+    pub(super) payload_digest: Option<&'a [u8]>,
     url: Option<&'a [u8]>,
-    content_type: Option<&'a [u8]>,
-    fetched_at: Micros,
-    block: &'a [u8],
+    pub(super) content_type: Option<&'a [u8]>,
+    pub(super) fetched_at: Micros,
+    pub(super) block: &'a [u8],
 }
 
 impl<'a> WarcRecord<'a> {
-    fn of(bytes: &'a [u8]) -> Result<Self, Damage> {
+    pub(super) fn of(bytes: &'a [u8]) -> Result<Self, Damage> {
         const DAMAGE: Damage = Damage("the record's fields are malformed");
         let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
         let bytes = bytes.strip_prefix(VERSION).ok_or(Damage("the record is not WARC/1.1"))?;
@@ -107,6 +109,8 @@ impl<'a> WarcRecord<'a> {
         Ok(WarcRecord {
             kind: field("WARC-Type")?.ok_or(DAMAGE)?,
             name: field("Fetchmill-Name")?,
+            target_uri: field("WARC-Target-URI")?,
+            payload_digest: field("WARC-Payload-Digest")?,
             url: field("Fetchmill-Url")?,
             content_type: field("Content-Type")?,
             fetched_at: field("WARC-Date")?.and_then(time_text::parse_utc_micros).ok_or(DAMAGE)?,

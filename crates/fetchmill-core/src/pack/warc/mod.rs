@@ -15,14 +15,17 @@
 //! `Fetchmill-Sequence` and `Fetchmill-Name` (percent-encoded, [`crate::name::encode`]) are fields of our own: a URI
 //! does not give the name back where prefix or suffix are not known.
 
+mod cdxj;
 mod decode;
 mod encode;
 mod member;
 mod message;
 mod small_deflate;
+mod surt;
 #[cfg(test)]
 mod tests;
 
+pub use cdxj::cdxj_line;
 pub use decode::WarcDecoder;
 pub use encode::WarcEncoder;
 

@@ -333,3 +333,45 @@ proptest! {
         prop_assert!(WarcDecoder.decode(&bytes).is_err());
     }
 }
+
+fn line(object: &Object<'_>) -> String {
+    String::from_utf8(cdxj_line(&record(object), 1000, "shard-000007.warc.gz").unwrap()).unwrap()
+}
+
+#[test]
+fn a_line_of_an_index_leads_to_the_response() {
+    let object = object(b"A b", b"hello", Some(HEAD));
+    let packed = record(&object);
+    let [_, response]: [String; 2] = texts(&packed).try_into().unwrap();
+    let line = line(&object);
+    let (start, json) = line.split_once(" {").unwrap();
+    assert_eq!(start, "org,example:8080)/files/a%20b?v=1 20261120210800");
+    let fields: serde_json::Value = serde_json::from_str(&format!("{{{json}")).unwrap();
+    let offset = fields["offset"].as_str().unwrap().parse::<usize>().unwrap() - 1000;
+    let length = fields["length"].as_str().unwrap().parse::<usize>().unwrap();
+    assert_eq!(offset + length, packed.len());
+    assert_eq!(texts(&packed[offset..]), std::slice::from_ref(&response));
+    assert_eq!(fields["url"].as_str(), field(&response, "WARC-Target-URI"));
+    assert_eq!(fields["digest"].as_str(), field(&response, "WARC-Payload-Digest"));
+    assert_eq!((&fields["mime"], &fields["status"]), (&"text/plain".into(), &"200".into()));
+    assert_eq!(fields["filename"], "shard-000007.warc.gz");
+}
+
+#[test]
+fn a_line_of_an_index_of_a_resource_has_no_status() {
+    let packed = record(&object(b"a", b"hello", None));
+    let line = line(&object(b"a", b"hello", None));
+    let fields: serde_json::Value = serde_json::from_str(&line[line.find('{').unwrap()..]).unwrap();
+    assert_eq!(fields.get("status"), None);
+    assert_eq!(fields["mime"], "application/octet-stream");
+    assert_eq!((&fields["offset"], &fields["length"]), (&"1000".into(), &packed.len().to_string().into()));
+}
+
+#[test]
+fn a_damaged_record_has_no_line() {
+    let mut packed = record(&object(b"a", b"hello", Some(HEAD)));
+    let last = packed.len() - 9;
+    packed[last] ^= 1;
+    assert!(cdxj_line(&packed, 0, "x").is_err());
+    assert!(cdxj_line(b"", 0, "x").is_err());
+}

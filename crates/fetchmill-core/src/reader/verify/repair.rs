@@ -84,8 +84,9 @@ pub(super) fn repair(job: &VerifyRun<'_>, faults: &FoundFaults, lost: &Bits) -> 
                 repair.forget_open(&shard_folder, &path)?;
             }
             remove_replaced(&shard_folder, &mut repair.journal)?;
-            if faults.lacks_rows.load(Ordering::Relaxed) {
-                // They are written at the end of a job.
+            let has_other_shards = repair.done.shards > 0 && !job.snapshot.cdxj_files.is_empty();
+            if faults.lacks_files.load(Ordering::Relaxed) || has_other_shards {
+                // What stands beside shards is written at the end of a job.
                 repair.journal.reopen()?;
                 repair.journal.commit()?;
             }

@@ -102,6 +102,7 @@ impl VerifyRun<'_> {
             shards::check_open(shard_folder, open, faults, self.watch)?;
         }
         shards::check_unfetched(shard_folder, self.snapshot, faults, self.watch)?;
+        shards::check_cdxj(shard_folder, self.snapshot, faults, self.watch)?;
         shards::find_unknown(&self.place.dest, self.format, self.snapshot, self.watch)?;
         ledger.read_shards(shard_folder, faults, sample)?;
         ledger.read_failures(self.place);

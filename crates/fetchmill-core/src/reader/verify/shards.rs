@@ -11,7 +11,7 @@ use super::finding::{Finding, FindingKind};
 use super::monitor::VerifyMonitor;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
-use crate::journal::{JournalSnapshot, Shard};
+use crate::journal::{CDXJ, INDEX_PART, JournalSnapshot, Shard};
 use crate::limits::MIB;
 use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
 use crate::reader::bits::Bits;
@@ -42,8 +42,8 @@ pub(super) struct FoundFaults {
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Open ones, by the names of their files.
     pub(super) open: Mutex<Vec<String>>,
-    /// Whether a file with the rows of targets without an object is to be written again.
-    pub(super) lacks_rows: AtomicBool,
+    /// Whether a file that a job's end writes beside the shards is to be written again.
+    pub(super) lacks_files: AtomicBool,
 }
 
 impl FoundFaults {
@@ -340,20 +340,45 @@ pub(super) fn check_unfetched(
     let files = snapshot.unfetched.iter().filter(|_| snapshot.is_finished);
     for (number, file) in files.enumerate() {
         let path = unfetched_files(snapshot).path(shard_folder, number);
-        let (what, why) = match check_file(&path, &file.data, true, watch)? {
-            WholeFile::Good => continue,
-            WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
-            WholeFile::Damaged(why) => (FindingKind::Damaged, why),
-        };
-        let detail = format!("{why}; behind a repair the same `fetchmill get` writes it again");
-        watch.find(Finding::file(what, &shown(&path), detail));
-        faults.lacks_rows.store(true, Ordering::Relaxed);
+        tell_unlike(&path, check_file(&path, &file.data, true, watch)?, faults, watch);
     }
     Ok(())
 }
 
 fn unfetched_files(snapshot: &JournalSnapshot) -> UnfetchedFiles {
     UnfetchedFiles::of(&ExtraColumns::of_identity(&snapshot.identity))
+}
+
+/// Checks the indexes of shards, which a finished job with `--cdxj` has in their place.
+pub(super) fn check_cdxj(
+    shard_folder: &ShardFolder,
+    snapshot: &JournalSnapshot,
+    faults: &FoundFaults,
+    watch: &VerifyMonitor,
+) -> Result<()> {
+    if !snapshot.is_finished || snapshot.part(INDEX_PART) != CDXJ {
+        return Ok(());
+    }
+    for Shard { number, .. } in &snapshot.shards {
+        let path = shard_folder.cdxj_path(*number);
+        let known = snapshot.cdxj_files.binary_search_by_key(number, |file| file.shard).ok();
+        let known = known.and_then(|position| snapshot.cdxj_files.get(position));
+        let found = known.map_or(Ok(WholeFile::Missing), |file| check_file(&path, &file.data, true, watch));
+        tell_unlike(&path, found?, faults, watch);
+    }
+    Ok(())
+}
+
+/// Tells of a file that a job's end writes and that is not what it was.
+fn tell_unlike(path: &Path, found: WholeFile, faults: &FoundFaults, watch: &VerifyMonitor) {
+    let (what, why) = match found {
+        WholeFile::Good => return,
+        WholeFile::Missing => (FindingKind::Missing, "it is not there".to_owned()),
+        WholeFile::Damaged(why) => (FindingKind::Damaged, why),
+    };
+    let detail = format!("{why}; behind a repair the same `fetchmill get` writes it again");
+    watch.find(Finding::file(what, &shown(path), detail));
+    faults.lacks_files.store(true, Ordering::Relaxed);
 }
 
 /// Tells of files that are named like the job's and are none of them.
@@ -368,6 +393,9 @@ pub(super) fn find_unknown(
         |number| snapshot.shards.binary_search_by_key(&number, |shard: &Shard| shard.number).is_ok();
     let files = unfetched_files(snapshot);
     let is_written = |meant, number| meant == files && number < snapshot.unfetched.len() as u64;
+    let index_end = Some(CDXJ).filter(|_| snapshot.part(INDEX_PART) == CDXJ);
+    let ends: Vec<&str> = index_end.into_iter().chain([extension]).collect();
+    let has_index = |number| snapshot.cdxj_files.binary_search_by_key(&number, |file| file.shard).is_ok();
     let unknown = |name: &str| {
         let finding = Finding::file(FindingKind::Unknown, name, "the journal knows no such file");
         watch.find(finding.beyond_repair());
@@ -380,9 +408,13 @@ pub(super) fn find_unknown(
             unknown(name);
         }
         let Some((kind, number)) = name.split_once('-') else { continue };
-        let Some(number) = number.strip_suffix(&format!(".{extension}")) else { continue };
-        let is_meant = |number: u64| format!("{kind}-{number:06}.{extension}") == name;
+        let without = |end: &&str| number.strip_suffix(*end)?.strip_suffix('.');
+        let Some(end) = ends.iter().find(|end| without(end).is_some()) else { continue };
+        let number = without(end).unwrap_or_default();
+        let is_index = *end == CDXJ;
+        let is_meant = |number: u64| format!("{kind}-{number:06}.{end}") == name;
         let is_known = number.parse::<ShardNumber>().is_ok_and(|number| match kind {
+            "shard" if is_index => is_meant(number) && has_index(number),
             "shard" => is_meant(number) && is_shard(number),
             "unfetched" => is_meant(number) && is_written(UnfetchedFiles::Rows, number),
             _ => true,

@@ -1,0 +1,128 @@
+//! A line of an archive's index (CDXJ) for a record of an object: the key of its URL, its time, and as JSON where it is
+//! and what it holds. Fields, their order and their spaces are those of `cdxj-indexer`.
+
+use std::fmt::Write as _;
+
+use super::decode::{WarcRecord, unpack};
+use super::message::parse_head;
+use super::surt::write_surt;
+use crate::pack::Damage;
+use crate::time_text;
+
+/// `20260131235959`.
+const TIMESTAMP_DIGITS: usize = 14;
+
+/// The line, without its end, of what [`super::WarcEncoder`] wrote for an object: it leads to the response, or to the
+/// resource. `place`: where that stands in the file of this name.
+pub fn cdxj_line(record: &[u8], place: u64, file_name: &str) -> Result<Vec<u8>, Damage> {
+    let (first, behind) = unpack(record)?;
+    if behind.is_empty() {
+        return line(&WarcRecord::of(&first)?, (place, record.len()), file_name);
+    }
+    let (second, _) = unpack(behind)?;
+    let offset = place + (record.len() - behind.len()) as u64;
+    line(&WarcRecord::of(&second)?, (offset, behind.len()), file_name)
+}
+
+fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str) -> Result<Vec<u8>, Damage> {
+    let url = record.target_uri.ok_or(Damage("the record has no URI"))?;
+    let mut line = Vec::with_capacity(url.len() * 2 + 256);
+    write_surt(url, &mut line);
+    line.push(b' ');
+    let mut date = Vec::new();
+    time_text::write_utc_micros(record.fetched_at, &mut date);
+    line.extend(date.iter().filter(|byte| byte.is_ascii_digit()).take(TIMESTAMP_DIGITS));
+    line.push(b' ');
+    let head = if record.kind == b"response" { parse_head(record.block) } else { None };
+    let kind = head.as_ref().map_or(record.content_type, |(reply, _)| reply.content_type);
+    let status = head.as_ref().map(|(reply, _)| format!("{:03}", reply.status));
+    let digest = record.payload_digest.ok_or(Damage("the record has no digest of its payload"))?;
+    let mut json = CdxjFields::default();
+    json.push("url", &text_of(url));
+    json.push("mime", kind.map(media_type).as_deref().unwrap_or_default());
+    json.push("status", status.as_deref().unwrap_or_default());
+    json.push("digest", &text_of(digest));
+    json.push("length", &length.to_string());
+    json.push("offset", &offset.to_string());
+    json.push("filename", file_name);
+    line.extend_from_slice(json.finish().as_bytes());
+    Ok(line)
+}
+
+/// Bytes of a field: UTF-8, or else each one a character.
+fn text_of(bytes: &[u8]) -> String {
+    let characters = || bytes.iter().map(|byte| char::from(*byte)).collect();
+    std::str::from_utf8(bytes).map_or_else(|_| characters(), str::to_owned)
+}
+
+/// The type alone, without what is said of it.
+fn media_type(value: &[u8]) -> String {
+    let text = text_of(value.trim_ascii());
+    text.split([';', ' ', '\t']).next().unwrap_or_default().to_owned()
+}
+
+/// An object of JSON in ASCII. A field without a value is left out.
+#[derive(Default)]
+struct CdxjFields(String);
+
+impl CdxjFields {
+    fn push(&mut self, name: &str, value: &str) {
+        if value.is_empty() {
+            return;
+        }
+        self.0.push_str(if self.0.is_empty() { "{\"" } else { ", \"" });
+        self.0.push_str(name);
+        self.0.push_str("\": \"");
+        for character in value.chars() {
+            self.push_character(character);
+        }
+        self.0.push('"');
+    }
+
+    fn push_character(&mut self, character: char) {
+        match character {
+            '"' | '\\' => self.0.extend(['\\', character]),
+            ' '..='~' => self.0.push(character),
+            _ => {
+                for unit in character.encode_utf16(&mut [0; 2]) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(self.0, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+
+    fn finish(mut self) -> String {
+        self.0.push('}');
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_ascii_and_an_empty_value_is_no_field() {
+        let mut json = CdxjFields::default();
+        json.push("a", "x\"\\\u{7f}é🙂");
+        json.push("b", "");
+        json.push("c", "1");
+        let text = json.finish();
+        assert_eq!(text, r#"{"a": "x\"\\\u007f\u00e9\ud83d\ude42", "c": "1"}"#);
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["a"], "x\"\\\u{7f}é🙂");
+    }
+
+    #[test]
+    fn a_media_type_has_no_parameters() {
+        for (value, expected) in [
+            (&b"text/html; charset=utf-8"[..], "text/html"),
+            (b" text/html charset", "text/html"),
+            (b"; charset=utf-8", ""),
+            (b"text/\xe9", "text/\u{e9}"),
+        ] {
+            assert_eq!(media_type(value), expected);
+        }
+    }
+}

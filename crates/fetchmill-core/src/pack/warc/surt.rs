@@ -1,0 +1,313 @@
+//! The key under which an archive's index has a URL: its SURT, the host's labels from the last to the first, then port,
+//! path and query, all in a canonical form, so that spellings of one URL have one key.
+//!
+//! The rules are those of the Python package `surt`, which `cdxj-indexer` and its like use; a test compares both. A host
+//! that is not ASCII behind its escapes stays escaped here, and is Punycode there.
+
+use std::net::Ipv4Addr;
+use std::sync::LazyLock;
+
+use regex::bytes::Regex;
+
+use crate::name;
+
+/// Session identifiers, which say nothing of the page: each is taken out once, the last one in the text.
+static QUERY_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    compiled(&[
+        "^(.*)(?:jsessionid=[0-9a-z]{32})(?:&(.*))?$",
+        "^(.*)(?:phpsessid=[0-9a-z]{32})(?:&(.*))?$",
+        "^(.*)(?:sid=[0-9a-z]{32})(?:&(.*))?$",
+        "^(.*)(?:aspsessionid[a-z]{8}=[a-z]{24})(?:&(.*))?$",
+        "^(.*)(?:cfid=[^&]+&cftoken=[^&]+)(?:&(.*))?$",
+    ])
+});
+static PATH_SESSIONS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
+    compiled(&[
+        r"^(.*/)(?:\((?:[a-z]\([0-9a-z]{24}\))+\)/)([^?]+\.aspx.*)$",
+        r"^(.*/)(?:\([0-9a-z]{24}\)/)([^?]+\.aspx.*)$",
+    ])
+});
+
+fn compiled(patterns: &[&str]) -> Vec<Regex> {
+    patterns.iter().map(|pattern| Regex::new(pattern).expect("a pattern of ours is valid")).collect()
+}
+
+/// Appends the key of a URL of printable ASCII; one that is none of a host is its own key.
+pub(super) fn write_surt(url: &[u8], out: &mut Vec<u8>) {
+    match UrlParts::of(url) {
+        Some(parts) => parts.write_key(out),
+        None => out.extend_from_slice(url),
+    }
+}
+
+#[derive(Debug)]
+struct UrlParts<'u> {
+    host: &'u [u8],
+    /// None: the scheme's own.
+    port: Option<u16>,
+    path: &'u [u8],
+    query: &'u [u8],
+}
+
+impl<'u> UrlParts<'u> {
+    fn of(url: &'u [u8]) -> Option<Self> {
+        let url = without_doubled_scheme(url);
+        let (scheme, rest) = split_at_first(url, b':')?;
+        let rest = rest.strip_prefix(b"//")?;
+        let rest = split_at_first(rest, b'#').map_or(rest, |(before, _)| before);
+        let (rest, query) = split_at_first(rest, b'?').unwrap_or((rest, b""));
+        let path_start = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(path_start);
+        let server = memchr::memrchr(b'@', authority).map_or(authority, |at| &authority[at + 1..]);
+        let (host, port) = match server.strip_prefix(b"[") {
+            Some(bracketed) => {
+                let (host, behind) = split_at_first(bracketed, b']')?;
+                (host, behind.strip_prefix(b":").unwrap_or_default())
+            }
+            None => split_at_first(server, b':').unwrap_or((server, b"")),
+        };
+        let port = std::str::from_utf8(port).ok()?;
+        let port = if port.is_empty() { None } else { Some(port.parse().ok()?) };
+        let of_scheme = if scheme.eq_ignore_ascii_case(b"http") { 80 } else { 443 };
+        let port = port.filter(|port| *port != 0 && *port != of_scheme);
+        (!host.is_empty()).then_some(UrlParts { host, port, path, query })
+    }
+
+    fn write_key(&self, out: &mut Vec<u8>) {
+        let host = canonical_host(self.host);
+        for (position, label) in host.split(|byte| *byte == b'.').rev().enumerate() {
+            if position > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(label);
+        }
+        if let Some(port) = self.port {
+            out.extend_from_slice(format!(":{port}").as_bytes());
+        }
+        out.push(b')');
+        out.extend_from_slice(&canonical_path(self.path));
+        let query = canonical_query(self.query);
+        if !query.is_empty() {
+            out.push(b'?');
+            out.extend_from_slice(&query);
+        }
+    }
+}
+
+/// Of several schemes one behind the other the last one counts.
+fn without_doubled_scheme(mut url: &[u8]) -> &[u8] {
+    let behind_scheme = |url: &'_ [u8]| -> Option<usize> {
+        [&b"http://"[..], b"https://"]
+            .iter()
+            .find(|scheme| url.starts_with(scheme))
+            .map(|scheme| scheme.len())
+    };
+    while let Some(behind) = behind_scheme(url).map(|length| &url[length..]) {
+        if behind_scheme(behind).is_none() {
+            break;
+        }
+        url = behind;
+    }
+    url
+}
+
+fn split_at_first(text: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memchr(byte, text)?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+fn canonical_host(host: &[u8]) -> Vec<u8> {
+    let host = with_single_dots(&unescaped(host));
+    if let Some(address) = address_of(&host) {
+        return address.to_string().into_bytes();
+    }
+    let host = escaped_lowercase(&host);
+    without_www(&host).to_vec()
+}
+
+/// Of each two dots one is left, and none at either end.
+fn with_single_dots(host: &[u8]) -> Vec<u8> {
+    let mut single = Vec::with_capacity(host.len());
+    let mut rest = host;
+    while let Some((byte, behind)) = rest.split_first() {
+        single.push(*byte);
+        rest = behind.strip_prefix(b".").filter(|_| *byte == b'.').unwrap_or(behind);
+    }
+    let start = single.iter().position(|byte| *byte != b'.').unwrap_or(single.len());
+    let end = single.iter().rposition(|byte| *byte != b'.').map_or(start, |at| at + 1);
+    single[start..end].to_vec()
+}
+
+/// `www.`, `www2.` and the like are left out.
+fn without_www(host: &[u8]) -> &[u8] {
+    let Some(behind) = host.strip_prefix(b"www") else { return host };
+    let digits = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    behind[digits..].strip_prefix(b".").unwrap_or(host)
+}
+
+/// What a host is an address in: one number, or as `inet_aton` reads up to four, decimal or octal ones.
+fn address_of(host: &[u8]) -> Option<Ipv4Addr> {
+    if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
+        // Modulo 2^32, however long it is.
+        let digit = |value: u32, byte: &u8| value.wrapping_mul(10).wrapping_add(u32::from(byte - b'0'));
+        return Some(Ipv4Addr::from(host.iter().fold(0, digit)));
+    }
+    // Behind an octal number all are.
+    let most = if host.starts_with(b"0") { b'7' } else { b'9' };
+    let is_number = |byte: &u8| (b'0'..=most).contains(byte) || *byte == b'.';
+    if !host.iter().all(is_number) {
+        return None;
+    }
+    let numbers = host.split(|byte| *byte == b'.').map(number).collect::<Option<Vec<u32>>>()?;
+    let (last, leading) = numbers.split_last()?;
+    // What is left of the four bytes is the last number's.
+    let room = 4_usize.checked_sub(leading.len()).filter(|room| *room > 0)?;
+    let is_fit = leading.iter().all(|number| *number < 256) && u64::from(*last) < 1 << (8 * room);
+    let start = leading.iter().fold(0, |value: u32, number| value << 8 | number);
+    is_fit.then(|| Ipv4Addr::from((u64::from(start) << (8 * room) | u64::from(*last)) as u32))
+}
+
+fn number(digits: &[u8]) -> Option<u32> {
+    let radix = if digits.len() > 1 && digits.starts_with(b"0") { 8 } else { 10 };
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok()
+}
+
+fn canonical_path(path: &[u8]) -> Vec<u8> {
+    let mut path = without_sessions(&PATH_SESSIONS, escaped_lowercase(&normalized(&unescaped(path))));
+    if path.len() > 1 && path.ends_with(b"/") {
+        path.pop();
+    }
+    path
+}
+
+/// Without the segments `.` and `..`, and without empty ones.
+fn normalized(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    for segment in path.split(|byte| *byte == b'/').skip(1) {
+        match segment {
+            b"." => {}
+            // One that leads out at the top stays.
+            b".." if kept.pop().is_some() => {}
+            _ => kept.push(segment),
+        }
+    }
+    let last = kept.pop().unwrap_or_default();
+    let mut normal = vec![b'/'];
+    for segment in kept.into_iter().filter(|segment| !segment.is_empty()) {
+        normal.extend_from_slice(segment);
+        normal.push(b'/');
+    }
+    normal.extend_from_slice(last);
+    normal
+}
+
+/// Its arguments in their order.
+fn canonical_query(query: &[u8]) -> Vec<u8> {
+    let query = without_sessions(&QUERY_SESSIONS, escaped_lowercase(&unescaped(query)));
+    let mut arguments: Vec<&[u8]> = query.split(|byte| *byte == b'&').collect();
+    // By name first: `a` stands before `a=`, and `a=b` before `a-=b`.
+    arguments.sort_by_cached_key(|argument| match split_at_first(argument, b'=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (*argument, None),
+    });
+    arguments.join(&b'&')
+}
+
+fn without_sessions(patterns: &[Regex], mut text: Vec<u8>) -> Vec<u8> {
+    for pattern in patterns {
+        let Some(found) = pattern.captures(&text) else { continue };
+        let part = |number| found.get(number).map_or(&b""[..], |part| part.as_bytes());
+        let rest = [part(1), part(2)].concat();
+        text = rest;
+    }
+    text
+}
+
+/// Without escapes, and without those that show when some are taken away. In one pass: only the end of what was read
+/// can become an escape.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(text.len());
+    for byte in text {
+        plain.push(*byte);
+        while let [.., b'%', high, low] = plain[..] {
+            let (Some(high), Some(low)) = (digit(high), digit(low)) else { break };
+            plain.truncate(plain.len() - 3);
+            plain.push(high << 4 | low);
+        }
+    }
+    plain
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).map(|digit| digit as u8)
+}
+
+fn escaped_lowercase(text: &[u8]) -> Vec<u8> {
+    let mut escaped = Vec::with_capacity(text.len());
+    for byte in text {
+        match byte {
+            b'#' | b'%' => escaped.extend_from_slice(&name::escaped(*byte)),
+            b'!'..=b'~' => escaped.push(*byte),
+            _ => escaped.extend_from_slice(&name::escaped(*byte)),
+        }
+    }
+    escaped.make_ascii_lowercase();
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(url: &str) -> String {
+        let mut key = Vec::new();
+        write_surt(url.as_bytes(), &mut key);
+        String::from_utf8(key).unwrap()
+    }
+
+    #[test]
+    fn spellings_of_a_url_have_one_key() {
+        for url in [
+            "http://example.com/a/b?x=1&y=2",
+            "https://www.example.com/a/b/?y=2&x=1#part",
+            "HTTP://user:word@WWW3.Example.COM.:80/A//./c/../B?X=1&Y=2",
+            "http://http://example..com/%61/%2562?x=1&y=2",
+            "http://example.com/a/b?jsessionid=0123456789abcdef0123456789ABCDEF&x=1&y=2",
+        ] {
+            assert_eq!(key(url), "com,example)/a/b?x=1&y=2", "{url}");
+        }
+    }
+
+    /// Keys that the Python package `surt` gives.
+    #[test]
+    fn keys_are_those_of_the_field() {
+        for (url, expected) in [
+            ("http://example.com", "com,example)/"),
+            ("http://example.com/?", "com,example)/"),
+            ("http://example.com:8080/..", "com,example:8080)/.."),
+            ("http://example.com:443/", "com,example:443)/"),
+            ("https://example.com:443/", "com,example)/"),
+            ("http://127.0.0.1:8000/a b", "1,0,0,127:8000)/a%20b"),
+            ("http://0177.1/", "1,0,0,127)/"),
+            ("http://4294967297/", "1,0,0,0)/"),
+            ("http://1.2.3.999/", "999,3,2,1)/"),
+            ("http://[::1]:81/", "::1:81)/"),
+            ("http://wwwx.com/%23%25%zz", "com,wwwx)/%23%25%25zz"),
+            ("http://x.com/?b&a=&a&a-=1&a=%26c", "com,x)/?a&a=&a=&a-=1&b&c"),
+            ("http://x.com/(a(0123456789abcdef01234567))/p.aspx", "com,x)/p.aspx"),
+            ("http://x.com/(0123456789abcdef01234567)/p.aspx/", "com,x)/p.aspx"),
+            ("http://x.com/?cfid=1&cftoken=2&z", "com,x)/?z"),
+            // The `&` before one that stands last is left.
+            ("http://x.com/?x=1&sid=0123456789abcdef0123456789ABCDEF", "com,x)/?&x=1"),
+            ("urn:x:y", "urn:x:y"),
+        ] {
+            assert_eq!(key(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn escapes_within_escapes_take_no_more_time() {
+        let deep = format!("http://x.com/%{}61", "25".repeat(1_000_000));
+        assert_eq!(key(&deep), "com,x)/a");
+    }
+}

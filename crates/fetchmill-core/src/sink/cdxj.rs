@@ -1,0 +1,74 @@
+//! The index of a WARC shard (CDXJ): its lines in their order, in a file of its own beside it.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use super::ShardFolder;
+use super::shard::ShardFile;
+use super::sorted_lines::{PartsFile, SortedLines};
+use crate::durable;
+use crate::error::{Error, Result};
+use crate::limits::INDEX_SORT_BYTES;
+use crate::outcome::ShardEnd;
+
+/// Writes an index in the folder of open shards.
+#[derive(Debug)]
+pub struct CdxjWriter {
+    shard_folder: ShardFolder,
+    lines: SortedLines,
+    /// Where lines wait for their order; it is nobody else's and has no name any more.
+    parts_path: PathBuf,
+}
+
+impl CdxjWriter {
+    /// What the names of its files begin with until they are complete.
+    pub const OPEN: &str = "cdxj-";
+
+    /// Of one shard.
+    pub fn new(shard_folder: &ShardFolder) -> Result<Self> {
+        let name = format!("{}parts", open_name());
+        let parts_path = shard_folder.open_path().join(&name);
+        let to_write = shard_folder.create(&name)?;
+        let to_read = File::open(&parts_path).map_err(|error| Error::storage("read", &parts_path, error))?;
+        durable::remove_path(&parts_path).map_err(|error| Error::storage("remove", &parts_path, error))?;
+        let lines = SortedLines::new(PartsFile { to_write, to_read }, INDEX_SORT_BYTES);
+        Ok(CdxjWriter { shard_folder: shard_folder.clone(), lines, parts_path })
+    }
+
+    /// Adds a line, in any order.
+    pub fn push(&mut self, line: &[u8]) -> Result<()> {
+        self.lines.push(line).map_err(|error| Error::storage("write", &self.parts_path, error))
+    }
+
+    /// Writes the index; it is durable then.
+    pub fn finish(self) -> Result<ShardEnd> {
+        let mut file = ShardFile::create(&self.shard_folder, open_name())?;
+        let written = self.lines.for_each(|line| -> std::result::Result<(), LineError> {
+            file.buffer().extend_from_slice(line);
+            file.buffer().push(b'\n');
+            file.flush_if_full().map_err(LineError::Written)
+        });
+        match written {
+            Ok(()) => file.checkpoint(),
+            Err(LineError::Sorted(error)) => Err(Error::storage("read", &self.parts_path, error)),
+            Err(LineError::Written(error)) => Err(error),
+        }
+    }
+}
+
+/// What can go wrong with a line.
+enum LineError {
+    Sorted(std::io::Error),
+    Written(Error),
+}
+
+impl From<std::io::Error> for LineError {
+    fn from(error: std::io::Error) -> Self {
+        LineError::Sorted(error)
+    }
+}
+
+fn open_name() -> String {
+    let (name, _) = super::shard_names(0);
+    format!("{}{name}", CdxjWriter::OPEN)
+}

@@ -1,0 +1,174 @@
+//! Lines in the order of their bytes, in bounded memory: what is too much for that is sorted in parts, which stand one
+//! behind the other in a file until they are merged.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::fs::FileExt as _;
+
+use crate::limits::INDEX_PART_READ_BYTES;
+
+/// See the module. No line has a line end in it.
+#[derive(Debug)]
+pub(super) struct SortedLines {
+    bytes_max: usize,
+    text: Vec<u8>,
+    /// Where each line of the text ends, and where it begins.
+    lines: Vec<(usize, usize)>,
+    /// Holds the parts, and may have no name any more.
+    file: PartsFile,
+    /// Where each part begins and ends.
+    parts: Vec<(u64, u64)>,
+}
+
+/// A file, to write to and to read from.
+#[derive(Debug)]
+pub(super) struct PartsFile {
+    pub(super) to_write: File,
+    pub(super) to_read: File,
+}
+
+impl SortedLines {
+    /// Holds about so many bytes in memory, the others in the file, which is empty.
+    pub(super) fn new(file: PartsFile, bytes_max: usize) -> Self {
+        SortedLines { bytes_max, text: Vec::new(), lines: Vec::new(), file, parts: Vec::new() }
+    }
+
+    pub(super) fn push(&mut self, line: &[u8]) -> io::Result<()> {
+        let start = self.text.len();
+        self.text.extend_from_slice(line);
+        self.lines.push((start, self.text.len()));
+        let held = self.text.len() + self.lines.len() * size_of::<(usize, usize)>();
+        if held < self.bytes_max { Ok(()) } else { self.end_part() }
+    }
+
+    fn sort(&mut self) {
+        let text = &self.text;
+        self.lines.sort_unstable_by_key(|(start, end)| &text[*start..*end]);
+    }
+
+    fn end_part(&mut self) -> io::Result<()> {
+        self.sort();
+        let start = self.parts.last().map_or(0, |(_, end)| *end);
+        let mut out = io::BufWriter::new(&self.file.to_write);
+        for (from, to) in &self.lines {
+            out.write_all(&self.text[*from..*to])?;
+            out.write_all(b"\n")?;
+        }
+        out.flush()?;
+        self.parts.push((start, start + (self.text.len() + self.lines.len()) as u64));
+        self.text.clear();
+        self.lines.clear();
+        Ok(())
+    }
+
+    /// Calls `each` with every line in its order; an error of `each` ends it.
+    pub(super) fn for_each<E: From<io::Error>>(
+        mut self,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.parts.is_empty() {
+            self.sort();
+            return self.lines.iter().try_for_each(|(from, to)| each(&self.text[*from..*to]));
+        }
+        if !self.lines.is_empty() {
+            self.end_part()?;
+        }
+        self.text = Vec::new();
+        let file = &self.file.to_read;
+        let mut parts: Vec<_> =
+            self.parts.iter().map(|(start, end)| PartReader::new(file, *start, *end)).collect();
+        let mut next = BinaryHeap::new();
+        for (number, part) in parts.iter_mut().enumerate() {
+            next.extend(part.next()?.map(|line| Reverse((line, number))));
+        }
+        while let Some(Reverse((line, number))) = next.pop() {
+            each(&line)?;
+            let Some(part) = parts.get_mut(number) else { continue };
+            next.extend(part.next()?.map(|line| Reverse((line, number))));
+        }
+        Ok(())
+    }
+}
+
+/// The lines of a part.
+struct PartReader<'f>(BufReader<Section<'f>>);
+
+impl<'f> PartReader<'f> {
+    fn new(file: &'f File, start: u64, end: u64) -> Self {
+        PartReader(BufReader::with_capacity(INDEX_PART_READ_BYTES, Section { file, start, end }))
+    }
+
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut line = Vec::new();
+        if self.0.read_until(b'\n', &mut line)? == 0 {
+            return Ok(None);
+        }
+        if line.pop() == Some(b'\n') { Ok(Some(line)) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+}
+
+/// What is between two places of a file.
+struct Section<'f> {
+    file: &'f File,
+    start: u64,
+    end: u64,
+}
+
+impl Read for Section<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let room = bytes.len().min((self.end - self.start) as usize);
+        let count = self.file.read_at(&mut bytes[..room], self.start)?;
+        self.start += count as u64;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sorted(lines: &[Vec<u8>], bytes_max: usize) -> (Vec<Vec<u8>>, usize) {
+        let to_write = tempfile::tempfile().unwrap();
+        let to_read = to_write.try_clone().unwrap();
+        let mut sorted = SortedLines::new(PartsFile { to_write, to_read }, bytes_max);
+        for line in lines {
+            sorted.push(line).unwrap();
+        }
+        let parts = sorted.parts.len();
+        let mut all = Vec::new();
+        let each = |line: &[u8]| -> io::Result<()> {
+            all.push(line.to_vec());
+            Ok(())
+        };
+        sorted.for_each(each).unwrap();
+        (all, parts)
+    }
+
+    proptest! {
+        #[test]
+        fn lines_come_in_their_order(
+            lines in prop::collection::vec(prop::collection::vec(b'\x0b'..=255, 0..40), 0..200),
+            bytes_max in 1..20_000_usize,
+        ) {
+            let mut expected = lines.clone();
+            expected.sort_unstable();
+            prop_assert_eq!(sorted(&lines, bytes_max).0, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_sorted_in_parts() {
+        let lines: Vec<Vec<u8>> =
+            (0..1000).map(|number| format!("{}", number * 7919 % 1000).into_bytes()).collect();
+        let mut expected = lines.clone();
+        expected.sort_unstable();
+        assert_eq!(sorted(&lines, 1 << 20), (expected.clone(), 0));
+        let (all, parts) = sorted(&lines, 1000);
+        assert_eq!(all, expected);
+        assert!(parts > 10, "{parts}");
+    }
+}

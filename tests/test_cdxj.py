@@ -1,0 +1,380 @@
+"""`--cdxj`: an index beside each shard of WARC, line by line that of `cdxj-indexer`, whatever ends a run.
+
+`FETCHMILL_SEED` repeats the moments of a run that failed, and the URLs that were made up.
+"""
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from cdxj_indexer.main import CDXJIndexer
+from surt import surt
+from warcio.archiveiterator import ArchiveIterator
+
+import fetchmill
+from conftest import COMMAND, Ended, wait_for_rows
+from fetchmill.testing import Fault, Server
+from raw_server import Behaviour, RawServer
+
+Run = Callable[..., Ended]
+Serve = Callable[..., Server]
+Start = Callable[..., "subprocess.Popen[str]"]
+Raw = Callable[[Mapping[str, Behaviour]], RawServer]
+
+SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
+HASTE = ("--allow-private", "--limit-per-host", "0", "--rate-per-host", "0", "--attempts", "1", "--quiet")
+WARC = ("--format", "warc", "--cdxj")
+# Small pieces that mean something in a URL, to be put together at random.
+PIECES = (
+    *("a", "B", "index", ".aspx", "/", "//", "/./", "/../", ".", "~", "%20", "%2F", "%2520", "%61", "%c3%a9", "%zz"),
+    *("'", '"', "\\", "(", ")", "[", "|", "^", ";", ":", "@", "!", "$", "*", ",", "+", "=", "&", "%26", "%3f", "%23"),
+    *("?", "?a=1", "&b=2", "&A=", "sid=" + "0a" * 16, "&jsessionid=" + "F" * 32, "&cfid=1&cftoken=2", "PHPSESSID="),
+    *("/(" + "a1b2" * 6 + ")/x.aspx", "/(A(" + "a1b2" * 6 + "))/y.aspx", "www.", "%", "%2", "aspsessionid"),
+)
+
+
+def reply(status: int, body: bytes = b"", *fields: str) -> bytes:
+    """A reply with a length."""
+    head = "".join(f"{field}\r\n" for field in fields)
+    return b"HTTP/1.1 %d It\r\n%bContent-Length: %d\r\n\r\n%b" % (status, head.encode("latin-1"), len(body), body)
+
+
+def expected_index(shard: Path) -> str:
+    """What `cdxj-indexer --sort` makes of it."""
+    out = io.StringIO()
+    indexer = CDXJIndexer(output=out, inputs=[str(shard)], sort=True)
+    indexer.process_all()
+    return out.getvalue()
+
+
+def shards(dest: Path) -> list[Path]:
+    """Sealed ones."""
+    return sorted(dest.glob("shard-*.warc.gz"))
+
+
+def index_of(shard: Path) -> Path:
+    """It stands beside its shard."""
+    return shard.with_name(shard.name.replace(".warc.gz", ".cdxj"))
+
+
+def entries(index: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Key, time and fields of each line."""
+    for line in index.read_text("ascii").splitlines():
+        key, timestamp, fields = line.split(" ", 2)
+        yield key, timestamp, json.loads(fields)
+
+
+def assert_right(dest: Path) -> int:
+    """Each shard has the index that others make, and there is no other; how many lines there are."""
+    found = shards(dest)
+    assert sorted(dest.glob("*.cdxj")) == [index_of(shard) for shard in found]
+    lines = 0
+    for shard in found:
+        index = index_of(shard).read_text("ascii")
+        assert index == expected_index(shard), f"FETCHMILL_SEED={SEED}"
+        assert index.encode().splitlines() == sorted(index.encode().splitlines())
+        lines += len(index.splitlines())
+    return lines
+
+
+def read_record(dest: Path, fields: dict[str, str]) -> tuple[str, str, bytes]:
+    """The only record in the bytes that a line leads to: its type, its URI and its content."""
+    with (dest / fields["filename"]).open("rb") as file:
+        file.seek(int(fields["offset"]))
+        piece = file.read(int(fields["length"]))
+    assert len(piece) == int(fields["length"])
+    found = [
+        (record.rec_type, record.rec_headers["WARC-Target-URI"], record.content_stream().read())
+        for record in ArchiveIterator(io.BytesIO(piece))
+    ]
+    assert len(found) == 1
+    return found[0]
+
+
+def test_an_index_is_that_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Of replies of many kinds, chunked and empty ones and with odd types among them; each line leads to its record."""
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: a/b ;c=d\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    sites: dict[str, Behaviour] = {
+        "/plain": reply(200, b"plain", "Content-Type: text/plain; charset=utf-8"),
+        "/none": reply(200, b"no type"),
+        "/empty": reply(200, b"", "Content-Type: text/html"),
+        "/odd": reply(200, b"odd", 'Content-Type: "\\\xe9/x'),
+        "/twice": reply(200, b"twice", "Content-Type: text/a", "Content-Type: text/b"),
+        "/chunked": chunked,
+        "/large": reply(200, random.Random(SEED).randbytes(3_000_000), "content-type:image/png"),
+        "/B/": reply(200, b"upper"),
+        "/b": reply(200, b"lower"),
+        "/from": reply(302, b"", "Location: /plain?to"),
+        "/plain?to": reply(200, b"redirected", "Content-Type: text/plain"),
+        "/absent": reply(404, b"no"),
+    }
+    site = raw(sites)
+    (tmp_path / "list.txt").write_text("".join(f"{site.url}{path}\n" for path in sites))
+
+    ended = run("get", "list.txt", "out", *WARC, *HASTE)
+
+    # One is absent.
+    assert ended.code == 3, ended.err
+    assert assert_right(tmp_path / "out") == len(sites) - 1
+    for shard in shards(tmp_path / "out"):
+        for key, _, fields in entries(index_of(shard)):
+            kind, uri, body = read_record(tmp_path / "out", fields)
+            assert (kind, uri) == ("response", fields["url"])
+            assert key == surt(fields["url"])
+            if fields["url"].endswith("/large"):
+                assert body == random.Random(SEED).randbytes(3_000_000)
+    assert fetchmill.verify(tmp_path / "out").ok
+    # An index is no object, and what reads objects sees as many as before.
+    assert len(run("ls", "out").out.splitlines()) == len(sites) - 1
+
+
+def test_keys_of_made_up_urls_are_those_of_others(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Whatever their paths and queries are made of."""
+    rng = random.Random(f"{SEED}-urls")
+    site = raw({"": reply(200, b"x")})
+    made = {"/" + "".join(rng.choices(PIECES, k=rng.randint(0, 7))) for _ in range(3000)}
+    site.routes.update({path: reply(200, b"x") for path in made})
+    (tmp_path / "list.txt").write_text("".join(f"{site.url}{path}\n" for path in sorted(made)))
+
+    ended = run("get", "list.txt", "out", *WARC, *HASTE, "-j", "16")
+
+    assert ended.code in (0, 3), ended.err
+    assert assert_right(tmp_path / "out") > 1000
+
+
+def test_a_large_index_is_sorted_in_parts(run: Run, server: Serve, tmp_path: Path) -> None:
+    """More than is sorted in memory at once."""
+    count = 90_000
+    source = server(synthetic=count, size=1)
+
+    ended = run("get", source.url, "out", *WARC, "--threads", "1", "--quiet", "--durability", "process")
+
+    assert ended.code == 0, ended.err
+    (index,) = (tmp_path / "out").glob("*.cdxj")
+    assert index.stat().st_size > 16 << 20
+    assert assert_right(tmp_path / "out") == count
+    assert list((tmp_path / "out/.fetchmill/open").iterdir()) == []
+
+
+def test_a_job_that_is_killed_again_and_again_has_each_index(
+    run: Run, start: Start, server: Serve, tmp_path: Path
+) -> None:
+    """`kill -9` at seeded moments; indexes come with the end, and not before."""
+    rng = random.Random(f"{SEED}-kills")
+    source = server(synthetic=900, faults=[Fault("status", status=404, rate=0.2)])
+    arguments = ("get", source.url, "out", *WARC, "--quiet", "--commit-window", "0.05", "--shard-size", "20000")
+    for done in sorted(rng.sample(range(20, 500), 3)):
+        # So slow that it certainly still runs.
+        process = start(*arguments, "--rate", "200")
+        wait_for_rows(tmp_path / "out", done)
+        process.kill()
+        process.wait(30)
+        assert not list((tmp_path / "out").glob("*.cdxj"))
+
+    ended = run(*arguments)
+
+    assert ended.code == 3, ended.err
+    assert len(shards(tmp_path / "out")) > 4
+    assert assert_right(tmp_path / "out") == fetchmill.status(tmp_path / "out").fetched
+    assert fetchmill.verify(tmp_path / "out").ok
+
+
+def kill_before(call: str, at: int, environment: dict[str, str], folder: Path, *arguments: str) -> int:
+    """Runs the command and kills it before a thread's N-th such call; its exit code."""
+    inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={at}"]
+    command = ["strace", "-f", "-o", "/dev/null", *inject, *COMMAND, *arguments]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)
+    return ended.returncode
+
+
+def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tuple[str, ...]]:
+    """A site, and the command that gets each of its objects into a shard of its own."""
+    site = raw({f"/{number}": reply(200, b"body %d" % number, "Content-Type: text/plain") for number in range(count)})
+    (folder / "list.txt").write_text("".join(f"{site.url}/{number}\n" for number in range(count)))
+    return site, ("get", "list.txt", "out", *WARC, *HASTE, "--threads", "1", "--shard-size", "1")
+
+
+@pytest.mark.parametrize("call", ["renameat2", "unlink"])
+def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str
+) -> None:
+    """Before one of the renames or removals of its end, and again before another."""
+    rng = random.Random(f"{SEED}-{call}")
+    site, arguments = some_shards(raw, tmp_path)
+    dest = tmp_path / "out"
+    # Every shard is sealed, and none has its index: the runs behind this one make such calls for indexes alone.
+    assert kill_before("renameat2", 1, environment, tmp_path, *arguments) != 0
+    (dest / "shard-000000.cdxj").touch()
+    assert run(*arguments).code == 10
+    (dest / "shard-000000.cdxj").unlink()
+    assert len(shards(dest)) == 5
+    asked = len(site.asked("/"))
+    for at in (rng.randint(2, 3), rng.randint(1, 2)):
+        before = len(list(dest.glob("*.cdxj")))
+        assert kill_before(call, at, environment, tmp_path, *arguments) != 0
+        assert before <= len(list(dest.glob("*.cdxj"))) < 5
+
+    ended = run(*arguments)
+
+    assert ended.code == 0, ended.err
+    assert assert_right(dest) == 5, f"FETCHMILL_SEED={SEED}"
+    assert list((dest / ".fetchmill/open").iterdir()) == []
+    assert fetchmill.verify(dest).ok
+    assert len(site.asked("/")) == asked
+
+
+def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
+    run: Run, start: Start, server: Serve, tmp_path: Path
+) -> None:
+    """Or it comes too late, and all is there."""
+    source = server(synthetic=60_000, size=1)
+    arguments = ("get", source.url, "out", *WARC, "--threads", "1", "--quiet", "--durability", "process")
+    process = start(*arguments)
+    deadline = time.monotonic() + 120
+    # The shard has its last name a moment before its index is begun.
+    while not shards(tmp_path / "out") and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+    assert process.returncode in (0, 130)
+    assert bool(list((tmp_path / "out").glob("*.cdxj"))) == (process.returncode == 0)
+    assert run(*arguments).code == 0
+    assert assert_right(tmp_path / "out") == 60_000
+
+
+def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path
+) -> None:
+    """The job says which it is, and ends once it is moved away."""
+    _, arguments = some_shards(raw, tmp_path)
+    assert kill_before("renameat2", 2, environment, tmp_path, *arguments) != 0
+    foreign = tmp_path / "out/shard-000002.cdxj"
+    foreign.write_text("precious")
+
+    refused = [run(*arguments) for _ in range(2)]
+
+    for ended in refused:
+        assert ended.code == 10, ended.err
+        assert "shard-000002.cdxj exists and is not this job's; move it away" in ended.err
+        assert foreign.read_text() == "precious"
+    foreign.unlink()
+    assert run(*arguments).code == 0
+    assert assert_right(tmp_path / "out") == 5
+
+
+def test_verify_finds_indexes_that_are_gone_and_a_repair_brings_them_back(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """Damaged, missing, and files that nobody knows; the same command writes them again, and asks nobody."""
+    site, arguments = some_shards(raw, tmp_path)
+    assert run(*arguments).code == 0
+    asked = len(site.asked("/"))
+    index = tmp_path / "out/shard-000003.cdxj"
+    good = index.read_bytes()
+    unknown = tmp_path / "out/shard-000099.cdxj"
+    unknown.write_bytes(good)
+    assert "unknown\tshard-000099.cdxj" in run("verify", "out").out
+    unknown.unlink()
+
+    for damage in (lambda: index.write_bytes(good[:9] + b"!" + good[10:]), index.unlink):
+        damage()
+        found = run("verify", "out")
+        assert found.code == 10
+        assert "shard-000003.cdxj" in found.out
+        assert run("verify", "out", "--repair").code == 0
+        assert run(*arguments).code == 0
+        assert index.read_bytes() == good
+        assert assert_right(tmp_path / "out") == 5
+        assert fetchmill.verify(tmp_path / "out").ok
+    assert len(site.asked("/")) == asked
+
+
+def test_a_shard_that_a_repair_has_replaced_has_no_index(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """What takes its place has one, and is fetched again where it is lost."""
+    site, arguments = some_shards(raw, tmp_path)
+    assert run(*arguments).code == 0
+    (tmp_path / "out/shard-000001.warc.gz").unlink()
+    assert run("verify", "out").code == 10
+    assert run("verify", "out", "--repair").code == 0
+
+    ended = run(*arguments)
+
+    assert ended.code == 0, ended.err
+    assert not (tmp_path / "out/shard-000001.cdxj").exists()
+    assert assert_right(tmp_path / "out") == 5
+    assert fetchmill.verify(tmp_path / "out").ok
+    assert len(site.asked("/")) > 5
+
+
+def test_a_second_pass_adds_an_index_and_leaves_the_others(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """What is mended is in a shard of its own."""
+    site, arguments = some_shards(raw, tmp_path)
+    site.routes["/3"] = reply(500)
+    assert run(*arguments).code == 3
+    assert assert_right(tmp_path / "out") == 4
+    before = {index: index.stat().st_ino for index in (tmp_path / "out").glob("*.cdxj")}
+    site.routes["/3"] = reply(200, b"mended")
+
+    ended = run(*arguments, "--retry-failed")
+
+    assert ended.code == 0, ended.err
+    assert assert_right(tmp_path / "out") == 5
+    assert {index: index.stat().st_ino for index in before} == before
+
+
+def test_python_has_the_option(raw: Raw, tmp_path: Path) -> None:
+    """As a keyword."""
+    site = raw({"/a": reply(200, b"a")})
+
+    report = fetchmill.get([f"{site.url}/a"], tmp_path / "out", format="warc", cdxj=True, allow_private=True)
+
+    assert report.fetched == 1
+    assert assert_right(tmp_path / "out") == 1
+
+
+@pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
+def test_only_warc_has_indexes(run: Run, tmp_path: Path, format: str) -> None:
+    """Said in one line, and nothing is made."""
+    refused = run("get", "http://127.0.0.1:1/", "out", "--cdxj", "--format", format)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "--cdxj needs --format warc" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_bucket_cannot_have_indexes(run: Run) -> None:
+    """Said before anybody is asked."""
+    refused = run("get", "http://127.0.0.1:1/", "s3://bucket/prefix/", *WARC)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert "--cdxj needs a folder as its destination, and s3://bucket/prefix/ is a bucket" in refused.err
+
+
+def test_the_same_job_has_indexes_or_has_not(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """It is part of what makes two runs the same job."""
+    _, arguments = some_shards(raw, tmp_path)
+    assert run(*(word for word in arguments if word != "--cdxj")).code == 0
+
+    refused = run(*arguments)
+
+    assert refused.code == 2
+    assert "belongs to another job: its index is not set, not cdxj" in refused.err
+
+
+def test_a_sync_does_not_take_over_indexes(run: Run, server: Serve, tmp_path: Path) -> None:
+    """It would leave them as they are while it changes shards."""
+    source = server(synthetic=10)
+    assert run("get", source.url, "out", *WARC, "--quiet").code == 0
+
+    refused = run("sync", source.url, "out", "--format", "warc")
+
+    assert (refused.code, "whose shards have indexes (--cdxj)" in refused.err) == (2, True), refused.err
+    assert assert_right(tmp_path / "out") == 10
