@@ -170,7 +170,7 @@ fn other_lines_are_damage() {
         ("\"name\":\"a\"", "\"name\":\"a\",\"name_hex\":\"6\""),
         ("\"name\":\"a\"", "\"name_hex\":\"61\""),
         ("\"name\":\"a\"", "\"name\":\"a\",\"etag_hex\":\"61\""),
-        ("\"name\":\"a\"", "\"name\":\"a\",\"columns\":{\"rank\":1}"),
+        ("\"name\":\"a\"", "\"name\":\"a\",\"columns\":{\"rank\":[1]}"),
         ("\"name\":\"a\"", "\"name\":\"a\",\"url_hex\":\"61\""),
         ("\"name\":\"a\"", "\"name\":\"a\",\"fetched_at\":\"yesterday\""),
         ("\"name\":\"a\"", "\"name\":\"a\",\"last_modified\":\"2026-02-30T00:00:00Z\""),

@@ -279,7 +279,7 @@ fn columns_that_no_list_has_are_foreign() {
     for behind in [
         vec![field("rank", DataType::Utf8)],
         vec![field("url", DataType::Int64)],
-        vec![field("url", DataType::Utf8), field("rank", DataType::Int64)],
+        vec![field("url", DataType::Utf8), field("rank", DataType::Int32)],
     ] {
         let mut fields: Vec<_> = schema(&ExtraColumns::default()).fields().iter().cloned().collect();
         fields.extend(behind.into_iter().map(Arc::new));
