@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warcio.archiveiterator import ArchiveIterator
 
 import fetchmill
 import transforms
@@ -94,6 +95,22 @@ def command_line(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
     """The environment of a command whose working folder has the functions."""
     (tmp_path / "transforms.py").write_text(Path(transforms.__file__).read_text())
     return environment
+
+
+def test_a_result_is_a_resource_of_warc(server: Serve, dest: Path) -> None:
+    """No response of the server has such a body."""
+    fetchmill.get(server(synthetic=5).url, dest, format="warc", transform=transforms.twice_as_a_generator)
+
+    records = []
+    for path in dest.glob("*.warc.gz"):
+        with path.open("rb") as file:
+            records += [(record.rec_type, record.content_stream().read()) for record in ArchiveIterator(file)]
+    kinds = {kind for kind, _ in records}
+    assert kinds == {"warcinfo", "resource"}
+    assert sorted(body for kind, body in records if kind == "resource") == sorted(
+        body * 2 for body in bodies(5).values()
+    )
+    assert fetchmill.verify(dest).ok
 
 
 @pytest.mark.parametrize("format", FORMATS)
