@@ -961,8 +961,9 @@ def test_a_loop_has_many_requests_in_flight(server: Callable[..., Server]) -> No
     bodies = [body_of(answer) for answer in asyncio.run(fetch_all())]
 
     assert sorted(bodies) == sorted(synthetic_body(name, 100) for name in names)
-    # On a busy machine replies may take 50 ms: then connections rest or end, and others take their places.
-    assert 10 <= running.stats()["connections"] <= 20
+    # On a busy machine a reply may take 50 ms: then its connection rests or ends, and another takes its place. A client
+    # without a bound would have one for each of the hundred.
+    assert 10 <= running.stats()["connections"] < len(names)
     assert wait_for(lambda: not any("lookup" in thread.name for thread in threading.enumerate()))
 
 

@@ -1,5 +1,6 @@
 """The order of test_sync_order.py for shards: bytes and names durable, then the receipt, the rename and the removal."""
 
+import json
 import shutil
 import sqlite3
 import subprocess
@@ -43,6 +44,8 @@ class Journaled:
 
     sealed: dict[int, Sealed] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
+    # What the failures file is called until it has its name.
+    failures: set[str] = field(default_factory=set)
     has_open: bool = False
     is_finished: bool = False
 
@@ -60,10 +63,14 @@ def read_shards(db: sqlite3.Connection) -> Journaled:
     for table in ("open_shards", "shards"):
         for row in db.execute(f"SELECT path, end, manifest, manifest_end FROM {table}"):  # noqa: S608 - of constants
             ends |= {f"open/{row[0]}": row[1], f"open/{row[2]}": row[3]}
+    facts = db.execute("SELECT value FROM job WHERE key = 'unfetched'").fetchall()
+    failures = {file["data"]["path"]: file["data"]["end"] for (text,) in facts for file in json.loads(text)}
+    ends |= {f"open/{name}": end for name, end in failures.items()}
     rows = db.execute("SELECT number - 1, path, manifest, replaced_by - 1 FROM shards")
     return Journaled(
         {number: Sealed(*row) for number, *row in rows},
         ends,
+        set(failures),
         has_open=db.execute("SELECT count(*) FROM open_shards").fetchone()[0] > 0,
         is_finished=db.execute("SELECT count(*) FROM job WHERE key = 'finished_at'").fetchone()[0] > 0,
     )
@@ -169,7 +176,7 @@ class Watcher:
                 if path not in self.removed or path in before.unsynced
             ]
         if found.is_finished:
-            paths = {path for number in found.sealed for path in self.final_paths(number)}
+            paths = {path for number in found.sealed for path in self.final_paths(number)} | {self.failures_path}
             left = sorted(path.name for path in paths & before.unsynced.keys())
             self.problems += [f"the job is finished and the rename of {name} not durable" for name in left]
         self.journaled = found
@@ -178,16 +185,20 @@ class Watcher:
         self.seen["finished"] += found.is_finished
 
     def check_rename(self, call: Call) -> None:
-        """Of a sealed shard or its manifest."""
+        """Of a sealed shard or its manifest, or of the failures file."""
         source, target = call.paths
         number = self.journaled.numbers.get(source.name)
-        if number is None:
+        if source.name in self.journaled.failures:
+            if target != self.failures_path:
+                self.problems.append(f"{source.name} is the failures file and was renamed to {target}")
+            self.seen["failures"] += 1
+        elif number is None:
             self.problems.append(f"{source.name} was renamed before the journal was synced with it as sealed")
         elif target not in self.final_paths(number):
             self.problems.append(f"{source.name} has the number {number} and was renamed to {target}")
         if "RENAME_NOREPLACE" not in call.arguments:
             self.problems.append(f"{source.name} was renamed so that it could replace something")
-        self.seen["renamed"] += 1
+        self.seen["renamed"] += source.name not in self.journaled.failures
 
     def check_removal(self, path: Path) -> None:
         """Of what another shard replaces, which must have its name; or of an open shard without receipt."""
@@ -202,6 +213,11 @@ class Watcher:
         elif missing := self.disk.copy().unsynced.keys() & self.final_paths(rows[0].replaced_by):
             self.problems.append(f"{path.name} was removed before the renames of {len(missing)} were durable")
         self.seen["replaced"] += 1
+
+    @property
+    def failures_path(self) -> Path:
+        """Where the failures file stands in the end."""
+        return self.dest / "_failures.ndjson"
 
     def final_paths(self, number: int) -> set[Path]:
         """Where a sealed shard and its manifest stand in the end."""
@@ -281,6 +297,7 @@ def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
     assert find_problems(dest, expected, format) == []
     shards = len(list(dest.glob("shard-*")))
     assert watcher.seen["renamed"] == 2 * shards >= 4
+    assert watcher.seen["failures"] == 1
     assert watcher.seen["sealed"] >= 2
     assert watcher.seen["open"] >= 2
     assert watcher.seen["finished"] == 1
