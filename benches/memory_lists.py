@@ -95,7 +95,9 @@ class Measurement:
             f"{interval:g} s: {min(settled):.1f} to {max(settled):.1f} MiB",
             flush=True,
         )
-        growth = max(settled) - settled[0]
+        # What it needs at most comes sooner or later, and is no growth: the second half is compared with the first.
+        middle = len(settled) // 2
+        growth = max(settled[middle:]) - max(settled[:middle])
         self._demand(growth < FLAT_MIB_MAX, f"{program} grew by {growth:.1f} MiB after {self._settle:g} s")
 
     def _pauses(self) -> None:
