@@ -220,6 +220,17 @@ def test_listed_targets_have_them(listed: Path) -> None:
     assert [target.columns for target in found] == expected
 
 
+def test_a_listed_value_that_is_none_of_its_type_stays_text(tmp_path: Path) -> None:
+    """As the core sees it, and not as Python would."""
+    ranks = ["1", " 2 ", "1_000", "\u0663"]
+    rows = [{"url": f"http://a.test/{number}", "rank": rank} for number, rank in enumerate(ranks)]
+    listed = write_list(tmp_path, rows, "csv")
+    found: list[fetchmill.ListedTarget] = []
+    fetchmill.list(listed, each=found.extend, keep_columns=["rank"], column_types=["rank=int64"])
+
+    assert [target.columns["rank"] for target in found] == [1, 2, "1_000", "\u0663"]
+
+
 def measured(replies: list[fetchmill.FetchedReply]) -> list[dict[str, object]]:
     """A transform with numbers; of one reply another thing."""
     return [

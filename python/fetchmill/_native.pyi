@@ -836,6 +836,9 @@ def options() -> dict[str, list[dict[str, Any]]]:
     Each has its name, type, unit, default, and the minimum and maximum of a number; None is what there is none of.
     """
 
+def column_value(text: str, kind: str) -> str | int | float | bool:
+    """A kept value as what it is, by the name of its column's type; text that is no such value stays text."""
+
 def hide_secrets(text: str) -> str:
     """A text for people, without signatures, tokens and passwords of URLs."""
 

@@ -217,13 +217,13 @@ impl ExtraColumns {
         ExtraColumns { has_outcomes: false, ..self }
     }
 
-    /// The same with those that a transform fills, behind the ones that are kept of a list.
+    /// The same, without types, with those that a transform fills, behind the ones that are kept of a list.
     pub fn with_transformed(self, names: &[String]) -> Result<Self> {
         if names.is_empty() {
             return Ok(self);
         }
         let all = self.kept().iter().chain(names).cloned();
-        Ok(Self::of_option("--transform-columns", all.collect())?.with_types(&self.types))
+        Self::of_option("--transform-columns", all.collect())
     }
 
     /// Of a shard that has these: what is in a file may be anything.

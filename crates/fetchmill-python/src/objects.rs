@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use fetchmill_core::error::Error;
-use fetchmill_core::extra_columns::{ExtraColumns, TypedValue, extra_values};
+use fetchmill_core::extra_columns::{ColumnType, ExtraColumns, TypedValue, extra_values};
 use fetchmill_core::reader::{ArrowBatches, Destination, FoundObject, ListedName, Objects as Iter, Position};
+use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyDict, PyList, PyString, PyTuple};
 
@@ -181,13 +182,24 @@ pub(crate) fn kept_dict<'py>(
     let dict = PyDict::new(py);
     let mut values = extra_values(kept.unwrap_or_default());
     for (name, kind) in columns.typed() {
-        let text = values.next().flatten();
-        match text.and_then(|text| kind.read(text)) {
-            Some(TypedValue::Int64(number)) => dict.set_item(name, number)?,
-            Some(TypedValue::Float64(number)) => dict.set_item(name, number)?,
-            Some(TypedValue::Bool(value)) => dict.set_item(name, value)?,
-            Some(TypedValue::String(_)) | None => dict.set_item(name, text.map(String::from_utf8_lossy))?,
-        }
+        let value = values.next().flatten().map(|text| value_of(py, kind, text)).transpose()?;
+        dict.set_item(name, value)?;
     }
     Ok(dict)
+}
+
+/// A kept value as what it is. Text that is no such value, which has a target that failed for it, stays text.
+fn value_of<'py>(py: Python<'py>, kind: ColumnType, text: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    match kind.read(text) {
+        Some(TypedValue::Int64(number)) => number.into_bound_py_any(py),
+        Some(TypedValue::Float64(number)) => number.into_bound_py_any(py),
+        Some(TypedValue::Bool(value)) => value.into_bound_py_any(py),
+        Some(TypedValue::String(_)) | None => String::from_utf8_lossy(text).into_bound_py_any(py),
+    }
+}
+
+/// The same of a type by its name.
+#[pyfunction]
+pub(crate) fn column_value<'py>(py: Python<'py>, text: &str, kind: &str) -> PyResult<Bound<'py, PyAny>> {
+    value_of(py, ColumnType::parse(kind).unwrap_or_default(), text.as_bytes())
 }

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, NamedTuple, Self, Unpack
 
-from fetchmill._job.column_values import ColumnValue, value_of
+from fetchmill._job.column_values import ColumnValue
 from fetchmill._job.run import run_to_end
 from fetchmill._job.with_dashboard import JobDashboard
-from fetchmill._native import Job
+from fetchmill._native import Job, column_value
 from fetchmill._options.keywords import ListKeywords
 from fetchmill._options.list import ListOptions
 from fetchmill.errors import UsageError
@@ -172,7 +172,7 @@ class RowJob:
             etag=row.get("etag"),
             last_modified=None if seconds is None else _time(seconds),
             columns={
-                name: value_of(text, kind)
+                name: None if text is None else column_value(text, kind)
                 for (name, kind), text in zip(self._columns, row.get("kept", ()), strict=False)
             },
         )
