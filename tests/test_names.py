@@ -498,7 +498,8 @@ def test_sidecars_stand_beside_their_objects(run: Run, stored_at: str, dest: Pat
 def test_a_damaged_sidecar_is_found(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
     """It belongs to the record of its object."""
     listed = captioned(stored_at, tmp_path)
-    options = ("--names", "{id}.bin", "--keep-columns", "caption,label", *SIDECARS, "--allow-private")
+    one_shard = ("--threads", "1")
+    options = ("--names", "{id}.bin", "--keep-columns", "caption,label", *SIDECARS, "--allow-private", *one_shard)
     assert run("get", listed, dest, "--format", "tar", *options).code == 0
     (shard,) = dest.glob("*.tar")
     shard.write_bytes(shard.read_bytes().replace(b'"caption":"a cat"', b'"caption":"a cat\'', 1))
