@@ -34,6 +34,7 @@ pub mod extra_columns;
 pub mod hidden_text;
 pub mod http1;
 pub mod journal;
+pub mod kept_reply;
 pub mod limits;
 pub mod manifest;
 pub mod name;

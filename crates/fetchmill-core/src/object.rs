@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub entry: Option<&'a [u8]>,
     /// The name that it is listed under, when it is stored under another one and may still fail. No format stores it.
     pub listed: Option<&'a [u8]>,
+    /// The redirects that led to it ([`crate::kept_reply`]), for WARC.
+    pub replies: Option<&'a [u8]>,
 }
 
 /// An object on its way into a pack, or out of one.
@@ -71,6 +73,8 @@ pub struct UnfetchedTarget<'a> {
     pub url: Option<&'a [u8]>,
     /// See [`Facts::kept`].
     pub kept: Option<&'a [u8]>,
+    /// What came in place of an object ([`crate::kept_reply`]), for WARC.
+    pub replies: Option<&'a [u8]>,
 }
 
 /// An object that owns its bytes: what a record gives back.
@@ -120,6 +124,7 @@ impl StoredObject {
                 kept: self.kept.as_deref(),
                 entry: None,
                 listed: None,
+                replies: None,
             },
         }
     }

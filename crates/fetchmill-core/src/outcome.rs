@@ -385,6 +385,9 @@ pub struct UnfetchedFile {
     pub data: ShardEnd,
     /// Rows in it.
     pub rows: u64,
+    /// What it is called in its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
 }
 
 /// A sink's proof of what is durable.

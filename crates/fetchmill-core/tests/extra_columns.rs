@@ -63,6 +63,8 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
         sidecars: Sidecars::default(),
         is_hashed: false,
         validators: Validators::InRecords,
+        keeps_replies: false,
+        is_indexed: false,
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),
         server_times: true,
         upload_queue: None,

@@ -107,6 +107,14 @@ class Storing(TypedDict, total=False):
         bool,
         Option("flag", "Put an index in CDXJ beside each shard of warc of the finished job (docs/formats.md)."),
     ]
+    warc_all: Annotated[
+        bool,
+        Option(
+            "flag",
+            "Store in warc what is no object, too: redirects, and the replies of absent and failed targets "
+            "(docs/formats.md).",
+        ),
+    ]
     transform: Annotated[
         Function | str | None,
         Option(

@@ -9,7 +9,7 @@ use crate::durable::{self, is_whole};
 use crate::error::{Error, Result};
 use crate::journal::{CdxjFile, Journal, Shard};
 use crate::outcome::{ShardEnd, ShardNumber};
-use crate::pack::warc::cdxj_line;
+use crate::pack::warc::cdxj_lines;
 use crate::reader::ShardReader;
 use crate::sink::{CdxjWriter, Format, ShardFolder};
 
@@ -81,9 +81,11 @@ fn write_index(
                 return Ok(None);
             }
             let record = reader.read_record(number, &row).map_err(|error| reader.error(row.name, error))?;
-            let line = cdxj_line(&record.unwrap_or_default(), row.place, &file_name)
+            let lines = cdxj_lines(&record.unwrap_or_default(), row.place, &file_name)
                 .map_err(|damage| reader.error(row.name, damage.into()))?;
-            writer.push(&line)?;
+            for line in lines {
+                writer.push(&line)?;
+            }
         }
     }
     writer.finish().map(Some)

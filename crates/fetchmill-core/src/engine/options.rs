@@ -23,9 +23,9 @@ use crate::extra_columns::{
 use crate::hidden_text::hide_secrets;
 use crate::http1::{ACCEPT_ENCODING, RequestTemplate};
 use crate::journal::{
-    CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity, JobLocation,
-    KEYS, LIST, NAMES, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing, has_text_columns,
-    transform_text,
+    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,
+    JobLocation, KEYS, LIST, NAMES, REPLIES_PART, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing,
+    has_text_columns, transform_text,
 };
 use crate::limits;
 use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
@@ -311,6 +311,8 @@ options! {
         all_rows: bool = false;
         /// Whether each shard of WARC gets an index.
         cdxj: bool = false;
+        /// Whether WARC has replies that are no objects, too.
+        warc_all: bool = false;
         /// Columns that the transform may fill.
         transform_columns: Vec<String> = Vec::new();
         /// Replies that the transform is given at once.
@@ -407,7 +409,10 @@ impl JobOptions {
         self.check_rows()?;
         self.check_upload()?;
         if self.cdxj {
-            self.check_cdxj()?;
+            self.check_archive("--cdxj")?;
+        }
+        if self.warc_all {
+            self.check_archive("--warc-all")?;
         }
         self.check_workers()?;
         self.check_compressed()?;
@@ -544,20 +549,19 @@ impl JobOptions {
         Ok(())
     }
 
-    /// What indexes need.
-    fn check_cdxj(&self) -> Result<()> {
+    /// What an option needs that puts more files of an archive beside its shards.
+    fn check_archive(&self, option: &str) -> Result<()> {
         let refuse = |message: String| Err(Error::Usage(message));
         if self.format != Format::Warc {
-            return refuse("--cdxj needs --format warc".into());
+            return refuse(format!("{option} needs --format warc"));
         }
-        if let Some(upload) = &self.upload {
-            return refuse(format!(
-                "--cdxj needs a folder as its destination, and {} is a bucket: get into a folder, or index the shards \
-                 there",
+        match &self.upload {
+            Some(upload) => refuse(format!(
+                "{option} needs a folder as its destination, and {} is a bucket: get into a folder, and copy that",
                 upload.text()
-            ));
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The types of some of its columns.
@@ -635,6 +639,7 @@ impl JobOptions {
         } else {
             StoredParts::Outcomes
         };
+        let needed = if self.warc_all { StoredParts::Replies } else { needed };
         Properties { keeps: properties.keeps.max(needed), ..properties }
     }
 
@@ -1144,6 +1149,8 @@ impl JobOptions {
                 Some(_) => Validators::InManifests,
                 None => Validators::InRecords,
             },
+            keeps_replies: self.warc_all,
+            is_indexed: self.cdxj,
             origin: Some(self.warc_origin()?),
             upload_queue: None,
         })
@@ -1235,6 +1242,7 @@ impl JobOptions {
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
                 .chain(self.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
                 .chain(self.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
+                .chain(self.warc_all.then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
                 .chain(self.compressed.then(|| (COMPRESSED, true.to_string())))
                 .chain(self.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
                 .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),

@@ -59,6 +59,12 @@ pub const INDEX_PART: &str = "index";
 /// and in which form: it is the end of their names, too.
 pub const CDXJ: &str = "cdxj";
 
+/// The part of a job's identity that says that WARC has more replies than those that are objects:
+pub const REPLIES_PART: &str = "replies";
+
+/// all of them.
+pub const ALL_REPLIES: &str = "all";
+
 /// The part of a job's identity that says that encoded replies are stored decoded.
 pub const COMPRESSED: &str = "compressed";
 

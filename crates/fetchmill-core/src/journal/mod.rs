@@ -38,9 +38,9 @@ pub use column_types::has_text_columns;
 pub use doubtful::{Doubtful, read_doubtful};
 pub use folders::folder_listing;
 pub use identity::{
-    CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity, KEYS, LIST,
-    NAMES, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here, must_have_objects, transform_columns,
-    transform_text,
+    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,
+    KEYS, LIST, NAMES, REPLIES_PART, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here,
+    must_have_objects, transform_columns, transform_text,
 };
 pub use location::JobLocation;
 pub use progress::{ProgressStore, SavedProgress};

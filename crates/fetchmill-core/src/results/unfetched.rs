@@ -16,7 +16,7 @@ use crate::journal::{JobLocation, Journal};
 use crate::object::UnfetchedTarget;
 use crate::outcome::{FailureKind, Outcome, UnfetchedFile};
 use crate::sink::failures::{FailureRow, FailureRows};
-use crate::sink::{ShardFolder, SinkSetup, UnfetchedFiles, UnfetchedWriter};
+use crate::sink::{CdxjWriter, ShardFolder, SinkSetup, UnfetchedFiles, UnfetchedWriter};
 use crate::stored_name::StoredNames;
 
 /// Rows between two looks at the stop signal.
@@ -34,20 +34,21 @@ pub fn write_unfetched(
 ) -> Result<Option<Vec<PathBuf>>> {
     let files = UnfetchedFiles::of(&setup.columns);
     let tally = journal.tally();
-    let has_failures = tally.failed + tally.absent > 0;
-    let Some(shard_folder) = setup.shard_folder().filter(|_| has_failures || files == UnfetchedFiles::Rows)
-    else {
+    let tells_all = files == UnfetchedFiles::Rows || setup.keeps_replies;
+    let has_something = tally.failed + tally.absent > 0 || tells_all;
+    let Some(shard_folder) = setup.shard_folder().filter(|_| has_something) else {
         return Ok(Some(Vec::new()));
     };
     shard_folder.prepare()?;
     let Some(written) = write_files(place, journal, (setup, names), goes_on)? else {
         shard_folder.clear_open(UnfetchedWriter::OPEN)?;
+        shard_folder.clear_open(CdxjWriter::OPEN)?;
         return Ok(None);
     };
     journal.set_unfetched(&written)?;
     let mut paths = Vec::new();
     for (number, file) in written.iter().enumerate() {
-        let path = files.path(&shard_folder, number);
+        let path = files.path(&shard_folder, file, number);
         shard_folder.publish_unfetched(&file.data.path, &path)?;
         paths.push(path);
     }
@@ -65,7 +66,7 @@ pub fn take_back_unfetched(
     let written = journal.unfetched()?;
     for (number, file) in written.iter().enumerate() {
         let open = shard_folder.open_path().join(&file.data.path);
-        let path = if open.exists() { open } else { files.path(shard_folder, number) };
+        let path = if open.exists() { open } else { files.path(shard_folder, file, number) };
         durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error))?;
     }
     if written.is_empty() { Ok(()) } else { shard_folder.sync_sealed() }
@@ -77,8 +78,11 @@ fn write_files(
     (setup, names): (&SinkSetup, &StoredNames),
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Vec<UnfetchedFile>>> {
-    let Some(mut writer) = UnfetchedWriter::new(setup) else { return Ok(Some(Vec::new())) };
-    let has_all_rows = UnfetchedFiles::of(&setup.columns) == UnfetchedFiles::Rows;
+    let files = UnfetchedFiles::of(&setup.columns);
+    let Some(mut writer) = UnfetchedWriter::new(setup, files) else { return Ok(Some(Vec::new())) };
+    let mut replies =
+        if setup.keeps_replies { UnfetchedWriter::new(setup, UnfetchedFiles::Replies) } else { None };
+    let has_all_rows = files == UnfetchedFiles::Rows;
     let mut rows = 0_u64;
     for shard in journal.failures_shards()? {
         let damaged = || Error::Journal(format!("{} is damaged: a row has no name", shard.path));
@@ -88,8 +92,13 @@ fn write_files(
             }
             let row = row?;
             rows += 1;
+            let name = row.name_bytes().ok_or_else(damaged)?;
             if has_all_rows || !row.is_skipped() {
-                push(&mut writer, &row, names.stripped(&row.name_bytes().ok_or_else(damaged)?))?;
+                push(&mut writer, &row, names.stripped(&name))?;
+            }
+            if let Some(replies) = replies.as_mut().filter(|_| row.replies_hex.is_some()) {
+                // Its URL follows from the name that it was listed under.
+                push(replies, &row, &name)?;
             }
         }
     }
@@ -102,19 +111,20 @@ fn write_files(
         )));
     }
     if !has_all_rows {
-        return if push_folders(&mut writer, journal, goes_on)? {
-            writer.finish(false).map(Some)
-        } else {
-            Ok(None)
-        };
+        if !push_folders(&mut writer, journal, goes_on)? {
+            return Ok(None);
+        }
+        let mut written = writer.finish(false)?;
+        written.extend(replies.map_or(Ok(Vec::new()), |replies| replies.finish(false))?);
+        return Ok(Some(written));
     }
     // Who reads all files of a destination finds the columns, even when nothing was listed.
     let has_shard = journal.shards()?.iter().any(|shard| !shard.is_replaced);
     writer.finish(!has_shard).map(Some)
 }
 
-fn push(writer: &mut UnfetchedWriter, row: &FailureRow, name: &[u8]) -> Result<()> {
-    let (url, kept) = (row.url_bytes(), row.extra_bytes());
+fn push(writer: &mut UnfetchedWriter<'_>, row: &FailureRow, name: &[u8]) -> Result<()> {
+    let (url, kept, replies) = (row.url_bytes(), row.extra_bytes(), row.replies_bytes());
     writer.push(&UnfetchedTarget {
         sequence: row.sequence,
         name,
@@ -125,11 +135,16 @@ fn push(writer: &mut UnfetchedWriter, row: &FailureRow, name: &[u8]) -> Result<(
         attempts: row.attempts,
         url: url.as_deref().filter(|url| !url.is_empty()),
         kept: kept.as_deref(),
+        replies: replies.as_deref(),
     })
 }
 
 /// Appends the folders that gave no listing; whether `goes_on` always said yes.
-fn push_folders(writer: &mut UnfetchedWriter, journal: &Journal, goes_on: &dyn Fn() -> bool) -> Result<bool> {
+fn push_folders(
+    writer: &mut UnfetchedWriter<'_>,
+    journal: &Journal,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<bool> {
     let mut folders = journal.failed_folders(None, STRETCH_FOLDERS)?;
     while let Some(last) = folders.last() {
         if !goes_on() {
@@ -148,6 +163,7 @@ fn push_folders(writer: &mut UnfetchedWriter, journal: &Journal, goes_on: &dyn F
                 attempts: folder.attempts,
                 url: None,
                 kept: None,
+                replies: None,
             })?;
         }
         folders = journal.failed_folders(Some(&last), STRETCH_FOLDERS)?;

@@ -63,8 +63,8 @@ struct EntryFacts {
     content_type_length: u16,
     etag_length: u16,
     head_length: u32,
-    /// URL, kept values, detail, the request or, of a fetched target, the entry, and the listed name, as [`write_extra`]
-    /// writes them; 0 when there is none of them.
+    /// URL, kept values, detail, the request or, of a fetched target, the entry, the listed name, and replies that are no
+    /// objects, as [`write_extra`] writes them; 0 when there is none of them.
     rest_length: u32,
 }
 
@@ -81,6 +81,8 @@ pub struct EntryDescription<'d> {
     pub detail: Option<&'d [u8]>,
     /// What it is asked with, when that is no plain `GET` ([`crate::target_request`]).
     pub request: Option<&'d [u8]>,
+    /// See [`crate::object::UnfetchedTarget::replies`].
+    pub replies: Option<&'d [u8]>,
 }
 
 impl<'d> EntryDescription<'d> {
@@ -100,8 +102,14 @@ impl<'d> EntryDescription<'d> {
                 kept: facts.kept,
                 detail: None,
                 request: entry.request,
+                replies: facts.replies,
             },
-            None => EntryDescription { url: facts.url, kept: facts.kept, ..EntryDescription::named(name) },
+            None => EntryDescription {
+                url: facts.url,
+                kept: facts.kept,
+                replies: facts.replies,
+                ..EntryDescription::named(name)
+            },
         }
     }
 }
@@ -150,13 +158,20 @@ impl Block {
             content_type_length: append(facts.content_type) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
-            rest_length: self.append_rest([facts.url, facts.kept, None, facts.entry, facts.listed]),
+            rest_length: self.append_rest([
+                facts.url,
+                facts.kept,
+                None,
+                facts.entry,
+                facts.listed,
+                facts.replies,
+            ]),
         }
     }
 
-    /// What only targets of lists have: nothing for all others.
-    fn append_rest(&mut self, rest: [Option<&[u8]>; 5]) -> u32 {
-        if rest == [None; 5] {
+    /// What few targets have besides those of lists: nothing for all others.
+    fn append_rest(&mut self, rest: [Option<&[u8]>; 6]) -> u32 {
+        if rest == [None; 6] {
             return 0;
         }
         let start = self.bytes.len();
@@ -174,7 +189,8 @@ impl Block {
         target: &EntryDescription<'_>,
     ) {
         let name = self.append(target.name);
-        let rest_length = self.append_rest([target.url, target.kept, target.detail, target.request, None]);
+        let EntryDescription { name: _, url, kept, detail, request, replies } = *target;
+        let rest_length = self.append_rest([url, kept, detail, request, None, replies]);
         self.entries.push(BlockEntry {
             sequence,
             outcome,
@@ -258,10 +274,11 @@ impl Block {
             kept: rest.next().flatten(),
             entry: rest.nth(1).flatten(),
             listed: rest.next().flatten(),
+            replies: rest.next().flatten(),
         }
     }
 
-    /// Bytes of what stands in lists only: URL, kept values, and what it was asked with.
+    /// Bytes of URL, kept values, what it was asked with, and replies that are no objects.
     pub fn rest_bytes(&self, entry: &BlockEntry) -> u64 {
         u64::from(entry.facts.rest_length)
     }
@@ -272,8 +289,8 @@ impl Block {
         let rest = &self.bytes[start..start + entry.facts.rest_length as usize];
         let mut rest = extra_values(rest);
         let mut next = || rest.next().flatten();
-        let (url, kept, detail, request) = (next(), next(), next(), next());
-        EntryDescription { name: self.name(entry), url, kept, detail, request }
+        let (url, kept, detail, request, _, replies) = (next(), next(), next(), next(), next(), next());
+        EntryDescription { name: self.name(entry), url, kept, detail, request, replies }
     }
 
     /// The bytes of an entry's body that are in this block.
@@ -361,9 +378,10 @@ mod tests {
             kept: Some(b"\x02a"),
             entry: Some(b"https://b/\0\x02k\0\0\0\0\x02r"),
             listed: Some(b"dir/key"),
+            replies: Some(b"replies"),
             ..Facts::default()
         };
-        let plain = Facts { url: None, kept: None, entry: None, listed: None, ..facts };
+        let plain = Facts { url: None, kept: None, entry: None, listed: None, replies: None, ..facts };
 
         block.push_fetched(1, 1, b"key", FetchedBody::Bytes(b"body"), &facts);
         let length = block.bytes.len();

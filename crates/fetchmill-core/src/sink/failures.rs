@@ -64,6 +64,9 @@ pub struct FailureRow {
     /// What it was asked with, when that was no plain `GET`: what [`crate::target_request`] writes, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hex: Option<String>,
+    /// What came in place of an object ([`crate::kept_reply`]), in hexadecimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replies_hex: Option<String>,
 }
 
 impl FailureRow {
@@ -94,12 +97,18 @@ impl FailureRow {
             kept_hex: target.kept.filter(|_| kept.is_none()).map(name::to_hex),
             kept,
             request_hex: target.request.map(name::to_hex),
+            replies_hex: target.replies.map(name::to_hex),
         }
     }
 
     /// What it was asked with, when that was no plain `GET`.
     pub fn request_bytes(&self) -> Option<Vec<u8>> {
         name::from_hex(self.request_hex.as_deref()?)
+    }
+
+    /// What came in place of an object.
+    pub fn replies_bytes(&self) -> Option<Vec<u8>> {
+        name::from_hex(self.replies_hex.as_deref()?)
     }
 
     /// Whether a transform has dropped it: then it neither failed nor was absent.

@@ -58,6 +58,8 @@ pub enum StoredParts {
     Facts,
     /// Its head as it was sent.
     Heads,
+    /// The same, and replies that are no objects.
+    Replies,
 }
 
 /// What an engine must know of a sink.

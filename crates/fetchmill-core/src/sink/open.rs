@@ -41,6 +41,10 @@ pub struct SinkSetup {
     pub is_hashed: bool,
     /// What manifests of shards say of their objects.
     pub validators: Validators,
+    /// Whether what came in place of objects is stored, too.
+    pub keeps_replies: bool,
+    /// Whether files of WARC have indexes.
+    pub is_indexed: bool,
     /// Of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
     /// Where shards wait for their upload; none: the destination is a folder.
@@ -108,16 +112,17 @@ pub fn new_encoder(
     match format {
         Format::Tar => Ok(Box::new(TarEncoder::new())),
         Format::Jsonl => Ok(Box::new(JsonlEncoder::new(columns))),
-        Format::Warc => {
-            let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
-            let since =
-                std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            // Identifies the encoder among all of this origin, in this process and others.
-            let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
-            Ok(Box::new(WarcEncoder::new(&origin, since.as_micros() as u64, key)))
-        }
+        Format::Warc => Ok(Box::new(new_warc_encoder(origin)?)),
         Format::Files | Format::Null | Format::Parquet => {
             Err(Error::Internal(format!("{} has no records", format.name())))
         }
     }
+}
+
+pub(super) fn new_warc_encoder(origin: Option<WarcOrigin>) -> Result<WarcEncoder> {
+    let origin = origin.map_or_else(|| WarcOrigin::of_list(&[]), Ok)?;
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    // Identifies the encoder among all of this origin, in this process and others.
+    let key = u64::from(std::process::id()) ^ (since.as_nanos() as u64);
+    Ok(WarcEncoder::new(&origin, since.as_micros() as u64, key))
 }

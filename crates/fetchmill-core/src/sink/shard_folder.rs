@@ -28,6 +28,9 @@ impl ShardFolder {
     /// begin so, and who reads `*.jsonl` over what ends so.
     pub const FAILURES: &str = "_failures.ndjson";
 
+    /// How names of indexes end.
+    pub(super) const INDEX: &str = "cdxj";
+
     /// Of a destination whose shards end like this.
     pub fn new(dest: &Path, extension: &'static str, is_durable: bool) -> Self {
         ShardFolder { dest: dest.to_owned(), extension, is_durable }
@@ -62,19 +65,19 @@ impl ShardFolder {
         self.dest.join(format!("shard-{number:06}.{}", self.extension))
     }
 
-    /// A file with the rows of targets without an object.
-    pub(super) fn unfetched_path(&self, number: usize) -> PathBuf {
-        self.dest.join(format!("unfetched-{number:06}.{}", self.extension))
+    /// The name of a file of targets without an object.
+    pub(super) fn unfetched_name(&self, number: usize) -> String {
+        format!("unfetched-{number:06}.{}", self.extension)
     }
 
-    /// The failures file.
-    pub(super) fn failures_path(&self) -> PathBuf {
-        self.dest.join(Self::FAILURES)
+    /// Where a file of this name stands beside the shards.
+    pub(super) fn beside_shards(&self, name: &str) -> PathBuf {
+        self.dest.join(name)
     }
 
     /// The index of a sealed shard of WARC.
     pub fn cdxj_path(&self, number: ShardNumber) -> PathBuf {
-        self.dest.join(format!("shard-{number:06}.cdxj"))
+        self.dest.join(format!("shard-{number:06}.{}", Self::INDEX))
     }
 
     /// The manifest of a sealed shard.

@@ -133,6 +133,20 @@ impl Stage {
         })
     }
 
+    /// The first bytes of a staged object, so many at most.
+    pub fn read_start(&self, sequence: Sequence, bytes_max: usize) -> Result<Vec<u8>> {
+        let name = StagedName::of(sequence);
+        let read = || {
+            let file = durable::open_beneath(self.folder(), name.as_bytes())?;
+            let mut start = Vec::with_capacity(bytes_max);
+            file.take(bytes_max as u64).read_to_end(&mut start)?;
+            Ok(start)
+        };
+        read().map_err(|error: std::io::Error| {
+            Error::storage("read", self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
+        })
+    }
+
     /// A staged object, to be read: it has no name any more, and another may have it.
     pub fn take_out(&self, sequence: Sequence) -> Result<File> {
         let name = StagedName::of(sequence);

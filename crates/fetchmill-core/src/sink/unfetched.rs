@@ -1,18 +1,23 @@
 //! Targets of which no object is stored: with `--all-rows` as rows in files of their own beside the shards, with the same
-//! columns, and else, those that failed or were absent, as lines of the failures file. No journal and no manifest names an
-//! object in them, so who reads objects never meets such a row.
+//! columns, and else, those that failed or were absent, as lines of the failures file. With `--warc-all` what came in place
+//! of objects is in files of WARC, too. No journal and no manifest names an object in them, so who reads objects never meets
+//! such a row.
 
 use std::path::{Path, PathBuf};
 
+use super::cdxj::CdxjWriter;
+use super::open::new_warc_encoder;
 use super::shard::ShardFile;
 use super::{Format, ShardFolder, SinkSetup};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
+use crate::kept_reply::KeptReply;
 use crate::limits;
 use crate::object::UnfetchedTarget;
 use crate::outcome::UnfetchedFile;
-use crate::pack::JsonlEncoder;
 use crate::pack::parquet::ParquetEncoder;
+use crate::pack::warc::cdxj_lines;
+use crate::pack::{Encoder as _, JsonlEncoder, WarcEncoder};
 use crate::target::Sequence;
 
 /// What stands beside the shards of a finished job.
@@ -22,32 +27,40 @@ pub enum UnfetchedFiles {
     Rows,
     /// The failures file: lines of those that failed or were absent, whatever the format.
     Failures,
+    /// What came in place of objects (`--warc-all`), in as many files as that needs.
+    Replies,
 }
 
 impl UnfetchedFiles {
-    /// Of a job whose objects have these columns.
+    /// What a job whose objects have these columns says of targets without one.
     pub fn of(columns: &ExtraColumns) -> Self {
         if columns.has_outcomes() { UnfetchedFiles::Rows } else { UnfetchedFiles::Failures }
     }
 
-    /// Where a file belongs, by its number.
-    pub fn path(self, shard_folder: &ShardFolder, number: usize) -> PathBuf {
+    fn name(self, shard_folder: &ShardFolder, number: usize) -> String {
         match self {
-            UnfetchedFiles::Rows => shard_folder.unfetched_path(number),
-            UnfetchedFiles::Failures => shard_folder.failures_path(),
+            UnfetchedFiles::Rows | UnfetchedFiles::Replies => shard_folder.unfetched_name(number),
+            UnfetchedFiles::Failures => ShardFolder::FAILURES.to_owned(),
         }
+    }
+
+    /// Where a file belongs; `number`: its place among those that the journal names. A journal without its name has no
+    /// others than these files.
+    pub fn path(self, shard_folder: &ShardFolder, file: &UnfetchedFile, number: usize) -> PathBuf {
+        let name = file.name.clone().unwrap_or_else(|| self.name(shard_folder, number));
+        shard_folder.beside_shards(&name)
     }
 }
 
 /// Writes such files in the folder of open shards.
 #[derive(Debug)]
-pub struct UnfetchedWriter {
+pub struct UnfetchedWriter<'s> {
     shard_folder: ShardFolder,
     files: UnfetchedFiles,
-    format: Format,
-    columns: ExtraColumns,
-    shard_bytes: u64,
+    setup: &'s SinkSetup,
     open: Option<OpenUnfetched>,
+    /// Files so far, without their indexes.
+    count: usize,
     complete: Vec<UnfetchedFile>,
 }
 
@@ -55,6 +68,7 @@ pub struct UnfetchedWriter {
 #[derive(Debug)]
 struct OpenUnfetched {
     path: PathBuf,
+    name: String,
     rows: u64,
     output: UnfetchedOutput,
 }
@@ -64,21 +78,29 @@ enum UnfetchedOutput {
     Parquet(Box<ParquetEncoder<ShardFile>>),
     Jsonl(Box<ShardFile>, JsonlEncoder),
     Failures(Box<ShardFile>, JsonlEncoder),
+    Replies(Box<ReplyRecords>),
 }
 
-impl UnfetchedWriter {
+/// A file of WARC, and with `--cdxj` its index.
+#[derive(Debug)]
+struct ReplyRecords {
+    file: ShardFile,
+    encoder: WarcEncoder,
+    index: Option<CdxjWriter>,
+}
+
+impl<'s> UnfetchedWriter<'s> {
     /// What the names of its files begin with until they are complete.
-    pub const OPEN: &str = "unfetched-";
+    pub const OPEN: &'static str = "unfetched-";
 
     /// None when the format has no shards.
-    pub fn new(setup: &SinkSetup) -> Option<Self> {
+    pub fn new(setup: &'s SinkSetup, files: UnfetchedFiles) -> Option<Self> {
         Some(UnfetchedWriter {
             shard_folder: setup.shard_folder()?,
-            files: UnfetchedFiles::of(&setup.columns),
-            format: setup.format,
-            columns: setup.columns.clone(),
-            shard_bytes: setup.shard_bytes,
+            files,
+            setup,
             open: None,
+            count: 0,
             complete: Vec::new(),
         })
     }
@@ -94,7 +116,7 @@ impl UnfetchedWriter {
     }
 
     fn push_as(&mut self, sequence: Option<Sequence>, target: &UnfetchedTarget<'_>) -> Result<()> {
-        let (shard_bytes, is_one) = (self.shard_bytes, self.files == UnfetchedFiles::Failures);
+        let (shard_bytes, is_one) = (self.setup.shard_bytes, self.files == UnfetchedFiles::Failures);
         let open = self.opened()?;
         open.push(sequence, target)?;
         if !is_one && (open.bytes() >= shard_bytes || open.rows >= limits::shard_rows_max(1)) {
@@ -116,32 +138,48 @@ impl UnfetchedWriter {
         if let Some(ref mut open) = self.open {
             return Ok(open);
         }
-        let (name, _) = super::shard_names(0);
-        let name = format!("{}{name}", Self::OPEN);
-        let path = self.shard_folder.open_path().join(&name);
-        let file = ShardFile::create(&self.shard_folder, name)?;
+        let (open_name, _) = super::shard_names(0);
+        let open_name = format!("{}{open_name}", Self::OPEN);
+        let path = self.shard_folder.open_path().join(&open_name);
+        let file = ShardFile::create(&self.shard_folder, open_name)?;
         let output = self.output(file, &path)?;
-        Ok(self.open.insert(OpenUnfetched { path, rows: 0, output }))
+        let name = self.files.name(&self.shard_folder, self.count);
+        self.count += 1;
+        Ok(self.open.insert(OpenUnfetched { path, name, rows: 0, output }))
     }
 
     fn output(&self, file: ShardFile, path: &Path) -> Result<UnfetchedOutput> {
-        Ok(match (self.files, self.format) {
+        let SinkSetup { format, columns, .. } = self.setup;
+        Ok(match (self.files, format) {
             (UnfetchedFiles::Rows, Format::Parquet) => {
-                let encoder = ParquetEncoder::new(file, limits::ROW_GROUPS_BYTES, &self.columns)
+                let encoder = ParquetEncoder::new(file, limits::ROW_GROUPS_BYTES, columns)
                     .map_err(|error| Error::storage("write", path, error))?;
                 UnfetchedOutput::Parquet(Box::new(encoder))
             }
-            (UnfetchedFiles::Rows, _) => {
-                UnfetchedOutput::Jsonl(Box::new(file), JsonlEncoder::new(&self.columns))
-            }
+            (UnfetchedFiles::Rows, _) => UnfetchedOutput::Jsonl(Box::new(file), JsonlEncoder::new(columns)),
             (UnfetchedFiles::Failures, _) => {
-                UnfetchedOutput::Failures(Box::new(file), JsonlEncoder::new(&self.columns))
+                UnfetchedOutput::Failures(Box::new(file), JsonlEncoder::new(columns))
+            }
+            (UnfetchedFiles::Replies, _) => {
+                let mut records = ReplyRecords {
+                    file,
+                    encoder: new_warc_encoder(self.setup.origin.clone())?,
+                    index: if self.setup.is_indexed {
+                        Some(CdxjWriter::new(&self.shard_folder)?)
+                    } else {
+                        None
+                    },
+                };
+                records.encoder.start(records.file.buffer());
+                UnfetchedOutput::Replies(Box::new(records))
             }
         })
     }
 
     fn complete_open(&mut self) -> Result<()> {
-        self.complete.extend(self.open.take().map(OpenUnfetched::complete).transpose()?);
+        if let Some(open) = self.open.take() {
+            self.complete.extend(open.complete()?);
+        }
         Ok(())
     }
 }
@@ -161,6 +199,10 @@ impl OpenUnfetched {
                 encoder.encode_failure(sequence, target, file.buffer());
                 file.flush_if_full()
             }
+            UnfetchedOutput::Replies(records) => {
+                self.rows += KeptReply::all(target.replies.unwrap_or_default()).count() as u64 - 1;
+                records.push(target, &self.name)
+            }
         }
     }
 
@@ -168,16 +210,46 @@ impl OpenUnfetched {
         match &self.output {
             UnfetchedOutput::Parquet(encoder) => encoder.bytes() as u64,
             UnfetchedOutput::Jsonl(file, _) | UnfetchedOutput::Failures(file, _) => file.end(),
+            UnfetchedOutput::Replies(records) => records.file.end(),
         }
     }
 
-    fn complete(self) -> Result<UnfetchedFile> {
+    /// The file, and its index if it has one.
+    fn complete(self) -> Result<Vec<UnfetchedFile>> {
+        let mut index = None;
         let mut file = match self.output {
             UnfetchedOutput::Parquet(encoder) => {
                 encoder.finish().map_err(|error| Error::storage("write", &self.path, error))?
             }
             UnfetchedOutput::Jsonl(file, _) | UnfetchedOutput::Failures(file, _) => *file,
+            UnfetchedOutput::Replies(records) => {
+                index = records.index;
+                records.file
+            }
         };
-        Ok(UnfetchedFile { data: file.checkpoint()?, rows: self.rows })
+        let stem = self.name.split('.').next().unwrap_or_default();
+        let index_name = format!("{stem}.{}", ShardFolder::INDEX);
+        let mut complete =
+            vec![UnfetchedFile { data: file.checkpoint()?, rows: self.rows, name: Some(self.name) }];
+        if let Some(index) = index {
+            let data = index.finish()?;
+            complete.push(UnfetchedFile { data, rows: self.rows, name: Some(index_name) });
+        }
+        Ok(complete)
+    }
+}
+
+impl ReplyRecords {
+    fn push(&mut self, target: &UnfetchedTarget<'_>, file_name: &str) -> Result<()> {
+        let (place, before) = (self.file.end(), self.file.buffer().len());
+        self.encoder.encode_unfetched(target, self.file.buffer());
+        if let Some(index) = &mut self.index {
+            let records = self.file.buffer().get(before..).unwrap_or_default();
+            let lines = cdxj_lines(records, place, file_name);
+            for line in lines.map_err(|damage| Error::Internal(damage.to_string()))? {
+                index.push(&line)?;
+            }
+        }
+        self.file.flush_if_full()
     }
 }

@@ -43,6 +43,8 @@ pub(in crate::engine) struct CurrentTarget {
     pub(in crate::engine) effects: RedirectEffects,
     /// Those whose parts of the object are asked for with its own.
     pub(in crate::engine) joined: JoinedTargets,
+    /// Replies that were no object of it, since it was taken from its page ([`crate::kept_reply`]).
+    pub(in crate::engine) replies: Vec<u8>,
     /// Where it was before, as hashes: a redirect to one of these is a loop.
     pub(in crate::engine) visited: Vec<u64>,
     /// How far it may lead, as far as redirects say.
@@ -140,7 +142,7 @@ impl CurrentTarget {
         facts: Facts<'t>,
     ) -> Facts<'t> {
         let listed = Some(self.name(naming)).filter(|listed| *listed != stored);
-        let facts = Facts { listed, ..facts };
+        let facts = Facts { listed, replies: self.kept_replies(), ..facts };
         if self.url.is_empty() {
             return facts;
         }
@@ -153,14 +155,31 @@ impl CurrentTarget {
     /// The same when it was not.
     pub(in crate::engine) fn described(&self, naming: Naming, outcome: Outcome) -> EntryDescription<'_> {
         let name = self.name(naming);
+        let replies = self.kept_replies();
         if !naming.has_url() {
-            return EntryDescription::named(name);
+            return EntryDescription { replies, ..EntryDescription::named(name) };
         }
         let entry = ListEntry::read(&self.entry);
         let detail = entry.reason().filter(|_| outcome == Outcome::Failed(FailureKind::Url));
         // The list's own, not where a redirect led: it is tried again from there.
         let url = Some(entry.url).filter(|url| *url != name && !url.is_empty());
-        EntryDescription { name, url, kept: entry.kept_values(), detail, request: entry.own_request() }
+        EntryDescription {
+            name,
+            url,
+            kept: entry.kept_values(),
+            detail,
+            request: entry.own_request(),
+            replies,
+        }
+    }
+
+    /// Its replies have gone with its outcome: they do not hold their memory until the next target.
+    pub(in crate::engine) fn forget_replies(&mut self) {
+        self.replies = Vec::new();
+    }
+
+    fn kept_replies(&self) -> Option<&[u8]> {
+        Some(self.replies.as_slice()).filter(|replies| !replies.is_empty())
     }
 
     /// Finds its name and URL, and checks the name that it will be stored under if that is to be a path; `path` is memory
@@ -248,6 +267,7 @@ impl CurrentTarget {
         self.name.clear();
         self.url.clear();
         self.visited.clear();
+        self.replies.clear();
         (self.request, self.effects) = (None, RedirectEffects::default());
         self.joined.clear();
         (self.is_located, self.is_admitted, self.is_of_store) = (false, false, false);

@@ -12,11 +12,12 @@ use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, 
 use crate::engine::body_memory::BodyMemory;
 use crate::engine::body_meter::BodyMeter;
 use crate::engine::clock::unix_micros;
-use crate::engine::target::ObservedReply;
+use crate::engine::target::{CurrentTarget, ObservedReply};
 use crate::error::{Error, Result};
 use crate::expected_hash::ExpectedHash;
 use crate::http1::{BodySink, FieldSpans, Framing, Head};
-use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, READ_BYTES};
+use crate::kept_reply::KeptReply;
+use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, KEPT_BODY_BYTES_MAX, READ_BYTES};
 use crate::name::for_display;
 use crate::object::Facts;
 use crate::outcome::FailureKind;
@@ -355,6 +356,30 @@ impl BodyReceiver {
             head: (self.properties.keeps >= StoredParts::Heads).then_some(&self.head),
             ..Facts::default()
         }
+    }
+
+    /// Adds the reply, which is no object, to those that its target keeps.
+    pub(super) fn keep_reply(&mut self, target: &mut CurrentTarget, is_hop: bool) {
+        let in_stage = match (&self.spill, &self.stage) {
+            (Some(_), Some(stage)) => match stage.read_start(self.sequence, KEPT_BODY_BYTES_MAX) {
+                Ok(start) => Some(start),
+                Err(error) => {
+                    self.failed = Some(error);
+                    return;
+                }
+            },
+            _ => None,
+        };
+        let CurrentTarget { url, replies, .. } = target;
+        let body = in_stage.as_ref().unwrap_or(&self.memory);
+        let reply = KeptReply {
+            url: Some(url.as_bytes()).filter(|url| !url.is_empty()),
+            fetched_at: unix_micros(),
+            head: &self.head,
+            body,
+            is_cut: self.length > body.len() as u64,
+        };
+        if is_hop { reply.write_hop(replies) } else { reply.cut_to(KEPT_BODY_BYTES_MAX).write(replies) }
     }
 
     /// The body has been handed over: its staging file belongs to the sink.

@@ -7,6 +7,7 @@ use crate::engine::target::CurrentTarget;
 use crate::entry::ListEntry;
 use crate::limits;
 use crate::outcome::{FailureKind, Outcome};
+use crate::sink::StoredParts;
 use crate::transport::{Connection, ReceivedReply};
 use crate::verdict::Verdict;
 
@@ -65,6 +66,7 @@ impl Worker {
                 FetchAttempt::Split
             }
             Verdict::Redirect => {
+                self.keep_reply(target, body, replied, true);
                 let followed = self.redirect(target, connection, replied.head.status, body.location());
                 body.discard();
                 match followed {
@@ -73,9 +75,27 @@ impl Worker {
                 }
             }
             other => {
+                if matches!(other, Verdict::Settle(..)) && !target.is_joined() {
+                    self.keep_reply(target, body, replied, false);
+                }
                 body.discard();
-                self.carry_out(target, other, Some(replied))
+                let attempt = self.carry_out(target, other, Some(replied));
+                target.forget_replies();
+                attempt
             }
+        }
+    }
+
+    /// With `--warc-all`, a reply that leads on, or that says why there is no object.
+    fn keep_reply(
+        &self,
+        target: &mut CurrentTarget,
+        body: &mut BodyReceiver,
+        replied: &ReceivedReply,
+        is_hop: bool,
+    ) {
+        if self.setup.properties.keeps >= StoredParts::Replies && replied.head.status >= 300 {
+            body.keep_reply(target, is_hop);
         }
     }
 

@@ -71,6 +71,7 @@ fn where_all_targets_have_rows_each_says_what_became_of_it() {
         attempts: 0,
         url: None,
         kept: None,
+        replies: None,
     };
     let mut other = Vec::new();
     encoder.encode_unfetched(&target, &mut other);
@@ -109,6 +110,7 @@ fn lines_of_failures_have_the_same_fields() {
         attempts: 1,
         url: Some(b"http://a/"),
         kept: Some(&kept),
+        replies: None,
     };
     let folder = UnfetchedTarget {
         name: b"c/",

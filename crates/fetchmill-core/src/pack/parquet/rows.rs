@@ -90,6 +90,7 @@ impl<'a> BatchRows<'a> {
                 kept: self.kept_of(row, kept),
                 entry: None,
                 listed: None,
+                replies: None,
             },
         })
     }

@@ -260,6 +260,7 @@ fn a_row_without_a_body_is_no_empty_object() {
         attempts: 3,
         url: None,
         kept: None,
+        replies: None,
     };
     let columns = of_all_targets(list());
     let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &columns).unwrap();

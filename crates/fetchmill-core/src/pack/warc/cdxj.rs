@@ -12,16 +12,21 @@ use crate::time_text;
 /// `20260131235959`.
 const TIMESTAMP_DIGITS: usize = 14;
 
-/// The line, without its end, of what [`super::WarcEncoder`] wrote for an object: it leads to the response, or to the
-/// resource. `place`: where that stands in the file of this name.
-pub fn cdxj_line(record: &[u8], place: u64, file_name: &str) -> Result<Vec<u8>, Damage> {
-    let (first, behind) = unpack(record)?;
-    if behind.is_empty() {
-        return line(&WarcRecord::of(&first)?, (place, record.len()), file_name);
+/// The lines, without their ends, of what [`super::WarcEncoder`] wrote for a target: each leads to a response, a resource or
+/// a revisit. `place`: where that stands in the file of this name.
+pub fn cdxj_lines(record: &[u8], place: u64, file_name: &str) -> Result<Vec<Vec<u8>>, Damage> {
+    let mut lines = Vec::with_capacity(1);
+    let mut rest = record;
+    while !rest.is_empty() {
+        let offset = place + (record.len() - rest.len()) as u64;
+        let (member, behind) = unpack(rest)?;
+        let indexed = WarcRecord::of(&member)?;
+        if indexed.kind != b"request" {
+            lines.push(line(&indexed, (offset, rest.len() - behind.len()), file_name)?);
+        }
+        rest = behind;
     }
-    let (second, _) = unpack(behind)?;
-    let offset = place + (record.len() - behind.len()) as u64;
-    line(&WarcRecord::of(&second)?, (offset, behind.len()), file_name)
+    Ok(lines)
 }
 
 fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str) -> Result<Vec<u8>, Damage> {
@@ -33,8 +38,12 @@ fn line(record: &WarcRecord<'_>, (offset, length): (u64, usize), file_name: &str
     time_text::write_utc_micros(record.fetched_at, &mut date);
     line.extend(date.iter().filter(|byte| byte.is_ascii_digit()).take(TIMESTAMP_DIGITS));
     line.push(b' ');
-    let head = if record.kind == b"response" { parse_head(record.block) } else { None };
-    let kind = head.as_ref().map_or(record.content_type, |(reply, _)| reply.content_type);
+    let head = if record.kind == b"resource" { None } else { parse_head(record.block) };
+    let kind = match &head {
+        Some(_) if record.kind == b"revisit" => Some(&b"warc/revisit"[..]),
+        Some((reply, _)) => reply.content_type,
+        None => record.content_type,
+    };
     let status = head.as_ref().map(|(reply, _)| format!("{:03}", reply.status));
     let digest = record.payload_digest.ok_or(Damage("the record has no digest of its payload"))?;
     let mut json = CdxjFields::default();

@@ -10,7 +10,7 @@ use crate::pack::number::parse_decimal;
 use crate::pack::{Damage, Decoder};
 use crate::time_text;
 
-/// Fields of a record: ours have at most eleven.
+/// Fields of a record: ours have at most twelve.
 const FIELDS_MAX: usize = 16;
 /// Nothing that deflate packs becomes larger by more than this.
 const RATIO_MAX: usize = 1032;
@@ -19,7 +19,7 @@ const GUESS_BYTES: usize = 4096;
 /// Checksum and size, behind each member.
 const FOOTER_BYTES: usize = 8;
 
-/// Reads what [`super::WarcEncoder`] wrote for an object: one member, or two.
+/// Reads what [`super::WarcEncoder`] wrote for an object: one member, or two, and two for each redirect that led to it.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct WarcDecoder;
 
@@ -27,18 +27,34 @@ impl Decoder for WarcDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
         let (first, behind) = unpack(record)?;
         let first = WarcRecord::of(&first)?;
-        if behind.is_empty() {
+        if first.kind == b"resource" {
+            check_redirects(behind)?;
             return first.resource();
         }
         if first.kind != b"request" {
-            return Err(Damage("the first of two members is not a request"));
+            return Err(Damage("the first member is neither a resource nor a request"));
         }
         let (second, behind) = unpack(behind)?;
-        if !behind.is_empty() {
-            return Err(Damage("there are bytes behind the response"));
-        }
+        check_redirects(behind)?;
         WarcRecord::of(&second)?.response()
     }
+}
+
+/// What stands behind an object: pairs of records of the redirects that led to it, or nothing.
+fn check_redirects(members: &[u8]) -> Result<(), Damage> {
+    let mut rest = members;
+    while !rest.is_empty() {
+        for kind in [&b"request"[..], b"response"] {
+            let (member, behind) = unpack(rest)?;
+            if WarcRecord::of(&member)?.kind != kind {
+                return Err(Damage(
+                    "what is behind the object is not the request and the reply of a redirect",
+                ));
+            }
+            rest = behind;
+        }
+    }
+    Ok(())
 }
 
 /// The first member's content, and what is behind the member.

@@ -6,11 +6,13 @@ use super::member::MemberWriter;
 use super::message::{StoredHead, chunk_around, parse_head};
 use super::{RECORD_END, UNKNOWN_TYPE, VERSION, WarcOrigin, digest};
 use crate::http1::{HttpUrl, RequestTemplate};
+use crate::kept_reply::KeptReply;
 use crate::limits::BODY_MEMORY_BYTES_MAX;
 use crate::name;
-use crate::object::{Micros, Object};
+use crate::object::{Facts, Micros, Object, UnfetchedTarget};
 use crate::pack::Encoder;
 use crate::pack::number::write_decimal;
+use crate::target::Sequence;
 use crate::time_text;
 
 const WARCINFO: &str = concat!(
@@ -20,6 +22,11 @@ const WARCINFO: &str = concat!(
     "conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n"
 );
 
+/// What a `revisit` is whose server has said that nothing has changed (WARC 1.1, 6.7.3).
+const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
+
+/// A target whose replies are written: sequence number, name, and its URL when that is not its name.
+type Asked<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
 /// An identifier of a record, without what stands around it.
 type Uuid = [u8; 36];
 
@@ -81,10 +88,55 @@ impl WarcEncoder {
         uuid(xxh3_128_with_seed(identity, self.seed))
     }
 
-    fn request(&mut self, object: &Object<'_>, response: &Uuid, out: &mut Vec<u8>) {
-        let id = self.uuid(b'q', object);
+    /// Appends the replies that came in place of an object, each with its request.
+    pub fn encode_unfetched(&mut self, target: &UnfetchedTarget<'_>, out: &mut Vec<u8>) {
+        self.replies((target.sequence, target.name, target.url), target.replies, out);
+    }
+
+    fn replies(&mut self, target: Asked<'_>, replies: Option<&[u8]>, out: &mut Vec<u8>) {
+        for reply in KeptReply::all(replies.unwrap_or_default()) {
+            self.reply(target, &reply, out);
+        }
+    }
+
+    fn reply(&mut self, (sequence, name, url): Asked<'_>, reply: &KeptReply<'_>, out: &mut Vec<u8>) {
+        let Some((head, length)) = parse_head(reply.head) else { return };
+        if length != reply.head.len() {
+            return;
+        }
+        // An object of the same bytes has other identifiers: they are of other kinds.
+        let object = Object {
+            sequence,
+            name,
+            body: reply.body,
+            crc32c: crc32c::crc32c(reply.body),
+            facts: Facts { url: reply.url.or(url), fetched_at: reply.fetched_at, ..Facts::default() },
+        };
+        self.buffers.set_date(reply.fetched_at);
+        self.write_uri_of(&object);
+        let (request, response) = (self.uuid(b'Q', &object), self.uuid(b'P', &object));
+        self.request(&object, &request, &response, out);
+        let is_unchanged = head.status == 304;
+        self.buffers.open(if is_unchanged { "revisit" } else { "response" }, &response);
+        let RecordBuffers { record, chunk, uri, .. } = &mut self.buffers;
+        write_field("Content-Type", &[b"application/http; msgtype=response"], record);
+        if is_unchanged {
+            write_field("WARC-Profile", &[NOT_MODIFIED], record);
+            write_field("WARC-Refers-To-Target-URI", &[uri], record);
+        }
+        write_field("Fetchmill-Sequence", &[sequence.to_string().as_bytes()], record);
+        if reply.is_cut {
+            write_field("WARC-Truncated", &[b"length"], record);
+        }
+        let (start, end): (&[u8], &[u8]) =
+            if head.is_chunked { chunk_around(reply.body, chunk) } else { (b"", b"") };
+        close(&[reply.head, start, reply.body, end], Some(1), record);
+        self.pack(out);
+    }
+
+    fn request(&mut self, object: &Object<'_>, id: &Uuid, response: &Uuid, out: &mut Vec<u8>) {
         self.write_request(object);
-        self.buffers.open("request", &id);
+        self.buffers.open("request", id);
         let RecordBuffers { record, request, .. } = &mut self.buffers;
         write_field("WARC-Concurrent-To", &[b"<urn:uuid:", response, b">"], record);
         write_field("Content-Type", &[b"application/http; msgtype=request"], record);
@@ -174,11 +226,13 @@ impl Encoder for WarcEncoder {
         match parse_head(head) {
             Some((reply, length)) if length == head.len() => {
                 let id = self.uuid(b'p', object);
-                self.request(object, &id, out);
+                let request = self.uuid(b'q', object);
+                self.request(object, &request, &id, out);
                 self.response(object, &id, &reply, out);
             }
             _ => self.resource(object, out),
         }
+        self.replies((object.sequence, object.name, object.facts.url), object.facts.replies, out);
     }
 
     fn finish(&mut self, _: &mut Vec<u8>) {}

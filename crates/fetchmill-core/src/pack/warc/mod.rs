@@ -1,10 +1,13 @@
 //! WARC 1.1: for each object the request and the response, as they went over the wire, each in a gzip member.
 //!
 //! # Rules
-//! - The two members of an object are one record of a pack: neither is there without the other.
+//! - The two members of an object are one record of a pack: neither is there without the other. With `--warc-all` those of
+//!   the redirects that led to it stand behind them, in the same record.
 //! - Every byte of a reply's head is kept. The client has taken the chunks away: where the head announces them the body
 //!   is written as one chunk, so that it stays the message that the head describes. Digests are of that message, as
 //!   `warcio check` wants them.
+//! - What came in place of an object is no record of a pack, and stands in files of its own ([`crate::results`]). Where its
+//!   body is cut, `WARC-Truncated` says so; a 304 is a `revisit`.
 //! - An object whose head is not known is a `resource` record: no head is made up.
 //! - No secret of a request is stored, and no byte from outside becomes part of the syntax of a field.
 //! - The identifier of a record is made of what it holds: the same object gets the same one again.
@@ -25,7 +28,7 @@ mod surt;
 #[cfg(test)]
 mod tests;
 
-pub use cdxj::cdxj_line;
+pub use cdxj::cdxj_lines;
 pub use decode::WarcDecoder;
 pub use encode::WarcEncoder;
 

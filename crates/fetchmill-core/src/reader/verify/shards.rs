@@ -1,6 +1,7 @@
 //! Sealed and open shards against what the journal says of them: whole files first, then every record.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -339,7 +340,7 @@ pub(super) fn check_unfetched(
 ) -> Result<()> {
     let files = snapshot.unfetched.iter().filter(|_| snapshot.is_finished);
     for (number, file) in files.enumerate() {
-        let path = unfetched_files(snapshot).path(shard_folder, number);
+        let path = unfetched_files(snapshot).path(shard_folder, file, number);
         tell_unlike(&path, check_file(&path, &file.data, true, watch)?, faults, watch);
     }
     Ok(())
@@ -347,6 +348,13 @@ pub(super) fn check_unfetched(
 
 fn unfetched_files(snapshot: &JournalSnapshot) -> UnfetchedFiles {
     UnfetchedFiles::of(&ExtraColumns::of_identity(&snapshot.identity))
+}
+
+/// What the files of targets without an object are called.
+fn unfetched_names(snapshot: &JournalSnapshot, shard_folder: &ShardFolder) -> Vec<OsString> {
+    let files = unfetched_files(snapshot);
+    let name = |(number, file)| files.path(shard_folder, file, number).file_name().map(OsStr::to_owned);
+    snapshot.unfetched.iter().enumerate().filter_map(name).collect()
 }
 
 /// Checks the indexes of shards, which a finished job with `--cdxj` has in their place.
@@ -391,8 +399,7 @@ pub(super) fn find_unknown(
     let Some(extension) = format.extension() else { return Ok(()) };
     let is_shard =
         |number| snapshot.shards.binary_search_by_key(&number, |shard: &Shard| shard.number).is_ok();
-    let files = unfetched_files(snapshot);
-    let is_written = |meant, number| meant == files && number < snapshot.unfetched.len() as u64;
+    let written = unfetched_names(snapshot, &ShardFolder::new(dest, extension, false));
     let index_end = Some(CDXJ).filter(|_| snapshot.part(INDEX_PART) == CDXJ);
     let ends: Vec<&str> = index_end.into_iter().chain([extension]).collect();
     let has_index = |number| snapshot.cdxj_files.binary_search_by_key(&number, |file| file.shard).is_ok();
@@ -404,7 +411,8 @@ pub(super) fn find_unknown(
     for entry in entries {
         let name = entry.map_err(|error| Error::storage("read", dest, error))?.file_name();
         let Some(name) = name.to_str() else { continue };
-        if name == ShardFolder::FAILURES && !is_written(UnfetchedFiles::Failures, 0) {
+        let is_written = written.iter().any(|written| written == name);
+        if name == ShardFolder::FAILURES && !is_written {
             unknown(name);
         }
         let Some((kind, number)) = name.split_once('-') else { continue };
@@ -416,7 +424,7 @@ pub(super) fn find_unknown(
         let is_known = number.parse::<ShardNumber>().is_ok_and(|number| match kind {
             "shard" if is_index => is_meant(number) && has_index(number),
             "shard" => is_meant(number) && is_shard(number),
-            "unfetched" => is_meant(number) && is_written(UnfetchedFiles::Rows, number),
+            "unfetched" => is_written,
             _ => true,
         });
         if !is_known && matches!(kind, "shard" | "unfetched") {
