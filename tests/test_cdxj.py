@@ -22,6 +22,7 @@ import fetchmill
 from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Fault, Server
 from raw_server import Behaviour, RawServer
+from system_calls import kill_before
 
 Run = Callable[..., Ended]
 Serve = Callable[..., Server]
@@ -186,14 +187,6 @@ def test_a_job_that_is_killed_again_and_again_has_each_index(
     assert fetchmill.verify(tmp_path / "out").ok
 
 
-def kill_before(call: str, at: int, environment: dict[str, str], folder: Path, *arguments: str) -> int:
-    """Runs the command and kills it before a thread's N-th such call; its exit code."""
-    inject = ["-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL:when={at}"]
-    command = ["strace", "-f", "-o", "/dev/null", *inject, *COMMAND, *arguments]
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=120)
-    return ended.returncode
-
-
 def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tuple[str, ...]]:
     """A site, and the command that gets each of its objects into a shard of its own."""
     site = raw({f"/{number}": reply(200, b"body %d" % number, "Content-Type: text/plain") for number in range(count)})
@@ -210,7 +203,7 @@ def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
     site, arguments = some_shards(raw, tmp_path)
     dest = tmp_path / "out"
     # Every shard is sealed, and none has its index: the runs behind this one make such calls for indexes alone.
-    assert kill_before("renameat2", 1, environment, tmp_path, *arguments) != 0
+    assert kill_before("renameat2", 1, environment, tmp_path, *COMMAND, *arguments) != 0
     (dest / "shard-000000.cdxj").touch()
     assert run(*arguments).code == 10
     (dest / "shard-000000.cdxj").unlink()
@@ -218,7 +211,7 @@ def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
     asked = len(site.asked("/"))
     for at in (rng.randint(2, 3), rng.randint(1, 2)):
         before = len(list(dest.glob("*.cdxj")))
-        assert kill_before(call, at, environment, tmp_path, *arguments) != 0
+        assert kill_before(call, at, environment, tmp_path, *COMMAND, *arguments) != 0
         assert before <= len(list(dest.glob("*.cdxj"))) < 5
 
     ended = run(*arguments)
@@ -256,7 +249,7 @@ def test_a_file_of_somebody_else_is_neither_replaced_nor_removed(
 ) -> None:
     """The job says which it is, and ends once it is moved away."""
     _, arguments = some_shards(raw, tmp_path)
-    assert kill_before("renameat2", 2, environment, tmp_path, *arguments) != 0
+    assert kill_before("renameat2", 2, environment, tmp_path, *COMMAND, *arguments) != 0
     foreign = tmp_path / "out/shard-000002.cdxj"
     foreign.write_text("precious")
 

@@ -6,6 +6,7 @@
 import io
 import os
 import random
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -13,13 +14,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from cdxj_indexer.main import CDXJIndexer
 from warcio.archiveiterator import ArchiveIterator
 
 import fetchmill
-from conftest import Ended, wait_for_rows
+from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Fault, Server
-from raw_server import Behaviour, RawServer, reply
+from raw_server import Behaviour, Exchange, RawServer, bare_reply, reply
+from system_calls import kill_before
 
 Run = Callable[..., Ended]
 Serve = Callable[..., Server]
@@ -151,7 +154,9 @@ def test_an_archive_has_every_reply(run: Run, raw: Raw, tmp_path: Path) -> None:
 
 def test_without_it_an_archive_has_objects_alone(run: Run, raw: Raw, tmp_path: Path) -> None:
     """As ever."""
-    site = raw({"/a": reply(b"a"), "/from": reply(b"", "Location: /a", status="301 Moved"), "/b": reply(status="404 No")})
+    site = raw(
+        {"/a": reply(b"a"), "/from": reply(b"", "Location: /a", status="301 Moved"), "/b": reply(status="404 No")}
+    )
     listed = write_list(tmp_path, site, "/from", "/b")
 
     assert run("get", listed, "out", "--format", "warc", *HASTE).code == 3
@@ -277,6 +282,111 @@ def test_it_is_a_part_of_what_a_job_is(run: Run, raw: Raw, tmp_path: Path) -> No
     assert refused.code == 2
     assert "its replies is all" in refused.err
     assert [*records(tmp_path / "out")] == [f"{site.url}/a"]
-    synced = run("sync", listed, "out", "--format", "warc")
-    assert "--warc-all" in synced.err
-    assert synced.code == 2
+
+
+class Page:
+    """Says whether it has changed to who asks on a condition."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    def __call__(self, exchange: Exchange) -> bytes:
+        """Its ETag is its body."""
+        if b'If-None-Match: "%s"' % self.body in exchange.head:
+            return bare_reply(f'ETag: "{self.body.decode()}"', status="304 Not Modified")
+        return reply(self.body, f'ETag: "{self.body.decode()}"')
+
+
+def replies_of(dest: Path) -> list[tuple[str, str, str]]:
+    """Path, kind and status of what came in place of objects."""
+    found = [(uri, each.kind, each.status) for uri, stored in records(dest, "unfetched-").items() for each in stored]
+    return sorted((f"/{uri.rpartition('/')[2]}", kind, status) for uri, kind, status in found)
+
+
+def test_a_sync_revisits_what_has_not_changed(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """The records are those of the last pass; objects stay where they are."""
+    pages = {"/a": Page(b"one"), "/b": Page(b"two"), "/c": Page(b"three")}
+    site = raw({**pages, "/gone": reply(b"no", status="404 No")})
+    listed = write_list(tmp_path, site, *pages, "/gone")
+    words = ("sync", listed, "out", "--format", "warc", "--allow-private", "--quiet")
+    dest = tmp_path / "out"
+
+    assert run(*words, "--warc-all").code == 3
+    assert replies_of(dest) == [("/gone", "response", "404")]
+    pages["/b"].body = b"changed"
+    assert run(*words, "--warc-all").code == 3
+
+    assert replies_of(dest) == [("/a", "revisit", "304"), ("/c", "revisit", "304"), ("/gone", "response", "404")]
+    objects = {uri.rpartition("/")[2]: stored for uri, stored in records(dest, "shard-").items()}
+    assert {name: [each.body for each in stored] for name, stored in objects.items()} == {
+        "a": [b"one"],
+        "b": [b"changed"],
+        "c": [b"three"],
+    }
+    assert fetchmill.verify(dest).ok
+    assert not (dest / "_failures.ndjson").exists()
+    assert run(*words).code == 3
+    assert [path.name for path in dest.glob("unfetched-*")] == []
+    assert fetchmill.verify(dest).ok
+
+
+def test_the_next_pass_replaces_what_is_damaged(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """`verify` tells of it: the pass is over, and nobody can ask for the same again."""
+    site = raw({"/a": Page(b"one")})
+    words = ("sync", write_list(tmp_path, site, "/a"), "out", "--format", "warc", "--warc-all", "--allow-private")
+    for _ in range(2):
+        assert run(*words).code == 0
+    (tmp_path / "out/unfetched-000000.warc.gz").write_bytes(b"damaged")
+
+    found = run("verify", "out")
+    assert (found.code, "unfetched-000000.warc.gz" in found.out) == (10, True)
+
+    assert run(*words).code == 0
+
+    assert fetchmill.verify(tmp_path / "out").ok
+    assert replies_of(tmp_path / "out") == [("/a", "revisit", "304")]
+
+
+def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """What came in place of objects then goes: the pass has its own."""
+    site = raw(
+        {"/a": Page(b"one"), "/b": reply(b"no", status="404 No"), "/r": reply(b"", "Location: /a", status="301 Go")}
+    )
+    listed = write_list(tmp_path, site, "/a", "/b", "/r")
+    assert run("get", listed, "out", *WARC, *HASTE).code == 3
+    assert len(records(tmp_path / "out")) == 3
+
+    assert run("sync", listed, "out", "--format", "warc", "--warc-all", "--allow-private", "--quiet").code == 3
+
+    assert ("/a", "revisit", "304") in replies_of(tmp_path / "out")
+    assert fetchmill.verify(tmp_path / "out").ok
+    assert sorted(fetchmill.open(tmp_path / "out")) == [f"{site.url}/a", f"{site.url}/r"]
+
+
+@pytest.mark.parametrize("call", ["renameat2", "unlink"])
+def test_a_sync_that_is_killed_while_it_ends_has_one_of_each(
+    run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str
+) -> None:
+    """Before some of its renames or removals."""
+    rng = random.Random(f"{SEED}-{call}")
+    pages = {f"/{number}": Page(b"body %d" % number) for number in range(5)}
+    site = raw({**pages, "/gone": reply(b"no", status="404 No")})
+    listed = write_list(tmp_path, site, *pages, "/gone")
+    words = ("sync", str(listed), "out", "--format", "warc", "--warc-all", "--allow-private", "--quiet")
+    assert run(*words).code == 3
+    pages["/1"].body = b"new"
+    ended = [kill_before(call, at, environment, tmp_path, *COMMAND, *words) for at in rng.sample(range(1, 6), 3)]
+    assert -signal.SIGKILL in ended
+
+    assert run(*words).code == 3
+
+    unchanged = [number for number in range(5) if number != 1]
+    found = replies_of(tmp_path / "out")
+    # A kill may have ended behind the first pass that has seen the change: then nothing has changed in the next.
+    assert [(f"/{number}", "revisit", "304") for number in unchanged] == [
+        each for each in found if each[0] not in ("/1", "/gone")
+    ]
+    assert ("/gone", "response", "404") in found
+    assert len(records(tmp_path / "out", "shard-")) == 5
+    assert fetchmill.verify(tmp_path / "out").ok
+    assert os.listdir(tmp_path / "out/.fetchmill/open") == []

@@ -63,6 +63,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
         sidecars: Sidecars::default(),
         is_hashed: false,
         validators: Validators::InRecords,
+        tells_failures: true,
         keeps_replies: false,
         is_indexed: false,
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),

@@ -41,6 +41,13 @@ class OfFormat(TypedDict, total=False):
     shard_size: Annotated[
         int | None, Option("bytes", "Size of a shard of tar, warc and jsonl (1 GiB if not given) or parquet (128 MiB).")
     ]
+    warc_all: Annotated[
+        bool,
+        Option(
+            "flag",
+            "Store in warc what is no object, too: redirects, and what came in place of objects (docs/formats.md).",
+        ),
+    ]
 
 
 class Storing(TypedDict, total=False):
@@ -106,14 +113,6 @@ class Storing(TypedDict, total=False):
     cdxj: Annotated[
         bool,
         Option("flag", "Put an index in CDXJ beside each shard of warc of the finished job (docs/formats.md)."),
-    ]
-    warc_all: Annotated[
-        bool,
-        Option(
-            "flag",
-            "Store in warc what is no object, too: redirects, and the replies of absent and failed targets "
-            "(docs/formats.md).",
-        ),
     ]
     transform: Annotated[
         Function | str | None,

@@ -125,6 +125,7 @@ impl ExportOptions {
             // What it was is a column of what is read.
             is_hashed: false,
             validators: Validators::InRecords,
+            tells_failures: false,
             keeps_replies: false,
             is_indexed: false,
             origin: Some(warc_origin(&snapshot.identity)?),

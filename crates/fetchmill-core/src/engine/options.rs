@@ -1149,6 +1149,8 @@ impl JobOptions {
                 Some(_) => Validators::InManifests,
                 None => Validators::InRecords,
             },
+            // What a pass of a sync could not fetch is told by the sync.
+            tells_failures: self.pass.is_none(),
             keeps_replies: self.warc_all,
             is_indexed: self.cdxj,
             origin: Some(self.warc_origin()?),

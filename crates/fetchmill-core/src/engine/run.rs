@@ -592,9 +592,7 @@ impl FinishedJob {
         if self.options.upload.is_some() {
             journal.must_be_uploaded()?;
         }
-        // What a pass of a sync could not fetch is told by the sync.
-        let tells_failures = self.options.rows.is_none() && self.options.pass.is_none();
-        if tells_failures && !self.write_unfetched(journal, control)? {
+        if self.options.rows.is_none() && !self.write_unfetched(journal, control)? {
             return Ok(());
         }
         journal.begin()?;

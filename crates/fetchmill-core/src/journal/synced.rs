@@ -10,7 +10,7 @@ use super::location::JobLocation;
 use super::transactions::Journal;
 use super::{schema, shards};
 use crate::error::Result;
-use crate::outcome::{SealedShard, ShardNumber, Tally};
+use crate::outcome::{SealedShard, ShardNumber, Tally, UnfetchedFile};
 use crate::target::Sequence;
 
 /// The fact that says which pass was the last.
@@ -30,6 +30,8 @@ pub struct ShardExchange {
     pub sealed: Vec<SealedShard>,
     /// Shards that go.
     pub emptied: Vec<ShardNumber>,
+    /// Files of what came in place of objects; those of the pass before have gone.
+    pub unfetched: Vec<UnfetchedFile>,
     /// Sequence numbers below this are given then.
     pub next_sequence: Sequence,
 }
@@ -74,6 +76,7 @@ impl Journal {
         }
         self.next_sequence = self.next_sequence.max(exchange.next_sequence);
         self.set(PASS, &exchange.pass.to_string())?;
+        self.set_unfetched(&exchange.unfetched)?;
         self.count_shards()?;
         self.commit()
     }

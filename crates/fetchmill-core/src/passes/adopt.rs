@@ -12,8 +12,8 @@ use crate::durable::{self, PathState};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::journal::{
-    INDEX_PART, Identity, JobLocation, Journal, NAMES, REPLIES_PART, SIDECAR, STRIP_PREFIX, Status,
-    TRANSFORM, read_sealed_shards, read_status, sqlite_error_of,
+    INDEX_PART, Identity, JobLocation, Journal, NAMES, SIDECAR, STRIP_PREFIX, Status, TRANSFORM,
+    read_sealed_shards, read_status, sqlite_error_of,
 };
 use crate::name;
 use crate::reader::{ObjectError, ShardReader};
@@ -106,11 +106,6 @@ fn must_fit(place: &JobLocation, format: Format, status: &Status) -> Result<()> 
     let columns = ExtraColumns::of_identity(&status.identity);
     if columns.has_outcomes() || !columns.kept().is_empty() || !part(SIDECAR).is_empty() {
         return refuse("whose objects have more columns, or sidecars, than those of a sync");
-    }
-    if !part(REPLIES_PART).is_empty() {
-        return refuse(
-            "whose archive has what came in place of objects (--warc-all), and a sync keeps objects only",
-        );
     }
     if !part(INDEX_PART).is_empty() {
         return refuse("whose shards have indexes (--cdxj), and a sync changes shards without them");

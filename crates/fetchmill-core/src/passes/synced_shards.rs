@@ -16,7 +16,8 @@ use crate::journal::{
 };
 use crate::outcome::{SealedShard, ShardNumber};
 use crate::reader::verify::tidy;
-use crate::sink::{Format, ShardFolder};
+use crate::results::take_back_unfetched;
+use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 use crate::target::Sequence;
 
 /// Numbers of shards that a pass has brought, by those that they had where they were fetched; and of those that it has
@@ -109,9 +110,12 @@ impl SyncedShards {
         let mut journal = self.open_journal(staged.as_ref(), &options.source)?;
         if journal.last_pass()? < Some(pass) {
             let Copies { sealed, emptied } = Copies::read(copies)?;
-            let mut exchange = ShardExchange { pass, sealed, emptied, next_sequence: 0 };
+            let mut exchange = ShardExchange { pass, sealed, emptied, ..ShardExchange::default() };
+            // What the pass before met is not what this one has met.
+            take_back_unfetched(&journal, &self.shard_folder(), UnfetchedFiles::Replies)?;
             if let Some(staged) = &staged {
                 self.take(staged)?;
+                exchange.unfetched.clone_from(&staged.snapshot.unfetched);
                 exchange.next_sequence = staged.snapshot.next_sequence;
                 exchange.sealed.extend(staged.snapshot.shards.iter().map(|shard| shard.sealed.clone()));
             }
@@ -140,6 +144,10 @@ impl SyncedShards {
             let open = folder.open_path();
             move_into(&staged.folder.manifest_path(*number), &open, &sealed.manifest.path)?;
             move_into(&staged.folder.shard_path(*number), &open, &sealed.data.path)?;
+        }
+        for (number, file) in staged.snapshot.unfetched.iter().enumerate() {
+            let path = UnfetchedFiles::Replies.path(&staged.folder, file, number);
+            move_into(&path, &folder.open_path(), &file.data.path)?;
         }
         // They may be of a job that syncs nothing.
         let opened = durable::open_folder(&self.place.dest);

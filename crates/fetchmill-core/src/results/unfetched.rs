@@ -34,8 +34,8 @@ pub fn write_unfetched(
 ) -> Result<Option<Vec<PathBuf>>> {
     let files = UnfetchedFiles::of(&setup.columns);
     let tally = journal.tally();
-    let tells_all = files == UnfetchedFiles::Rows || setup.keeps_replies;
-    let has_something = tally.failed + tally.absent > 0 || tells_all;
+    let has_failures = tally.failed + tally.absent > 0 || files == UnfetchedFiles::Rows;
+    let has_something = has_failures && setup.tells_failures || setup.keeps_replies;
     let Some(shard_folder) = setup.shard_folder().filter(|_| has_something) else {
         return Ok(Some(Vec::new()));
     };
@@ -93,7 +93,7 @@ fn write_files(
             let row = row?;
             rows += 1;
             let name = row.name_bytes().ok_or_else(damaged)?;
-            if has_all_rows || !row.is_skipped() {
+            if setup.tells_failures && (has_all_rows || !row.is_skipped()) {
                 push(&mut writer, &row, names.stripped(&name))?;
             }
             if let Some(replies) = replies.as_mut().filter(|_| row.replies_hex.is_some()) {
@@ -103,7 +103,7 @@ fn write_files(
         }
     }
     let (fetched, given) = (journal.tally().fetched, journal.next_sequence());
-    if fetched + rows != given {
+    if setup.tells_failures && fetched + rows != given {
         return Err(Error::Journal(format!(
             "{fetched} objects and {rows} rows without one are not the {given} targets of {}; look with `fetchmill \
              verify`",
@@ -111,7 +111,7 @@ fn write_files(
         )));
     }
     if !has_all_rows {
-        if !push_folders(&mut writer, journal, goes_on)? {
+        if setup.tells_failures && !push_folders(&mut writer, journal, goes_on)? {
             return Ok(None);
         }
         let mut written = writer.finish(false)?;

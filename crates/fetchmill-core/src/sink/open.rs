@@ -41,6 +41,8 @@ pub struct SinkSetup {
     pub is_hashed: bool,
     /// What manifests of shards say of their objects.
     pub validators: Validators,
+    /// Whether targets without an object are told beside the shards.
+    pub tells_failures: bool,
     /// Whether what came in place of objects is stored, too.
     pub keeps_replies: bool,
     /// Whether files of WARC have indexes.

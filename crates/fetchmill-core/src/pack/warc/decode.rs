@@ -46,7 +46,8 @@ fn check_redirects(members: &[u8]) -> Result<(), Damage> {
     while !rest.is_empty() {
         for kind in [&b"request"[..], b"response"] {
             let (member, behind) = unpack(rest)?;
-            if WarcRecord::of(&member)?.kind != kind {
+            let record = WarcRecord::of(&member)?;
+            if record.kind != kind || record.name.is_some() {
                 return Err(Damage(
                     "what is behind the object is not the request and the reply of a redirect",
                 ));

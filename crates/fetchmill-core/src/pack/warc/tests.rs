@@ -5,7 +5,8 @@ use std::io::Write as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::{Facts, Object, StoredObject};
+use crate::kept_reply::KeptReply;
+use crate::object::{Facts, Object, StoredObject, UnfetchedTarget};
 use crate::pack::{Decoder as _, Encoder as _};
 
 const HEAD: &[u8] =
@@ -376,4 +377,72 @@ fn a_damaged_record_has_no_line() {
     packed[last] ^= 1;
     assert!(cdxj_lines(&packed, 0, "x").is_err());
     assert!(cdxj_lines(packed.get(..20).unwrap(), 0, "x").is_err());
+}
+
+fn redirected(object: &Object<'_>, replies: &[u8]) -> Vec<u8> {
+    let facts = Facts { replies: Some(replies), ..object.facts };
+    record(&Object { facts, ..*object })
+}
+
+#[test]
+fn redirects_stand_behind_the_object_that_they_led_to() {
+    let mut replies = Vec::new();
+    for number in 0..2 {
+        let url = format!("http://example.org/{number}");
+        let head = b"HTTP/1.1 301 Go\r\nTransfer-Encoding: chunked\r\n\r\n";
+        KeptReply { url: Some(url.as_bytes()), fetched_at: 1, head, body: b"moved", is_cut: number > 0 }
+            .write(&mut replies);
+    }
+    for head in [Some(HEAD), None] {
+        let object = object(b"a", b"hello", head);
+        let packed = redirected(&object, &replies);
+        let alone = record(&object);
+
+        assert!(packed.starts_with(&alone));
+        assert_eq!(WarcDecoder.decode(&packed).unwrap(), WarcDecoder.decode(&alone).unwrap());
+        let records = texts(packed.get(alone.len()..).unwrap());
+        let uris: Vec<_> = records.iter().filter_map(|text| field(text, "WARC-Target-URI")).collect();
+        assert_eq!(
+            uris,
+            ["http://example.org/0"; 2].into_iter().chain(["http://example.org/1"; 2]).collect::<Vec<_>>()
+        );
+        assert_eq!(field(&records[1], "WARC-Truncated"), None);
+        assert_eq!(field(&records[3], "WARC-Truncated"), Some("length"));
+        assert!(records[3].contains("\r\n\r\n5\r\nmoved\r\n0\r\n\r\n"));
+        assert_eq!(cdxj_lines(&packed, 0, "x").unwrap().len(), 3);
+        // What is cut off between two of its members, or damaged, is told.
+        for end in [alone.len() + 1, packed.len() - 1] {
+            assert!(WarcDecoder.decode(packed.get(..end).unwrap()).is_err());
+        }
+        assert!(WarcDecoder.decode(&[packed, alone].concat()).is_err());
+    }
+}
+
+#[test]
+fn what_came_in_place_of_an_object_is_no_object() {
+    let mut replies = Vec::new();
+    let head = b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\n\r\n";
+    KeptReply { url: None, fetched_at: 1, head, body: b"", is_cut: false }.write(&mut replies);
+    let target = UnfetchedTarget {
+        sequence: 7,
+        name: b"a",
+        outcome: "skipped",
+        kind: None,
+        detail: None,
+        status: 304,
+        attempts: 1,
+        url: None,
+        kept: None,
+        replies: Some(&replies),
+    };
+    let mut packed = Vec::new();
+
+    encoder().encode_unfetched(&target, &mut packed);
+
+    let [request, revisit]: [String; 2] = texts(&packed).try_into().unwrap();
+    assert!(request.contains("GET /files/a?v=1 HTTP/1.1"));
+    assert_eq!(field(&revisit, "WARC-Type"), Some("revisit"));
+    assert_eq!(field(&revisit, "WARC-Refers-To-Target-URI"), field(&revisit, "WARC-Target-URI"));
+    assert_eq!(field(&revisit, "Fetchmill-Sequence"), Some("7"));
+    assert!(WarcDecoder.decode(&packed).is_err());
 }

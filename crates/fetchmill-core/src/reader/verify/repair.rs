@@ -25,7 +25,7 @@ use crate::reader::entries::before_name;
 use crate::reader::frames;
 use crate::reader::stored::{latest_first, open_root};
 use crate::reader::{CopiedRows, ShardReader, copy_shard};
-use crate::sink::{Format, ShardFolder};
+use crate::sink::{Format, ShardFolder, UnfetchedFiles};
 
 /// What a repair has done.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,15 @@ pub(crate) fn tidy(place: &JobLocation) -> Result<()> {
         if is_there && is_named {
             shard_folder.publish_if_there(&sealed.data.path, &sealed.manifest.path, *number)?;
         }
+    }
+    if snapshot.is_synced {
+        for (number, file) in snapshot.unfetched.iter().enumerate() {
+            if shard_folder.open_path().join(&file.data.path).exists() {
+                let path = UnfetchedFiles::Replies.path(&shard_folder, file, number);
+                shard_folder.publish_unfetched(&file.data.path, &path)?;
+            }
+        }
+        shard_folder.sync_sealed()?;
     }
     remove_replaced(&shard_folder, &mut Journal::open_any(place, true)?)
 }
