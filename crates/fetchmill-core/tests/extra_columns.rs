@@ -17,7 +17,7 @@ use fetchmill_core::outcome::{Receipt, Tally};
 use fetchmill_core::pack::{Sidecars, WarcOrigin};
 use fetchmill_core::reader::verify::{Verify, VerifyOptions};
 use fetchmill_core::reader::{ArrowBatches, Destination, Objects};
-use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage, Validators};
+use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage, UnfetchedSetup, Validators};
 use fetchmill_core::source::{ListedPage, PageCursor};
 use fetchmill_core::target::Names;
 
@@ -63,9 +63,7 @@ fn setup(place: &JobLocation, format: Format) -> SinkSetup {
         sidecars: Sidecars::default(),
         is_hashed: false,
         validators: Validators::InRecords,
-        tells_failures: true,
-        keeps_replies: false,
-        is_indexed: false,
+        unfetched: UnfetchedSetup::default(),
         origin: Some(WarcOrigin::of_list(&[]).unwrap()),
         server_times: true,
         upload_queue: None,

@@ -33,7 +33,8 @@ use crate::reader::{
 };
 use crate::sink::failures::FailuresShard;
 use crate::sink::{
-    Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, Validators,
+    Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
+    Validators,
 };
 use crate::source::{ListedPage, PageCursor};
 use crate::stored_name::StoredNames;
@@ -125,9 +126,7 @@ impl ExportOptions {
             // What it was is a column of what is read.
             is_hashed: false,
             validators: Validators::InRecords,
-            tells_failures: false,
-            keeps_replies: false,
-            is_indexed: false,
+            unfetched: UnfetchedSetup::default(),
             origin: Some(warc_origin(&snapshot.identity)?),
             upload_queue: None,
         })

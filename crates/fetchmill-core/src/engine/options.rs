@@ -39,7 +39,7 @@ use crate::reader::REQUEST_PART;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
-use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts, Validators};
+use crate::sink::{Format, HashColumn, Properties, SinkSetup, StoredParts, UnfetchedSetup, Validators};
 use crate::source::json::{JsonPageOptions, JsonPages};
 use crate::source::list::{ListFormat, ListOptions, NameTemplate};
 use crate::source::sitemap::is_sitemap;
@@ -1149,10 +1149,12 @@ impl JobOptions {
                 Some(_) => Validators::InManifests,
                 None => Validators::InRecords,
             },
-            // What a pass of a sync could not fetch is told by the sync.
-            tells_failures: self.pass.is_none(),
-            keeps_replies: self.warc_all,
-            is_indexed: self.cdxj,
+            unfetched: UnfetchedSetup {
+                // What a pass of a sync could not fetch is told by the sync.
+                tells_failures: self.pass.is_none(),
+                keeps_replies: self.warc_all,
+                is_indexed: self.cdxj,
+            },
             origin: Some(self.warc_origin()?),
             upload_queue: None,
         })

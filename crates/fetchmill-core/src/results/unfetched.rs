@@ -35,7 +35,7 @@ pub fn write_unfetched(
     let files = UnfetchedFiles::of(&setup.columns);
     let tally = journal.tally();
     let has_failures = tally.failed + tally.absent > 0 || files == UnfetchedFiles::Rows;
-    let has_something = has_failures && setup.tells_failures || setup.keeps_replies;
+    let has_something = has_failures && setup.unfetched.tells_failures || setup.unfetched.keeps_replies;
     let Some(shard_folder) = setup.shard_folder().filter(|_| has_something) else {
         return Ok(Some(Vec::new()));
     };
@@ -80,8 +80,11 @@ fn write_files(
 ) -> Result<Option<Vec<UnfetchedFile>>> {
     let files = UnfetchedFiles::of(&setup.columns);
     let Some(mut writer) = UnfetchedWriter::new(setup, files) else { return Ok(Some(Vec::new())) };
-    let mut replies =
-        if setup.keeps_replies { UnfetchedWriter::new(setup, UnfetchedFiles::Replies) } else { None };
+    let mut replies = if setup.unfetched.keeps_replies {
+        UnfetchedWriter::new(setup, UnfetchedFiles::Replies)
+    } else {
+        None
+    };
     let has_all_rows = files == UnfetchedFiles::Rows;
     let mut rows = 0_u64;
     for shard in journal.failures_shards()? {
@@ -93,7 +96,7 @@ fn write_files(
             let row = row?;
             rows += 1;
             let name = row.name_bytes().ok_or_else(damaged)?;
-            if setup.tells_failures && (has_all_rows || !row.is_skipped()) {
+            if setup.unfetched.tells_failures && (has_all_rows || !row.is_skipped()) {
                 push(&mut writer, &row, names.stripped(&name))?;
             }
             if let Some(replies) = replies.as_mut().filter(|_| row.replies_hex.is_some()) {
@@ -103,7 +106,7 @@ fn write_files(
         }
     }
     let (fetched, given) = (journal.tally().fetched, journal.next_sequence());
-    if setup.tells_failures && fetched + rows != given {
+    if setup.unfetched.tells_failures && fetched + rows != given {
         return Err(Error::Journal(format!(
             "{fetched} objects and {rows} rows without one are not the {given} targets of {}; look with `fetchmill \
              verify`",
@@ -111,7 +114,7 @@ fn write_files(
         )));
     }
     if !has_all_rows {
-        if setup.tells_failures && !push_folders(&mut writer, journal, goes_on)? {
+        if setup.unfetched.tells_failures && !push_folders(&mut writer, journal, goes_on)? {
             return Ok(None);
         }
         let mut written = writer.finish(false)?;

@@ -37,7 +37,7 @@ pub use parquet::{ParquetSink, ParquetSizes};
 pub use rewrite::Rewrite;
 pub use shard_folder::ShardFolder;
 pub use stage::Stage;
-pub use unfetched::{UnfetchedFiles, UnfetchedWriter};
+pub use unfetched::{UnfetchedFiles, UnfetchedSetup, UnfetchedWriter};
 pub use upload_queue::{NextShard, UploadQueue};
 
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::merging::ShardSize;
 use super::{
     FilesSink, Format, FullShard, HashColumn, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder,
-    Sink, Stage, UploadQueue, Validators,
+    Sink, Stage, UnfetchedSetup, UploadQueue, Validators,
 };
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
@@ -41,12 +41,8 @@ pub struct SinkSetup {
     pub is_hashed: bool,
     /// What manifests of shards say of their objects.
     pub validators: Validators,
-    /// Whether targets without an object are told beside the shards.
-    pub tells_failures: bool,
-    /// Whether what came in place of objects is stored, too.
-    pub keeps_replies: bool,
-    /// Whether files of WARC have indexes.
-    pub is_indexed: bool,
+    /// What is told of targets without an object.
+    pub unfetched: UnfetchedSetup,
     /// Of the requests, for WARC.
     pub origin: Option<WarcOrigin>,
     /// Where shards wait for their upload; none: the destination is a folder.

@@ -31,6 +31,17 @@ pub enum UnfetchedFiles {
     Replies,
 }
 
+/// What a job tells of targets without an object, beside its shards.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct UnfetchedSetup {
+    /// Whether it tells of them at all, in rows or in the failures file.
+    pub tells_failures: bool,
+    /// Whether what came in place of objects is stored, too.
+    pub keeps_replies: bool,
+    /// Whether files of that have indexes.
+    pub is_indexed: bool,
+}
+
 impl UnfetchedFiles {
     /// What a job whose objects have these columns says of targets without one.
     pub fn of(columns: &ExtraColumns) -> Self {
@@ -164,7 +175,7 @@ impl<'s> UnfetchedWriter<'s> {
                 let mut records = ReplyRecords {
                     file,
                     encoder: new_warc_encoder(self.setup.origin.clone())?,
-                    index: if self.setup.is_indexed {
+                    index: if self.setup.unfetched.is_indexed {
                         Some(CdxjWriter::new(&self.shard_folder)?)
                     } else {
                         None

@@ -26,7 +26,7 @@ const WARCINFO: &str = concat!(
 const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
 /// A target whose replies are written: sequence number, name, and its URL when that is not its name.
-type Asked<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
+type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
 /// An identifier of a record, without what stands around it.
 type Uuid = [u8; 36];
 
@@ -93,13 +93,13 @@ impl WarcEncoder {
         self.replies((target.sequence, target.name, target.url), target.replies, out);
     }
 
-    fn replies(&mut self, target: Asked<'_>, replies: Option<&[u8]>, out: &mut Vec<u8>) {
+    fn replies(&mut self, target: RepliedTarget<'_>, replies: Option<&[u8]>, out: &mut Vec<u8>) {
         for reply in KeptReply::all(replies.unwrap_or_default()) {
             self.reply(target, &reply, out);
         }
     }
 
-    fn reply(&mut self, (sequence, name, url): Asked<'_>, reply: &KeptReply<'_>, out: &mut Vec<u8>) {
+    fn reply(&mut self, (sequence, name, url): RepliedTarget<'_>, reply: &KeptReply<'_>, out: &mut Vec<u8>) {
         let Some((head, length)) = parse_head(reply.head) else { return };
         if length != reply.head.len() {
             return;
