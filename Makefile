@@ -187,10 +187,9 @@ asyncio-engine: build ## The processor time of the engine asyncio beside program
 bounded-million: build ## The memory of bounded concurrency over a million awaitables (two minutes)
 	FETCHMILL_BOUNDED_COUNT=1000000 $(BIN)/python -m pytest tests/test_bounded_memory.py --timeout 600
 
-ways: build ## Every published way to fetch, side by side, into docs/ways-to-fetch.md (an hour; SECONDS_EACH=10 bounds each run)
-	@mkdir -p build
-	$(BIN)/fetchmill bench --published $(if $(SECONDS_EACH),--seconds $(SECONDS_EACH)) --json > build/ways.json
-	$(BIN)/python -m benches.ways build/ways.json
+ways: build ## Every published way to fetch, side by side, into docs/ways-to-fetch.md (an hour; goes on where it was stopped)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check matplotlib==$(MATPLOTLIB)
+	$(BIN)/python -m benches.ways
 
 memory: build ## The growth of memory between one and ten million objects (FORMAT=parquet stores them), and bodies of each size
 	$(BIN)/python scripts/memory.py $(or $(FORMAT),null)

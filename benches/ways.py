@@ -1,25 +1,36 @@
-"""Writes what `fetchmill bench --published --json` has measured into the tables of docs/ways-to-fetch.md.
+"""`make ways`: every published way to fetch beside fetchmill's engines, for docs/ways-to-fetch.md and its charts.
 
-Usage: python -m benches.ways FIGURES.json...
+Usage: python -m benches.ways [--again NAME]...
 
-Several documents count as one: a later one adds its scenarios. What was stopped by the bench's time stands with what
-was done until then.
+Each contender of each scenario is a piece of its own: `fetchmill bench SCENARIO --published --only CONTENDER`. What a
+piece has measured is a file in `build/ways`, so the command goes on where it was stopped; `--again` measures pieces
+whose name has a text once more. What is longer than its piece is told as what its rate extrapolates to, with the sign
+`≈`.
 """
 
+import argparse
 import json
 import re
-import sys
-from collections.abc import Callable
-from pathlib import Path
+import subprocess
+from collections.abc import Callable, Iterator
 from typing import Any
 
-PAGE = Path("docs/ways-to-fetch.md")
-COUNTS = (10, 100, 10_000, 100_000, 1_000_000)
+from benches.machine import ROOT
+from benches.processes import FETCHMILL
+from fetchmill_bench.contender_table import CONTENDERS
+
+PAGE = ROOT / "docs" / "ways-to-fetch.md"
+PIECES = ROOT / "build" / "ways"
+COUNTS = (10, 100, 10_000, 100_000)
+MILLION = 1_000_000
 SITES = (10, 100, 500, 1000)
 # Of S3, the objects and the requests in flight that clients are compared with.
 BUCKET, BUCKET_LIMIT = 30_000, 50
 KIB_A_MIB = 1024
 NOTHING = "-"
+DAY = 86_400.0
+# Seconds that are told to the hundredth.
+SHORT = 10.0
 
 Run = dict[str, Any]
 Cells = Callable[[str, str], list[str]]
@@ -29,7 +40,7 @@ class Runs:
     """The runs of some documents."""
 
     def __init__(self, documents: list[dict[str, Any]]) -> None:
-        self.last = documents[-1]
+        self.last = max(documents, key=lambda document: str(document["started"]))
         self._runs: list[Run] = [run for document in documents for run in document["runs"]]
 
     def find(self, scenario: str, contender: str, **wanted: int) -> Run | None:
@@ -42,8 +53,47 @@ class Runs:
 
 
 def main() -> None:
-    """Fills the tables."""
-    runs = Runs([json.loads(Path(name).read_text("utf-8")) for name in sys.argv[1:]])
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--again", action="append", default=[], metavar="NAME", help="measure pieces with it once more")
+    parser.add_argument("--tables", action="store_true", help="write the page from what there is, and measure nothing")
+    options = parser.parse_args()
+    PIECES.mkdir(parents=True, exist_ok=True)
+    if not options.tables:
+        for scenario, contender in pieces():
+            measure(scenario, contender, options.again)
+    documents = [json.loads(path.read_text("utf-8")) for path in sorted(PIECES.glob("*.json"))]
+    if documents:
+        write_page(Runs(documents))
+
+
+def pieces() -> Iterator[tuple[str, str]]:
+    """Scenarios and contenders, those that take least first."""
+    for scenario in ("billion", "s3", "sites", "slow"):
+        for contender in CONTENDERS:
+            if scenario in contender.scenarios:
+                yield scenario, contender.name
+
+
+def measure(scenario: str, contender: str, again: list[str]) -> None:
+    """A piece, unless it is there."""
+    path = PIECES / f"{scenario}-{contender}.json"
+    if path.exists() and not any(text in path.stem for text in again):
+        return
+    print(f"{scenario} {contender}", flush=True)
+    command = [*FETCHMILL, "bench", scenario, "--published", "--only", contender, "--json"]
+    ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    document = json.loads(ended.stdout)
+    # What was not measured to its end is not there.
+    unfinished = path.with_suffix(".part")
+    unfinished.write_text(json.dumps(document, indent=1), "utf-8")
+    unfinished.rename(path)
+
+
+def write_page(runs: Runs) -> None:
+    """Fills the tables, and draws their charts."""
+    from benches.ways_charts import draw_charts
+
     text = PAGE.read_text("utf-8")
     for table, cells in _tables(runs).items():
         before, _, rest = text.partition(f"<!-- ways:{table} -->\n")
@@ -51,6 +101,7 @@ def main() -> None:
         inside = "".join(_filled(line, cells) for line in inside.splitlines(keepends=True))
         text = f"{before}<!-- ways:{table} -->\n{inside}<!-- /ways:{table} -->{behind}"
     PAGE.write_text(text, "utf-8")
+    draw_charts(text, PAGE.parent / "plots")
 
 
 def _filled(line: str, cells: Cells) -> str:
@@ -71,7 +122,7 @@ def _tables(runs: Runs) -> dict[str, Cells]:
         "B": lambda name, way: _of_b(runs, name, way),
         "s3": lambda name, _way: _of_client(runs, name),
         "C": lambda name, _way: _of_c(runs, name),
-        "D": lambda name, way: [_seconds(_slow(runs, name, count)) for count in COUNTS] if way == f"`{name}`" else [],
+        "D": lambda name, way: _of_d(runs, name) if way == f"`{name}`" else [],
         "E": lambda name, _way: _of_e(runs, name),
         "engines": lambda name, _way: _of_engine(runs, name),
     }
@@ -92,7 +143,7 @@ def _of_a(runs: Runs, name: str, way: str) -> list[str]:
     if run is None:
         return [NOTHING, NOTHING]
     each = run["seconds"] / run["done"]
-    return [f"{each:.6f}", f"{each * 1e9 / 86_400:.2f}"]
+    return [f"{each:.7f}", f"≈ {each * 1e9 / DAY:.2f}"]
 
 
 def _of_b(runs: Runs, name: str, way: str) -> list[str]:
@@ -105,7 +156,7 @@ def _of_b(runs: Runs, name: str, way: str) -> list[str]:
     run = runs.find("s3", name, **wanted)
     if run is None:
         return [NOTHING, NOTHING]
-    return [_done(run), _set_up(run)]
+    return [_seconds(run), _set_up(run)]
 
 
 def _of_client(runs: Runs, name: str) -> list[str]:
@@ -127,38 +178,36 @@ def _slow(runs: Runs, name: str, count: int) -> Run | None:
     return runs.find("slow", name, requests=count)
 
 
-def _seconds(run: Run | None) -> str:
-    if run is None:
-        return NOTHING
-    if run["status"] == "stopped":
-        return f"{run['done']:,} in {run['seconds']:.0f} s, {run['peak_mib']:.0f} MiB"
-    return f"{run['seconds']:.1f} s, {run['peak_mib']:.0f} MiB"
+def _seconds(run: Run, requests: int | None = None) -> str:
+    """What a run took, or would have taken for all that it was to do, or for so many requests."""
+    wanted = requests or run["requests"]
+    if run["status"] == "ok" and wanted == run["requests"]:
+        return f"{run['seconds']:,.2f}" if run["seconds"] < SHORT else f"{run['seconds']:,.1f}"
+    return f"≈ {run['seconds'] / run['done'] * wanted:,.0f}"
 
 
 def _of_c(runs: Runs, name: str) -> list[str]:
     run = _slow(runs, name, 100_000) if name else None
     if run is None:
         return [NOTHING] * 3 if name else []
-    return [f"{run['peak_mib'] * KIB_A_MIB:,.0f}", _done(run), f"{100 * run['cpu_seconds'] / run['seconds']:.0f} %"]
+    return [f"{run['peak_mib'] * KIB_A_MIB:,.0f}", _seconds(run), f"{100 * run['cpu_seconds'] / run['seconds']:.0f} %"]
 
 
-def _done(run: Run) -> str:
-    """Seconds; of what was stopped also how many were done."""
-    return f"{run['seconds']:.1f}" if run["status"] == "ok" else f"{run['done']:,} in {run['seconds']:.0f}"
+def _of_d(runs: Runs, name: str) -> list[str]:
+    """Of each count; the million follows from the largest that there is."""
+    found = [_slow(runs, name, count) for count in COUNTS]
+    cells = [NOTHING if run is None else f"{_seconds(run)} s, {run['peak_mib']:.0f} MiB" for run in found]
+    last = next((run for run in reversed(found) if run is not None), None)
+    return [*cells, NOTHING if last is None else f"{_seconds(last, MILLION)} s"]
 
 
 def _of_e(runs: Runs, name: str) -> list[str]:
     if not name:
         return []
     found = [runs.find("sites", name, sites=sites) for sites in SITES]
-    seconds = [NOTHING if run is None else _bounded(run) for run in found]
+    seconds = [NOTHING if run is None else _seconds(run) for run in found]
     differs = found[-1]["differs"] if found[-1] else None
     return [*seconds, NOTHING if differs is None else str(differs["rows"])]
-
-
-def _bounded(run: Run) -> str:
-    stopped = run["status"] == "stopped"
-    return f"{run['done']} in {run['seconds']:.0f}" if stopped else f"{run['seconds']:.2f}"
 
 
 def _of_engine(runs: Runs, name: str) -> list[str]:
@@ -168,8 +217,7 @@ def _of_engine(runs: Runs, name: str) -> list[str]:
     cells = [NOTHING] * 6
     if fast is not None:
         rate, each = fast["done"] / fast["seconds"], fast["cpu_seconds"] / fast["done"] * 1e6
-        days = 1e9 / rate / 86_400
-        cells[:4] = [f"{rate:,.0f}", f"{each:,.1f}", f"{days:.2f}", f"{fast['peak_mib']:.0f}"]
+        cells[:4] = [f"{rate:,.0f}", f"{each:,.1f}", f"≈ {1e9 / rate / DAY:.2f}", f"{fast['peak_mib']:.0f}"]
     if slow is not None:
         rate = slow["steady_per_second"] or slow["done"] / slow["seconds"]
         cells[4:] = [f"{rate:,.0f}", f"{slow['peak_mib']:.0f}"]
