@@ -96,7 +96,7 @@ struct FailureReader {
 }
 
 enum FailureItem {
-    Target(FailureRow),
+    Target(Box<FailureRow>),
     Folder(FailedFolder),
 }
 
@@ -123,7 +123,11 @@ impl FailureReader {
             if let Some(rows) = &mut self.rows {
                 match rows.next() {
                     Some(Ok(row)) if row.is_skipped() => {}
-                    Some(row) => batch.push(FailureItem::Target(row?)),
+                    // Replies are not told here, and may be 64 KiB each.
+                    Some(row) => {
+                        let row = FailureRow { replies_hex: None, ..row? };
+                        batch.push(FailureItem::Target(Box::new(row)));
+                    }
                     None => self.rows = None,
                 }
             } else if let Some(shard) = self.shards.pop_front() {

@@ -1,4 +1,4 @@
-//! What a user asks for, checked in one place.
+//! What a user asks for, and what follows from it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,18 @@ use super::threads::processors;
 use crate::content_encoding::ACCEPTED_ENCODINGS;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::extra_columns::{
-    ALL_ROWS, COLUMNS_PART, ColumnType, ExtraColumns, ROWS_PART, TYPES_PART, TypesByName, column_types,
-};
+use crate::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
 use crate::hidden_text::hide_secrets;
-use crate::http1::{ACCEPT_ENCODING, RequestTemplate};
-use crate::journal::{
-    ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, FOLDERS, HASH, INDEX_PAGES, INDEX_PART, Identity,
-    JobLocation, KEYS, LIST, NAMES, REPLIES_PART, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, folder_listing,
-    has_text_columns, transform_text,
-};
+use crate::http1::RequestTemplate;
+use crate::journal::{FOLDERS, INDEX_PAGES, JobLocation, SITEMAPS, folder_listing, has_text_columns};
 use crate::limits;
-use crate::options::{Bounds, Options, options, seconds, some_seconds, words};
+use crate::options::{Bounds, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey, is_open};
 use crate::outcome::Tally;
 use crate::pack::{Sidecars, WarcOrigin};
 use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
-use crate::reader::REQUEST_PART;
 use crate::results::{self, ResultsFormat, refuse_foreign};
 use crate::row::RowKind;
 use crate::s3::{BucketName, KeyBounds, UploadDestination};
@@ -74,7 +67,7 @@ pub enum Listing {
 
 impl Listing {
     /// What stands for it in the identity of a job, when that is a word.
-    fn of_folders(self) -> Option<&'static str> {
+    pub(super) fn of_folders(self) -> Option<&'static str> {
         match self {
             Listing::Auto | Listing::Api | Listing::Json => None,
             Listing::Autoindex => Some(FOLDERS),
@@ -101,7 +94,7 @@ impl NameScheme {
     const SOURCE: &str = "source";
     const SEQ: &str = "seq";
 
-    fn text(&self) -> &str {
+    pub(super) fn text(&self) -> &str {
         match self {
             NameScheme::Source => Self::SOURCE,
             NameScheme::Seq => Self::SEQ,
@@ -109,7 +102,7 @@ impl NameScheme {
         }
     }
 
-    fn template(&self) -> Option<&NameTemplate> {
+    pub(super) fn template(&self) -> Option<&NameTemplate> {
         if let NameScheme::Template(template) = self { Some(template) } else { None }
     }
 }
@@ -186,7 +179,7 @@ pub enum Workers {
 
 impl RowsOptions {
     /// As it stands in the journal: another file is another check.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         match &self.results {
             Some(path) => format!("{} ({})", file_name(path), self.format.text()),
             None => "none".to_owned(),
@@ -387,59 +380,6 @@ impl JobOptions {
         Ok(())
     }
 
-    /// Refuses what cannot be meant.
-    pub fn check(&self) -> Result<()> {
-        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
-        let written = |name: &str| format!("--{}", name.replace('_', "-"));
-        self.http.check_bounds(written)?;
-        self.list.check_bounds(written)?;
-        self.bounds.check_bounds(written)?;
-        self.check_bounds(written)?;
-        self.check_transform()?;
-        if self.names.template().is_some() && self.list.key_column.is_some() {
-            return refuse(
-                "--names with a template and --key-column both say what objects are called: give one of them",
-            );
-        }
-        self.check_sidecars()?;
-        if !self.columns.kept().is_empty() && !self.keeps_columns() {
-            return refuse("--keep-columns needs --format parquet or jsonl, or tar with --sidecar");
-        }
-        self.check_strip_prefix()?;
-        self.check_rows()?;
-        self.check_upload()?;
-        if self.cdxj {
-            self.check_archive("--cdxj")?;
-        }
-        if self.warc_all {
-            self.check_archive("--warc-all")?;
-        }
-        self.check_workers()?;
-        self.check_compressed()?;
-        self.check_requests()?;
-        self.check_pipeline()?;
-        if self.coalesce.is_some() && !self.list.request.has_range() {
-            return refuse(
-                "--coalesce is for the byte ranges of a list: give --offset-column and --length-column",
-            );
-        }
-        if self.allow_private && self.http.public_only {
-            return refuse("allow_private and public_only contradict each other");
-        }
-        self.fields()?;
-        self.check_tokens()?;
-        if let Some(pages) = self.json_pages() {
-            return pages.map(drop);
-        }
-        if !matches!(self.source, SourceOptions::Server(_)) || self.listing.of_folders().is_some() {
-            return Ok(());
-        }
-        if !self.api.list_path.starts_with('/') {
-            return refuse("--list-path must start with /");
-        }
-        self.api.around_name().map(drop)
-    }
-
     /// The source, when it is pages of JSON.
     pub(super) fn json_pages(&self) -> Option<Result<JsonPages>> {
         match &self.source {
@@ -460,7 +400,7 @@ impl JobOptions {
     }
 
     /// Whether the values of columns go anywhere.
-    fn keeps_columns(&self) -> bool {
+    pub(super) fn keeps_columns(&self) -> bool {
         match self.format {
             Format::Parquet | Format::Jsonl | Format::Null => true,
             Format::Tar => !self.sidecar.is_empty(),
@@ -468,16 +408,8 @@ impl JobOptions {
         }
     }
 
-    /// What sidecars need.
-    fn check_sidecars(&self) -> Result<()> {
-        if !self.sidecar.is_empty() && self.format != Format::Tar {
-            return Err(Error::Usage("--sidecar needs --format tar".into()));
-        }
-        self.sidecars().map(drop)
-    }
-
     /// What stands beside objects.
-    fn sidecars(&self) -> Result<Sidecars> {
+    pub(super) fn sidecars(&self) -> Result<Sidecars> {
         Sidecars::parse(&self.sidecar, &self.columns, self.naming() == Naming::Url)
     }
 
@@ -485,19 +417,6 @@ impl JobOptions {
     pub(super) fn stored_columns(&self) -> ExtraColumns {
         let has_all = self.format == Format::Tar && self.sidecar.iter().any(|text| text == Sidecars::JSON);
         if has_all { self.columns.clone() } else { self.format.columns(&self.columns) }
-    }
-
-    /// What a transform needs.
-    fn check_transform(&self) -> Result<()> {
-        let Some(transform) = &self.transform else { return Ok(()) };
-        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
-        if !self.transform_columns.is_empty() && !self.keeps_columns() {
-            return refuse("--transform-columns needs --format parquet or jsonl, or tar with --sidecar");
-        }
-        if transform.command.is_empty() {
-            return refuse("a transform needs the command of its processes");
-        }
-        Ok(())
     }
 
     /// Settles what objects have besides the standard columns: what is kept of a list, what the transform may fill, the
@@ -521,7 +440,6 @@ impl JobOptions {
             self.columns = std::mem::take(&mut self.columns).with_hash(HashColumn::NAME)?;
         }
         if self.all_rows {
-            self.check_all_rows()?;
             self.columns = std::mem::take(&mut self.columns).with_outcomes()?;
         }
         Ok(())
@@ -549,21 +467,6 @@ impl JobOptions {
         Ok(())
     }
 
-    /// What an option needs that puts more files of an archive beside its shards.
-    fn check_archive(&self, option: &str) -> Result<()> {
-        let refuse = |message: String| Err(Error::Usage(message));
-        if self.format != Format::Warc {
-            return refuse(format!("{option} needs --format warc"));
-        }
-        match &self.upload {
-            Some(upload) => refuse(format!(
-                "{option} needs a folder as its destination, and {} is a bucket: get into a folder, and copy that",
-                upload.text()
-            )),
-            None => Ok(()),
-        }
-    }
-
     /// The types of some of its columns.
     pub(super) fn types_of(&self, names: &[String]) -> Vec<ColumnType> {
         let types: BTreeMap<_, _> = self.columns.typed().collect();
@@ -574,21 +477,6 @@ impl JobOptions {
     pub(super) fn kept_of_list(&self, kept: &[(String, ColumnType)]) -> Vec<(String, ColumnType)> {
         let of_job = self.columns.typed().take(kept.len());
         of_job.map(|(name, kind)| (name.to_owned(), kind)).collect()
-    }
-
-    /// What rows without an object need.
-    fn check_all_rows(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::Usage(message));
-        if !matches!(self.format, Format::Parquet | Format::Jsonl) {
-            return refuse("--all-rows needs --format parquet or jsonl".into());
-        }
-        if let Some(upload) = &self.upload {
-            return refuse(format!(
-                "--all-rows needs a folder as its destination, and {} is a bucket",
-                upload.text()
-            ));
-        }
-        Ok(())
     }
 
     /// Decides how a server lists where that need not be asked: options of the API say it, the name of a sitemap, and
@@ -643,27 +531,6 @@ impl JobOptions {
         Properties { keeps: properties.keeps.max(needed), ..properties }
     }
 
-    /// What a job of rows cannot do.
-    fn check_rows(&self) -> Result<()> {
-        let Some(rows) = &self.rows else { return Ok(()) };
-        if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
-            return Err(Error::Usage("a check, or a list, stores nothing and has no second pass".into()));
-        }
-        if rows.kind == RowKind::Answers && self.lists_itself() {
-            let url = self.source.text();
-            return Err(Error::Usage(format!(
-                "{url} is no list: give a file with URLs, or - for standard input"
-            )));
-        }
-        let is_own = |name: &&String| rows.kind.columns().iter().any(|(own, _)| own == name);
-        match self.columns.kept().iter().find(is_own) {
-            Some(name) => Err(Error::Usage(format!(
-                "--keep-columns: results have a column {name:?} of their own; rename that of the list, or leave it out"
-            ))),
-            None => Ok(()),
-        }
-    }
-
     /// Whether targets are only listed, and not asked for.
     pub(super) fn lists_only(&self) -> bool {
         self.rows.as_ref().is_some_and(|rows| rows.kind == RowKind::Targets)
@@ -700,145 +567,8 @@ impl JobOptions {
         JobRequests::new(&self.list.request)
     }
 
-    /// What `--pipeline` is not for.
-    fn check_pipeline(&self) -> Result<()> {
-        let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
-        let requests = self.pipeline;
-        if requests <= 1 {
-            return Ok(());
-        }
-        if !matches!(self.source, SourceOptions::Server(_)) || self.leads_anywhere() {
-            return refuse(
-                "is for a server that has what it lists, not for lists, buckets and --listing json".into(),
-            );
-        }
-        if self.workers != Workers::Native {
-            return refuse("needs --engine native".into());
-        }
-        if self.http.rate.is_some() || self.http.host_rate().is_some() || self.bwlimit.is_some() {
-            return refuse(
-                "sends requests as fast as it can: leave out --rate, --rate-per-host and --bwlimit".into(),
-            );
-        }
-        if self.http.proxy.is_some() {
-            return refuse("does not go through a proxy: leave out --proxy".into());
-        }
-        let most = limits::BATCHED_REQUESTS_MAX / requests;
-        match self.http.concurrency {
-            Concurrency::Number(connections) if connections > most => refuse(format!(
-                "{requests} allows a --concurrency of {most} at most, which counts connections"
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// What encoded replies are not for.
-    fn check_compressed(&self) -> Result<()> {
-        if !self.compressed {
-            return Ok(());
-        }
-        let refuse = |problem: &str| Err(Error::Usage(format!("--compressed {problem}")));
-        if self.format == Format::Warc {
-            return refuse(
-                "does not go with --format warc, which stores what the server sent; choose another format",
-            );
-        }
-        if self.workers != Workers::Native {
-            return refuse("needs --engine native");
-        }
-        if self.list.request.has_range() {
-            return refuse("does not go with --offset-column: a part of an encoded object cannot be decoded");
-        }
-        if self.pipeline > 1 {
-            return refuse("does not go with --pipeline: leave out one of them");
-        }
-        let of_rows = self.list.request.headers.iter().map(|header| &header.name);
-        let mut names = self.http.headers.iter().map(|(name, _)| name).chain(of_rows);
-        if names.any(|name| name.eq_ignore_ascii_case(ACCEPT_ENCODING)) {
-            return refuse("says itself which encodings are accepted: leave out --header Accept-Encoding");
-        }
-        Ok(())
-    }
-
-    /// What requests that are no plain `GET` need.
-    fn check_requests(&self) -> Result<()> {
-        let request = &self.list.request;
-        if !request.is_custom() {
-            return Ok(());
-        }
-        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
-        if request.has_range() {
-            self.check_ranges()?;
-        }
-        if request.has_hash() {
-            self.check_hashes()?;
-        }
-        if !matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
-            return refuse("--method, --data and --data-json are for lists of URLs");
-        }
-        if self.workers != Workers::Native {
-            return refuse("--method, --data, --data-json and headers with columns need --engine native");
-        }
-        // Those of a pass are GET, and a condition that was not met says nothing of a reply.
-        if self.format == Format::Warc && self.pass.is_none() {
-            return refuse(
-                "--format warc stores GET requests only; choose another format for --method and --data",
-            );
-        }
-        let has_own_names = self.list.key_column.is_some() || self.names != NameScheme::Source;
-        if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
-            return refuse(
-                "all targets have one URL, and files need different names: add --names seq, a template of names, or \
-                 --key-column",
-            );
-        }
-        let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
-        OriginFields::new(self.fields_origin(), fields.collect())?;
-        self.requests().map(drop)
-    }
-
-    /// What parts of objects need.
-    fn check_ranges(&self) -> Result<()> {
-        let refuse =
-            |problem: &str| Err(Error::Usage(format!("--offset-column and --length-column {problem}")));
-        let request = &self.list.request;
-        if request.offset_column.is_none() || request.length_column.is_none() {
-            return refuse("need one another: give both");
-        }
-        if !matches!(self.source, SourceOptions::List(_)) {
-            return refuse("are for lists of URLs: nothing else has columns");
-        }
-        if !request.is_bare_get() {
-            return refuse("ask with GET: leave out --method, --data and --data-json");
-        }
-        if self.workers != Workers::Native {
-            return refuse("need --engine native");
-        }
-        if self.format == Format::Warc {
-            return refuse(
-                "cannot be stored as --format warc, which has whole objects; choose another format",
-            );
-        }
-        Ok(())
-    }
-
-    /// What hashes of a list need.
-    fn check_hashes(&self) -> Result<()> {
-        let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
-        if !matches!(self.source, SourceOptions::List(_)) {
-            return refuse("is for lists of URLs: nothing else has columns");
-        }
-        if self.workers != Workers::Native {
-            return refuse("needs --engine native");
-        }
-        if self.format == Format::Warc {
-            return refuse("does not go with --format warc; choose another format");
-        }
-        Ok(())
-    }
-
     /// The origin that gets what may be a secret.
-    fn fields_origin(&self) -> Option<OriginKey> {
+    pub(super) fn fields_origin(&self) -> Option<OriginKey> {
         self.http.credentials_for.clone().or_else(|| self.server_key())
     }
 
@@ -939,36 +669,6 @@ impl JobOptions {
         HostGate::new(many, only, dispatchers)
     }
 
-    /// What cannot go into a bucket.
-    fn check_upload(&self) -> Result<()> {
-        let Some(upload) = &self.upload else { return Ok(()) };
-        let refuse = |message: String| Err(Error::Usage(message));
-        if self.format.extension().is_none() {
-            return refuse(format!(
-                "{} is a bucket: it takes shards, so choose --format parquet, tar, warc or jsonl",
-                upload.text()
-            ));
-        }
-        if matches!(self.workers, Workers::Processes(_)) {
-            return refuse("engines with processes cannot write into a bucket; use --engine native".into());
-        }
-        if self.shard_size.is_some_and(|bytes| bytes > limits::UPLOAD_SHARD_BYTES_MAX) {
-            return refuse("--shard-size must be at most 64 GiB for a bucket".into());
-        }
-        Ok(())
-    }
-
-    /// What an engine of the program cannot do.
-    fn check_workers(&self) -> Result<()> {
-        if self.workers == Workers::Native {
-            return Ok(());
-        }
-        if self.rows.is_some() || self.format == Format::Warc {
-            return Err(Error::Usage("checks and --format warc need --engine native".into()));
-        }
-        Ok(())
-    }
-
     /// What all connections have in common.
     pub(super) fn pool_settings(&self, store: &Arc<Access>) -> Result<PoolSettings> {
         let threads = self.threads.unwrap_or(1);
@@ -993,26 +693,6 @@ impl JobOptions {
     pub(super) fn token_origin(&self) -> Option<OriginKey> {
         self.bearer_command.as_ref()?;
         self.http.credentials_for.clone().or_else(|| self.server_key())
-    }
-
-    /// What the tokens of a command are not for.
-    fn check_tokens(&self) -> Result<()> {
-        if self.bearer_command.is_none() {
-            return Ok(());
-        }
-        let refuse = |problem: &str| Err(Error::Usage(format!("--bearer-command {problem}")));
-        if matches!(self.source, SourceOptions::S3 { .. }) {
-            return refuse("is for servers and lists: requests to a bucket are signed");
-        }
-        if self.workers != Workers::Native {
-            return refuse("needs --engine native");
-        }
-        if self.token_origin().is_none() {
-            return refuse(
-                "prints a secret, and a list may lead anywhere: say with --credentials-for https://HOST which origin gets it",
-            );
-        }
-        Ok(())
     }
 
     /// The origin of a server that lists its objects, or that all URLs of a list have.
@@ -1055,24 +735,6 @@ impl JobOptions {
             Arc::from(if is_path { behind_scheme(&prefix) } else { &prefix })
         });
         StoredNames { has_extension: self.naming() == Naming::Extension, strip_prefix: prefix }
-    }
-
-    /// What a leading path that names lose is for.
-    fn check_strip_prefix(&self) -> Result<()> {
-        let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
-        let Some(prefix) = &self.strip_prefix else { return Ok(()) };
-        if prefix.is_empty() {
-            return refuse("must be a path such as a/b/, not empty");
-        }
-        if self.names == NameScheme::Seq {
-            return refuse("is not for --names seq: numbers have no path to lose");
-        }
-        if self.format == Format::Warc && !self.leads_anywhere() {
-            return refuse(
-                "does not go with --format warc, where the names of a source's objects tell their URLs",
-            );
-        }
-        Ok(())
     }
 
     /// The same of requests for objects.
@@ -1187,70 +849,6 @@ impl JobOptions {
             kept: &self.columns,
             is_durable: self.is_durable(),
         })
-    }
-
-    /// How a server lists, as it identifies a job.
-    fn listing_identity(&self) -> String {
-        if let Some(listing) = self.listing.of_folders() {
-            return listing.to_owned();
-        }
-        if self.listing == Listing::Json {
-            return format!("list json {}", self.json.text(&self.api.marker_param));
-        }
-        let ApiNames { list_path, names_field, marker_field, marker_param, get_path, .. } = &self.api;
-        format!("api {list_path} {names_field} {marker_field} {marker_param} {get_path}")
-    }
-
-    /// What makes another run the same job.
-    pub fn identity(&self) -> Identity {
-        let (listing, names) = match &self.source {
-            SourceOptions::Server(_) => (self.listing_identity(), None),
-            SourceOptions::S3 { .. } => (KEYS.to_owned(), None),
-            SourceOptions::List(_) | SourceOptions::Iterable => (
-                format!("list {}", self.list.text()),
-                (self.names != NameScheme::Source).then(|| self.names.text().to_owned()),
-            ),
-        };
-        let format = match self.rows.as_ref().map(|rows| rows.kind) {
-            Some(RowKind::Answers) => CHECK,
-            Some(RowKind::Targets) => LIST,
-            None => self.format.name(),
-        };
-        let parts = [("source", self.source.text()), ("listing", listing), ("format", format.to_owned())];
-        let kept = if self.rows.is_some() { self.columns.clone() } else { self.stored_columns() };
-        let columns = kept.to_text();
-        let columns = columns.map(|columns| (COLUMNS_PART, columns));
-        let types = kept.types_to_text().map(|types| (TYPES_PART, types));
-        let sidecar = (!self.sidecar.is_empty()).then(|| self.sidecar.join(" "));
-        let ListOptions { include, exclude, .. } = &self.list;
-        let is_filtered = !include.is_empty() || !exclude.is_empty();
-        let filters = (is_filtered && self.lists_itself())
-            .then(|| ("filters", format!("include {include:?} exclude {exclude:?}")));
-        let (endpoint, bounds) = match &self.source {
-            SourceOptions::S3 { .. } => (self.s3.endpoint_url.as_ref(), self.bounds.text()),
-            _ => (None, None),
-        };
-        Identity::new(
-            parts
-                .into_iter()
-                .chain(filters)
-                .chain(endpoint.map(|url| ("endpoint", url.text())))
-                .chain(bounds.map(|bounds| ("bounds", bounds)))
-                .chain(names.map(|names| (NAMES, names)))
-                .chain(sidecar.map(|sidecar| (SIDECAR, sidecar)))
-                .chain(self.strip_prefix.clone().map(|prefix| (STRIP_PREFIX, prefix)))
-                .chain(columns)
-                .chain(types)
-                .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
-                .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
-                .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))
-                .chain(self.all_rows.then(|| (ROWS_PART, ALL_ROWS.to_owned())))
-                .chain(self.cdxj.then(|| (INDEX_PART, CDXJ.to_owned())))
-                .chain(self.warc_all.then(|| (REPLIES_PART, ALL_REPLIES.to_owned())))
-                .chain(self.compressed.then(|| (COMPRESSED, true.to_string())))
-                .chain(self.hash.map(|HashAlgorithm::Sha256| (HASH, HashColumn::NAME.to_owned())))
-                .chain(self.transform.as_ref().map(|_| (TRANSFORM, transform_text(&self.transform_columns)))),
-        )
     }
 }
 

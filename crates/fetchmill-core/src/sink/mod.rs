@@ -31,13 +31,13 @@ pub use format::Format;
 pub use merging::{FullShard, ShardSize, SmallShards};
 pub use null::NullSink;
 pub use object::{HashColumn, Validators};
-pub use open::{SinkSetup, new_encoder};
+pub use open::{SinkSetup, UnfetchedSetup, new_encoder};
 pub use pack::PackSink;
 pub use parquet::{ParquetSink, ParquetSizes};
 pub use rewrite::Rewrite;
 pub use shard_folder::ShardFolder;
 pub use stage::Stage;
-pub use unfetched::{UnfetchedFiles, UnfetchedSetup, UnfetchedWriter};
+pub use unfetched::{UnfetchedFiles, UnfetchedWriter};
 pub use upload_queue::{NextShard, UploadQueue};
 
 use std::sync::Arc;

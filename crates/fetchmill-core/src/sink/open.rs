@@ -7,12 +7,23 @@ use std::time::Duration;
 use super::merging::ShardSize;
 use super::{
     FilesSink, Format, FullShard, HashColumn, NullSink, PackSink, ParquetSink, ParquetSizes, ShardFolder,
-    Sink, Stage, UnfetchedSetup, UploadQueue, Validators,
+    Sink, Stage, UploadQueue, Validators,
 };
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::manifest::ManifestWriter;
 use crate::pack::{Encoder, JsonlEncoder, Sidecars, TarEncoder, WarcEncoder, WarcOrigin};
+
+/// What a job tells of targets without an object, beside its shards.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct UnfetchedSetup {
+    /// Whether it tells of them at all, in rows or in the failures file.
+    pub tells_failures: bool,
+    /// Whether what came in place of objects is stored, too.
+    pub keeps_replies: bool,
+    /// Whether files of that have indexes.
+    pub is_indexed: bool,
+}
 
 /// What all sinks of a job have in common.
 #[derive(Debug, Clone)]

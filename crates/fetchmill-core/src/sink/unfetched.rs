@@ -31,17 +31,6 @@ pub enum UnfetchedFiles {
     Replies,
 }
 
-/// What a job tells of targets without an object, beside its shards.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct UnfetchedSetup {
-    /// Whether it tells of them at all, in rows or in the failures file.
-    pub tells_failures: bool,
-    /// Whether what came in place of objects is stored, too.
-    pub keeps_replies: bool,
-    /// Whether files of that have indexes.
-    pub is_indexed: bool,
-}
-
 impl UnfetchedFiles {
     /// What a job whose objects have these columns says of targets without one.
     pub fn of(columns: &ExtraColumns) -> Self {
@@ -197,7 +186,10 @@ impl<'s> UnfetchedWriter<'s> {
 
 impl OpenUnfetched {
     fn push(&mut self, sequence: Option<Sequence>, target: &UnfetchedTarget<'_>) -> Result<()> {
-        self.rows += 1;
+        self.rows += match &self.output {
+            UnfetchedOutput::Replies(_) => KeptReply::all(target.replies.unwrap_or_default()).count() as u64,
+            _ => 1,
+        };
         match &mut self.output {
             UnfetchedOutput::Parquet(encoder) => {
                 encoder.push_unfetched(target).map_err(|error| Error::storage("write", &self.path, error))
@@ -210,10 +202,7 @@ impl OpenUnfetched {
                 encoder.encode_failure(sequence, target, file.buffer());
                 file.flush_if_full()
             }
-            UnfetchedOutput::Replies(records) => {
-                self.rows += KeptReply::all(target.replies.unwrap_or_default()).count() as u64 - 1;
-                records.push(target, &self.name)
-            }
+            UnfetchedOutput::Replies(records) => records.push(target, &self.name),
         }
     }
 

@@ -1,0 +1,346 @@
+//! What goes together, and what does not.
+
+use super::options::{JobOptions, NameScheme, SourceOptions, Workers};
+use crate::engine::http_options::Concurrency;
+use crate::error::{Error, Result};
+use crate::http1::ACCEPT_ENCODING;
+use crate::limits;
+use crate::options::Options as _;
+use crate::origin::OriginFields;
+use crate::row::RowKind;
+use crate::sink::Format;
+
+impl JobOptions {
+    /// Refuses what cannot be meant.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        let written = |name: &str| format!("--{}", name.replace('_', "-"));
+        self.http.check_bounds(written)?;
+        self.list.check_bounds(written)?;
+        self.bounds.check_bounds(written)?;
+        self.check_bounds(written)?;
+        self.check_transform()?;
+        if self.names.template().is_some() && self.list.key_column.is_some() {
+            return refuse(
+                "--names with a template and --key-column both say what objects are called: give one of them",
+            );
+        }
+        self.check_sidecars()?;
+        if !self.columns.kept().is_empty() && !self.keeps_columns() {
+            return refuse("--keep-columns needs --format parquet or jsonl, or tar with --sidecar");
+        }
+        self.check_strip_prefix()?;
+        self.check_rows()?;
+        self.check_upload()?;
+        if self.all_rows {
+            self.check_all_rows()?;
+        }
+        if self.cdxj {
+            self.check_archive("--cdxj")?;
+        }
+        if self.warc_all {
+            self.check_archive("--warc-all")?;
+        }
+        self.check_workers()?;
+        self.check_compressed()?;
+        self.check_requests()?;
+        self.check_pipeline()?;
+        if self.coalesce.is_some() && !self.list.request.has_range() {
+            return refuse(
+                "--coalesce is for the byte ranges of a list: give --offset-column and --length-column",
+            );
+        }
+        if self.allow_private && self.http.public_only {
+            return refuse("allow_private and public_only contradict each other");
+        }
+        self.fields()?;
+        self.check_tokens()?;
+        if let Some(pages) = self.json_pages() {
+            return pages.map(drop);
+        }
+        if !matches!(self.source, SourceOptions::Server(_)) || self.listing.of_folders().is_some() {
+            return Ok(());
+        }
+        if !self.api.list_path.starts_with('/') {
+            return refuse("--list-path must start with /");
+        }
+        self.api.around_name().map(drop)
+    }
+
+    /// What sidecars need.
+    fn check_sidecars(&self) -> Result<()> {
+        if !self.sidecar.is_empty() && self.format != Format::Tar {
+            return Err(Error::Usage("--sidecar needs --format tar".into()));
+        }
+        self.sidecars().map(drop)
+    }
+
+    /// What a transform needs.
+    fn check_transform(&self) -> Result<()> {
+        let Some(transform) = &self.transform else { return Ok(()) };
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        if !self.transform_columns.is_empty() && !self.keeps_columns() {
+            return refuse("--transform-columns needs --format parquet or jsonl, or tar with --sidecar");
+        }
+        if transform.command.is_empty() {
+            return refuse("a transform needs the command of its processes");
+        }
+        Ok(())
+    }
+
+    /// What an option needs that puts more files of an archive beside its shards.
+    fn check_archive(&self, option: &str) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(message));
+        if self.format != Format::Warc {
+            return refuse(format!("{option} needs --format warc"));
+        }
+        match &self.upload {
+            Some(upload) => refuse(format!(
+                "{option} needs a folder as its destination, and {} is a bucket: get into a folder, and copy that",
+                upload.text()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// What rows without an object need.
+    fn check_all_rows(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(message));
+        if !matches!(self.format, Format::Parquet | Format::Jsonl) {
+            return refuse("--all-rows needs --format parquet or jsonl".into());
+        }
+        if let Some(upload) = &self.upload {
+            return refuse(format!(
+                "--all-rows needs a folder as its destination, and {} is a bucket",
+                upload.text()
+            ));
+        }
+        Ok(())
+    }
+
+    /// What a job of rows cannot do.
+    fn check_rows(&self) -> Result<()> {
+        let Some(rows) = &self.rows else { return Ok(()) };
+        if self.format != Format::Null || self.retry_failed.is_some() || self.transform.is_some() {
+            return Err(Error::Usage("a check, or a list, stores nothing and has no second pass".into()));
+        }
+        if rows.kind == RowKind::Answers && self.lists_itself() {
+            let url = self.source.text();
+            return Err(Error::Usage(format!(
+                "{url} is no list: give a file with URLs, or - for standard input"
+            )));
+        }
+        let is_own = |name: &&String| rows.kind.columns().iter().any(|(own, _)| own == name);
+        match self.columns.kept().iter().find(is_own) {
+            Some(name) => Err(Error::Usage(format!(
+                "--keep-columns: results have a column {name:?} of their own; rename that of the list, or leave it out"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// What `--pipeline` is not for.
+    fn check_pipeline(&self) -> Result<()> {
+        let refuse = |message: String| Err(Error::Usage(format!("--pipeline {message}")));
+        let requests = self.pipeline;
+        if requests <= 1 {
+            return Ok(());
+        }
+        if !matches!(self.source, SourceOptions::Server(_)) || self.leads_anywhere() {
+            return refuse(
+                "is for a server that has what it lists, not for lists, buckets and --listing json".into(),
+            );
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native".into());
+        }
+        if self.http.rate.is_some() || self.http.host_rate().is_some() || self.bwlimit.is_some() {
+            return refuse(
+                "sends requests as fast as it can: leave out --rate, --rate-per-host and --bwlimit".into(),
+            );
+        }
+        if self.http.proxy.is_some() {
+            return refuse("does not go through a proxy: leave out --proxy".into());
+        }
+        let most = limits::BATCHED_REQUESTS_MAX / requests;
+        match self.http.concurrency {
+            Concurrency::Number(connections) if connections > most => refuse(format!(
+                "{requests} allows a --concurrency of {most} at most, which counts connections"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What encoded replies are not for.
+    fn check_compressed(&self) -> Result<()> {
+        if !self.compressed {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--compressed {problem}")));
+        if self.format == Format::Warc {
+            return refuse(
+                "does not go with --format warc, which stores what the server sent; choose another format",
+            );
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.list.request.has_range() {
+            return refuse("does not go with --offset-column: a part of an encoded object cannot be decoded");
+        }
+        if self.pipeline > 1 {
+            return refuse("does not go with --pipeline: leave out one of them");
+        }
+        let of_rows = self.list.request.headers.iter().map(|header| &header.name);
+        let mut names = self.http.headers.iter().map(|(name, _)| name).chain(of_rows);
+        if names.any(|name| name.eq_ignore_ascii_case(ACCEPT_ENCODING)) {
+            return refuse("says itself which encodings are accepted: leave out --header Accept-Encoding");
+        }
+        Ok(())
+    }
+
+    /// What requests that are no plain `GET` need.
+    fn check_requests(&self) -> Result<()> {
+        let request = &self.list.request;
+        if !request.is_custom() {
+            return Ok(());
+        }
+        let refuse = |message: &str| Err(Error::Usage(message.to_owned()));
+        if request.has_range() {
+            self.check_ranges()?;
+        }
+        if request.has_hash() {
+            self.check_hashes()?;
+        }
+        if !matches!(self.source, SourceOptions::List(_) | SourceOptions::Iterable) {
+            return refuse("--method, --data and --data-json are for lists of URLs");
+        }
+        if self.workers != Workers::Native {
+            return refuse("--method, --data, --data-json and headers with columns need --engine native");
+        }
+        // Those of a pass are GET, and a condition that was not met says nothing of a reply.
+        if self.format == Format::Warc && self.pass.is_none() {
+            return refuse(
+                "--format warc stores GET requests only; choose another format for --method and --data",
+            );
+        }
+        let has_own_names = self.list.key_column.is_some() || self.names != NameScheme::Source;
+        if self.format == Format::Files && self.list.has_one_url() && !has_own_names {
+            return refuse(
+                "all targets have one URL, and files need different names: add --names seq, a template of names, or \
+                 --key-column",
+            );
+        }
+        let fields = request.headers.iter().map(|header| (header.name.clone(), header.value.clone()));
+        OriginFields::new(self.fields_origin(), fields.collect())?;
+        self.requests().map(drop)
+    }
+
+    /// What parts of objects need.
+    fn check_ranges(&self) -> Result<()> {
+        let refuse =
+            |problem: &str| Err(Error::Usage(format!("--offset-column and --length-column {problem}")));
+        let request = &self.list.request;
+        if request.offset_column.is_none() || request.length_column.is_none() {
+            return refuse("need one another: give both");
+        }
+        if !matches!(self.source, SourceOptions::List(_)) {
+            return refuse("are for lists of URLs: nothing else has columns");
+        }
+        if !request.is_bare_get() {
+            return refuse("ask with GET: leave out --method, --data and --data-json");
+        }
+        if self.workers != Workers::Native {
+            return refuse("need --engine native");
+        }
+        if self.format == Format::Warc {
+            return refuse(
+                "cannot be stored as --format warc, which has whole objects; choose another format",
+            );
+        }
+        Ok(())
+    }
+
+    /// What hashes of a list need.
+    fn check_hashes(&self) -> Result<()> {
+        let refuse = |problem: &str| Err(Error::Usage(format!("--hash-column {problem}")));
+        if !matches!(self.source, SourceOptions::List(_)) {
+            return refuse("is for lists of URLs: nothing else has columns");
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.format == Format::Warc {
+            return refuse("does not go with --format warc; choose another format");
+        }
+        Ok(())
+    }
+
+    /// What cannot go into a bucket.
+    fn check_upload(&self) -> Result<()> {
+        let Some(upload) = &self.upload else { return Ok(()) };
+        let refuse = |message: String| Err(Error::Usage(message));
+        if self.format.extension().is_none() {
+            return refuse(format!(
+                "{} is a bucket: it takes shards, so choose --format parquet, tar, warc or jsonl",
+                upload.text()
+            ));
+        }
+        if matches!(self.workers, Workers::Processes(_)) {
+            return refuse("engines with processes cannot write into a bucket; use --engine native".into());
+        }
+        if self.shard_size.is_some_and(|bytes| bytes > limits::UPLOAD_SHARD_BYTES_MAX) {
+            return refuse("--shard-size must be at most 64 GiB for a bucket".into());
+        }
+        Ok(())
+    }
+
+    /// What an engine of the program cannot do.
+    fn check_workers(&self) -> Result<()> {
+        if self.workers == Workers::Native {
+            return Ok(());
+        }
+        if self.rows.is_some() || self.format == Format::Warc {
+            return Err(Error::Usage("checks and --format warc need --engine native".into()));
+        }
+        Ok(())
+    }
+
+    /// What the tokens of a command are not for.
+    fn check_tokens(&self) -> Result<()> {
+        if self.bearer_command.is_none() {
+            return Ok(());
+        }
+        let refuse = |problem: &str| Err(Error::Usage(format!("--bearer-command {problem}")));
+        if matches!(self.source, SourceOptions::S3 { .. }) {
+            return refuse("is for servers and lists: requests to a bucket are signed");
+        }
+        if self.workers != Workers::Native {
+            return refuse("needs --engine native");
+        }
+        if self.token_origin().is_none() {
+            return refuse(
+                "prints a secret, and a list may lead anywhere: say with --credentials-for https://HOST which origin gets it",
+            );
+        }
+        Ok(())
+    }
+
+    /// What a leading path that names lose is for.
+    fn check_strip_prefix(&self) -> Result<()> {
+        let refuse = |why: &str| Err(Error::Usage(format!("--strip-prefix {why}")));
+        let Some(prefix) = &self.strip_prefix else { return Ok(()) };
+        if prefix.is_empty() {
+            return refuse("must be a path such as a/b/, not empty");
+        }
+        if self.names == NameScheme::Seq {
+            return refuse("is not for --names seq: numbers have no path to lose");
+        }
+        if self.format == Format::Warc && !self.leads_anywhere() {
+            return refuse(
+                "does not go with --format warc, where the names of a source's objects tell their URLs",
+            );
+        }
+        Ok(())
+    }
+}
