@@ -256,26 +256,29 @@ CHANGED_SECONDS = 50.0
 CHANGING, SHARED = "changing", "shared"
 
 
-def follow_changes(area: WideArea) -> dict[str, Any]:
-    """The round trip goes from 10 ms to 300 and back while jobs run."""
-    runner = run_near(area)
+def run_changing(number: int | str) -> Job:
+    """A job whose round trip changes. It has a network of its own, with all of its ports."""
+    with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
 
-    def changing(number: int | str) -> Job:
         def change() -> None:
             started = time.monotonic()
             for at, round_trip in CHANGES:
                 time.sleep(max(0.0, at - (time.monotonic() - started)))
                 area.link.change(round_trip=round_trip)
 
+        area.link.change(round_trip=CHANGES[0][1], loss=0.0, megabits=100)
         thread = threading.Thread(target=change)
         thread.start()
-        with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
-            job = run_job(runner, site.url, number, CHANGED_SECONDS)
-        thread.join()
-        return job
+        try:
+            with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
+                return run_job(run_near(area), site.url, number, CHANGED_SECONDS)
+        finally:
+            thread.join()
 
-    area.link.change(round_trip=CHANGES[0][1], loss=0.0, megabits=100)
-    jobs = {number: changing(number) for number in ("auto", 512, 1024, 4096, 16_384)}
+
+def follow_changes() -> dict[str, Any]:
+    """The round trip goes from 10 ms to 300 and back while jobs run."""
+    jobs = {number: run_changing(number) for number in ("auto", 512, 1024, 4096, 16_384)}
     starts = [at for at, _ in CHANGES]
     windows = [(start + SETTLE_SECONDS, end) for start, end in zip(starts, [*starts[1:], CHANGED_SECONDS], strict=True)]
     rates = {number: [job.rate(since + 0.5, until - 0.5) for since, until in windows] for number, job in jobs.items()}
@@ -353,10 +356,10 @@ def measure(wanted: str, results: Results) -> None:
     far = [case for case in wide_area_cases() if wanted in case.name]
     if not far and wanted not in (CHANGING, SHARED):
         return
+    if wanted in CHANGING:
+        results.keep(changing=follow_changes())
     content = {"synthetic": {"count": COUNT, "size": 100}}
     with tempfile.TemporaryDirectory() as folder, wide_area(Path(folder)) as area:
-        if wanted in CHANGING:
-            results.keep(changing=follow_changes(area))
         if wanted in SHARED:
             results.keep(shared=share_server(area))
         for case in far:

@@ -49,7 +49,8 @@ const SHRINK_KEEPS: f64 = 0.97;
 const CLEARLY_LESS: f64 = 0.85;
 /// Where nothing waits in a queue yet, a little more than that is tried: by this, then by its root.
 const RAISE: f64 = 1.4;
-/// What was sent before a limit was lowered is still in the way while goodput grows by this, and so often at most.
+/// What was sent before a limit was lowered, and connections that rest since then, are still in the way while goodput grows
+/// by this, and so often at most.
 const RECOVERS: f64 = 1.1;
 const RECOVERIES: u32 = 5;
 /// Below this much more than the least latency nothing waits in a queue.
@@ -61,6 +62,12 @@ const CHANGE: f64 = 1.5;
 const CHANGED_ROUNDS: u32 = 2;
 /// Weight of a round in what is held.
 const HELD_WEIGHT: f64 = 0.3;
+/// A higher limit is on probation for so many rounds, which are 2 s or more: a second behind new connections some of them
+/// rest, and others take their place. It is given up when it gives less than this part of what the lower one gave, and
+/// the next one is tried after so many calm rounds.
+const PROBATION_ROUNDS: u32 = 10;
+const PROBATION_KEEPS: f64 = 0.95;
+const PROBATION_CALM: u32 = 16;
 /// A trial's step; twice as large after one that was worth it, up to the second.
 const STEP: f64 = 1.06;
 const STEP_MAX: f64 = 2.0;
@@ -128,12 +135,25 @@ struct Shrink {
     doubted: Option<f64>,
 }
 
+impl Shrink {
+    /// Whether a lower limit, which gives this where the one before it gave `before`, may give more in a moment: it gives
+    /// more in each round, or something else than that in its first one.
+    fn is_recovering(&self, before: f64, goodput: f64) -> bool {
+        if self.recoveries == 0 {
+            return !(before * SHRINK_KEEPS..before * RECOVERS).contains(&goodput);
+        }
+        self.recoveries < RECOVERIES && goodput > self.recovered * RECOVERS
+    }
+}
+
 /// A limit that is good with what it gives, and by how much more is tried.
 #[derive(Debug, Clone, Copy)]
 struct Raise {
     good: usize,
     goodput: f64,
     by: f64,
+    /// Where it began, and what that gave.
+    from: (usize, f64),
 }
 
 /// What is held.
@@ -143,6 +163,37 @@ struct Hold {
     held: Option<Measured>,
     odd: u32,
     calm: u32,
+    /// The lower limit that it has replaced, for a while.
+    replaced: Option<Replaced>,
+}
+
+/// A limit that a higher one has replaced, what it gave, and for how many rounds more that is remembered.
+#[derive(Debug, Clone, Copy)]
+struct Replaced {
+    limit: usize,
+    goodput: f64,
+    rounds: u32,
+}
+
+impl Hold {
+    /// A limit that has replaced a lower one, which gave so much.
+    fn on_probation(limit: usize, goodput: f64) -> Self {
+        let replaced = Some(Replaced { limit, goodput, rounds: PROBATION_ROUNDS });
+        Hold { replaced, ..Hold::default() }
+    }
+
+    /// A round has given this: the lower limit, when it was better.
+    fn given_up(&mut self, goodput: f64) -> Option<usize> {
+        let replaced = self.replaced.as_mut()?;
+        if goodput < replaced.goodput * PROBATION_KEEPS {
+            return Some(replaced.limit);
+        }
+        replaced.rounds -= 1;
+        if replaced.rounds == 0 {
+            self.replaced = None;
+        }
+        None
+    }
 }
 
 /// Another limit in turns with the one that is held: that one, twice the other, that one.
@@ -328,7 +379,8 @@ impl ConcurrencyLimit {
 
     /// A lower limit that gives much less need not be measured for long: the one before it is measured again.
     fn is_clearly_less(&self, took: Millis) -> bool {
-        let Phase::Shrink(Shrink { goodput: Some(goodput), doubted: None, .. }) = self.phase else {
+        let Phase::Shrink(Shrink { goodput: Some(goodput), doubted: None, recoveries: 0, .. }) = self.phase
+        else {
             return false;
         };
         took >= ROUND_MIN.max(self.round_latency() as Millis) && self.goodput() < goodput * CLEARLY_LESS
@@ -388,6 +440,10 @@ impl ConcurrencyLimit {
         let goodput = match (shrink.goodput, shrink.doubted) {
             (None, _) => measured.goodput,
             (Some(_), Some(lower)) => return self.shrink_again(shrink, lower, measured),
+            (Some(goodput), None) if shrink.is_recovering(goodput, measured.goodput) => {
+                (shrink.recovered, shrink.recoveries) = (measured.goodput, shrink.recoveries + 1);
+                return Phase::Shrink(shrink);
+            }
             (Some(goodput), None) if measured.goodput < goodput * SHRINK_KEEPS => {
                 // It may have been chance: the other one again.
                 self.set(shrink.good);
@@ -396,7 +452,8 @@ impl ConcurrencyLimit {
             (Some(goodput), None) => goodput.max(measured.goodput),
         };
         if is_free && shrink.goodput.is_none() {
-            return self.try_more(Raise { good: self.limit, goodput, by: RAISE });
+            let from = (self.limit, goodput);
+            return self.try_more(Raise { good: self.limit, goodput, by: RAISE, from });
         }
         if is_free {
             return self.settle_at(self.limit);
@@ -424,7 +481,7 @@ impl ConcurrencyLimit {
             return self.settle_at(shrink.good);
         }
         self.set(lower);
-        Phase::Shrink(shrink)
+        Phase::Shrink(Shrink { recovered: 0.0, recoveries: 0, ..shrink })
     }
 
     /// The next limit when it shrinks.
@@ -447,12 +504,18 @@ impl ConcurrencyLimit {
         let is_better = measured.goodput >= raise.goodput * (1.0 + step * STEP_GAIN);
         let by = raise.by.sqrt();
         let raised = if is_better {
-            Raise { good: self.limit, goodput: measured.goodput, by }
+            Raise { good: self.limit, goodput: measured.goodput, by, from: raise.from }
         } else {
             Raise { by, ..raise }
         };
         if raise.by < RAISE {
-            return self.settle_at(raised.good);
+            let (limit, goodput) = raised.from;
+            let settled = self.settle_at(raised.good);
+            return if self.limit > limit {
+                Phase::Hold(Hold::on_probation(limit, goodput))
+            } else {
+                settled
+            };
         }
         self.try_more(raised)
     }
@@ -479,10 +542,18 @@ impl ConcurrencyLimit {
         }
         held.latency += (measured.latency - held.latency) * HELD_WEIGHT;
         held.goodput += (measured.goodput - held.goodput) * HELD_WEIGHT;
-        let latency = held.latency;
+        let Measured { goodput, latency } = *held;
         self.floor = self.floor.min(latency);
         (hold.odd, hold.calm) = (0, hold.calm + 1);
-        match (hold.calm >= self.trials.calm).then(|| self.next_trial(latency)).flatten() {
+        if let Some(lower) = hold.given_up(goodput) {
+            let settled = self.settle_at(lower);
+            self.trials = TrialPlan { is_up: false, calm: PROBATION_CALM, ..TrialPlan::default() };
+            return settled;
+        }
+        match (hold.replaced.is_none() && hold.calm >= self.trials.calm)
+            .then(|| self.next_trial(latency))
+            .flatten()
+        {
             Some(other) => Phase::Trial(Hold { calm: 0, ..hold }, Trial { other, rounds: [0.0; 4], done: 0 }),
             None => Phase::Hold(hold),
         }
@@ -536,9 +607,14 @@ impl ConcurrencyLimit {
         // Chance seldom favours it twice.
         let is_better = first >= before * least && second >= after * least;
         if is_better {
+            let lower = self.held;
             self.set(trial.other);
             self.held = self.limit;
-            *hold = Hold::default();
+            *hold = if self.limit > lower {
+                Hold::on_probation(lower, f64::midpoint(before, after))
+            } else {
+                Hold::default()
+            };
             self.trials.step = (self.trials.step * self.trials.step).min(STEP_MAX);
             self.trials.calm = 1;
             return;

@@ -10,6 +10,8 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, Load, Millis};
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
 const WORKERS: usize = 2;
+/// Connections that rest beside those that work.
+const RESTING: f64 = 0.5;
 const BOUNDS: ConcurrencyBounds = ConcurrencyBounds { first: 32, least: WORKERS, most: 16_384 };
 
 /// An origin: how long its replies take in a second, in microseconds, and how many it gives a second when so many
@@ -22,6 +24,9 @@ struct Origin {
     connect_micros: u64,
     /// By how much its capacity is more or less than that, for a tenth of a second each.
     noise: f64,
+    /// Whether its capacity follows from all connections, of which half as many more rest a second later, as a real client
+    /// has them.
+    counts_resting: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +51,8 @@ struct World {
     events: BinaryHeap<Reverse<(u64, Event)>>,
     workers: [Worker; WORKERS],
     free_at: f64,
+    /// Connections, those that rest included.
+    connections: f64,
     /// None: a fixed number.
     controller: Option<ConcurrencyLimit>,
     limit: usize,
@@ -68,6 +75,7 @@ impl World {
             events: BinaryHeap::new(),
             workers: Default::default(),
             free_at: 0.0,
+            connections: 0.0,
             limit: controller.limit(),
             controller: Some(controller),
             targets: f64::INFINITY,
@@ -109,7 +117,8 @@ impl World {
     }
 
     fn serve(&mut self, now: u64) -> u64 {
-        let there = self.workers.iter().map(|worker| worker.exchanging).sum();
+        let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
+        let there = if self.origin.counts_resting { self.connections as usize } else { exchanging };
         let chance = Jitter::new(self.seed ^ (now / SLOT_MICROS)).draw() as f64 / u64::MAX as f64;
         let noise = 1.0 + self.origin.noise * (2.0 * chance - 1.0);
         self.free_at = self.free_at.max(now as f64) + 1e6 / ((self.origin.capacity)(there) * noise);
@@ -135,6 +144,9 @@ impl World {
     }
 
     fn tick(&mut self, now: u64) {
+        let resting = (self.connections - self.limit as f64).max(0.0);
+        let wanted = self.limit as f64 * RESTING;
+        self.connections = self.limit as f64 + resting + (wanted - resting) * TICK_MICROS as f64 / 1e6;
         for worker in 0..WORKERS {
             let at = &mut self.workers[worker];
             let counts = Load {
@@ -201,44 +213,116 @@ fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
 }
 
 /// Latency, capacity, new connections, all by name.
-const ORIGINS: [(&str, Origin); 13] = [
-    ("loopback", Origin { latency: |_| (50, 150), capacity: |_| 10_000.0, connect_micros: 100, noise: 0.0 }),
-    ("0.2 ms", Origin { latency: |_| (200, 250), capacity: |_| 10_000.0, connect_micros: 400, noise: 0.0 }),
+const ORIGINS: [(&str, Origin); 14] = [
+    (
+        "loopback",
+        Origin {
+            latency: |_| (50, 150),
+            capacity: |_| 10_000.0,
+            connect_micros: 100,
+            noise: 0.0,
+            counts_resting: false,
+        },
+    ),
+    (
+        "0.2 ms",
+        Origin {
+            latency: |_| (200, 250),
+            capacity: |_| 10_000.0,
+            connect_micros: 400,
+            noise: 0.0,
+            counts_resting: false,
+        },
+    ),
     (
         "10 ms",
-        Origin { latency: |_| (10_000, 11_000), capacity: |_| 12_000.0, connect_micros: 20_000, noise: 0.0 },
+        Origin {
+            latency: |_| (10_000, 11_000),
+            capacity: |_| 12_000.0,
+            connect_micros: 20_000,
+            noise: 0.0,
+            counts_resting: false,
+        },
     ),
     (
         "50 ms",
-        Origin { latency: |_| (50_000, 51_000), capacity: |_| 8000.0, connect_micros: 150_000, noise: 0.0 },
+        Origin {
+            latency: |_| (50_000, 51_000),
+            capacity: |_| 8000.0,
+            connect_micros: 150_000,
+            noise: 0.0,
+            counts_resting: false,
+        },
     ),
     (
         "100 ms",
-        Origin { latency: |_| (100_000, 100_000), capacity: |_| 10_000.0, connect_micros: 0, noise: 0.0 },
+        Origin {
+            latency: |_| (100_000, 100_000),
+            capacity: |_| 10_000.0,
+            connect_micros: 0,
+            noise: 0.0,
+            counts_resting: false,
+        },
     ),
     (
         "150 ms",
-        Origin { latency: |_| (150_000, 160_000), capacity: |_| 5000.0, connect_micros: 450_000, noise: 0.0 },
+        Origin {
+            latency: |_| (150_000, 160_000),
+            capacity: |_| 5000.0,
+            connect_micros: 450_000,
+            noise: 0.0,
+            counts_resting: false,
+        },
     ),
     (
         "0 to 3 s",
-        Origin { latency: |_| (0, 3_000_000), capacity: |_| 10_000.0, connect_micros: 100, noise: 0.0 },
+        Origin {
+            latency: |_| (0, 3_000_000),
+            capacity: |_| 10_000.0,
+            connect_micros: 100,
+            noise: 0.0,
+            counts_resting: false,
+        },
     ),
     (
         "a slow one",
-        Origin { latency: |_| (40_000, 120_000), capacity: |_| 300.0, connect_micros: 50_000, noise: 0.0 },
+        Origin {
+            latency: |_| (40_000, 120_000),
+            capacity: |_| 300.0,
+            connect_micros: 50_000,
+            noise: 0.0,
+            counts_resting: false,
+        },
     ),
     (
         "noisy loopback",
-        Origin { latency: |_| (50, 150), capacity: |_| 10_000.0, connect_micros: 100, noise: 0.2 },
+        Origin {
+            latency: |_| (50, 150),
+            capacity: |_| 10_000.0,
+            connect_micros: 100,
+            noise: 0.2,
+            counts_resting: false,
+        },
     ),
     (
         "noisy 10 ms",
-        Origin { latency: |_| (10_000, 11_000), capacity: |_| 12_000.0, connect_micros: 20_000, noise: 0.2 },
+        Origin {
+            latency: |_| (10_000, 11_000),
+            capacity: |_| 12_000.0,
+            connect_micros: 20_000,
+            noise: 0.2,
+            counts_resting: false,
+        },
     ),
     (
         "noisy 50 ms",
-        Origin { latency: |_| (50_000, 51_000), capacity: |_| 8000.0, connect_micros: 150_000, noise: 0.2 },
+        Origin {
+            latency: |_| (50_000, 51_000),
+            capacity: |_| 8000.0,
+            connect_micros: 150_000,
+            noise: 0.2,
+            counts_resting: false,
+        },
     ),
     (
         "10 ms, the faster the more are there",
@@ -247,6 +331,7 @@ const ORIGINS: [(&str, Origin); 13] = [
             capacity: |there| 6_000.0 * (1.0 + 0.33 * (there as f64 / 64.0).max(1.0).log2()).min(2.4),
             connect_micros: 100,
             noise: 0.05,
+            counts_resting: false,
         },
     ),
     (
@@ -256,6 +341,17 @@ const ORIGINS: [(&str, Origin); 13] = [
             capacity: |there| if there <= 200 { 20_000.0 } else { 4000.0 * (200.0 / there as f64).powi(2) },
             connect_micros: 50_000,
             noise: 0.0,
+            counts_resting: false,
+        },
+    ),
+    (
+        "one that gets worse beyond 200, resting ones included",
+        Origin {
+            latency: |_| (50_000, 50_000),
+            capacity: |there| if there <= 200 { 20_000.0 } else { 2300.0 * (200.0 / there as f64).powi(2) },
+            connect_micros: 1000,
+            noise: 0.0,
+            counts_resting: true,
         },
     ),
 ];
@@ -307,7 +403,8 @@ fn what_only_waits_in_a_queue_is_given_back() {
 #[test]
 fn a_change_of_latency_is_followed_both_ways() {
     let latency = |second| if (20..50).contains(&second) { (300_000, 310_000) } else { (10_000, 10_500) };
-    let origin = Origin { latency, capacity: |_| 30_000.0, connect_micros: 10_000, noise: 0.0 };
+    let origin =
+        Origin { latency, capacity: |_| 30_000.0, connect_micros: 10_000, noise: 0.0, counts_resting: false };
     for seed in 1..=2 {
         let bounds = ConcurrencyBounds { most: 4096, ..BOUNDS };
         let mut world =
@@ -326,8 +423,13 @@ fn a_change_of_latency_is_followed_both_ways() {
 
 #[test]
 fn a_job_that_something_else_holds_back_says_nothing() {
-    let origin =
-        Origin { latency: |_| (20_000, 20_000), capacity: |_| 20_000.0, connect_micros: 0, noise: 0.0 };
+    let origin = Origin {
+        latency: |_| (20_000, 20_000),
+        capacity: |_| 20_000.0,
+        connect_micros: 0,
+        noise: 0.0,
+        counts_resting: false,
+    };
     let mut world = World { targets: 200.0, ..World::new(origin, 1) };
 
     world.run(20);
@@ -349,7 +451,13 @@ fn a_pace_is_not_read_as_latency() {
 #[test]
 fn it_stays_within_its_bounds() {
     let bounds = ConcurrencyBounds { first: 64, least: 2, most: 100 };
-    let origin = Origin { latency: |_| (100_000, 100_000), capacity: |_| 1e9, connect_micros: 0, noise: 0.0 };
+    let origin = Origin {
+        latency: |_| (100_000, 100_000),
+        capacity: |_| 1e9,
+        connect_micros: 0,
+        noise: 0.0,
+        counts_resting: false,
+    };
     let mut world =
         World { controller: Some(ConcurrencyLimit::new(bounds, WORKERS)), ..World::new(origin, 1) };
     world.run(20);
@@ -363,8 +471,13 @@ fn it_stays_within_its_bounds() {
 
 #[test]
 fn large_bodies_leave_memory_for_fewer() {
-    let origin =
-        Origin { latency: |_| (1_000_000, 1_000_000), capacity: |_| 1e9, connect_micros: 0, noise: 0.0 };
+    let origin = Origin {
+        latency: |_| (1_000_000, 1_000_000),
+        capacity: |_| 1e9,
+        connect_micros: 0,
+        noise: 0.0,
+        counts_resting: false,
+    };
     for (body, bound) in [(100, BOUNDS.most), (16 << 10, 2_849), (1 << 20, 2_849)] {
         let mut world = World { body, ..World::new(origin, 1) };
         world.run(20);
