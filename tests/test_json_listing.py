@@ -353,6 +353,35 @@ def test_a_sync_follows_what_the_pages_list(run: Run, raw: Raw, dest: Path) -> N
     assert (refused.code, "with the options" in refused.err) == (2, True)
 
 
+def test_times_of_pages_are_believed(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """With sizes, they tell what has changed, however they are written; a manifest has them."""
+    fields = ("--listing", "json", "--items-field", "data", "--url-field", "href", "--name-field", "id")
+    words = (*fields, "--size-field", "size", "--modified-field", "meta.at", "--next-page", "none", "--json")
+    times: list[str | int | None] = ["2026-01-01T10:00:00Z", "Thu, 01 Jan 2026 10:00:00 GMT", 1_767_261_600, None]
+
+    def page() -> bytes:
+        items = [
+            {"id": f"n{n}", "href": f"/img/{n}", "size": len(OBJECTS[f"/img/{n}"]), "meta": {"at": at}}
+            for n, at in enumerate(times)
+        ]
+        return reply(json.dumps({"data": items}).encode())
+
+    server = raw({"/v1": lambda _: page(), **objects(OBJECTS)})
+    url = f"{server.url}/v1"
+    assert run("list", url, tmp_path / "listed.jsonl", *words[:-1]).code == 0
+    rows = [json.loads(line) for line in (tmp_path / "listed.jsonl").read_text().splitlines()]
+    assert run("sync", url, dest, *words).code == 0
+    before = len(server.asked("/img/"))
+    times[1] = "Thu, 01 Jan 2026 10:00:01 GMT"
+
+    second = json.loads(run("sync", url, dest, *words).out.splitlines()[-1])
+
+    # The last one has no time: it is asked for.
+    assert sorted(server.asked("/img/")[before:]) == ["/img/1", "/img/3"]
+    assert (second["listed"], second["unchanged"]) == (4, 2)
+    assert [row["last_modified"] for row in rows] == ["2026-01-01T10:00:00.000000Z"] * 3 + [None]
+
+
 def test_a_page_that_fails_is_asked_for_again(run: Run, raw: Raw, dest: Path) -> None:
     """As any other page of a listing, with what Retry-After says; redirects of objects are followed as for a list."""
     tries: list[float] = []

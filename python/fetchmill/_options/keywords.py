@@ -228,6 +228,14 @@ class OfJsonPages(TypedDict, total=False):
         str | None,
         Option("text", "Field of an item with the object's size, which must be that of what comes; may be dotted."),
     ]
+    modified_field: Annotated[
+        str | None,
+        Option(
+            "text",
+            "Field of an item that says when the object was written last, for manifests and `sync`: a date of ISO 8601 "
+            "or HTTP, or seconds or milliseconds since 1970; may be dotted.",
+        ),
+    ]
     next_page: Annotated[
         NextPage | None,
         Option(

@@ -16,7 +16,7 @@ _API_ONLY = ("list_path", "names_field", "marker_field", "total_field", "marker_
 # Of these pages of JSON have the last two as well.
 _API_OR_JSON = ("total_field", "marker_param")
 _JSON_ONLY = (
-    *("items_field", "url_field", "name_field", "size_field"),
+    *("items_field", "url_field", "name_field", "size_field", "modified_field"),
     *("next_page", "next_field", "page_param", "offset_param"),
 )
 _LIST_ONLY = ("list_format", "column", "template", "csv_header", "key_column", "keep_columns", "sample", "names")

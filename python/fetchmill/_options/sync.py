@@ -23,7 +23,8 @@ _FILTERS = (
     *("list_format", "column", "template", "csv_header", "key_column", "include", "exclude"),
     *("size_from", "size_to", "modified_from", "modified_to"),
     *("list_path", "names_field", "marker_field", "marker_param", "get_path"),
-    *("items_field", "url_field", "name_field", "size_field", "next_page", "next_field", "page_param", "offset_param"),
+    *("items_field", "url_field", "name_field", "size_field", "modified_field"),
+    *("next_page", "next_field", "page_param", "offset_param"),
 )
 # What says how a source is listed: requests are made of a list of our own.
 _OF_LISTING = ("listing", "robots", "total_field", *_FILTERS)

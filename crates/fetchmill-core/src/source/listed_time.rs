@@ -1,7 +1,7 @@
-//! Times as index pages and sitemaps write them.
+//! Times as index pages, sitemaps and pages of JSON write them.
 
 use crate::source_metadata::{ListedTime, TimeResolution};
-use crate::time_text::{SECONDS_MAX, month_of_name, number, parse_date_and_time};
+use crate::time_text::{SECONDS_MAX, month_of_name, number, parse_date_and_time, parse_http_date};
 
 /// Of an index page: `01-Jan-2026` (nginx, older versions of Apache), `2026-01-01` (Apache) or `2026-Jan-01` (lighttpd), and
 /// `10:00` or `10:00:00`. Such pages name no zone.
@@ -31,6 +31,19 @@ pub(super) fn of_sitemap(text: &str) -> Option<ListedTime> {
     let seconds =
         seconds.checked_add_signed(-zone_offset(zone)?).filter(|seconds| *seconds <= SECONDS_MAX)?;
     Some(ListedTime { seconds, has_zone: true, resolution })
+}
+
+/// Of an API: a date as sitemaps have it, or one of HTTP.
+pub(super) fn of_api(text: &str) -> Option<ListedTime> {
+    let in_utc = |seconds| ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second };
+    of_sitemap(text).or_else(|| parse_http_date(text.trim().as_bytes()).map(in_utc))
+}
+
+/// Of an API: seconds since 1970 UTC, or milliseconds where that would be after the year 9999.
+pub(super) fn of_epoch(number: u64) -> Option<ListedTime> {
+    let seconds = if number > SECONDS_MAX { number / 1000 } else { number };
+    let is_date = seconds <= SECONDS_MAX;
+    is_date.then_some(ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second })
 }
 
 fn on_day(day: &[u8], time: &[u8]) -> Option<(u64, TimeResolution)> {
@@ -124,5 +137,21 @@ mod tests {
         ] {
             assert_eq!(of_sitemap(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn apis_write_dates_and_numbers() {
+        let in_utc =
+            |seconds| Some(ListedTime { seconds, has_zone: true, resolution: TimeResolution::Second });
+        for text in ["2026-01-01T10:00:00Z", "2026-01-01T10:00:00.123Z", "Thu, 01 Jan 2026 10:00:00 GMT"] {
+            assert_eq!(of_api(text), in_utc(AT_TEN), "{text}");
+        }
+        for text in ["", "now", "2026-01-01 10:00:00", "1767261600.5"] {
+            assert_eq!(of_api(text), None, "{text}");
+        }
+        for number in [AT_TEN, AT_TEN * 1000 + 999] {
+            assert_eq!(of_epoch(number), in_utc(AT_TEN), "{number}");
+        }
+        assert_eq!(of_epoch(u64::MAX), None);
     }
 }

@@ -15,6 +15,8 @@ use crate::name::for_display;
 use crate::source::api::whole_number;
 use crate::source::json_text::JsonText;
 use crate::source::list::{Filters, normalise};
+use crate::source::listed_time;
+use crate::source_metadata::ListedTime;
 use crate::target::Names;
 
 /// What a page's items are, by their fields.
@@ -23,6 +25,7 @@ pub(super) struct ItemFields {
     pub(super) url: Option<FieldPath>,
     pub(super) name: Option<FieldPath>,
     pub(super) size: Option<FieldPath>,
+    pub(super) modified: Option<FieldPath>,
 }
 
 /// Reads the items of a page, one after the other.
@@ -55,6 +58,7 @@ struct Item<'t> {
     url: String,
     name: Option<Cow<'t, str>>,
     size: Option<u64>,
+    modified: Option<ListedTime>,
 }
 
 impl ItemReader<'_> {
@@ -80,9 +84,9 @@ impl ItemReader<'_> {
                 self.read.skipped += 1;
                 return Ok(());
             }
-            Ok(Item { url, name, size }) => {
+            Ok(Item { url, name, size, modified }) => {
                 let key = name.as_deref().filter(|name| !name.is_empty()).map(str::as_bytes);
-                let expected = ExpectedObject { size, ..ExpectedObject::default() };
+                let expected = ExpectedObject { size, modified, ..ExpectedObject::default() };
                 ListEntry { url: url.as_bytes(), key, expected, ..ListEntry::default() }.write(&mut entry);
             }
             Err(reason) => {
@@ -104,15 +108,17 @@ impl ItemReader<'_> {
 
     fn item<'t>(&mut self, text: &'t str) -> Result<Item<'t>, String> {
         if text.starts_with('"') {
-            return Ok(Item { url: self.resolve(&text_of(text)?)?, name: None, size: None });
+            let url = self.resolve(&text_of(text)?)?;
+            return Ok(Item { url, name: None, size: None, modified: None });
         }
-        let ItemFields { url: url_path, name, size } = self.fields;
+        let ItemFields { url: url_path, name, size, modified } = self.fields;
         let Some(url_path) = url_path.as_ref().filter(|_| text.starts_with('{')) else {
             self.read.without_url += 1;
             return Err("it is neither a string nor an object".to_owned());
         };
-        let found = find_fields(text, [Some(url_path), name.as_ref(), size.as_ref()]);
-        let [url, name, size] = found.map_err(|error| format!("it cannot be read: {error}"))?;
+        let paths = [Some(url_path), name.as_ref(), size.as_ref(), modified.as_ref()];
+        let found = find_fields(text, paths);
+        let [url, name, size, modified] = found.map_err(|error| format!("it cannot be read: {error}"))?;
         let Some(url) = given(url) else {
             self.read.without_url += 1;
             return Err(format!("it has no field {}", url_path.text()));
@@ -121,6 +127,7 @@ impl ItemReader<'_> {
             url: self.resolve(&text_of(url)?)?,
             name: given(name).map(text_or_number).transpose()?,
             size: given(size).and_then(whole_number),
+            modified: given(modified).and_then(time_of),
         })
     }
 
@@ -169,6 +176,14 @@ fn text_or_number(text: &str) -> Result<Cow<'_, str>, String> {
         Some(b'"') => text_of(text),
         Some(b'-' | b'0'..=b'9') => Ok(Cow::Borrowed(text)),
         _ => Err("its name is neither a string nor a number".to_owned()),
+    }
+}
+
+/// When an item says that its object was written last; what is no time says nothing.
+fn time_of(text: &str) -> Option<ListedTime> {
+    match whole_number(text) {
+        Some(seconds) => listed_time::of_epoch(seconds),
+        None => listed_time::of_api(&text_of(text).ok()?),
     }
 }
 

@@ -38,6 +38,8 @@ options! {
         name_field: Option<String> = None;
         /// Field of an item with the object's size.
         size_field: Option<String> = None;
+        /// Field of an item that says when the object was written last.
+        modified_field: Option<String> = None;
         /// How the next page is found.
         next_page: Option<NextPage> = None;
         /// Field of a page with the marker or the URL of the next one.
@@ -73,6 +75,7 @@ impl JsonPageOptions {
             ("--url-field", &self.url_field),
             ("--name-field", &self.name_field),
             ("--size-field", &self.size_field),
+            ("--modified-field", &self.modified_field),
             ("--next-field", &self.next_field),
         ] {
             let path = path.as_deref().map(|path| FieldPath::new(option, path)).transpose()?;
@@ -97,6 +100,7 @@ impl JsonPageOptions {
             ("url", &self.url_field),
             ("name", &self.name_field),
             ("size", &self.size_field),
+            ("modified", &self.modified_field),
             ("next", &self.next_field),
         ];
         let given = fields.iter().filter_map(|(of, field)| Some(format!(" {of}={:?}", field.as_ref()?)));

@@ -71,6 +71,7 @@ impl JsonPages {
                 url: field("--url-field", &options.url_field)?,
                 name: field("--name-field", &options.name_field)?,
                 size: field("--size-field", &options.size_field)?,
+                modified: field("--modified-field", &options.modified_field)?,
             },
             total: FieldPath::new("--total-field", &api.total_field)?,
             next,

@@ -285,6 +285,7 @@ fn options_that_contradict_each_other_are_refused() {
         (JsonPageOptions { items_field: String::new(), ..none.clone() }, "--items-field"),
         (JsonPageOptions { url_field: Some(".".into()), ..none.clone() }, "--url-field must"),
         (JsonPageOptions { size_field: Some("a.".into()), ..none.clone() }, "--size-field a."),
+        (JsonPageOptions { modified_field: Some(".".into()), ..none.clone() }, "--modified-field"),
         (JsonPageOptions { name_field: Some(vec!["a"; 33].join(".")), ..none }, "at most 32"),
     ] {
         let error = pages(SOURCE, &options).unwrap_err();
