@@ -439,7 +439,8 @@ def test_clients_of_s3_are_compared_over_a_store(store: Store) -> None:
             contender=["sh -c 'test -n \"$AWS_ACCESS_KEY_ID\" && test {bucket}-{count} = bucket-120'"],
             count=120,
             limit=10,
-            seconds=30,
+            # Enough for a machine on which clients take long to start.
+            seconds=120,
             warm_up=False,
         )
     )

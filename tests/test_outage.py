@@ -129,13 +129,14 @@ def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
     ledger = read_ledger(dest)
     assert (ledger.fetched, ledger.failed) == (count, 2 * broken), f"FETCHMILL_SEED={SEED}"
     assert not find_unbalanced(dest)
-    kinds = {failure.name: (failure.kind, failure.attempts) for failure in fetchmill.failures(dest)}
-    assert kinds == {
-        name: ("server-error" if name.startswith("status") else "reset", attempts)
-        for name, (_, attempts) in kinds.items()
-        if name.startswith(("status", "reset"))
-    }
-    assert {attempts for _, attempts in kinds.values()} == {5}
+    failures = list(fetchmill.failures(dest))
+    assert {failure.attempts for failure in failures} == {5}
+    for failure in failures:
+        name, kind = failure.name, failure.kind
+        # The last attempt at one that answers 500 may have come while the origin reset every connection.
+        expected = {"server-error", "reset"} if outage and name.startswith("status") else {"server-error"}
+        assert name.startswith(("status", "reset"))
+        assert kind in ({"reset"} if name.startswith("reset") else expected), f"{name}: {kind}"
 
 
 @pytest.mark.parametrize("order", ["first", "last"])
