@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from cdxj_indexer.main import CDXJIndexer
 from surt import surt
 from warcio.archiveiterator import ArchiveIterator
 
 import fetchmill
+from archive_index import expected_index, index_of
 from conftest import COMMAND, Ended, wait_for_rows
 from fetchmill.testing import Fault, Server
 from raw_server import Behaviour, RawServer
@@ -47,22 +47,9 @@ def reply(status: int, body: bytes = b"", *fields: str) -> bytes:
     return b"HTTP/1.1 %d It\r\n%bContent-Length: %d\r\n\r\n%b" % (status, head.encode("latin-1"), len(body), body)
 
 
-def expected_index(shard: Path) -> str:
-    """What `cdxj-indexer --sort` makes of it."""
-    out = io.StringIO()
-    indexer = CDXJIndexer(output=out, inputs=[str(shard)], sort=True)
-    indexer.process_all()
-    return out.getvalue()
-
-
 def shards(dest: Path) -> list[Path]:
     """Sealed ones."""
     return sorted(dest.glob("shard-*.warc.gz"))
-
-
-def index_of(shard: Path) -> Path:
-    """It stands beside its shard."""
-    return shard.with_name(shard.name.replace(".warc.gz", ".cdxj"))
 
 
 def entries(index: Path) -> Iterator[tuple[str, str, dict[str, str]]]:
