@@ -1,7 +1,7 @@
 //! What goes together, and what does not.
 
+use super::http_options::Concurrency;
 use super::options::{JobOptions, NameScheme, SourceOptions, Workers};
-use crate::engine::http_options::Concurrency;
 use crate::error::{Error, Result};
 use crate::http1::ACCEPT_ENCODING;
 use crate::limits;
