@@ -26,6 +26,8 @@ const IDLE_COST: f64 = 0.25;
 const KNOWN_REPLIES: f64 = 64.0;
 /// The slowest reply of an origin is remembered for one to two of these.
 const SLOWEST_KEPT: MonotonicMicros = 30_000_000;
+/// Requests that may be out, as a part of those before, with which replies come sooner than before.
+const FAR_FEWER: f64 = 0.75;
 /// Weight of one reply in the mean time of an origin's replies.
 const MEAN_WEIGHT: f64 = 1.0 / 16.0;
 /// Replies after which half of what was seen of breaks is forgotten.
@@ -38,6 +40,10 @@ pub struct OriginReplies {
     slowest: MonotonicMicros,
     slowest_before: MonotonicMicros,
     slowest_since: MonotonicMicros,
+    /// Replies that tell how slow they can be: those to requests that were sent since then.
+    known: f64,
+    known_since: MonotonicMicros,
+    /// All replies and breaks, as far as they are not forgotten.
     replies: f64,
     breaks: f64,
     has_surplus: bool,
@@ -81,16 +87,31 @@ impl OriginReplies {
     /// A batch of so many replies came, to requests that were sent at once. Each has taken its part of the time, but any of
     /// them may have taken nearly all of it.
     pub fn note_batch(&mut self, count: u32, took: MonotonicMicros, now: MonotonicMicros) {
+        self.replies += f64::from(count);
+        if self.replies > BREAKS_KEPT {
+            (self.replies, self.breaks) = (self.replies / 2.0, self.breaks / 2.0);
+        }
+        if now.saturating_sub(took) < self.known_since {
+            return;
+        }
+        self.known += f64::from(count);
         let each = took as f64 / f64::from(count.max(1));
         self.mean += (each - self.mean) * if self.mean == 0.0 { 1.0 } else { MEAN_WEIGHT };
         if now.saturating_sub(self.slowest_since) > SLOWEST_KEPT {
             (self.slowest_before, self.slowest, self.slowest_since) = (self.slowest, 0, now);
         }
         self.slowest = self.slowest.max(took);
-        self.replies += f64::from(count);
-        if self.replies > BREAKS_KEPT {
-            (self.replies, self.breaks) = (self.replies / 2.0, self.breaks / 2.0);
+    }
+
+    /// From now on so many requests may be out, no longer so many as before. Where they are far fewer, replies were slow
+    /// because of the others: how slow one can be is as little known as at first. What a connection itself has seen still
+    /// counts for it.
+    pub fn note_fewer(&mut self, before: usize, requests: usize, now: MonotonicMicros) {
+        if requests as f64 > before as f64 * FAR_FEWER {
+            return;
         }
+        (self.slowest, self.slowest_before, self.slowest_since) = (0, 0, now);
+        (self.known, self.known_since) = (0.0, now);
     }
 
     /// How many requests may be sent at once on a connection, which has its first reply: as many as it may bring until it
@@ -144,13 +165,13 @@ impl OriginReplies {
     /// the silence that several need after them may be longer than a drain. After several replies it must go on: how
     /// long their silence must be is not known yet.
     fn is_new(&self, of: &ConnectionReplies) -> bool {
-        self.replies < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
+        self.known < KNOWN_REPLIES && self.slowest() >= SILENCE_MIN && of.replies <= 1
     }
 
     /// Of a window, what breaks cost: what is fetched again, and a new connection if the window is shorter for that. Of an
     /// origin that is not known yet nothing: several replies must not rest before the slowest is.
     fn lost_in_window(&self) -> f64 {
-        if self.breaks == 0.0 || self.replies < KNOWN_REPLIES {
+        if self.breaks == 0.0 || self.known < KNOWN_REPLIES {
             return 0.0;
         }
         let (in_time, replies) = (WINDOW_MAX as f64 / self.mean, f64::from(self.window_replies()));
@@ -176,7 +197,7 @@ impl OriginReplies {
         if of.replies <= 1 {
             return SILENCE_MIN;
         }
-        let is_known = self.replies >= KNOWN_REPLIES;
+        let is_known = self.known >= KNOWN_REPLIES;
         let may_be_slow = !is_known && self.slowest() >= SILENCE_MIN;
         let least = if may_be_slow { REST_MAX } else { 0 };
         let waiting = if is_known { 0 } else { 2 * waiting };
@@ -186,7 +207,7 @@ impl OriginReplies {
     /// How long a connection must stay silent that its server was asked to end. That end is the proof, and comes soon; one
     /// that does not end is certain by its silence alone, and how slow replies can be is not known before so many.
     pub fn silence_of_end(&self, of: &ConnectionReplies) -> MonotonicMicros {
-        let least = if self.replies < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
+        let least = if self.known < KNOWN_REPLIES && of.replies > 1 { REST_MAX } else { 0 };
         self.silence(of).max(least)
     }
 
@@ -371,6 +392,26 @@ mod tests {
             origin.next_step(&connection(MILLI, 900), false, 1000 * MILLI),
             NextStep::Rest(SILENCE_MIN)
         );
+    }
+
+    #[test]
+    fn what_was_slow_because_of_too_many_requests_is_forgotten() {
+        let mut origin = origin(50 * MILLI, 1000);
+        origin.note(2000 * MILLI, 50_000 * MILLI);
+        let several = connection(50 * MILLI, 10);
+        assert_eq!(origin.silence(&several), 4000 * MILLI);
+
+        origin.note_fewer(1000, 900, 51_000 * MILLI);
+        assert_eq!(origin.silence(&several), 4000 * MILLI, "these are hardly fewer");
+        origin.note_fewer(1000, 700, 51_000 * MILLI);
+        // To a request of before.
+        origin.note(1500 * MILLI, 51_500 * MILLI);
+        assert_eq!(origin.silence_of_end(&several), REST_MAX, "little is known");
+        for number in 0..64 {
+            origin.note(50 * MILLI, (51_600 + number) * MILLI);
+        }
+        assert_eq!(origin.silence(&several), 100 * MILLI);
+        assert_eq!(origin.silence(&connection(1500 * MILLI, 2)), 3000 * MILLI, "it has seen slow ones itself");
     }
 
     #[test]

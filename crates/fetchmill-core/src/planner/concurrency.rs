@@ -425,7 +425,10 @@ impl ConcurrencyLimit {
                 doubted: None,
             });
         }
-        self.set(self.limit * 2);
+        // Goodput is behind by a latency: one that was not worth it is looked at again before a higher one is tried.
+        if is_worth_it {
+            self.set(self.limit * 2);
+        }
         Phase::Climb(climb)
     }
 

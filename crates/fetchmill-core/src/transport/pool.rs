@@ -23,7 +23,7 @@ use super::{
     AddressPolicy, Alpn, ByteStream, ConnectFailure, Connection, Deadlines, Http1Connection, Millis,
     NameResolver, NameResolverSetup, Paces, Timeouts, Tls, UnusedState, connect,
 };
-use crate::certainty::SILENCE_MIN;
+use crate::certainty::{MonotonicMicros, SILENCE_MIN};
 use crate::error::{Error, Result};
 use crate::http1::RequestTemplate;
 use crate::limits;
@@ -285,6 +285,12 @@ impl Pool {
     /// Closes unused ones until there are only so many, those first that were unused for longest.
     pub fn close_idle_beyond(&self, kept: usize) {
         while self.idle.get() > kept && self.close_oldest() {}
+    }
+
+    /// See [`OriginReplies::note_fewer`](crate::certainty::OriginReplies::note_fewer).
+    pub fn note_fewer(&self, before: usize, requests: usize, now: MonotonicMicros) {
+        let origins = self.origins.borrow();
+        origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));
     }
 
     /// Closes what has been unused for too long.

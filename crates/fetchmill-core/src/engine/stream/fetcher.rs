@@ -275,7 +275,12 @@ impl FetchThread {
         let now = self.clock.get();
         let is_dry = self.is_full() || self.queue.borrow().ready(now) == 0;
         let in_flight = self.busy_most.replace(self.busy.get()).saturating_sub(self.resting_here.get());
+        let before = self.concurrency.limit();
         self.concurrency.tick(in_flight, is_dry, self.throttling.has_pace(), now);
+        let limit = self.concurrency.limit();
+        if limit < before {
+            self.pool.note_fewer(before, limit, self.exact.micros());
+        }
     }
 
     /// Requests that have a task.

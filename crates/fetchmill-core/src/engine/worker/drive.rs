@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::state::{Worker, WorkerSetup};
 use crate::engine::stop::Stop;
@@ -130,8 +131,13 @@ impl Worker {
         }
     }
 
-    /// Connections that a much lower number in flight has left are closed: a server may be slow because of how many there
-    /// are.
+    /// How long a task that has no target keeps its connection. One above the share does not keep it: a server may be slow
+    /// because of how many connections there are, and the next round is to show what it gives without them.
+    pub(super) fn kept_idle(&self) -> Duration {
+        if self.in_flight.get() < self.share.get() { limits::KEEP_ALIVE_IDLE } else { limits::TICK }
+    }
+
+    /// The same of those that have rested.
     fn close_surplus(&self, now: Millis) {
         if now < self.closes_surplus_until.get() {
             self.pool.close_idle_beyond(self.share.get().saturating_sub(self.in_flight.get()));
@@ -142,8 +148,9 @@ impl Worker {
     fn take_share(self: &Rc<Self>, tasks: &Tasks) {
         let share = self.control().plan.share(self.setup.index);
         let before = self.share.replace(share);
-        if share * 10 < before * 9 {
+        if share < before {
             self.closes_surplus_until.set(self.control().clock.now() + SURPLUS_CLOSED);
+            self.pool.note_fewer(before, share, self.control().clock.micros());
         }
         if share > before && !self.is_done.get() {
             self.start_tasks(tasks);

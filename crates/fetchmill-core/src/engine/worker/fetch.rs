@@ -160,8 +160,7 @@ impl Worker {
         }
         let connection = &mut task.connection;
         if connection.is_open() {
-            let is_surplus = self.in_flight.get() >= self.share.get();
-            watch.only(if is_surplus { limits::SURPLUS_CONNECTION_IDLE } else { limits::KEEP_ALIVE_IDLE });
+            watch.only(self.kept_idle());
         } else {
             watch.rest();
         }

@@ -24,9 +24,9 @@ struct Origin {
     connect_micros: u64,
     /// By how much its capacity is more or less than that, for a tenth of a second each.
     noise: f64,
-    /// Whether its capacity follows from all connections, of which half as many more rest a second later, as a real client
-    /// has them.
-    counts_resting: bool,
+    /// Each reply takes longer by the square of how many more connections there are than this. Half as many more as work
+    /// rest a second later, as a real client has them.
+    crowd: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,12 +118,13 @@ impl World {
 
     fn serve(&mut self, now: u64) -> u64 {
         let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
-        let there = if self.origin.counts_resting { self.connections as usize } else { exchanging };
         let chance = Jitter::new(self.seed ^ (now / SLOT_MICROS)).draw() as f64 / u64::MAX as f64;
         let noise = 1.0 + self.origin.noise * (2.0 * chance - 1.0);
-        self.free_at = self.free_at.max(now as f64) + 1e6 / ((self.origin.capacity)(there) * noise);
+        self.free_at = self.free_at.max(now as f64) + 1e6 / ((self.origin.capacity)(exchanging) * noise);
         let (least, most) = (self.origin.latency)(now / 1_000_000);
-        self.free_at as u64 + least + self.random.draw() % (most - least + 1)
+        let crowding = (self.connections / self.origin.crowd).max(1.0).powi(2);
+        let latency = least + self.random.draw() % (most - least + 1);
+        self.free_at as u64 + (latency as f64 * crowding) as u64
     }
 
     fn fill(&mut self, worker: usize, now: u64) {
@@ -221,7 +222,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 10_000.0,
             connect_micros: 100,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -231,7 +232,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 10_000.0,
             connect_micros: 400,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -241,7 +242,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 12_000.0,
             connect_micros: 20_000,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -251,7 +252,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 8000.0,
             connect_micros: 150_000,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -261,7 +262,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 10_000.0,
             connect_micros: 0,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -271,7 +272,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 5000.0,
             connect_micros: 450_000,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -281,7 +282,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 10_000.0,
             connect_micros: 100,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -291,7 +292,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 300.0,
             connect_micros: 50_000,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -301,7 +302,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 10_000.0,
             connect_micros: 100,
             noise: 0.2,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -311,7 +312,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 12_000.0,
             connect_micros: 20_000,
             noise: 0.2,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -321,7 +322,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |_| 8000.0,
             connect_micros: 150_000,
             noise: 0.2,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -331,7 +332,7 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |there| 6_000.0 * (1.0 + 0.33 * (there as f64 / 64.0).max(1.0).log2()).min(2.4),
             connect_micros: 100,
             noise: 0.05,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
@@ -341,17 +342,17 @@ const ORIGINS: [(&str, Origin); 14] = [
             capacity: |there| if there <= 200 { 20_000.0 } else { 4000.0 * (200.0 / there as f64).powi(2) },
             connect_micros: 50_000,
             noise: 0.0,
-            counts_resting: false,
+            crowd: f64::INFINITY,
         },
     ),
     (
-        "one that gets worse beyond 200, resting ones included",
+        "one that gets slower with each connection beyond 200",
         Origin {
-            latency: |_| (50_000, 50_000),
-            capacity: |there| if there <= 200 { 20_000.0 } else { 2300.0 * (200.0 / there as f64).powi(2) },
+            latency: |_| (50_000, 52_000),
+            capacity: |_| 20_000.0,
             connect_micros: 1000,
             noise: 0.0,
-            counts_resting: true,
+            crowd: 200.0,
         },
     ),
 ];
@@ -404,7 +405,7 @@ fn what_only_waits_in_a_queue_is_given_back() {
 fn a_change_of_latency_is_followed_both_ways() {
     let latency = |second| if (20..50).contains(&second) { (300_000, 310_000) } else { (10_000, 10_500) };
     let origin =
-        Origin { latency, capacity: |_| 30_000.0, connect_micros: 10_000, noise: 0.0, counts_resting: false };
+        Origin { latency, capacity: |_| 30_000.0, connect_micros: 10_000, noise: 0.0, crowd: f64::INFINITY };
     for seed in 1..=2 {
         let bounds = ConcurrencyBounds { most: 4096, ..BOUNDS };
         let mut world =
@@ -428,7 +429,7 @@ fn a_job_that_something_else_holds_back_says_nothing() {
         capacity: |_| 20_000.0,
         connect_micros: 0,
         noise: 0.0,
-        counts_resting: false,
+        crowd: f64::INFINITY,
     };
     let mut world = World { targets: 200.0, ..World::new(origin, 1) };
 
@@ -456,7 +457,7 @@ fn it_stays_within_its_bounds() {
         capacity: |_| 1e9,
         connect_micros: 0,
         noise: 0.0,
-        counts_resting: false,
+        crowd: f64::INFINITY,
     };
     let mut world =
         World { controller: Some(ConcurrencyLimit::new(bounds, WORKERS)), ..World::new(origin, 1) };
@@ -476,7 +477,7 @@ fn large_bodies_leave_memory_for_fewer() {
         capacity: |_| 1e9,
         connect_micros: 0,
         noise: 0.0,
-        counts_resting: false,
+        crowd: f64::INFINITY,
     };
     for (body, bound) in [(100, BOUNDS.most), (16 << 10, 2_849), (1 << 20, 2_849)] {
         let mut world = World { body, ..World::new(origin, 1) };
