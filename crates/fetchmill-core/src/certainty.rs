@@ -411,7 +411,11 @@ mod tests {
             origin.note(50 * MILLI, (51_600 + number) * MILLI);
         }
         assert_eq!(origin.silence(&several), 100 * MILLI);
-        assert_eq!(origin.silence(&connection(1500 * MILLI, 2)), 3000 * MILLI, "it has seen slow ones itself");
+        assert_eq!(
+            origin.silence(&connection(1500 * MILLI, 2)),
+            3000 * MILLI,
+            "it has seen slow ones itself"
+        );
     }
 
     #[test]

@@ -497,6 +497,11 @@ pub const DNS_RANDOM_BYTES: usize = 1024;
 pub const DNS_TIMEOUT: Duration = Duration::from_secs(5);
 /// TCP connection, over all addresses of a host; and as much for the handshake of TLS.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a page waits for a descriptor or a port of this machine, and how long between two tries: with five attempts
+/// longer than the minute that a port rests behind its connection.
+pub const EXHAUSTED_WAIT: Duration = Duration::from_secs(15);
+/// See [`EXHAUSTED_WAIT`].
+pub const EXHAUSTED_PAUSE: Duration = Duration::from_millis(200);
 /// From the request to the end of the reply's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Without a byte of the body.

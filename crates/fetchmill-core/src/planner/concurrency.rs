@@ -5,7 +5,8 @@
 //!   BBR's startup do.)
 //! - It shrinks from there, by a third at a time, while that costs no goodput: what only waits in a queue is given back.
 //! - It holds. Now and then it tries a little more or a little less, in turns with what it has, and keeps what is better.
-//!   When what it holds no longer gives what it gave, it climbs again from there.
+//!   When what it holds no longer gives what it gave, it climbs again from there. Others may be the reason, so a limit twice
+//!   as high must give more than before, and what costs others more than it gives is given back.
 //!
 //! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing
 //! (docs/decisions/0029).
@@ -38,6 +39,9 @@ const QUEUED: f64 = 1.25;
 const PAID: f64 = 1.2;
 /// A limit that gives so much less than a lower one is too high, whatever latency says.
 const HARM: f64 = 0.8;
+/// The same behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
+/// what it gives would bring 4 / 3, and they would want it back.
+const SHARED_GROWTH: f64 = 1.5;
 /// Limits one after the other that were not worth it, before it stops to climb.
 const STRIKES: u32 = 2;
 /// Where it begins to shrink: the lowest limit that gave this part of the most.
@@ -74,9 +78,14 @@ const STEP_MAX: f64 = 2.0;
 /// Calm rounds before a trial: twice as many after each that was not worth it, up to the second.
 const CALM_FIRST: u32 = 4;
 const CALM_MAX: u32 = 32;
+/// The same where others may ask the origin: what they give back, or take, is found sooner.
+const SHARED_STEP: f64 = 1.2;
+const SHARED_CALM_MAX: u32 = 8;
 /// The part of a step that goodput must grow by for it to be kept, and may fall by.
 const STEP_GAIN: f64 = 0.6;
 const STEP_LOSS: f64 = 0.25;
+/// Whoever has three fifths of what an origin gives loses this part.
+const SHARED_LOSS: f64 = 0.4;
 /// Memory for what is in flight: a connection has room for its next body and holds some until they are certain, and half as
 /// many more rest: two and a half bodies for each request, and what a connection takes itself. What is larger than the
 /// second has a budget of its own (docs/decisions/0024).
@@ -114,9 +123,9 @@ impl Climb {
         self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)
     }
 
-    /// The lowest of them that gave nearly the most.
-    fn lowest_good(&self) -> Option<usize> {
-        let enough = self.best() * NEARLY;
+    /// The lowest of them that gave nearly the most; where only more than that was worth it, nearly as much less.
+    fn lowest_good(&self, growth: f64) -> Option<usize> {
+        let enough = self.best() * if growth > GROWTH { 1.0 / growth } else { NEARLY };
         self.levels.iter().find(|(_, goodput)| *goodput >= enough).map(|(limit, _)| *limit)
     }
 }
@@ -221,9 +230,9 @@ struct TrialPlan {
     calm: u32,
 }
 
-impl Default for TrialPlan {
-    fn default() -> Self {
-        TrialPlan { is_up: true, step: STEP, calm: CALM_FIRST }
+impl TrialPlan {
+    fn new(step: f64) -> Self {
+        TrialPlan { is_up: true, step, calm: CALM_FIRST }
     }
 }
 
@@ -243,6 +252,8 @@ pub struct ConcurrencyLimit {
     latency: f64,
     floor: f64,
     trials: TrialPlan,
+    /// Others may ask the origin: it has become slower, or gives less, and nothing here was the reason.
+    is_shared: bool,
 }
 
 impl ConcurrencyLimit {
@@ -261,7 +272,8 @@ impl ConcurrencyLimit {
             workers: vec![WorkerState::default(); workers],
             latency: 0.0,
             floor: f64::INFINITY,
-            trials: TrialPlan::default(),
+            trials: TrialPlan::new(STEP),
+            is_shared: false,
         }
     }
 
@@ -406,12 +418,13 @@ impl ConcurrencyLimit {
         // At the most it is known what that gives when two rounds brought no more.
         let is_at_most = self.limit >= self.most;
         let may_grow = !has_queue && !is_at_most && measured.goodput >= best * HARM;
-        let is_worth_it = measured.goodput >= best * GROWTH || may_grow;
+        let growth = if self.is_shared { SHARED_GROWTH } else { GROWTH };
+        let is_worth_it = measured.goodput >= best * growth || may_grow;
         self.floor = self.floor.min(measured.latency);
         climb.strikes = if is_worth_it { 0 } else { climb.strikes + 1 };
         climb.levels.push((self.limit, measured.goodput));
         if climb.strikes >= STRIKES {
-            let good = climb.lowest_good().unwrap_or(self.limit);
+            let good = climb.lowest_good(growth).unwrap_or(self.limit);
             if good >= self.most && measured.goodput >= climb.at_first(good) * PAID {
                 return self.settle_at(good);
             }
@@ -526,7 +539,7 @@ impl ConcurrencyLimit {
     fn settle_at(&mut self, limit: usize) -> Phase {
         self.set(limit);
         self.held = self.limit;
-        self.trials = TrialPlan::default();
+        self.trials = TrialPlan::new(self.first_step());
         Phase::Hold(Hold::default())
     }
 
@@ -550,7 +563,7 @@ impl ConcurrencyLimit {
         (hold.odd, hold.calm) = (0, hold.calm + 1);
         if let Some(lower) = hold.given_up(goodput) {
             let settled = self.settle_at(lower);
-            self.trials = TrialPlan { is_up: false, calm: PROBATION_CALM, ..TrialPlan::default() };
+            self.trials = TrialPlan { is_up: false, calm: PROBATION_CALM, step: self.first_step() };
             return settled;
         }
         match (hold.replaced.is_none() && hold.calm >= self.trials.calm)
@@ -565,6 +578,7 @@ impl ConcurrencyLimit {
     /// The origin, or the way to it, is another than before. Where replies come sooner, less may do: it begins anew.
     fn climb_again(&mut self, is_faster: bool, measured: Measured) -> Phase {
         self.floor = measured.latency;
+        self.is_shared = !is_faster;
         if is_faster && self.limit > self.bounds.first {
             self.set(self.bounds.first);
             return Phase::Climb(Climb::default());
@@ -606,7 +620,8 @@ impl ConcurrencyLimit {
     fn conclude(&mut self, hold: &mut Hold, trial: Trial) {
         let [before, first, second, after] = trial.rounds;
         let step = (trial.other as f64 / self.held as f64 - 1.0).abs();
-        let least = if trial.other > self.held { 1.0 + step * STEP_GAIN } else { 1.0 - step * STEP_LOSS };
+        let loss = if self.is_shared { SHARED_LOSS } else { STEP_LOSS };
+        let least = if trial.other > self.held { 1.0 + step * STEP_GAIN } else { 1.0 - step * loss };
         // Chance seldom favours it twice.
         let is_better = first >= before * least && second >= after * least;
         if is_better {
@@ -628,8 +643,13 @@ impl ConcurrencyLimit {
             // Less costs as much goodput: what replies take is no queue of ours.
             self.floor = held.latency;
         }
-        self.trials =
-            TrialPlan { is_up: !self.trials.is_up, step: STEP, calm: (self.trials.calm * 2).min(CALM_MAX) };
+        let calm_max = if self.is_shared { SHARED_CALM_MAX } else { CALM_MAX };
+        let calm = (self.trials.calm * 2).min(calm_max);
+        self.trials = TrialPlan { is_up: !self.trials.is_up, step: self.first_step(), calm };
+    }
+
+    fn first_step(&self) -> f64 {
+        if self.is_shared { SHARED_STEP } else { STEP }
     }
 }
 

@@ -1,16 +1,25 @@
-//! How the kernel looks for the local port of a connection.
+//! The local ports of connections: how the kernel looks for one, and when it has it back.
 //!
 //! It goes through every second port of its range, and through the others only when none of those is free: they are meant for
 //! programs that bind. From half the ports on (14,116 of the usual 28,232), each new connection to one address looks at
 //! the taken half first, which is 0.8 ms of CPU. A socket with a range of its own is looked through port by port since Linux
 //! 6.8, each time from where the last search ended. What a range asks for beyond the system's own does not count, so one that
 //! has every port changes nothing else.
+//!
+//! Behind a connection that this side closes first, its port rests for a minute (`TIME_WAIT`). A job that gives thousands of
+//! connections back would use up the ports to its server, and stand still until that minute is over. So one that has closed
+//! many of them resets the others, behind which nothing rests: no request is out on these.
 
+use std::cell::Cell;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd as _;
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::time::{Duration, Instant};
 use std::{io, mem};
 
+use socket2::SockRef;
 use tokio::net::{TcpSocket, TcpStream};
+
+use crate::limits;
 
 /// `IP_LOCAL_PORT_RANGE` of linux/in.h, which holds for IPv6, too.
 const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
@@ -40,6 +49,42 @@ fn take_every_port(socket: &TcpSocket) {
     };
 }
 
+/// For so long a port rests: `TCP_TIMEWAIT_LEN` of Linux.
+const PORT_RESTS: Duration = Duration::from_secs(60);
+/// Ports that one thread has resting at most, of those to one address: a sixteenth.
+const RESTING_PORTS_MAX: u32 = limits::LOCAL_PORTS as u32 / 16;
+
+/// Connections to one address that were closed one after the other.
+#[derive(Debug, Clone, Copy)]
+struct Closed {
+    address: SocketAddr,
+    since: Instant,
+    count: u32,
+}
+
+thread_local! {
+    static CLOSED: Cell<Option<Closed>> = const { Cell::new(None) };
+}
+
+/// A connection is about to be closed.
+pub(super) fn give_back(stream: &TcpStream) {
+    let Ok(address) = stream.peer_addr() else { return };
+    // At the end of a thread there is nothing left to count with.
+    if CLOSED.try_with(|closed| is_too_many(closed, address, Instant::now())).unwrap_or(false) {
+        // Failing is harmless: then its port rests.
+        let _ = SockRef::from(&stream.as_fd()).set_linger(Some(Duration::ZERO));
+    }
+}
+
+/// Counts a connection, and tells whether its port may not rest.
+fn is_too_many(closed: &Cell<Option<Closed>>, address: SocketAddr, now: Instant) -> bool {
+    let known = closed.get().filter(|closed| closed.address == address && now - closed.since < PORT_RESTS);
+    let known = known.unwrap_or(Closed { address, since: now, count: 0 });
+    let is_too_many = known.count >= RESTING_PORTS_MAX;
+    closed.set(Some(Closed { count: known.count.saturating_add(1), ..known }));
+    is_too_many
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
@@ -65,6 +110,24 @@ mod tests {
             let is_odd = |stream: &TcpStream| stream.local_addr().unwrap().port() % 2 == 1;
             let odd = connections.iter().filter(|stream| is_odd(stream)).count();
             assert!(!takes_every_port() || (1..32).contains(&odd), "{host}: {odd} of 32");
+        }
+    }
+
+    #[test]
+    fn only_so_many_ports_to_one_address_rest_in_a_minute() {
+        let [one, other] = ["192.0.2.1:80", "192.0.2.2:80"].map(|address| address.parse().unwrap());
+        let (closed, start) = (Cell::new(None), Instant::now());
+        for _ in 0..RESTING_PORTS_MAX {
+            assert!(!is_too_many(&closed, one, start));
+        }
+        assert!(is_too_many(&closed, one, start + PORT_RESTS / 2));
+        assert!(!is_too_many(&closed, one, start + PORT_RESTS), "the first ones are free again");
+
+        for _ in 0..RESTING_PORTS_MAX {
+            assert!(
+                !is_too_many(&closed, one, start) && !is_too_many(&closed, other, start),
+                "of many hosts"
+            );
         }
     }
 

@@ -325,6 +325,25 @@ impl Pool {
         self.open_at(connection, watch, reach, None).await
     }
 
+    /// The same for what a job cannot go on without. Where this machine has no descriptor or port left it tries again for a
+    /// while: others give theirs back.
+    pub async fn open_when_able(
+        &self,
+        connection: &mut Connection,
+        watch: &Deadlines,
+        reach: AddressPolicy,
+    ) -> std::result::Result<(), ConnectFailure> {
+        let until = Instant::now() + limits::EXHAUSTED_WAIT;
+        loop {
+            match self.open(connection, watch, reach).await {
+                Err(ConnectFailure::Exhausted(_)) if Instant::now() < until => {
+                    tokio::time::sleep(limits::EXHAUSTED_PAUSE).await;
+                }
+                done => return done,
+            }
+        }
+    }
+
     /// The same for a host whose addresses are known: who waited for them connects to these, however old they are by
     /// now. A name that is looked up twice may have two answers.
     pub async fn open_at(

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
+use super::local_port;
 use super::unused::{REPLY_START, UnusedState};
 
 /// A connection that has been made.
@@ -33,6 +34,15 @@ impl From<TlsStream<TcpStream>> for ByteStream {
             stream: RefCell::new(stream),
             seen: Cell::new(UnusedState::Quiet),
         }))
+    }
+}
+
+impl Drop for ByteStream {
+    fn drop(&mut self) {
+        match self {
+            ByteStream::Plain(stream) => local_port::give_back(stream),
+            ByteStream::Tls(secured) => local_port::give_back(secured.stream.get_mut().get_ref().0),
+        }
     }
 }
 

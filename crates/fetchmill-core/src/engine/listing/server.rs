@@ -418,7 +418,7 @@ impl ServerLister {
         };
         let opened = self.runtime.block_on(async {
             tokio::select! {
-                opened = self.pool.open(&mut self.connection, &watch, AddressPolicy::Anywhere) => opened,
+                opened = self.pool.open_when_able(&mut self.connection, &watch, AddressPolicy::Anywhere) => opened,
                 () = is_over => Err(ConnectFailure::Failed(FailureKind::ConnectTimeout)),
             }
         });

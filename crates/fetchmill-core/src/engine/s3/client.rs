@@ -244,7 +244,8 @@ impl Client {
         let call = RequestParts { method: ask.method, path: &path, fields: ask.fields, body: ask.body };
         let exchange = async {
             if !connection.is_open() {
-                self.pool.open(connection, &watch, AddressPolicy::Anywhere).await.map_err(broken_of)?;
+                let opened = self.pool.open_when_able(connection, &watch, AddressPolicy::Anywhere).await;
+                opened.map_err(broken_of)?;
             }
             let max = limits::PAGE_BYTES_MAX as u64;
             connection.exchange(RequestTarget::Call(&call), &self.buffers, &mut answer, &watch, max).await

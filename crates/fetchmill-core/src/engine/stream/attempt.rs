@@ -1,7 +1,6 @@
 //! The life of one task: take a request, exchange, answer; and what follows from each failure.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::super::rate_wait::keep_pace;
 use super::fetcher::{FetchThread, TaskState};
@@ -180,7 +179,7 @@ impl FetchThread {
                 Ok(()) => return Ok(()),
                 Err(ConnectFailure::Failed(kind)) => return Err(kind),
                 // Out of descriptors or ports: the request is not to blame.
-                Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(Duration::from_millis(200)).await,
+                Err(ConnectFailure::Exhausted(_)) => tokio::time::sleep(limits::EXHAUSTED_PAUSE).await,
             }
             if ticket.is_dropped() {
                 break;

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::address::{asked_for, call_of};
 use super::body::BodyReceiver;
@@ -373,7 +372,7 @@ impl Worker {
             let error = std::io::Error::from_raw_os_error(number);
             self.control().stop.fail(Error::storage("connect from", "this machine", error));
         }
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(limits::EXHAUSTED_PAUSE).await;
     }
 
     async fn exchange(

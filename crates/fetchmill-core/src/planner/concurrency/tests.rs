@@ -1,5 +1,7 @@
 //! Origins of all sorts and a client in simulated time: what the limit does, and what it gives.
 
+mod two_jobs;
+
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -42,6 +44,29 @@ struct Worker {
     exchanging: usize,
     connections: usize,
     load: Load,
+}
+
+impl Worker {
+    /// A request begins; whether it needs a new connection.
+    fn begin(&mut self) -> bool {
+        self.in_flight += 1;
+        let is_new = self.in_flight > self.connections;
+        self.connections = self.connections.max(self.in_flight);
+        is_new
+    }
+
+    fn note_reply(&mut self, took: u64, bytes: u64) {
+        self.in_flight -= 1;
+        self.exchanging -= 1;
+        self.load.replies += 1;
+        self.load.bytes += bytes;
+        self.load.latency_micros += took;
+    }
+
+    fn take_load(&mut self) -> Load {
+        let load = std::mem::take(&mut self.load);
+        Load { in_flight: self.in_flight as u32, exchanging: self.exchanging as u32, ..load }
+    }
 }
 
 struct World {
@@ -103,12 +128,7 @@ impl World {
                     self.events.push(Reverse((replied, Event::Reply { worker, sent: now })));
                 }
                 Event::Reply { worker, sent } => {
-                    let at = &mut self.workers[worker];
-                    at.in_flight -= 1;
-                    at.exchanging -= 1;
-                    at.load.replies += 1;
-                    at.load.bytes += self.body;
-                    at.load.latency_micros += now - sent;
+                    self.workers[worker].note_reply(now - sent, self.body);
                     self.slot(now).0 += 1;
                     self.fill(worker, now);
                 }
@@ -136,10 +156,7 @@ impl World {
                 return;
             }
             self.taken += 1.0;
-            at.in_flight += 1;
-            let is_new = at.in_flight > at.connections;
-            at.connections = at.connections.max(at.in_flight);
-            let sent = now + if is_new { self.origin.connect_micros } else { 0 };
+            let sent = now + if at.begin() { self.origin.connect_micros } else { 0 };
             self.events.push(Reverse((sent, Event::Sent { worker })));
         }
     }
@@ -149,12 +166,7 @@ impl World {
         let wanted = self.limit as f64 * RESTING;
         self.connections = self.limit as f64 + resting + (wanted - resting) * TICK_MICROS as f64 / 1e6;
         for worker in 0..WORKERS {
-            let at = &mut self.workers[worker];
-            let counts = Load {
-                in_flight: at.in_flight as u32,
-                exchanging: at.exchanging as u32,
-                ..std::mem::take(&mut at.load)
-            };
+            let counts = self.workers[worker].take_load();
             if let Some(controller) = &mut self.controller {
                 controller.observe(worker, counts, false, now / 1000);
                 self.limit = controller.limit();
