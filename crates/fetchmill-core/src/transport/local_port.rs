@@ -87,9 +87,11 @@ fn is_too_many(closed: &Cell<Option<Closed>>, address: SocketAddr, now: Instant)
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
     use std::net::TcpListener;
 
     use super::*;
+    use crate::transport::ByteStream;
 
     /// Whether this kernel looks through ranges of sockets port by port.
     fn takes_every_port() -> bool {
@@ -129,6 +131,21 @@ mod tests {
                 "of many hosts"
             );
         }
+    }
+
+    #[tokio::test]
+    async fn connections_beyond_those_are_reset() {
+        const MORE: u32 = 20;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let ends = std::thread::spawn(move || {
+            let ends = (0..RESTING_PORTS_MAX + MORE).map(|_| listener.accept().unwrap().0.read(&mut [0]));
+            ends.filter(Result::is_err).count()
+        });
+        for _ in 0..RESTING_PORTS_MAX + MORE {
+            drop(ByteStream::from(connect(address).await.unwrap()));
+        }
+        assert_eq!(ends.join().unwrap(), MORE as usize);
     }
 
     #[tokio::test]

@@ -282,9 +282,9 @@ impl Pool {
         }
     }
 
-    /// Closes unused ones until there are only so many, those first that were unused for longest.
+    /// Closes unused ones until only so many are open, with tasks or not; those first that were unused for longest.
     pub fn close_idle_beyond(&self, kept: usize) {
-        while self.idle.get() > kept && self.close_oldest() {}
+        while self.open.get() > kept && self.close_oldest() {}
     }
 
     /// See [`OriginReplies::note_fewer`](crate::certainty::OriginReplies::note_fewer).

@@ -238,7 +238,11 @@ impl FetchThread {
             self.hub.wake.notify_one();
         } else if task.connection.is_open() {
             let is_surplus = self.in_flight() >= self.concurrency.limit();
-            place.watch.only(if is_surplus { limits::TICK } else { limits::KEEP_ALIVE_IDLE });
+            place.watch.only(if is_surplus {
+                limits::SURPLUS_CONNECTION_IDLE
+            } else {
+                limits::KEEP_ALIVE_IDLE
+            });
         } else {
             place.watch.rest();
         }

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::state::{Worker, WorkerSetup};
 use crate::engine::stop::Stop;
@@ -131,16 +130,12 @@ impl Worker {
         }
     }
 
-    /// How long a task that has no target keeps its connection. One above the share does not keep it: a server may be slow
-    /// because of how many connections there are, and the next round is to show what it gives without them.
-    pub(super) fn kept_idle(&self) -> Duration {
-        if self.in_flight.get() < self.share.get() { limits::KEEP_ALIVE_IDLE } else { limits::TICK }
-    }
-
-    /// The same of those that have rested.
+    /// Behind a number in flight that became lower: of the connections those beyond what the new one needs, rests included,
+    /// are closed. A server may be slow because of how many there are, and the next round is to show what it gives without
+    /// them.
     fn close_surplus(&self, now: Millis) {
         if now < self.closes_surplus_until.get() {
-            self.pool.close_idle_beyond(self.share.get().saturating_sub(self.in_flight.get()));
+            self.pool.close_idle_beyond(self.share.get() + self.resting_max());
         }
     }
 

@@ -154,12 +154,13 @@ impl Worker {
 
     /// Without a target the connection rests, or is kept for a while.
     async fn wait_idle(&self, task: &mut WorkerConnection, watch: &Rc<Deadlines>) {
-        if !task.held.is_empty() {
+        // A task above the share has no use for a connection: others may.
+        if !task.held.is_empty() || self.in_flight.get() >= self.share.get() {
             self.part(task);
         }
         let connection = &mut task.connection;
         if connection.is_open() {
-            watch.only(self.kept_idle());
+            watch.only(limits::KEEP_ALIVE_IDLE);
         } else {
             watch.rest();
         }

@@ -77,7 +77,7 @@ impl Worker {
     }
 
     /// Connections that may rest beside those that make requests: a part of these.
-    fn resting_max(&self) -> usize {
+    pub(super) fn resting_max(&self) -> usize {
         limits::resting_connections(self.share.get()).min(self.setup.resting_max)
     }
 
