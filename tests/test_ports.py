@@ -30,6 +30,7 @@ def hold_all_ports(area: WideArea) -> "subprocess.Popen[str]":
 
 
 def test_a_listing_waits_for_a_port(tmp_path: Path) -> None:
+    """It used to fail within seconds, and to ask whether the server was running."""
     content = {"synthetic": {"count": 50, "size": 100}}
     with wide_area(tmp_path) as area, area.serving(tls=False, content=content) as site, hold_all_ports(area) as holder:
         assert holder.stdout is not None
