@@ -106,6 +106,15 @@ def test_a_server_that_does_it_well_gets_batches_to_the_end(tmp_path: Path) -> N
         assert set(server.asked.values()) == {1}
 
 
+def test_a_plan_asks_as_the_job_would(tmp_path: Path) -> None:
+    """Its sample is asked for one by one: it has a rate."""
+    with PipelinedServer(names_of(random.Random(SEED), 20_000), SEED) as server:
+        plan = fetchmill.plan(server.url, tmp_path / "out", pipeline=16, concurrency=2, probe_seconds=2)
+
+        assert plan.objects == 20_000
+        assert server.batches >= 20
+
+
 def test_a_server_that_ends_connections_after_so_many_replies_is_asked_for_no_more(tmp_path: Path) -> None:
     """As nginx does after 1,000: its first end breaks a batch, and is no fault."""
     with PipelinedServer(names_of(random.Random(3), 3000), "3", replies_max=100) as server:

@@ -17,7 +17,7 @@ _NOT_OF_A_PROBE = {
     *("format", "shard_size", "seal_after", "durability", "state", "preflight", "server_times"),
     *("keep_columns", "column_types"),
     *("hash", "all_rows", "cdxj", "warc_all", "transform", "transform_columns", "transform_batch", "retry_failed"),
-    *("max_failed", "allow_absent", "max_duration", "max_bytes", "pipeline", "strip_prefix", "sidecar"),
+    *("max_failed", "allow_absent", "max_duration", "max_bytes", "strip_prefix", "sidecar"),
 }
 # How a bucket is reached: one that objects go to has them, too.
 _OF_BUCKETS = {"endpoint_url", "region", "profile", "no_sign_request", "addressing_style"}
