@@ -1,6 +1,10 @@
-"""`--pipeline 32` beside wrk, which sends one request at a time, and beside h2load with as many at once."""
+"""`--pipeline 32` beside wrk, which sends one request at a time, and beside h2load with as many at once.
+
+And against nginx, which answers requests one by one even when they come together, beside the same job without it.
+"""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 from benches.clients import run_get, run_wrk
@@ -8,7 +12,9 @@ from benches.https import run_h2load
 from benches.keepalive import NAME
 from benches.measured import Bar, Measured, median_ratio, summary
 from benches.processes import Process, fetchmill_server
-from benches.settings import Settings
+from benches.servers import nginx
+from benches.settings import SIZE, Settings
+from fetchmill.testing import synthetic_body
 
 AT_ONCE = 32
 CONNECTIONS = 16
@@ -16,6 +22,10 @@ FORMATS = ("null", "parquet")
 H2LOAD = ("--h1", f"-c{CONNECTIONS}", f"-m{AT_ONCE}")
 # Of wrk's rate with one request at a time.
 RATE_AT_LEAST = 1.8
+# nginx serves files in so many folders, and keeps them open.
+FOLDERS = 20
+NGINX = "open_file_cache max=1000000 inactive=1h; open_file_cache_valid 1h; autoindex on;"
+NGINX_CLIENTS = {"nginx": (), "nginx, 32 at once": ("--pipeline", str(AT_ONCE))}
 CPU_US_AT_MOST = {"null": 1.7, "parquet": 2.4}
 
 
@@ -27,6 +37,11 @@ def pipelined(settings: Settings) -> dict[str, Any]:
     count = settings.count(warm.rate * RATE_AT_LEAST)
     with fetchmill_server(settings.cores.server, *settings.synthetic(count)) as (server, url):
         rounds = [_round(settings, server, url, count) for _ in range(settings.rounds)]
+    root = settings.folder / "served"
+    _write_files(root, settings.files // FOLDERS)
+    with nginx(settings.folder / "nginx", root, settings.cores.server, cache=NGINX) as (server, url):
+        for found in rounds:
+            found.update(_nginx_round(settings, server, url))
     return {
         "objects": count,
         "connections": settings.connections,
@@ -38,6 +53,7 @@ def pipelined(settings: Settings) -> dict[str, Any]:
             f"wrk -t1 -c{settings.connections} -d{max(1, round(settings.seconds))}s URL/get/{NAME}",
             f"h2load {' '.join(H2LOAD)} -n{count} URL/get/{NAME}",
             f"fetchmill get URL DEST --limit {CONNECTIONS} --pipeline {AT_ONCE} --format FORMAT --json",
+            f"fetchmill get URL-OF-NGINX DEST --limit {settings.connections} --format null --json",
         ],
     }
 
@@ -53,6 +69,28 @@ def _round(settings: Settings, server: Process, url: str, count: int) -> dict[st
         dest = settings.folder / name
         options = ("--format", name, "--pipeline", str(AT_ONCE))
         found[name] = run_get(server, url, dest, *options, name=name, connections=CONNECTIONS, core=core)
+        shutil.rmtree(dest)
+    return found
+
+
+def _write_files(root: Path, each: int) -> None:
+    for folder in range(FOLDERS):
+        (root / f"{folder}").mkdir(parents=True)
+        for number in range(each):
+            name = f"{folder}/{number:08}"
+            (root / name).write_bytes(synthetic_body(name, SIZE))
+
+
+def _nginx_round(settings: Settings, server: Process, url: str) -> dict[str, Measured]:
+    """All its files, without and with `--pipeline`."""
+    found = {}
+    for name, more in NGINX_CLIENTS.items():
+        connections = CONNECTIONS if more else settings.connections
+        dest = settings.folder / "null"
+        options = ("--format", "null", *more)
+        found[name] = run_get(
+            server, url, dest, *options, name=name, connections=connections, core=settings.cores.client
+        )
         shutil.rmtree(dest)
     return found
 

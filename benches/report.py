@@ -159,7 +159,8 @@ def _packs(results: dict[str, Any]) -> str:
 def _pipelined(results: dict[str, Any]) -> str:
     found = results["scenarios"]["pipelined"]
     ours = {"null": "`--format null --pipeline 32`", "parquet": "`--format parquet --pipeline 32`"}
-    shown = {"wrk": "wrk, one at a time", "h2load": "h2load, 32 at once"} | ours
+    nginx = {"nginx": "`--format null`, nginx", "nginx, 32 at once": "`--format null --pipeline 32`, nginx"}
+    shown = {"wrk": "wrk, one at a time", "h2load": "h2load, 32 at once"} | ours | nginx
     rows = [_client_row(shown[name], values) for name, values in found["clients"].items()]
     return f"{_table(CLIENT_HEADS, rows)}\n{_bars(found['bars'])}"
 
