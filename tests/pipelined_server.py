@@ -147,8 +147,9 @@ class PipelinedServer:
             if place == wrong_at and wrong in ("close", "reset", "stall", "one too few"):
                 if wrong == "one too few":
                     continue
-                # A part of it, perhaps.
-                written.append(self._reply(name)[: self._random.choice((0, 10, 60))])
+                # A part of it, perhaps, and never all: a small one has less than 60 bytes.
+                reply = self._reply(name)
+                written.append(reply[: min(self._random.choice((0, 10, 60)), len(reply) - 1)])
                 if not any(written) and wrong != "stall":
                     # An end before the first byte is what any kept connection may meet: it counts for nothing.
                     self.happened[wrong] -= 1

@@ -149,11 +149,13 @@ def test_the_document_holds_every_published_row() -> None:
 
 def test_a_contender_whose_time_is_over_counts_with_what_it_has_done() -> None:
     """An engine, a published way, and a program of which only the server can tell."""
-    document = bench(only=["native", "a_sync"], contender=[OWN_COMMAND], count=1_000_000 // 20)
+    # Half a second may be over before a program has begun, where others run beside it.
+    count = 1_000_000
+    document = bench(only=["native", "a_sync"], contender=[OWN_COMMAND], count=count, seconds=3)
 
     for found in document["runs"][1:]:
         assert (found["status"], found["reason"]) == ("stopped", None)
-        assert 0 < found["done"] < 50_000
+        assert 0 < found["done"] < count
     assert document["runs"][0]["done"] > 0
 
 

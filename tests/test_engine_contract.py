@@ -560,7 +560,7 @@ def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Pat
 @of_all_engines
 def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """50 a second, after a burst of at most a tenth of a second, over all workers."""
-    names = [f"n{number}" for number in range(60)]
+    names = [f"n{number}" for number in range(120)]
     asked: list[float] = []
 
     def note(_exchange: Exchange) -> bytes:
@@ -572,8 +572,9 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     ended = run("get", server.url, dest, "--rate", 50, "--format", "null", *engine_options(engine))
 
     assert ended.code == 0, ended.err
-    assert len(asked) == 60
-    assert 0.9 <= max(asked) - min(asked) < 11
+    assert len(asked) == 120
+    # 2.3 s behind the burst. What is given to a process that has just begun comes to the server a little later.
+    assert 1.9 <= max(asked) - min(asked) < 22
 
 
 # --- exit codes --------------------------------------------------------------------------------------------------
