@@ -37,9 +37,9 @@ def pipelined(settings: Settings) -> dict[str, Any]:
     count = settings.count(warm.rate * RATE_AT_LEAST)
     with fetchmill_server(settings.cores.server, *settings.synthetic(count)) as (server, url):
         rounds = [_round(settings, server, url, count) for _ in range(settings.rounds)]
-    root = settings.folder / "served"
+    root = settings.folder / "served-pipelined"
     _write_files(root, settings.files // FOLDERS)
-    with nginx(settings.folder / "nginx", root, settings.cores.server, cache=NGINX) as (server, url):
+    with nginx(settings.folder / "nginx-pipelined", root, settings.cores.server, cache=NGINX) as (server, url):
         for found in rounds:
             found.update(_nginx_round(settings, server, url))
     return {
