@@ -144,7 +144,7 @@ def fetch_sample(options: PlanOptions, dest: Path, before: float, on_progress: O
     total = options.probe_seconds
     # A fast server would give many times as many before anybody looks.
     rate = min(SAMPLE_OBJECTS / (SAMPLE_SHARE * total), options.rate or math.inf)
-    # WARC stores what was sent, and so is sent what is stored elsewhere. What has a rate sends one request after the other.
+    # WARC stores what was sent, and so is sent what is stored elsewhere; a rate needs one request after the other.
     other = {"max_bytes": SAMPLE_BYTES, "rate": rate, "compressed": False, "pipeline": 1}
     job_options = options.fetching_job(str(dest), "warc", **other)
     with running(Job(job_options.to_json())) as job:
