@@ -108,7 +108,7 @@ def test_a_server_that_does_it_well_gets_batches_to_the_end(tmp_path: Path) -> N
 
 def test_a_plan_asks_as_the_job_would(tmp_path: Path) -> None:
     """Its sample is asked for one by one: it has a rate."""
-    with PipelinedServer(names_of(random.Random(SEED), 20_000), SEED) as server:
+    with PipelinedServer(names_of(random.Random(SEED), 20_000), str(SEED)) as server:
         plan = fetchmill.plan(server.url, tmp_path / "out", pipeline=16, concurrency=2, probe_seconds=2)
 
         assert plan.objects == 20_000
