@@ -8,7 +8,7 @@
 //!
 //! Behind a connection that this side closes first, its port rests for a minute (`TIME_WAIT`). A job that gives thousands of
 //! connections back would use up the ports to its server, and stand still until that minute is over. So one that has closed
-//! many of them resets the others, behind which nothing rests: no request is out on these.
+//! many of them resets the others, behind which nothing rests: whoever closes one wants nothing more from it.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
