@@ -123,9 +123,9 @@ impl Climb {
         self.levels.iter().find(|(level, _)| *level == limit).map_or(f64::INFINITY, |(_, goodput)| *goodput)
     }
 
-    /// The lowest of them that gave nearly the most; where only more than that was worth it, nearly as much less.
-    fn lowest_good(&self, growth: f64) -> Option<usize> {
-        let enough = self.best() * if growth > GROWTH { 1.0 / growth } else { NEARLY };
+    /// The lowest of them that gave this part of the most.
+    fn lowest_good(&self, part: f64) -> Option<usize> {
+        let enough = self.best() * part;
         self.levels.iter().find(|(_, goodput)| *goodput >= enough).map(|(limit, _)| *limit)
     }
 }
@@ -418,13 +418,15 @@ impl ConcurrencyLimit {
         // At the most it is known what that gives when two rounds brought no more.
         let is_at_most = self.limit >= self.most;
         let may_grow = !has_queue && !is_at_most && measured.goodput >= best * HARM;
-        let growth = if self.is_shared { SHARED_GROWTH } else { GROWTH };
+        // Of a number that was not worth it, the one before it has given at least that part.
+        let (growth, part) =
+            if self.is_shared { (SHARED_GROWTH, 1.0 / SHARED_GROWTH) } else { (GROWTH, NEARLY) };
         let is_worth_it = measured.goodput >= best * growth || may_grow;
         self.floor = self.floor.min(measured.latency);
         climb.strikes = if is_worth_it { 0 } else { climb.strikes + 1 };
         climb.levels.push((self.limit, measured.goodput));
         if climb.strikes >= STRIKES {
-            let good = climb.lowest_good(growth).unwrap_or(self.limit);
+            let good = climb.lowest_good(part).unwrap_or(self.limit);
             if good >= self.most && measured.goodput >= climb.at_first(good) * PAID {
                 return self.settle_at(good);
             }
