@@ -4,10 +4,8 @@ Everything here belongs to one origin; the core sends it nowhere else.
 """
 
 import base64
-import netrc
 from collections.abc import Mapping
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment
 
 from fetchmill.errors import UsageError
 
@@ -53,6 +51,8 @@ def origin_of(url: str) -> str:
 
 
 def _netrc_entry(origin: str) -> tuple[str, str]:
+    import netrc
+
     host = urlsplit(origin).hostname or ""
     try:
         entry = netrc.netrc().authenticators(host)
@@ -72,6 +72,9 @@ def proxy_of(proxy: str | None, source: str) -> tuple[str | None, list[str] | No
     """
     if proxy != "env":
         return proxy, None
+    # It takes as long to load as a sixth of a command that fetches little, and few want it.
+    from urllib.request import getproxies_environment
+
     known = getproxies_environment()
     scheme = "http" if source.startswith("http://") else "https"
     found = known.get(scheme) or known.get("all") or (known.get("http") if "://" not in source else None)
