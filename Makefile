@@ -6,6 +6,10 @@ BIN := .venv/bin
 CARGO_PROFILE := --release
 # Tests at a time, with two processors.
 TEST_WORKERS ?= 6
+# Unit tests, whose crate takes seven minutes of processor time to optimise and one as it is written; and those that use
+# a crate from outside, as it is in the package.
+TEST_UNITS := cargo test --workspace $(CARGO_PROFILE) --quiet --lib --config profile.release.package.fetchmill-core.opt-level=0
+TEST_CRATES := cargo test --workspace $(CARGO_PROFILE) --quiet --test '*'
 # Tests of Python that `make check` runs: of each command some, in a minute.
 QUICK := bad_names check cli_surface diff get layers list_command options public_surface serve status stream sync tidy units verify
 # `fetchmill bench`, built with what requirements-dev.txt has installed.
@@ -49,7 +53,8 @@ examples:
 	cargo build --workspace --examples $(CARGO_PROFILE) --quiet
 
 test-binaries:
-	cargo test --workspace $(CARGO_PROFILE) --quiet --no-run
+	$(TEST_UNITS) --no-run
+	$(TEST_CRATES) --no-run
 
 test: ## Everything: set-up, build, lints, layers, all tests, and how long each took (logs are in build/test/)
 	@rm -rf build/test
@@ -81,7 +86,7 @@ quick-%:
 quick-lint-rust: quick-test-units
 
 test-units: $(ENV)
-	cargo test --workspace $(CARGO_PROFILE) --quiet --lib
+	$(TEST_UNITS)
 
 test-quick: $(BUILD)
 	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not timing and not long" $(QUICK:%=tests/test_%.py)
@@ -131,7 +136,8 @@ stdlib-tests: $(ENV) ## Unpack the standard library's own tests into build/ if t
 	@scripts/install-stdlib-tests $(BIN)/python
 
 test-rust: $(ENV)
-	cargo test --workspace $(CARGO_PROFILE) --quiet
+	$(TEST_UNITS)
+	$(TEST_CRATES)
 
 # Most tests wait: for a server that is slow, a process that starts, a moment to kill one. So they run side by side.
 test-python: $(BUILD)

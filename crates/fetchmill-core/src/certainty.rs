@@ -16,6 +16,11 @@ pub const SILENCE_MIN: MonotonicMicros = 50_000;
 pub const REST_MAX: MonotonicMicros = 1_000_000;
 /// Replies are collected no longer than this before the connection rests.
 pub const WINDOW_MAX: MonotonicMicros = 1_000_000;
+/// The first window of a connection is by chance shorter, but no shorter than this part of one.
+const FIRST_WINDOW: f64 = 0.25;
+/// Multiplied with a number, its upper half is as good as chance: 2^64 over the golden ratio (Knuth, The Art of Computer
+/// Programming, volume 3, 6.4).
+const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A connection of an origin that has sent a surplus ends after so many replies.
 pub const SUSPECT_REPLIES_MAX: u32 = 100;
 /// A new connection costs as much as so many requests: 4.5 of CPU over loopback, one or two of time over a network.
@@ -154,6 +159,17 @@ impl OriginReplies {
         (2.0 * CONNECTION_COST * self.replies.max(1.0) / self.breaks).sqrt().max(1.0) as u32
     }
 
+    /// How long replies are collected. Connections that were opened together would rest together in each second, and others
+    /// be opened in their place, so the first window of each is by chance shorter, but no shorter than its rest.
+    fn window(&self, of: &ConnectionReplies) -> MonotonicMicros {
+        if of.total > of.replies {
+            return WINDOW_MAX;
+        }
+        let chance = (of.started.wrapping_mul(GOLDEN) >> 32) as f64 / f64::from(u32::MAX);
+        let first = WINDOW_MAX as f64 * (FIRST_WINDOW + (1.0 - FIRST_WINDOW) * chance);
+        (first as MonotonicMicros).max(self.silence_of_many()).min(WINDOW_MAX)
+    }
+
     /// Whether a rest after each reply costs less time than a long one after many. One reply since the last rest cannot
     /// be another's, so the short one is enough.
     fn rests_after_each(&self) -> bool {
@@ -216,7 +232,7 @@ impl OriginReplies {
         let is_used_up = self.has_surplus && of.total + 1 >= SUSPECT_REPLIES_MAX;
         let is_due = is_full
             || is_used_up
-            || now.saturating_sub(of.started) >= WINDOW_MAX
+            || now.saturating_sub(of.started) >= self.window(of)
             || of.replies >= self.window_replies()
             || self.is_new(of)
             || self.rests_after_each();
@@ -313,11 +329,42 @@ mod tests {
     #[test]
     fn fast_replies_are_collected_for_a_second() {
         let origin = origin(300, 1000);
-        let collected = connection(300, 1000);
+        let mut collected = connection(300, 1000);
+        collected.rested();
+        collected.start(0);
+        collected.note(300);
 
         assert_eq!(origin.next_step(&collected, false, 999 * MILLI), NextStep::GoOn);
         assert_eq!(origin.next_step(&collected, false, 1000 * MILLI), NextStep::Rest(SILENCE_MIN));
         assert_eq!(origin.next_step(&collected, true, MILLI), NextStep::Rest(SILENCE_MIN));
+    }
+
+    #[test]
+    fn connections_that_begin_together_rest_one_after_the_other() {
+        let origin = origin(300, 1000);
+        let first_rest = |started| {
+            let mut connection = ConnectionReplies::default();
+            connection.start(started);
+            connection.note(300);
+            (0..=1000)
+                .find(|milli| origin.next_step(&connection, false, started + milli * MILLI) != NextStep::GoOn)
+        };
+        let mut in_tenths = [0; 11];
+        for number in 0..1000 {
+            let rest = first_rest(7_000_000 + 30 * number).expect("a rest within a second");
+            in_tenths[rest as usize / 100] += 1;
+        }
+
+        // A quarter of a second at least, then as many in each tenth.
+        assert_eq!(in_tenths[..2], [0, 0]);
+        assert!(in_tenths[3..10].iter().all(|count| (100..170).contains(count)), "{in_tenths:?}");
+    }
+
+    #[test]
+    fn a_first_window_is_no_shorter_than_its_rest() {
+        let origin = origin(400 * MILLI, 1000);
+
+        assert_eq!(origin.window(&connection(400 * MILLI, 2)), 800 * MILLI);
     }
 
     #[test]

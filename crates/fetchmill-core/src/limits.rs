@@ -514,9 +514,11 @@ pub const BODY_RATE_MIN: u64 = 64 * 1024;
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The same in a stream where fewer requests may be in flight than before: some servers are slow because of how many
-/// connections there are.
+/// The same where the number in flight is found by trying: some servers are slow because of how many connections there
+/// are. As long as replies are collected before a connection rests, so what only others' rests need stays.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
+/// The same right behind a lower number.
+pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);
 /// How often deadlines are looked at: they are exact to this.
 pub const TICK: Duration = Duration::from_millis(50);
 /// Requests in flight when the job is asked to stop may take this long.

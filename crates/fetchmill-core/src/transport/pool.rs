@@ -282,22 +282,17 @@ impl Pool {
         }
     }
 
-    /// Closes unused ones until only so many are open, with tasks or not; those first that were unused for longest.
-    pub fn close_idle_beyond(&self, kept: usize) {
-        while self.open.get() > kept && self.close_oldest() {}
-    }
-
     /// See [`OriginReplies::note_fewer`](crate::certainty::OriginReplies::note_fewer).
     pub fn note_fewer(&self, before: usize, requests: usize, now: MonotonicMicros) {
         let origins = self.origins.borrow();
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));
     }
 
-    /// Closes what has been unused for too long.
-    pub fn sweep(&self) {
+    /// Closes what has been unused for so long. The last one to become unused is the first to be used again, so these are
+    /// those that nobody needs.
+    pub fn sweep(&self, idle: Duration) {
         let now = self.clock.get();
-        let is_old =
-            |since: Millis| now.saturating_sub(since) >= limits::KEEP_ALIVE_IDLE.as_millis() as Millis;
+        let is_old = |since: Millis| now.saturating_sub(since) >= idle.as_millis() as Millis;
         loop {
             let Some(origin) = self.order.borrow().front().cloned() else { return };
             let oldest = origin.idle.borrow().front().map(|(_, since)| *since);

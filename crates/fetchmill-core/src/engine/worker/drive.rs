@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use super::state::{Worker, WorkerSetup};
 use crate::engine::stop::Stop;
@@ -15,8 +16,8 @@ use crate::transport::Deadlines;
 
 /// Milliseconds since the last tick that make one late.
 const LATE: Millis = 100;
-/// For so long connections that become unused are closed behind a number in flight that became lower.
-const SURPLUS_CLOSED: Millis = 5_000;
+/// So long behind a number in flight that became lower the connections that it had are closed soon.
+const LOWERED: Millis = 5_000;
 /// How often what replies took is told.
 const TELEMETRY_EVERY: Millis = 500;
 
@@ -130,13 +131,15 @@ impl Worker {
         }
     }
 
-    /// Behind a number in flight that became lower: of the connections those beyond what the new one needs, rests included,
-    /// are closed. A server may be slow because of how many there are, and the next round is to show what it gives without
-    /// them.
-    fn close_surplus(&self, now: Millis) {
-        if now < self.closes_surplus_until.get() {
-            self.pool.close_idle_beyond(self.share.get() + self.resting_max());
+    /// How long a connection is kept that nobody uses. Where the number in flight is found by trying, a server may be slow
+    /// because of how many connections there are: those that no request needs are closed, and behind a number that became
+    /// lower soon, since the next round is to show what the server gives without them.
+    fn kept_unused(&self, now: Millis) -> Duration {
+        if !self.control().finds_concurrency() {
+            return limits::KEEP_ALIVE_IDLE;
         }
+        let is_lowered = self.lowered_at.get().is_some_and(|at| now.saturating_sub(at) < LOWERED);
+        if is_lowered { limits::LOWERED_CONNECTION_IDLE } else { limits::SURPLUS_CONNECTION_IDLE }
     }
 
     /// The planner may want more in flight than before, or less: then those that finish take no other target.
@@ -144,7 +147,7 @@ impl Worker {
         let share = self.control().plan.share(self.setup.index);
         let before = self.share.replace(share);
         if share < before {
-            self.closes_surplus_until.set(self.control().clock.now() + SURPLUS_CLOSED);
+            self.lowered_at.set(Some(self.control().clock.now()));
             self.pool.note_fewer(before, share, self.control().clock.micros());
         }
         if share > before && !self.is_done.get() {
@@ -174,7 +177,7 @@ impl Worker {
                 watch.check();
             }
         }
-        self.pool.sweep();
+        self.pool.sweep(self.kept_unused(now));
         self.look_for_memory();
         self.tell_doubtful();
         self.control().counters[self.setup.index].set_in_flight(self.in_flight.get() as u64);
@@ -187,7 +190,6 @@ impl Worker {
             self.turn(0);
         }
         self.take_share(tasks);
-        self.close_surplus(now);
         // The tick must not wait for a sink that is behind.
         if self.setup.blocks.capacity() > 0 {
             self.send_block(false).await;

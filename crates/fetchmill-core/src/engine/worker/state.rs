@@ -88,8 +88,8 @@ pub(super) struct Worker {
     pub(super) in_flight: Cell<usize>,
     /// Targets in flight at most.
     pub(super) share: Cell<usize>,
-    /// Behind a share that became lower: until then unused connections above it are closed.
-    pub(super) closes_surplus_until: Cell<Millis>,
+    /// When the share became lower.
+    pub(super) lowered_at: Cell<Option<Millis>>,
     pub(super) load: WorkerLoad,
     /// Bytes of the largest reply in a batch.
     pub(super) largest_reply: Cell<usize>,
@@ -144,7 +144,7 @@ impl Worker {
             waits_for_memory: Cell::new(false),
             in_flight: Cell::new(0),
             share: Cell::new(setup.control.plan.share(setup.index)),
-            closes_surplus_until: Cell::default(),
+            lowered_at: Cell::default(),
             load: WorkerLoad::default(),
             largest_reply: Cell::new(0),
             part_etags: RefCell::default(),

@@ -418,14 +418,15 @@ fn a_change_of_latency_is_followed_both_ways() {
     let latency = |second| if (20..50).contains(&second) { (300_000, 310_000) } else { (10_000, 10_500) };
     let origin =
         Origin { latency, capacity: |_| 30_000.0, connect_micros: 10_000, noise: 0.0, crowd: f64::INFINITY };
+    let bounds = ConcurrencyBounds { most: 4096, ..BOUNDS };
+    let best =
+        [10..20, 30..50, 60..80].map(|seconds| (seconds.clone(), best_fixed(origin, seconds, bounds.most)));
     for seed in 1..=2 {
-        let bounds = ConcurrencyBounds { most: 4096, ..BOUNDS };
         let mut world =
             World { controller: Some(ConcurrencyLimit::new(bounds, WORKERS)), ..World::new(origin, seed) };
         world.run(80);
 
-        for seconds in [10..20, 30..50, 60..80] {
-            let best = best_fixed(origin, seconds.clone(), bounds.most);
+        for (seconds, best) in best.clone() {
             let case = told("changing", &world, best, seconds.clone());
             assert!(world.goodput(seconds) >= 0.9 * best, "seed {seed}, {case}");
         }

@@ -305,7 +305,7 @@ fn parquet_columns_are_read_as_text() {
 
 #[test]
 fn damaged_parquet_is_no_list() {
-    let list = parquet(1000);
+    let list = parquet(200);
 
     for length in [0, 4, 100, list.len() / 2, list.len() - 1] {
         assert_eq!(error(PARQUET, &list[..length], &options()).exit_code(), 4, "{length}");

@@ -124,7 +124,7 @@ fn what_is_unused_for_too_long_is_closed() {
         ask(&pool, &mut connection, &other).await;
 
         clock.set(limits::KEEP_ALIVE_IDLE.as_millis() as u64);
-        pool.sweep();
+        pool.sweep(limits::KEEP_ALIVE_IDLE);
         assert_eq!(pool.open_connections(), 1);
         ask(&pool, &mut connection, &one).await;
 
