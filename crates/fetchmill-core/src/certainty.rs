@@ -62,6 +62,8 @@ pub struct ConnectionReplies {
     /// Of the whole connection.
     total: u32,
     slowest: MonotonicMicros,
+    /// It has rested behind several replies.
+    has_collected: bool,
     /// When the first of these requests was sent.
     started: MonotonicMicros,
     /// Its last request asks the server to close it.
@@ -162,7 +164,7 @@ impl OriginReplies {
     /// How long replies are collected. Connections that were opened together would rest together in each second, and others
     /// be opened in their place, so the first window of each is by chance shorter, but no shorter than its rest.
     fn window(&self, of: &ConnectionReplies) -> MonotonicMicros {
-        if of.total > of.replies {
+        if of.has_collected {
             return WINDOW_MAX;
         }
         let chance = (of.started.wrapping_mul(GOLDEN) >> 32) as f64 / f64::from(u32::MAX);
@@ -280,6 +282,7 @@ impl ConnectionReplies {
     /// Nothing else is on its way: it was silent for long enough.
     pub fn rested(&mut self) {
         self.rested_for = self.rests_for;
+        self.has_collected |= self.replies > 1;
         (self.replies, self.slowest) = (0, 0);
     }
 

@@ -514,8 +514,8 @@ pub const BODY_RATE_MIN: u64 = 64 * 1024;
 pub const PAGE_TIMEOUT: Duration = Duration::from_secs(120);
 /// A connection that has been unused for this long is closed.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(15);
-/// The same where the number in flight is found by trying: some servers are slow because of how many connections there
-/// are. As long as replies are collected before a connection rests, so what only others' rests need stays.
+/// The same of more connections to one origin than requests may be in flight: some servers are slow because of how many
+/// there are. As long as replies are collected before a connection rests, so what only others' rests need stays.
 pub const SURPLUS_CONNECTION_IDLE: Duration = Duration::from_secs(1);
 /// The same right behind a lower number.
 pub const LOWERED_CONNECTION_IDLE: Duration = Duration::from_millis(250);

@@ -288,11 +288,14 @@ impl Pool {
         origins.values().for_each(|origin| origin.replies.borrow_mut().note_fewer(before, requests, now));
     }
 
-    /// Closes what has been unused for so long. The last one to become unused is the first to be used again, so these are
-    /// those that nobody needs.
-    pub fn sweep(&self, idle: Duration) {
+    /// Closes what has been unused for too long; of more connections than are needed what has been unused for so long. The
+    /// last one to become unused is the first to be used again, so these are those that nobody wants.
+    pub fn sweep(&self, needed: usize, surplus: Duration) {
         let now = self.clock.get();
-        let is_old = |since: Millis| now.saturating_sub(since) >= idle.as_millis() as Millis;
+        let is_old = |since: Millis| {
+            let kept = if self.open.get() > needed { surplus } else { limits::KEEP_ALIVE_IDLE };
+            now.saturating_sub(since) >= kept.as_millis() as Millis
+        };
         loop {
             let Some(origin) = self.order.borrow().front().cloned() else { return };
             let oldest = origin.idle.borrow().front().map(|(_, since)| *since);

@@ -268,7 +268,7 @@ impl FetchThread {
         self.throttling.tick(self.clock.get());
         self.tick_concurrency();
         self.pool.names().tick();
-        self.pool.sweep(limits::KEEP_ALIVE_IDLE);
+        self.pool.sweep(usize::MAX, limits::KEEP_ALIVE_IDLE);
     }
 
     fn tick_concurrency(&self) {

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use super::state::{Worker, WorkerSetup};
 use crate::engine::stop::Stop;
@@ -131,15 +130,15 @@ impl Worker {
         }
     }
 
-    /// How long a connection is kept that nobody uses. Where the number in flight is found by trying, a server may be slow
-    /// because of how many connections there are: those that no request needs are closed, and behind a number that became
-    /// lower soon, since the next round is to show what the server gives without them.
-    fn kept_unused(&self, now: Millis) -> Duration {
-        if !self.control().finds_concurrency() {
-            return limits::KEEP_ALIVE_IDLE;
-        }
+    /// A server may be slow because of how many connections there are: what neither requests nor rests need is closed, and
+    /// soon behind a number in flight that became lower, since the next round is to show what the server gives without it.
+    /// With many hosts, which of them is needed next is not known.
+    fn sweep_connections(&self, now: Millis) {
+        let needed = if self.control().origins.are_many() { usize::MAX } else { self.share.get() };
         let is_lowered = self.lowered_at.get().is_some_and(|at| now.saturating_sub(at) < LOWERED);
-        if is_lowered { limits::LOWERED_CONNECTION_IDLE } else { limits::SURPLUS_CONNECTION_IDLE }
+        let surplus =
+            if is_lowered { limits::LOWERED_CONNECTION_IDLE } else { limits::SURPLUS_CONNECTION_IDLE };
+        self.pool.sweep(needed, surplus);
     }
 
     /// The planner may want more in flight than before, or less: then those that finish take no other target.
@@ -177,7 +176,7 @@ impl Worker {
                 watch.check();
             }
         }
-        self.pool.sweep(self.kept_unused(now));
+        self.sweep_connections(now);
         self.look_for_memory();
         self.tell_doubtful();
         self.control().counters[self.setup.index].set_in_flight(self.in_flight.get() as u64);

@@ -124,11 +124,33 @@ fn what_is_unused_for_too_long_is_closed() {
         ask(&pool, &mut connection, &other).await;
 
         clock.set(limits::KEEP_ALIVE_IDLE.as_millis() as u64);
-        pool.sweep(limits::KEEP_ALIVE_IDLE);
+        pool.sweep(2, limits::SURPLUS_CONNECTION_IDLE);
         assert_eq!(pool.open_connections(), 1);
         ask(&pool, &mut connection, &one).await;
 
         assert_eq!(ones.get(), 2);
+    });
+}
+
+#[test]
+fn of_more_than_are_needed_the_unused_ones_are_closed_sooner() {
+    run(async {
+        let ((one, _), (other, _)) = (counting().await, counting().await);
+        let (pool, clock) = pool(8);
+        let (one, other) = (origin(&pool, "http", one), origin(&pool, "http", other));
+        let mut connection = Connection::default();
+        ask(&pool, &mut connection, &one).await;
+        ask(&pool, &mut connection, &other).await;
+        let surplus = limits::SURPLUS_CONNECTION_IDLE;
+
+        clock.set(surplus.as_millis() as u64 - 1);
+        pool.sweep(1, surplus);
+        assert_eq!(pool.open_connections(), 2);
+        clock.set(surplus.as_millis() as u64);
+        pool.sweep(2, surplus);
+        assert_eq!(pool.open_connections(), 2);
+        pool.sweep(1, surplus);
+        assert_eq!(pool.open_connections(), 1);
     });
 }
 
