@@ -267,13 +267,14 @@ def run_changing(number: int | str) -> Job:
                 area.link.change(round_trip=round_trip)
 
         area.link.change(round_trip=CHANGES[0][1], loss=0.0, megabits=100)
-        thread = threading.Thread(target=change)
-        thread.start()
-        try:
-            with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
+        with area.serving(tls=False, content={"synthetic": {"count": COUNT, "size": 100}}, page_size=PAGE) as site:
+            # The job's clock begins within half a second of it.
+            thread = threading.Thread(target=change)
+            thread.start()
+            try:
                 return run_job(run_near(area), site.url, number, CHANGED_SECONDS)
-        finally:
-            thread.join()
+            finally:
+                thread.join()
 
 
 def follow_changes() -> dict[str, Any]:

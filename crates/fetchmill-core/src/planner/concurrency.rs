@@ -42,6 +42,10 @@ const HARM: f64 = 0.8;
 /// The same behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
 /// what it gives would bring 4 / 3, and they would want it back.
 const SHARED_GROWTH: f64 = 1.5;
+/// Goodput is behind by a latency. Up to so many requests a climb does not wait for it; above that for so long, in
+/// milliseconds: four times too many are no trouble to an origin where they are a hundred, but they are where they are thousands.
+const CAREFUL: usize = 1024;
+const CAREFUL_LAG: f64 = 500.0;
 /// Limits one after the other that were not worth it, before it stops to climb.
 const STRIKES: u32 = 2;
 /// Where it begins to shrink: the lowest limit that gave this part of the most.
@@ -329,7 +333,11 @@ impl ConcurrencyLimit {
         let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
         let connecting = in_flight.saturating_sub(exchanging) as f64;
         let is_connected = connecting <= CONNECTING * in_flight as f64 + 1.0;
-        let lag = if matches!(self.phase, Phase::Climb(_)) { 0.0 } else { self.round_latency() };
+        let lag = match self.phase {
+            Phase::Climb(_) if self.limit <= CAREFUL => 0.0,
+            Phase::Climb(_) => self.round_latency().min(CAREFUL_LAG),
+            _ => self.round_latency(),
+        };
         let have_ended = in_flight as f64 <= self.limit as f64 * (1.0 + CONNECTING) + 1.0;
         let is_settled = have_heard && is_connected && have_ended && waited as f64 >= lag;
         if is_settled || waited >= self.round_max() {
