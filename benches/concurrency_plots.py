@@ -105,9 +105,10 @@ def _draw_case(axes: Axes, case: dict[str, Any]) -> None:
     least, most = case["limits"]
     axes.plot([least, most], [case["auto"]] * 2, color="tab:red", lw=1)
     axes.plot([math.sqrt(least * most)], [case["auto"]], "D", color="tab:red", ms=4)
-    axes.set(title=case["name"], xscale="log", yscale="log")
+    axes.set(title=case["name"], xscale="log", xlim=(12, 22_000), ylim=(0, None))
     axes.set_xticks([16, 256, 4096], ["16", "256", "4,096"])
-    axes.tick_params(which="minor", labelbottom=False, labelleft=False)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.tick_params(which="minor", labelbottom=False)
     axes.grid(visible=True, alpha=0.3)
 
 
