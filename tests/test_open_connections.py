@@ -31,7 +31,7 @@ def open_connections(url: str) -> int:
 
 
 class WatchedJob:
-    """A job that runs for so long; what it had open ten times a second, and its report."""
+    """A job that runs for so long; what it had open ten times a second, and its slowest reply, in seconds."""
 
     def __init__(self, url: str, dest: Path, *options: object, seconds: float) -> None:
         limits = ("--format", "null", "--max-duration", f"{seconds}s", "--json")
@@ -42,8 +42,9 @@ class WatchedJob:
                 self.open.append(open_connections(url))
                 time.sleep(0.1)
             assert job.stdout is not None
-            self.report = json.loads(job.stdout.read().splitlines()[-1])
-        LOG.info("%s, replies took %s", self.open, self.report["latency"])
+            events = [json.loads(line) for line in job.stdout]
+        self.slowest = max(event["latency"]["max"] for event in events if event.get("latency"))
+        LOG.info("%s, the slowest reply took %s s", self.open, self.slowest)
 
 
 @pytest.mark.timing
@@ -54,7 +55,7 @@ def test_connections_that_began_together_rest_one_after_the_other(server: Callab
     job = WatchedJob(served.url, dest, "--concurrency", 64, seconds=5)
 
     # A rest is twice the slowest reply. By chance some more rest at the same time, and two are the listing's.
-    resting = 64 * 2 * job.report["latency"]["max"]
+    resting = 64 * 2 * job.slowest
     assert 64 <= statistics.median(job.open[10:-2]) <= 64 + 2.5 * resting + 2 + 5
 
 
@@ -62,7 +63,7 @@ def test_connections_that_began_together_rest_one_after_the_other(server: Callab
 def test_connections_that_a_lower_number_does_not_need_are_closed(dest: Path) -> None:
     """The search tries twice and four times as many as this server bears; they are not there any more behind it."""
     with crowded() as url:
-        job = WatchedJob(url, dest, "--concurrency", "auto", seconds=14)
+        job = WatchedJob(url, dest, "--concurrency", "auto", seconds=16)
 
     assert max(job.open) > 1.2 * CROWD, "it has tried more"
-    assert CROWD / 2 <= statistics.median(job.open[-40:-2]) <= 1.25 * CROWD
+    assert CROWD / 2 <= statistics.median(job.open[-40:-2]) <= 1.4 * CROWD
