@@ -171,7 +171,9 @@ def serving(root: Path, prefix: Path, sites: Mapping[str, Site]) -> Iterator[Ngi
     command = (program(), "-e", prefix / "error.log", "-p", prefix, "-c", configuration)
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
     try:
-        wait_for_port(nginx.settling, process)
+        # It opens them one after the other, half a second apart where one is taken for a moment.
+        for port in (nginx.settling, *nginx.ports.values()):
+            wait_for_port(port, process)
         yield nginx
     finally:
         process.terminate()

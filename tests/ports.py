@@ -9,13 +9,16 @@ from collections.abc import Iterator
 
 # The kernel gives those above to whoever asks for any, clients as well: what was free a moment ago is theirs then.
 FIRST, LAST = 10_000, 32_000
-# Processes that run side by side begin apart from each other.
+# A worker of pytest-xdist takes them from a part of its own; of others, each process begins elsewhere.
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+SHARE = (LAST - FIRST) // WORKERS
 _numbers = itertools.count(os.getpid() * 137)
 
 
 def free_ports(count: int) -> list[int]:
     """Ports where nothing listens, for servers that are told theirs; each is given once."""
-    found = (FIRST + number % (LAST - FIRST) for number in _numbers)
+    found = (FIRST + WORKER * SHARE + number % SHARE for number in _numbers)
     return list(itertools.islice(filter(_is_free, found), count))
 
 
