@@ -45,7 +45,7 @@ _SIGNATURE_BYTES = 350
 _LISTING_BYTES = {"s3": 350, "server": 30, "list": 0}
 _HEADS_UNCERTAINTY = 0.15
 # As many are listed ahead before the listing waits for the fetching, less a part: it is not the listing's rate then.
-_AHEAD = 128 * 1024
+_AHEAD = 32 * 1024
 # A listing that took less says nothing of its rate.
 _LISTING_SECONDS_MIN = 0.3
 _PAGES_UNCERTAINTY = 0.1

@@ -8,7 +8,8 @@
 //!   When what it holds no longer gives what it gave, it climbs again from there. Others may be the reason, so a limit twice
 //!   as high must give more than before, and what costs others more than it gives is given back.
 //!
-//! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing
+//! Rounds in which something else held the job back (no targets, a full sink, a pace) decide nothing, but for one case: when
+//! there are no targets and requests wait in a queue, the listing's pages wait in it too, and it gives some back
 //! (docs/decisions/0029).
 
 mod round;
@@ -16,6 +17,18 @@ mod round;
 use super::millis::Millis;
 pub use round::Load;
 use round::{Measured, Round, WorkerState};
+
+/// How far the listing is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ListingState {
+    /// On its way to be ahead for the first time.
+    ReadsAhead,
+    /// There are targets, or there is no listing that asks the origin.
+    #[default]
+    Ahead,
+    /// It goes on, and all that it has given is handed out.
+    Behind,
+}
 
 /// A round has at least this long, and one that is compared with few others at least the second, ...
 const ROUND_MIN: Millis = 200;
@@ -32,6 +45,9 @@ const ROUND_MAX_LATENCIES: f64 = 6.0;
 const OVERLOADED: f64 = 8.0;
 /// Connections that are still being made, in so many requests, before a round begins.
 const CONNECTING: f64 = 0.125;
+/// They are waited for so long, or so many latencies: where a link is full they may never come.
+const CONNECTING_MAX: Millis = 1_000;
+const CONNECTING_LATENCIES: f64 = 4.0;
 /// A limit twice as high is worth it when it gives so much more, or while latency has not grown so much.
 const GROWTH: f64 = 1.1;
 const QUEUED: f64 = 1.25;
@@ -40,7 +56,7 @@ const PAID: f64 = 1.2;
 /// A limit that gives so much less than a lower one is too high, whatever latency says.
 const HARM: f64 = 0.8;
 /// The same behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
-/// what it gives would bring 4 / 3, and they would want it back.
+/// what it gives would bring 4 / 3, and they would want it back. A listing that reads ahead is such another.
 const SHARED_GROWTH: f64 = 1.5;
 /// Goodput is behind by a latency. Up to so many requests a climb does not wait for it; above that for so long, in
 /// milliseconds: four times too many are no trouble to an origin where they are a hundred, but they are where they are thousands.
@@ -48,6 +64,9 @@ const CAREFUL: usize = 1024;
 const CAREFUL_LAG: f64 = 500.0;
 /// Limits one after the other that were not worth it, before it stops to climb.
 const STRIKES: u32 = 2;
+/// Rounds of a climb in which a limit that was not worth it does not count, while the listing reads ahead for the first time:
+/// its pages may be what fills a narrow link.
+const READ_AHEAD_ROUNDS: u32 = 10;
 /// Where it begins to shrink: the lowest limit that gave this part of the most.
 const NEARLY: f64 = 0.95;
 /// Shrinking: by what, and what must be left of the goodput.
@@ -115,6 +134,8 @@ struct Climb {
     /// Each with its goodput.
     levels: Vec<(usize, f64)>,
     strikes: u32,
+    /// Rounds that did not count.
+    read_ahead: u32,
 }
 
 impl Climb {
@@ -252,6 +273,7 @@ pub struct ConcurrencyLimit {
     phase: Phase,
     round: Round,
     workers: Vec<WorkerState>,
+    listing: ListingState,
     /// The last round's mean, and the least mean since the last change: microseconds.
     latency: f64,
     floor: f64,
@@ -274,6 +296,7 @@ impl ConcurrencyLimit {
             phase: Phase::Climb(Climb::default()),
             round: Round::default(),
             workers: vec![WorkerState::default(); workers],
+            listing: ListingState::default(),
             latency: 0.0,
             floor: f64::INFINITY,
             trials: TrialPlan::new(STEP),
@@ -308,6 +331,11 @@ impl ConcurrencyLimit {
         matches!(self.phase, Phase::Climb(_) | Phase::Shrink(_) | Phase::Raise(_))
     }
 
+    /// Takes note of how far the listing is.
+    pub fn note_listing(&mut self, listing: ListingState) {
+        self.listing = listing;
+    }
+
     /// Takes note of what a worker saw. `is_paced`: the origin has a pace, which is what holds the job back.
     pub fn observe(&mut self, worker: usize, load: Load, is_paced: bool, now: Millis) {
         let Some(state) = self.workers.get_mut(worker) else { return };
@@ -320,6 +348,7 @@ impl ConcurrencyLimit {
             return self.begin_round(now);
         }
         // One worker's part, as if all had said so now.
+        self.round.behind += u32::from(self.listing == ListingState::Behind);
         self.round.add(load, load.in_flight as usize * self.workers.len());
         self.end_round(now);
     }
@@ -332,15 +361,23 @@ impl ConcurrencyLimit {
         let in_flight: usize = self.workers.iter().map(|worker| worker.in_flight).sum();
         let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
         let connecting = in_flight.saturating_sub(exchanging) as f64;
-        let is_connected = connecting <= CONNECTING * in_flight as f64 + 1.0;
-        let lag = match self.phase {
-            Phase::Climb(_) if self.limit <= CAREFUL => 0.0,
-            Phase::Climb(_) => self.round_latency().min(CAREFUL_LAG),
-            _ => self.round_latency(),
-        };
+        let is_late =
+            waited as f64 >= (CONNECTING_MAX as f64).max(self.round_latency() * CONNECTING_LATENCIES);
+        let is_connected = is_late || connecting <= CONNECTING * in_flight as f64 + 1.0;
         let have_ended = in_flight as f64 <= self.limit as f64 * (1.0 + CONNECTING) + 1.0;
-        let is_settled = have_heard && is_connected && have_ended && waited as f64 >= lag;
-        if is_settled || waited >= self.round_max() {
+        if !(have_heard && is_connected && have_ended) {
+            if waited >= self.round_max() {
+                self.count_from(now);
+            }
+            return;
+        }
+        let ready = *self.round.ready.get_or_insert(now);
+        let (from, lag) = match self.phase {
+            Phase::Climb(_) if self.limit <= CAREFUL => (now, 0.0),
+            Phase::Climb(_) => (ready, self.round_latency().min(CAREFUL_LAG)),
+            _ => (self.round.since, self.round_latency()),
+        };
+        if now.saturating_sub(from) as f64 >= lag || waited >= self.round_max() {
             self.count_from(now);
         }
     }
@@ -377,11 +414,16 @@ impl ConcurrencyLimit {
             return;
         }
         let round = std::mem::replace(&mut self.round, Round::since(now));
+        let measured =
+            Measured { goodput: self.goodput(), latency: round.latency_micros / round.replies.max(1.0) };
+        if is_over && round.is_behind() && measured.latency > self.floor * CROWDED {
+            // Pages wait in the queue that the job's own requests are.
+            self.phase = self.settle_at(self.below(self.limit));
+            return;
+        }
         if !is_over || !round.is_telling(self.limit) {
             return;
         }
-        let measured =
-            Measured { goodput: self.goodput(), latency: round.latency_micros / round.replies.max(1.0) };
         self.latency = measured.latency;
         let body = (round.bytes / round.replies.max(1.0)).min(COUNTED_BODY_MAX);
         self.bound((MEMORY / (body * BODIES + CONNECTION_BYTES)) as usize);
@@ -425,12 +467,23 @@ impl ConcurrencyLimit {
         let has_queue = measured.latency > self.floor * QUEUED;
         // At the most it is known what that gives when two rounds brought no more.
         let is_at_most = self.limit >= self.most;
-        let may_grow = !has_queue && !is_at_most && measured.goodput >= best * HARM;
+        let is_harm = measured.goodput < best * HARM;
+        let may_grow = !has_queue && !is_at_most && !is_harm;
+        let reads_ahead = self.listing == ListingState::ReadsAhead;
         // Of a number that was not worth it, the one before it has given at least that part.
-        let (growth, part) =
-            if self.is_shared { (SHARED_GROWTH, 1.0 / SHARED_GROWTH) } else { (GROWTH, NEARLY) };
+        let (growth, part) = if self.is_shared || reads_ahead {
+            (SHARED_GROWTH, 1.0 / SHARED_GROWTH)
+        } else {
+            (GROWTH, NEARLY)
+        };
         let is_worth_it = measured.goodput >= best * growth || may_grow;
         self.floor = self.floor.min(measured.latency);
+        if reads_ahead && !is_worth_it && !is_harm && climb.read_ahead < READ_AHEAD_ROUNDS {
+            climb.read_ahead += 1;
+            climb.levels.push((self.limit, measured.goodput));
+            self.set(climb.lowest_good(part).unwrap_or(self.limit));
+            return Phase::Climb(climb);
+        }
         climb.strikes = if is_worth_it { 0 } else { climb.strikes + 1 };
         climb.levels.push((self.limit, measured.goodput));
         if climb.strikes >= STRIKES {

@@ -12,6 +12,7 @@ pub mod origin;
 pub mod pace;
 pub mod preflight;
 pub mod probing;
+mod read_ahead;
 pub mod retry;
 mod routes;
 pub mod waiting;
@@ -23,9 +24,10 @@ use std::sync::Arc;
 use crate::limits;
 use crate::outcome::FailureClass;
 use crate::target::{Batch, Page, Sequence, WaitingTarget};
-use concurrency::{ConcurrencyBounds, ConcurrencyLimit, Load};
+use concurrency::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load};
 use origin::{Gate, Millis, Observations, OriginState, OriginTrouble};
 use probing::{HealthCheck, HealthStatus, ProbeState, Probing};
+use read_ahead::ReadAhead;
 use retry::Jitter;
 pub use retry::Retry;
 use routes::Routes;
@@ -86,6 +88,7 @@ pub struct Planner {
     outstanding: usize,
     waiting: WaitingTargets,
     listing_done: bool,
+    read_ahead: ReadAhead,
     /// Of the only origin of the job.
     origin: OriginState,
     /// Finds out how many requests it gets at once.
@@ -111,6 +114,7 @@ impl Planner {
             outstanding: 0,
             waiting: WaitingTargets::default(),
             listing_done: false,
+            read_ahead: ReadAhead::default(),
             origin,
             concurrency,
             probing: Probing::default(),
@@ -178,7 +182,10 @@ impl Planner {
     /// Whether there is room for another page: it counts what is not yet fetched, neither what waits for another
     /// attempt nor what is fetched and not yet committed.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
-        self.announced + self.ready_targets() + self.outstanding < limits::WINDOW_TARGETS_MAX
+        let listed = self.announced + self.ready_targets();
+        listed + self.outstanding < limits::WINDOW_TARGETS_MAX
+            // Over many hosts there is work for all of them when much is listed.
+            && (self.routes.is_some() || listed < self.read_ahead.targets())
             && live_name_bytes < limits::WINDOW_NAME_BYTES_MAX
     }
 
@@ -347,6 +354,7 @@ impl Planner {
         let WorkerReport { settled, mut retries, observed, fetched, load: _ } = report;
         self.outstanding = self.outstanding.saturating_sub(settled + retries.len());
         self.probing.note_fetched(fetched);
+        self.read_ahead.note(settled, now);
         let can_be_asked = self.can_be_asked();
         self.origin.observe(observed, can_be_asked, now);
         let mut to_journal = self.end_probe(&mut retries, observed, now);
@@ -360,9 +368,22 @@ impl Planner {
     /// while it is in trouble, says nothing of how much it could.
     pub fn observe_load(&mut self, worker: usize, load: Load, now: Millis) {
         let is_held = self.rate().is_some() || self.held_until(now).is_some();
+        let listing = self.listing_state();
         if let Some(concurrency) = &mut self.concurrency {
+            concurrency.note_listing(listing);
             concurrency.observe(worker, load, is_held, now);
         }
+    }
+
+    fn listing_state(&mut self) -> ListingState {
+        if self.has_no_targets() {
+            return ListingState::Behind;
+        }
+        let listed = self.announced + self.ready_targets();
+        if !self.listing_done && self.read_ahead.is_behind(listed) {
+            return ListingState::ReadsAhead;
+        }
+        ListingState::Ahead
     }
 
     /// Requests in flight at most.

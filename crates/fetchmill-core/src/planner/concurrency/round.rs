@@ -39,11 +39,14 @@ pub(super) struct Measured {
 /// Reports at one limit.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Round {
-    /// When the limit was set, and when everybody had heard of it and its connections were there.
+    /// When the limit was set, when everybody had heard of it and its connections were there, and what is counted from.
     pub(super) since: Millis,
+    pub(super) ready: Option<Millis>,
     pub(super) begun: Option<Millis>,
     pub(super) reports: u32,
     pub(super) starved: u32,
+    /// Reports when all that was listed had been handed out.
+    pub(super) behind: u32,
     pub(super) in_flight: f64,
     pub(super) replies: f64,
     pub(super) bytes: f64,
@@ -62,6 +65,11 @@ impl Round {
         self.replies += f64::from(load.replies);
         self.bytes += load.bytes as f64;
         self.latency_micros += load.latency_micros as f64;
+    }
+
+    /// Whether the listing often was behind.
+    pub(super) fn is_behind(&self) -> bool {
+        f64::from(self.behind) > STARVED * f64::from(self.reports)
     }
 
     /// Whether the limit, and nothing else, was what held the job back.

@@ -7,10 +7,12 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use super::super::retry::Jitter;
-use super::{ConcurrencyBounds, ConcurrencyLimit, Load, Millis};
+use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
+/// What pages leave of an origin while a listing reads ahead.
+const LEFT_BY_PAGES: f64 = 0.28;
 const WORKERS: usize = 2;
 /// Connections that rest beside those that work.
 const RESTING: f64 = 0.5;
@@ -84,6 +86,8 @@ struct World {
     /// Requests that there are at all, a second.
     targets: f64,
     taken: f64,
+    /// The listing reads ahead for so long, in microseconds.
+    reads_ahead_until: u64,
     /// Bytes of a body.
     body: u64,
     /// By slot: replies, and the limit at its end.
@@ -105,6 +109,7 @@ impl World {
             controller: Some(controller),
             targets: f64::INFINITY,
             taken: 0.0,
+            reads_ahead_until: 0,
             body: 100,
             slots: Vec::new(),
         }
@@ -140,7 +145,9 @@ impl World {
         let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
         let chance = Jitter::new(self.seed ^ (now / SLOT_MICROS)).draw() as f64 / u64::MAX as f64;
         let noise = 1.0 + self.origin.noise * (2.0 * chance - 1.0);
-        self.free_at = self.free_at.max(now as f64) + 1e6 / ((self.origin.capacity)(exchanging) * noise);
+        let left = if now < self.reads_ahead_until { LEFT_BY_PAGES } else { 1.0 };
+        let capacity = (self.origin.capacity)(exchanging) * noise * left;
+        self.free_at = self.free_at.max(now as f64) + 1e6 / capacity;
         let (least, most) = (self.origin.latency)(now / 1_000_000);
         let crowding = (self.connections / self.origin.crowd).max(1.0).powi(2);
         let latency = least + self.random.draw() % (most - least + 1);
@@ -168,6 +175,11 @@ impl World {
         for worker in 0..WORKERS {
             let counts = self.workers[worker].take_load();
             if let Some(controller) = &mut self.controller {
+                controller.note_listing(if now < self.reads_ahead_until {
+                    ListingState::ReadsAhead
+                } else {
+                    ListingState::Ahead
+                });
                 controller.observe(worker, counts, false, now / 1000);
                 self.limit = controller.limit();
             }
@@ -226,7 +238,7 @@ fn told(name: &str, world: &World, best: f64, seconds: Range<u64>) -> String {
 }
 
 /// Latency, capacity, new connections, all by name.
-const ORIGINS: [(&str, Origin); 14] = [
+const ORIGINS: [(&str, Origin); 15] = [
     (
         "loopback",
         Origin {
@@ -367,6 +379,16 @@ const ORIGINS: [(&str, Origin); 14] = [
             crowd: 200.0,
         },
     ),
+    (
+        "150 ms, one that collapses beyond 10,000",
+        Origin {
+            latency: |_| (150_000, 160_000),
+            capacity: |there| if there <= 10_000 { 20_000.0 } else { 200.0 },
+            connect_micros: 450_000,
+            noise: 0.0,
+            crowd: f64::INFINITY,
+        },
+    ),
 ];
 
 #[test]
@@ -386,6 +408,54 @@ fn it_gives_nine_tenths_of_the_best_fixed_number_in_time() {
             );
         }
     }
+}
+
+#[test]
+fn pages_that_fill_the_link_at_first_do_not_end_the_climb() {
+    let (_, origin) = ORIGINS[3];
+    let best = best_fixed(origin, 10..20, BOUNDS.most);
+    for (seed, seconds) in [(1, 1), (2, 2), (3, 4)] {
+        let mut world = World { reads_ahead_until: seconds * 1_000_000, ..World::new(origin, seed) };
+        world.run(20);
+        assert!(world.goodput(10..20) >= 0.9 * best, "{seconds} s, {}", told("pages", &world, best, 10..20));
+    }
+}
+
+#[test]
+fn requests_that_keep_pages_waiting_become_fewer() {
+    let bounds = ConcurrencyBounds { most: 512, ..BOUNDS };
+    for (millis, is_kept) in [(40, false), (10, true)] {
+        let mut concurrency = ConcurrencyLimit::new(bounds, 1);
+        let mut run = |listing, millis: u64, ticks: std::ops::Range<u64>| {
+            for tick in ticks {
+                let limit = concurrency.limit() as u32;
+                let (replies, is_starved) = (limit * 5, listing == ListingState::Behind);
+                let latency_micros = u64::from(replies) * millis * 1000;
+                let load = Load {
+                    replies,
+                    latency_micros,
+                    in_flight: limit,
+                    exchanging: limit,
+                    is_starved,
+                    bytes: 0,
+                };
+                concurrency.note_listing(listing);
+                concurrency.observe(0, load, false, tick * 50);
+            }
+            concurrency.limit()
+        };
+        assert_eq!(run(ListingState::Ahead, 10, 0..200), 512);
+        assert_eq!(run(ListingState::Behind, millis, 200..400) == 512, is_kept);
+    }
+}
+
+#[test]
+fn a_listing_that_reads_ahead_all_the_time_does_not_keep_a_climb_from_its_end() {
+    let (_, origin) = ORIGINS[3];
+    let mut world = World { reads_ahead_until: u64::MAX, ..World::new(origin, 1) };
+    world.run(30);
+    let controller = world.controller.as_ref();
+    assert!(controller.is_some_and(|controller| !controller.is_trying()), "{:?}", world.limits(25..30));
 }
 
 #[test]
