@@ -2,8 +2,9 @@
 
 Each network has a job (`null`, 100 bytes an object) for each of some fixed numbers, and for those beside the best of
 them; then one with `auto`. Counted is what comes in the last seconds of a job: with `auto` after 10 s or 12 mean
-latencies, whichever is longer; with a fixed number once its connections are there. The wide-area networks are those of
-the tests (docs/testing.md), the others are on loopback. The table and the plots are in docs/concurrency.md.
+latencies, whichever is longer; with a fixed number once its connections are there, on narrow links once what the
+listing has read ahead at first is used up. The wide-area networks are those of the tests (docs/testing.md), the others
+are on loopback. The table and the plots are in docs/concurrency.md.
 """
 
 import argparse
@@ -36,6 +37,9 @@ PAGE = 10_000
 FIXED_SECONDS, COUNTED_SECONDS = 3.0, 3.0
 SETTLE_SECONDS, SETTLE_LATENCIES = 10.0, 12.0
 AUTO_COUNTED_SECONDS = 5.0
+# On a narrow link what the listing has read ahead is used up by then; from there on its pages come in waves, beside
+# objects. Before, too many requests in flight look better than they are.
+NARROW_MEGABITS, NARROW_SECONDS, NARROW_COUNTED_SECONDS = 10, 15.0, 10.0
 # A server that gets worse beyond so many connections; its latency below that, in seconds.
 CROWD, CROWD_LATENCY = 200, 0.05
 
@@ -59,6 +63,11 @@ class Case:
     def settled(self) -> float:
         """Seconds that `auto` has."""
         return max(SETTLE_SECONDS, SETTLE_LATENCIES * self.latency)
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether pages of the listing take a part of the link that tells."""
+        return self.megabits == NARROW_MEGABITS
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,10 @@ def refined(rates: dict[int, float]) -> list[int]:
 def sweep(runner: Runner, site: Site, case: Case) -> dict[str, Any]:
     """Fixed numbers, then `auto`."""
     rates: dict[int, float] = {}
-    start = max(FIXED_SECONDS, SETTLE_LATENCIES / 2 * case.latency)
+    start = NARROW_SECONDS if case.is_narrow else max(FIXED_SECONDS, SETTLE_LATENCIES / 2 * case.latency)
+    fixed_counted, auto_counted = (
+        (NARROW_COUNTED_SECONDS,) * 2 if case.is_narrow else (COUNTED_SECONDS, AUTO_COUNTED_SECONDS)
+    )
 
     def measure(number: int | str, settled: float, counted: float) -> tuple[Job, float]:
         with site() as url:
@@ -142,11 +154,11 @@ def sweep(runner: Runner, site: Site, case: Case) -> dict[str, Any]:
         return job, job.rate(settled - 0.5, settled + counted)
 
     for number in COARSE:
-        rates[number] = measure(number, start, COUNTED_SECONDS)[1]
+        rates[number] = measure(number, start, fixed_counted)[1]
     while untried := refined(rates):
         for number in untried:
-            rates[number] = measure(number, start, COUNTED_SECONDS)[1]
-    job, rate = measure("auto", case.settled, AUTO_COUNTED_SECONDS)
+            rates[number] = measure(number, start, fixed_counted)[1]
+    job, rate = measure("auto", case.settled, auto_counted)
     best = max(rates, key=lambda number: rates[number])
     found = {
         **asdict(case),

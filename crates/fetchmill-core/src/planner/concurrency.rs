@@ -66,7 +66,7 @@ const CAREFUL_LAG: f64 = 500.0;
 const STRIKES: u32 = 2;
 /// Rounds of a climb in which a limit that was not worth it does not count, while the listing reads ahead for the first time:
 /// its pages may be what fills a narrow link.
-const READ_AHEAD_ROUNDS: u32 = 10;
+const READ_AHEAD_ROUNDS: u32 = 20;
 /// Where it begins to shrink: the lowest limit that gave this part of the most.
 const NEARLY: f64 = 0.95;
 /// Shrinking: by what, and what must be left of the goodput.
@@ -348,7 +348,7 @@ impl ConcurrencyLimit {
             return self.begin_round(now);
         }
         // One worker's part, as if all had said so now.
-        self.round.behind += u32::from(self.listing == ListingState::Behind);
+        self.round.behind += u32::from(load.is_starved && self.listing == ListingState::Behind);
         self.round.add(load, load.in_flight as usize * self.workers.len());
         self.end_round(now);
     }

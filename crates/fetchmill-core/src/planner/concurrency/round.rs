@@ -45,7 +45,7 @@ pub(super) struct Round {
     pub(super) begun: Option<Millis>,
     pub(super) reports: u32,
     pub(super) starved: u32,
-    /// Reports when all that was listed had been handed out.
+    /// Of those that were starved, when all that was listed had been handed out.
     pub(super) behind: u32,
     pub(super) in_flight: f64,
     pub(super) replies: f64,
