@@ -21,9 +21,8 @@ from fetchmill.testing import Server
 LOG = logging.getLogger(__name__)
 # As in /proc/net/tcp.
 ESTABLISHED = "01"
-# Few enough that their listing is read at once. While one goes on, half as many connections again stay open as requests
-# are in flight: not mended yet.
-OBJECTS = 40_000
+# So many that their listing goes on as long as the job does.
+OBJECTS = 400_000
 
 
 def open_connections(url: str) -> int:

@@ -381,6 +381,8 @@ impl ServerLister {
     pub(super) fn start(&mut self, path: &str) -> std::result::Result<(), PageFailure> {
         self.pool.tick(self.control.clock.now());
         self.pool.switch_to_rested(&mut self.connection, &self.known);
+        // Read ahead as fast as it can be, a listing needs more connections than once its pages come one by one.
+        self.pool.sweep(1, limits::SURPLUS_CONNECTION_IDLE);
         let was_used = self.connection.is_open();
         let started = self.try_start(path);
         match started {
