@@ -34,6 +34,8 @@ pub(super) struct Measured {
     pub(super) goodput: f64,
     /// Microseconds.
     pub(super) latency: f64,
+    /// Its length.
+    pub(super) took: Millis,
 }
 
 /// Reports at one limit.

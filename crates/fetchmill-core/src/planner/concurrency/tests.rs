@@ -11,8 +11,12 @@ use super::{ConcurrencyBounds, ConcurrencyLimit, ListingState, Load, Millis};
 
 const TICK_MICROS: u64 = 50_000;
 const SLOT_MICROS: u64 = 100_000;
-/// What pages leave of an origin while a listing reads ahead.
+/// What pages leave of an origin while a listing reads ahead, and while one of them comes later: it has 10,000 names, in
+/// as many bytes as so many replies.
 const LEFT_BY_PAGES: f64 = 0.28;
+const LEFT_BY_A_PAGE: f64 = 0.5;
+const PAGE_NAMES: f64 = 10_000.0;
+const PAGE_REPLIES: f64 = 800.0;
 const WORKERS: usize = 2;
 /// Connections that rest beside those that work.
 const RESTING: f64 = 0.5;
@@ -88,6 +92,9 @@ struct World {
     taken: f64,
     /// The listing reads ahead for so long, in microseconds.
     reads_ahead_until: u64,
+    /// Names of the listing that were handed out since the last page, if pages take what requests do; what is left of a page.
+    names_taken: Option<f64>,
+    page_left: f64,
     /// Bytes of a body.
     body: u64,
     /// By slot: replies, and the limit at its end.
@@ -110,6 +117,8 @@ impl World {
             targets: f64::INFINITY,
             taken: 0.0,
             reads_ahead_until: 0,
+            names_taken: None,
+            page_left: 0.0,
             body: 100,
             slots: Vec::new(),
         }
@@ -145,7 +154,13 @@ impl World {
         let exchanging: usize = self.workers.iter().map(|worker| worker.exchanging).sum();
         let chance = Jitter::new(self.seed ^ (now / SLOT_MICROS)).draw() as f64 / u64::MAX as f64;
         let noise = 1.0 + self.origin.noise * (2.0 * chance - 1.0);
-        let left = if now < self.reads_ahead_until { LEFT_BY_PAGES } else { 1.0 };
+        let left = if now < self.reads_ahead_until {
+            LEFT_BY_PAGES
+        } else if self.page_left > 0.0 {
+            LEFT_BY_A_PAGE
+        } else {
+            1.0
+        };
         let capacity = (self.origin.capacity)(exchanging) * noise * left;
         self.free_at = self.free_at.max(now as f64) + 1e6 / capacity;
         let (least, most) = (self.origin.latency)(now / 1_000_000);
@@ -163,12 +178,16 @@ impl World {
                 return;
             }
             self.taken += 1.0;
+            if let Some(names) = &mut self.names_taken {
+                *names += 1.0;
+            }
             let sent = now + if at.begin() { self.origin.connect_micros } else { 0 };
             self.events.push(Reverse((sent, Event::Sent { worker })));
         }
     }
 
     fn tick(&mut self, now: u64) {
+        self.list(now);
         let resting = (self.connections - self.limit as f64).max(0.0);
         let wanted = self.limit as f64 * RESTING;
         self.connections = self.limit as f64 + resting + (wanted - resting) * TICK_MICROS as f64 / 1e6;
@@ -189,6 +208,18 @@ impl World {
         }
         self.slot(now).1 = self.limit;
         self.events.push(Reverse((now + TICK_MICROS, Event::Tick)));
+    }
+
+    /// The next page begins, or more of one has come.
+    fn list(&mut self, now: u64) {
+        let Some(names) = &mut self.names_taken else { return };
+        if *names >= PAGE_NAMES && now >= self.reads_ahead_until {
+            *names -= PAGE_NAMES;
+            self.page_left += PAGE_REPLIES;
+        } else if self.page_left > 0.0 {
+            let came = (self.origin.capacity)(1) * (1.0 - LEFT_BY_A_PAGE) * TICK_MICROS as f64 / 1e6;
+            self.page_left -= came;
+        }
     }
 
     fn slot(&mut self, now: u64) -> &mut (u32, usize) {
@@ -421,6 +452,27 @@ fn pages_that_fill_the_link_at_first_do_not_end_the_climb() {
     }
 }
 
+/// A page takes half of the link for a third of a second, every two seconds.
+#[test]
+fn pages_that_come_now_and_then_are_no_change() {
+    let (_, quiet) = ORIGINS[3];
+    let origin = Origin { capacity: |_| 5200.0, noise: 0.1, ..quiet };
+    let listed = |world: World| World { names_taken: Some(0.0), ..world };
+    let mut fixed = listed(World::fixed(origin, 512));
+    fixed.run(40);
+    let best = fixed.goodput(10..40);
+    let mut far_too_many = 0;
+    for seed in 1..=14 {
+        let mut world = listed(World::new(origin, seed));
+        world.reads_ahead_until = seed % 7 * 1_000_000;
+        world.run(40);
+
+        assert!(world.goodput(10..40) >= 0.9 * best, "seed {seed}, {}", told("pages", &world, best, 10..40));
+        far_too_many += world.slots_of(10..40).iter().filter(|(_, limit)| *limit > 1024).count();
+    }
+    assert!(far_too_many <= 14 * 300 / 10, "{far_too_many} tenths of a second of {}", 14 * 300);
+}
+
 #[test]
 fn requests_that_keep_pages_waiting_become_fewer() {
     let bounds = ConcurrencyBounds { most: 512, ..BOUNDS };
@@ -576,6 +628,23 @@ fn a_lower_bound_holds_at_once() {
     assert_eq!((concurrency.limit(), concurrency.is_at_most()), (20, true));
     concurrency.lower_most(0);
     assert_eq!(concurrency.limit(), BOUNDS.least);
+}
+
+#[test]
+fn connections_that_never_come_are_waited_for_for_a_second() {
+    let mut concurrency = ConcurrencyLimit::new(BOUNDS, 1);
+    let seen: Vec<usize> = (0..50_u64)
+        .map(|tick| {
+            let in_flight = concurrency.limit() as u32;
+            let exchanging = in_flight * 3 / 4;
+            let latency_micros = u64::from(exchanging) * 50_000;
+            let load = Load { replies: exchanging, latency_micros, in_flight, exchanging, ..Load::default() };
+            concurrency.observe(0, load, false, tick * 50);
+            concurrency.limit()
+        })
+        .collect();
+    let first = seen.iter().position(|limit| *limit > BOUNDS.first);
+    assert!(first.is_some_and(|tick| (20..30).contains(&tick)), "{seen:?}");
 }
 
 #[test]

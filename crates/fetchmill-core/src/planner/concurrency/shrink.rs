@@ -1,0 +1,125 @@
+//! It shrinks from there, or goes up a little where nothing waits.
+
+use super::limit_search::{FREE, HARM, Hold, LimitSearch, Phase, Raise, STEP_GAIN, Shrink};
+use super::round::Measured;
+
+/// What must be left of the goodput when it shrinks.
+const SHRINK_KEEPS: f64 = 0.97;
+/// A part of the goodput that is less even after a short round.
+const CLEARLY_LESS: f64 = 0.85;
+/// Where nothing waits in a queue yet, a little more than that is tried: by this, then by its root.
+const RAISE: f64 = 1.4;
+/// What was sent before a limit was lowered, and connections that rest since then, are still in the way while goodput grows
+/// by this, and so often at most.
+const RECOVERS: f64 = 1.1;
+const RECOVERIES: u32 = 5;
+
+impl Shrink {
+    /// Whether a lower limit gives so much less that it need not be measured for long: the one before it is measured again.
+    pub(super) fn is_clearly_less(&self, goodput: f64) -> bool {
+        self.doubted.is_none()
+            && self.recoveries == 0
+            && self.goodput.is_some_and(|most| goodput < most * CLEARLY_LESS)
+    }
+
+    /// From a limit that was good; so much was given before a higher one was tried.
+    pub(super) fn from(good: usize, before: f64) -> Self {
+        Shrink { good, goodput: None, before, recovered: 0.0, recoveries: 0, doubted: None }
+    }
+
+    /// Whether a lower limit, which gives this where the one before it gave `before`, may give more in a moment: it gives
+    /// more in each round, or something else than that in its first one.
+    fn is_recovering(&self, before: f64, goodput: f64) -> bool {
+        if self.recoveries == 0 {
+            return !(before * SHRINK_KEEPS..before * RECOVERS).contains(&goodput);
+        }
+        self.recoveries < RECOVERIES && goodput > self.recovered * RECOVERS
+    }
+}
+
+impl LimitSearch {
+    pub(super) fn shrink(&mut self, mut shrink: Shrink, measured: Measured) -> Phase {
+        let is_less = shrink.goodput.is_none() && measured.goodput < shrink.before * HARM;
+        if is_less && measured.goodput > shrink.recovered * RECOVERS && shrink.recoveries < RECOVERIES {
+            (shrink.recovered, shrink.recoveries) = (measured.goodput, shrink.recoveries + 1);
+            return Phase::Shrink(shrink);
+        }
+        let is_free = measured.latency <= self.floor * FREE;
+        self.floor = self.floor.min(measured.latency);
+        let goodput = match (shrink.goodput, shrink.doubted) {
+            (None, _) => measured.goodput,
+            (Some(_), Some(lower)) => return self.shrink_again(shrink, lower, measured),
+            (Some(goodput), None) if shrink.is_recovering(goodput, measured.goodput) => {
+                (shrink.recovered, shrink.recoveries) = (measured.goodput, shrink.recoveries + 1);
+                return Phase::Shrink(shrink);
+            }
+            (Some(goodput), None) if measured.goodput < goodput * SHRINK_KEEPS => {
+                // It may have been chance: the other one again.
+                self.set(shrink.good);
+                return Phase::Shrink(Shrink { doubted: Some(measured.goodput), ..shrink });
+            }
+            (Some(goodput), None) => goodput.max(measured.goodput),
+        };
+        if is_free && shrink.goodput.is_none() {
+            let from = (self.limit, goodput);
+            return self.try_more(Raise { good: self.limit, goodput, by: RAISE, from });
+        }
+        if is_free {
+            return self.settle_at(self.limit);
+        }
+        self.try_less(Shrink { good: self.limit, goodput: Some(goodput), ..shrink })
+    }
+
+    /// A lower limit gave less: whether the one before it still gives more is known now.
+    fn shrink_again(&mut self, shrink: Shrink, lower: f64, measured: Measured) -> Phase {
+        let goodput = f64::midpoint(shrink.goodput.unwrap_or(measured.goodput), measured.goodput);
+        if lower < goodput * SHRINK_KEEPS {
+            return self.settle_at(shrink.good);
+        }
+        self.try_less(Shrink {
+            good: self.below(shrink.good),
+            goodput: Some(goodput),
+            doubted: None,
+            ..shrink
+        })
+    }
+
+    fn try_less(&mut self, shrink: Shrink) -> Phase {
+        let lower = self.below(shrink.good);
+        if lower == shrink.good {
+            return self.settle_at(shrink.good);
+        }
+        self.set(lower);
+        Phase::Shrink(Shrink { recovered: 0.0, recoveries: 0, ..shrink })
+    }
+
+    fn try_more(&mut self, raise: Raise) -> Phase {
+        let more = ((raise.good as f64 * raise.by) as usize).min(self.most);
+        if more == raise.good {
+            return self.settle_at(raise.good);
+        }
+        self.set(more);
+        Phase::Raise(raise)
+    }
+
+    pub(super) fn raise(&mut self, raise: Raise, measured: Measured) -> Phase {
+        let step = self.limit as f64 / raise.good as f64 - 1.0;
+        let is_better = measured.goodput >= raise.goodput * (1.0 + step * STEP_GAIN);
+        let by = raise.by.sqrt();
+        let raised = if is_better {
+            Raise { good: self.limit, goodput: measured.goodput, by, from: raise.from }
+        } else {
+            Raise { by, ..raise }
+        };
+        if raise.by < RAISE {
+            let (limit, goodput) = raised.from;
+            let settled = self.settle_at(raised.good);
+            return if self.limit > limit {
+                Phase::Hold(Hold::on_probation(limit, goodput))
+            } else {
+                settled
+            };
+        }
+        self.try_more(raised)
+    }
+}
