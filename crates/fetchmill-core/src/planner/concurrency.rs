@@ -19,7 +19,7 @@ mod round;
 mod shrink;
 
 use super::millis::Millis;
-use limit_search::{CROWDED, Climb, Hold, LimitSearch, Phase};
+use limit_search::{CAREFUL, CROWDED, Climb, Hold, LimitSearch, Phase};
 pub use limit_search::{ConcurrencyBounds, ListingState};
 pub use round::Load;
 use round::{Measured, Round, WorkerState};
@@ -42,9 +42,9 @@ const CONNECTING: f64 = 0.125;
 /// They are waited for so long, or so many latencies: where a link is full they may never come.
 const CONNECTING_MAX: Millis = 1_000;
 const CONNECTING_LATENCIES: f64 = 4.0;
-/// Goodput is behind by a latency. Up to so many requests a climb does not wait for it; above that for so long, in
-/// milliseconds: four times too many are no trouble to an origin where they are a hundred, but they are where they are thousands.
-const CAREFUL: usize = 1024;
+/// Goodput is behind by a latency, and by what the last connections take. Up to `CAREFUL` requests a climb does not wait for
+/// that, above that for so many latencies, and so many milliseconds at most.
+const CAREFUL_LATENCIES: f64 = 3.0;
 const CAREFUL_LAG: f64 = 500.0;
 /// Memory for what is in flight: a connection has room for its next body and holds some until they are certain, and half as
 /// many more rest: two and a half bodies for each request, and what a connection takes itself. What is larger than the
@@ -102,7 +102,7 @@ impl ConcurrencyLimit {
     /// Takes note of how far the listing is.
     pub fn note_listing(&mut self, listing: ListingState) {
         self.search.listing = listing;
-        self.search.has_read_ahead |= listing == ListingState::ReadsAhead;
+        self.search.climbed_beside_pages |= listing == ListingState::ReadsAhead;
     }
 
     /// Takes note of what a worker saw. `is_paced`: the origin has a pace, which is what holds the job back.
@@ -143,7 +143,7 @@ impl ConcurrencyLimit {
         let ready = *self.round.ready.get_or_insert(now);
         let (from, lag) = match self.phase {
             Phase::Climb(_) if self.search.limit <= CAREFUL => (now, 0.0),
-            Phase::Climb(_) => (ready, self.round_latency().min(CAREFUL_LAG)),
+            Phase::Climb(_) => (ready, (self.round_latency() * CAREFUL_LATENCIES).min(CAREFUL_LAG)),
             _ => (self.round.since, self.round_latency()),
         };
         if now.saturating_sub(from) as f64 >= lag || waited >= self.round_max() {

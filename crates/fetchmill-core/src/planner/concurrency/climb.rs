@@ -1,10 +1,12 @@
 //! It climbs: higher limits, one after the other.
 
-use super::limit_search::{Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
+use super::limit_search::{CAREFUL, Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
 use super::round::Measured;
 
-/// A limit twice as high is worth it when it gives so much more, or while latency shows no queue.
+/// A limit twice as high is worth it when it gives so much more, or while latency shows no queue, ...
 const GROWTH: f64 = 1.1;
+/// ... and so much more where it is high: what is chance in waves of replies looked like a tenth.
+const CAREFUL_GROWTH: f64 = 1.25;
 /// A limit that gives so much more than the one before it waits in no queue.
 const PAID: f64 = 1.2;
 /// The same behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
@@ -48,6 +50,8 @@ impl LimitSearch {
         // Of a number that was not worth it, the one before it has given at least that part.
         let (growth, part) = if self.is_shared || reads_ahead {
             (SHARED_GROWTH, 1.0 / SHARED_GROWTH)
+        } else if self.limit > CAREFUL {
+            (CAREFUL_GROWTH, NEARLY)
         } else {
             (GROWTH, NEARLY)
         };

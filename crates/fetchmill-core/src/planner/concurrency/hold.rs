@@ -1,8 +1,8 @@
 //! It holds a limit, tries others in turns with it, and sees changes.
 
 use super::limit_search::{
-    CROWDED, Climb, FREE, Hold, LimitSearch, ListingState, Phase, QUEUED, Replaced, STEP_GAIN, Trial,
-    TrialPlan,
+    CAREFUL, CROWDED, Climb, FREE, Hold, LimitSearch, ListingState, Phase, QUEUED, Replaced, STEP_GAIN,
+    Trial, TrialPlan,
 };
 use super::round::Measured;
 use crate::planner::millis::Millis;
@@ -67,13 +67,13 @@ impl LimitSearch {
         }
         held.latency += (measured.latency - held.latency) * HELD_WEIGHT;
         held.goodput += (measured.goodput - held.goodput) * HELD_WEIGHT;
-        let Measured { goodput, latency, .. } = *held;
+        let held @ Measured { goodput, latency, .. } = *held;
         self.floor = self.floor.min(latency);
-        if self.has_read_ahead && self.listing == ListingState::Ahead {
-            // What was found so far was found beside its pages.
-            self.has_read_ahead = false;
-            if latency <= self.floor * QUEUED {
-                return self.climb(Climb::default(), measured);
+        // Where there are thousands already, that was not what ended it.
+        if self.climbed_beside_pages && self.listing == ListingState::Ahead {
+            self.climbed_beside_pages = false;
+            if self.limit <= CAREFUL && latency <= self.floor * QUEUED {
+                return self.climb(Climb::default(), held);
             }
         }
         (hold.odd, hold.odd_for, hold.calm) = (0, 0, hold.calm + 1);

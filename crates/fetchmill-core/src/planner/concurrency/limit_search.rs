@@ -11,6 +11,9 @@ pub(super) const QUEUED: f64 = 1.25;
 pub(super) const CROWDED: f64 = 1.5;
 /// A limit that gives so much less than a lower one is too high, whatever latency says.
 pub(super) const HARM: f64 = 0.8;
+/// Four times too many requests are no trouble to an origin where they are a hundred, but they are where they are thousands:
+/// above so many a climb is careful.
+pub(super) const CAREFUL: usize = 1024;
 /// The part of a step that goodput must grow by for a higher limit to be kept.
 pub(super) const STEP_GAIN: f64 = 0.6;
 
@@ -136,8 +139,8 @@ pub(super) struct LimitSearch {
     pub(super) limit: usize,
     pub(super) held: usize,
     pub(super) listing: ListingState,
-    /// The listing has read ahead since the last climb began: its pages may have ended that.
-    pub(super) has_read_ahead: bool,
+    /// The listing has read ahead while it climbed: its pages may be what ended that.
+    pub(super) climbed_beside_pages: bool,
     /// The least mean latency since the last change: microseconds.
     pub(super) floor: f64,
     pub(super) trials: TrialPlan,
@@ -156,7 +159,7 @@ impl LimitSearch {
             limit: first,
             held: first,
             listing: ListingState::default(),
-            has_read_ahead: false,
+            climbed_beside_pages: false,
             floor: f64::INFINITY,
             trials: TrialPlan { is_up: true, step: STEP, calm: CALM_FIRST },
             is_shared: false,
