@@ -3,15 +3,15 @@
 use super::limit_search::{CAREFUL, Climb, HARM, LimitSearch, ListingState, Phase, QUEUED, Shrink};
 use super::round::Measured;
 
-/// A limit twice as high is worth it when it gives so much more, or while latency shows no queue, ...
+/// A limit twice as high is worth it when it gives so much more, or while latency shows no queue; ...
 const GROWTH: f64 = 1.1;
 /// ... and so much more where it is high: what is chance in waves of replies looked like a tenth.
 const CAREFUL_GROWTH: f64 = 1.25;
-/// A limit that gives so much more than the one before it waits in no queue.
-const PAID: f64 = 1.2;
-/// The same behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
+/// ... and so much more behind a change for the worse, which others may have made who ask the same origin: twice as much for half of
 /// what it gives would bring 4 / 3, and they would want it back. A listing that reads ahead is such another.
 const SHARED_GROWTH: f64 = 1.5;
+/// A limit that gives so much more than the one before it waits in no queue.
+const PAID: f64 = 1.2;
 /// Limits one after the other that were not worth it, before it stops to climb.
 const STRIKES: u32 = 2;
 /// Rounds of a climb in which a limit that was not worth it does not count, while the listing reads ahead for the first time:

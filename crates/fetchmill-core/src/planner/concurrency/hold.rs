@@ -69,9 +69,9 @@ impl LimitSearch {
         held.goodput += (measured.goodput - held.goodput) * HELD_WEIGHT;
         let held @ Measured { goodput, latency, .. } = *held;
         self.floor = self.floor.min(latency);
-        // Where there are thousands already, that was not what ended it.
         if self.climbed_beside_pages && self.listing == ListingState::Ahead {
             self.climbed_beside_pages = false;
+            // Where there are thousands already, pages were not what ended it.
             if self.limit <= CAREFUL && latency <= self.floor * QUEUED {
                 return self.climb(Climb::default(), held);
             }
