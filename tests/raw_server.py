@@ -83,6 +83,9 @@ Behaviour = bytes | Callable[[Exchange], bytes | None]
 class RawServer:
     """Answers by request target; a target with a query may be scripted by its path alone.
 
+    A request that asks for the connection's end has it, said in the reply. Only a function that sends its reply itself
+    may do otherwise.
+
     Serves from the moment it is made until the end of a `with` block. What goes wrong in a behaviour is raised there;
     that a client has gone is nothing wrong.
     """
@@ -180,11 +183,24 @@ class RawServer:
             self._counts[target] += 1
             number = self._counts[target]
         behaviour = self.routes.get(target) or self.routes.get(target.partition("?")[0], reply(status="404 Not Found"))
-        answer = (
-            behaviour if isinstance(behaviour, bytes) else behaviour(Exchange(connection, target, number, turn, head))
-        )
-        if answer:
+        exchange = Exchange(connection, target, number, turn, head)
+        answer = behaviour if isinstance(behaviour, bytes) else behaviour(exchange)
+        if answer and _asks_to_close(head):
+            connection.sendall(_as_last(answer))
+            exchange.close()
+        elif answer:
             connection.sendall(answer)
+
+
+def _asks_to_close(head: bytes) -> bool:
+    """Whether the connection is to end behind the reply: a client asks for that where it can't be certain otherwise."""
+    return b"\r\nconnection: close" in head.lower()
+
+
+def _as_last(answer: bytes) -> bytes:
+    """The reply, saying that it is the last one, as RFC 9112, section 9.6 wants it."""
+    status_line, _, rest = answer.partition(b"\r\n")
+    return b"\r\n".join([status_line, b"Connection: close", rest])
 
 
 def _target_of(head: bytes) -> str:

@@ -68,13 +68,7 @@ class Origin:
         time.sleep(self._slow if name.startswith("slow") else self._delay)
         if name.startswith("good") and exchange.number == 1:
             self.good_at.append(time.monotonic())
-        is_last = b"\r\nconnection: close" in exchange.head.lower()
-        fields = ["Connection: close"] if is_last else []
-        status = "500 Internal Server Error" if name.startswith("status") else "200 OK"
-        exchange.send(reply(name.encode(), *fields, status=status))
-        if is_last:
-            exchange.close()
-        return None
+        return reply(name.encode(), status="500 Internal Server Error" if name.startswith("status") else "200 OK")
 
 
 def names_of(good: int, others: dict[str, int], order: str = "drawn") -> list[str]:
