@@ -481,7 +481,8 @@ def test_a_slow_job_leaves_few_objects(run: Run, server: Serve, bucket: Bucket, 
         ended = run("get", source.url, DEST, *options, env=bucket.environment)
 
     assert (ended.code, ended.err, bucket.gate.count("put")) == (0, "", 1)
-    assert bucket.keys()[-1] >= "run/shard-000003"
+    # Of two shards at least. How many are sealed before the job ends depends on what runs beside it.
+    assert bucket.keys()[-1] >= "run/shard-000002"
     copy = bucket.copy(tmp_path / "copy")
     assert (find_wrong(copy, synthetic(600), "parquet"), find_lost(copy, synthetic(600), "parquet")) == ([], [])
 
