@@ -15,7 +15,7 @@ import pytest
 
 import fetchmill
 from fetchmill._job.report import Snapshot
-from fetchmill._plan.windows import relative_error, steady_rate, warm_up
+from fetchmill._plan.windows import found_since, looked_until, relative_error, steady_rate, warm_up
 from fetchmill.testing import Fault, Server, s3
 from small_disk import run_on_disk, small_disk
 from wide_area import wide_area
@@ -342,6 +342,17 @@ def test_what_was_fetched_while_the_number_in_flight_was_sought_does_not_count()
 
     assert rate is not None
     assert rate.objects.value == pytest.approx(10_000, rel=0.06)
+
+
+def test_a_number_is_looked_for_as_long_as_the_job_says_so() -> None:
+    """Also while it is near what it is at the end."""
+    snapshots = [
+        replace(each, concurrency=32 if index <= 10 else 256, tries_concurrency=index <= 60)
+        for index, each in enumerate(counted([1000] * 10))
+    ]
+
+    assert (found_since(snapshots), looked_until(snapshots)) == (11, 60)
+    assert looked_until(counted([1000] * 10)) == 0
 
 
 def test_replies_that_come_together_are_one_step() -> None:

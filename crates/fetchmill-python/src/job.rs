@@ -146,6 +146,7 @@ pub(crate) fn snapshot_dict<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResu
     dict.set_item("waits", wait_dicts(py, &snapshot.waits)?)?;
     dict.set_item("attempts", snapshot.attempts)?;
     dict.set_item("concurrency", snapshot.concurrency)?;
+    dict.set_item("tries_concurrency", snapshot.tries_concurrency)?;
     dict.set_item("limited_by", limited_by_dict(py, snapshot.limited_by.as_ref())?)?;
     dict.set_item("latency", snapshot.latency.map(|latency| latency_dict(py, latency)).transpose()?)?;
     let origins = snapshot.origins.iter().map(|origin| origin_dict(py, origin));

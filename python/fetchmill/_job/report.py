@@ -124,6 +124,7 @@ class Snapshot:
         stopped_by: the rule that ends the run, once one does.
         attempts: requests of this run.
         concurrency: requests that may be in flight now.
+        tries_concurrency: whether `concurrency="auto"` still looks for that number.
         limited_by: what holds the job back; None in the first second.
         latency: of the replies of the last ten seconds; None when there were none, or the engine does not tell.
         origins: the same by origin, in a job over many: of at most 64 origins, the one with the most replies first.
@@ -149,6 +150,7 @@ class Snapshot:
     stopped_by: str | None = None
     attempts: int = 0
     concurrency: int = 0
+    tries_concurrency: bool = False
     limited_by: LimitedBy | None = None
     latency: Latency | None = None
     origins: tuple[OriginLatency, ...] = ()

@@ -139,7 +139,11 @@ def steady_rate(snapshots: Sequence[Snapshot]) -> SteadyRate | None:
     if not any(window.settled for window in windows):
         return None
     # While the number in flight was still being looked for, the rate was another; one window stays in any case.
-    since = snapshots[found_since(snapshots)].seconds
+    found = snapshots[found_since(snapshots)].seconds
+    looked = snapshots[looked_until(snapshots)].seconds
+    # As long as it was still tried, connections were opened and closed; without enough behind that, all near it counts.
+    is_enough = sum(window.start >= looked for window in windows) >= _WINDOWS_MIN
+    since = max(found, looked) if is_enough else found
     sought = min(sum(window.start < since for window in windows), len(windows) - 1)
     skipped = sought + warm_up([window.rate for window in windows[sought:]])
     if not any(window.settled for window in windows[skipped:]):
@@ -166,6 +170,11 @@ def found_since(snapshots: Sequence[Snapshot]) -> int:
         if not last / SWING <= then <= last * SWING:
             return min(index + 1, len(snapshots) - 1)
     return 0
+
+
+def looked_until(snapshots: Sequence[Snapshot]) -> int:
+    """The number of the last snapshot in which the job still looked for how many requests to make; 0 without one."""
+    return max((index for index, each in enumerate(snapshots) if each.tries_concurrency), default=0)
 
 
 def mean_body(windows: Sequence[Window]) -> Estimate | None:

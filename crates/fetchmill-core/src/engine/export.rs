@@ -228,6 +228,7 @@ impl Export {
             waits: Vec::new(),
             attempts: 0,
             concurrency: 0,
+            tries_concurrency: false,
             limited_by: None,
             latency: None,
             origins: Vec::new(),

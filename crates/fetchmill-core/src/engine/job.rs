@@ -75,6 +75,8 @@ pub struct Snapshot {
     pub attempts: u64,
     /// Requests in flight at most.
     pub concurrency: u64,
+    /// Whether that number is still being looked for.
+    pub tries_concurrency: bool,
     /// What holds it back; none before that was measured.
     pub limited_by: Option<LimitedBy>,
     /// What replies took in the last ten seconds; none when there were none, or the engine does not say.
@@ -216,9 +218,9 @@ impl Job {
         sum.kinds.add_all(&self.shared.kinds_before);
         let is_listing_done = control.is_listing_done.load(Ordering::Relaxed);
         let latest = control.telemetry.latest();
-        let (waiting, concurrency) = {
+        let (waiting, concurrency, tries_concurrency) = {
             let planner = control.plan.lock();
-            (planner.waiting_targets() as u64, planner.concurrency() as u64)
+            (planner.waiting_targets() as u64, planner.concurrency() as u64, planner.tries_concurrency())
         };
         Snapshot {
             tally: plus(self.shared.before, sum.tally),
@@ -241,6 +243,7 @@ impl Job {
             waits: control.waits.all(),
             attempts: sum.attempts,
             concurrency,
+            tries_concurrency,
             limited_by: latest.limited_by,
             latency: latest.latency,
             origins: latest.origins,
