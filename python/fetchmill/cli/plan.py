@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 _HELP = """Tell what `fetchmill get SOURCE DEST` would take, without storing anything at DEST.
 
-For ten seconds (--probe-seconds) SOURCE is listed and fetched from, as `get` would do it, with the same options. Then
-follow time, requests, bytes over the network, and disk and inodes by format, each with the range that it lies in, what
-limits the rate, and whether DEST has room. They are for the whole source where it tells how many objects it has, else
-for 1,000,000 (--objects N).
+For ten seconds (--probe-seconds) SOURCE is listed and fetched from, as `get` would do it, with the same options; for up
+to three times as long while --concurrency auto still looks for its number. Then follow time, requests, bytes over the
+network, and disk and inodes by format, each with the range that it lies in, what limits the rate, and whether DEST has
+room. They are for the whole source where it tells how many objects it has, else for 1,000,000 (--objects N).
 
 \b
 Examples:
