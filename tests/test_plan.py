@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import fetchmill
 from fetchmill._job.report import Snapshot
+from fetchmill._options.plan import PlanOptions
+from fetchmill._plan.plan import make_plan
+from fetchmill._plan.probe import _is_over
 from fetchmill._plan.windows import found_since, looked_until, relative_error, steady_rate, warm_up
 from fetchmill.testing import Fault, Server, s3
 from small_disk import run_on_disk, small_disk
@@ -353,6 +356,38 @@ def test_a_number_is_looked_for_as_long_as_the_job_says_so() -> None:
 
     assert (found_since(snapshots), looked_until(snapshots)) == (11, 60)
     assert looked_until(counted([1000] * 10)) == 0
+
+
+def test_what_was_fetched_while_numbers_were_tried_does_not_count() -> None:
+    """Though all of them were near the last; and the probe goes on behind them, but not without end."""
+    snapshots = [
+        replace(each, concurrency=256, tries_concurrency=index <= 60)
+        for index, each in enumerate(counted([500] * 6 + [1000] * 4))
+    ]
+
+    rate = steady_rate(snapshots)
+
+    assert rate is not None
+    assert rate.objects.value == pytest.approx(1000, rel=0.02)
+    assert not _is_over(snapshots[:90], 9.0, 8.0)
+    assert _is_over(snapshots, 10.0, 8.0)
+    assert _is_over(snapshots[:60], 24.0, 8.0)
+
+
+def test_a_job_says_whether_it_looks_for_its_number(server: Serve) -> None:
+    """With `auto`, until it has found it; never with a number."""
+    served = server(synthetic=20_000, delay=(0.01, 0.01))
+    said: dict[int | Literal["auto"], set[bool]] = {"auto": set(), 8: set()}
+    for number, tries in said.items():
+        options = PlanOptions(source=served.url, concurrency=number, probe_seconds=2)
+
+        def note(_phase: str, _seconds: float, snapshot: Snapshot | None, tries: set[bool] = tries) -> None:
+            tries.update([snapshot.tries_concurrency] if snapshot else [])
+
+        make_plan(options, note)
+
+    assert True in said["auto"]
+    assert said[8] == {False}
 
 
 def test_replies_that_come_together_are_one_step() -> None:
