@@ -22,6 +22,9 @@ const WARCINFO: &str = concat!(
     "conformsTo: http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/\r\n"
 );
 
+/// Of a record with an HTTP message: what its block is.
+const REQUEST_TYPE: &[u8] = b"application/http; msgtype=request";
+const RESPONSE_TYPE: &[u8] = b"application/http; msgtype=response";
 /// What a `revisit` is whose server has said that nothing has changed (WARC 1.1, 6.7.3).
 const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not-modified";
 
@@ -29,6 +32,19 @@ const NOT_MODIFIED: &[u8] = b"http://netpreserve.org/warc/1.1/revisit/server-not
 type RepliedTarget<'a> = (Sequence, &'a [u8], Option<&'a [u8]>);
 /// An identifier of a record, without what stands around it.
 type Uuid = [u8; 36];
+
+/// What is hashed for an identifier may have several records: this is its last digit. A request names its reply by an
+/// identifier that is the same as its own but for this digit, and so packs into a few bytes.
+#[derive(Clone, Copy)]
+enum RecordKind {
+    Info,
+    Resource,
+    Request,
+    Response,
+    /// Of a reply that came in place of an object.
+    OtherRequest,
+    OtherResponse,
+}
 
 /// Writes WARC records.
 pub struct WarcEncoder {
@@ -62,6 +78,14 @@ impl WarcEncoder {
     pub fn new(origin: &WarcOrigin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
         write_uri(origin.uri_start.as_bytes(), &mut uri_start);
+        // Of targets with URLs of their own little is known before.
+        let known: &[u8] = if origin.names_are_urls { b"http" } else { &uri_start };
+        let beginnings =
+            [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {
+                let mut beginning = Vec::new();
+                write_beginning(kind, content_type, known, &mut beginning);
+                beginning
+            });
         WarcEncoder {
             template: origin.template.without_secrets(),
             seed: xxh3_64(&uri_start),
@@ -70,22 +94,21 @@ impl WarcEncoder {
             opened_at,
             key,
             shards: 0,
-            members: MemberWriter::new(),
+            members: MemberWriter::new(&beginnings),
             buffers: RecordBuffers::default(),
         }
     }
 
-    /// An identifier of an object's record of a kind.
-    fn uuid(&mut self, kind: u8, object: &Object<'_>) -> Uuid {
+    /// What an object's identifiers are made of.
+    fn hash(&mut self, object: &Object<'_>) -> u128 {
         let identity = &mut self.buffers.identity;
         identity.clear();
-        identity.push(kind);
         identity.extend_from_slice(&object.sequence.to_le_bytes());
         identity.extend_from_slice(&object.facts.fetched_at.to_le_bytes());
         identity.extend_from_slice(&object.crc32c.to_le_bytes());
         identity.extend_from_slice(object.name);
         identity.extend_from_slice(object.facts.url.unwrap_or_default());
-        uuid(xxh3_128_with_seed(identity, self.seed))
+        xxh3_128_with_seed(identity, self.seed)
     }
 
     /// Appends the replies that came in place of an object, each with its request.
@@ -104,7 +127,6 @@ impl WarcEncoder {
         if length != reply.head.len() {
             return;
         }
-        // An object of the same bytes has other identifiers: they are of other kinds.
         let object = Object {
             sequence,
             name,
@@ -114,12 +136,13 @@ impl WarcEncoder {
         };
         self.buffers.set_date(reply.fetched_at);
         self.write_uri_of(&object);
-        let (request, response) = (self.uuid(b'Q', &object), self.uuid(b'P', &object));
+        let hash = self.hash(&object);
+        let (request, response) =
+            (uuid(hash, RecordKind::OtherRequest), uuid(hash, RecordKind::OtherResponse));
         self.request(&object, &request, &response, out);
         let is_unchanged = head.status == 304;
-        self.buffers.open(if is_unchanged { "revisit" } else { "response" }, &response);
+        self.buffers.open(if is_unchanged { "revisit" } else { "response" }, RESPONSE_TYPE, &response);
         let RecordBuffers { record, chunk, uri, .. } = &mut self.buffers;
-        write_field("Content-Type", &[b"application/http; msgtype=response"], record);
         if is_unchanged {
             write_field("WARC-Profile", &[NOT_MODIFIED], record);
             write_field("WARC-Refers-To-Target-URI", &[uri], record);
@@ -136,18 +159,16 @@ impl WarcEncoder {
 
     fn request(&mut self, object: &Object<'_>, id: &Uuid, response: &Uuid, out: &mut Vec<u8>) {
         self.write_request(object);
-        self.buffers.open("request", id);
+        self.buffers.open("request", REQUEST_TYPE, id);
         let RecordBuffers { record, request, .. } = &mut self.buffers;
         write_field("WARC-Concurrent-To", &[b"<urn:uuid:", response, b">"], record);
-        write_field("Content-Type", &[b"application/http; msgtype=request"], record);
         close(&[request], None, record);
         self.pack(out);
     }
 
     fn response(&mut self, object: &Object<'_>, id: &Uuid, reply: &StoredHead<'_>, out: &mut Vec<u8>) {
-        self.buffers.open("response", id);
+        self.buffers.open("response", RESPONSE_TYPE, id);
         let RecordBuffers { record, chunk, .. } = &mut self.buffers;
-        write_field("Content-Type", &[b"application/http; msgtype=response"], record);
         write_object_fields(object, record);
         let (start, end): (&[u8], &[u8]) =
             if reply.is_chunked { chunk_around(object.body, chunk) } else { (b"", b"") };
@@ -157,12 +178,10 @@ impl WarcEncoder {
     }
 
     fn resource(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
-        let id = self.uuid(b's', object);
-        self.buffers.open("resource", &id);
+        let id = uuid(self.hash(object), RecordKind::Resource);
+        let content_type = object.facts.content_type.unwrap_or(UNKNOWN_TYPE).trim_ascii();
+        self.buffers.open("resource", content_type, &id);
         let record = &mut self.buffers.record;
-        record.extend_from_slice(b"Content-Type: ");
-        write_value(object.facts.content_type.unwrap_or(UNKNOWN_TYPE).trim_ascii(), record);
-        record.extend_from_slice(b"\r\n");
         write_object_fields(object, record);
         close(&[object.body], Some(0), record);
         self.pack(out);
@@ -208,13 +227,12 @@ impl WarcEncoder {
 impl Encoder for WarcEncoder {
     fn start(&mut self, out: &mut Vec<u8>) {
         let identity = [self.opened_at.to_le_bytes(), self.key.to_le_bytes(), self.shards.to_le_bytes()];
-        let id = uuid(xxh3_128_with_seed(&identity.concat(), self.seed));
+        let id = uuid(xxh3_128_with_seed(&identity.concat(), self.seed), RecordKind::Info);
         self.shards += 1;
         self.buffers.uri.clear();
         self.buffers.set_date(self.opened_at);
-        self.buffers.open("warcinfo", &id);
+        self.buffers.open("warcinfo", b"application/warc-fields", &id);
         let record = &mut self.buffers.record;
-        write_field("Content-Type", &[b"application/warc-fields"], record);
         close(&[WARCINFO.as_bytes()], None, record);
         self.pack(out);
     }
@@ -225,10 +243,10 @@ impl Encoder for WarcEncoder {
         let head = object.facts.head.unwrap_or_default();
         match parse_head(head) {
             Some((reply, length)) if length == head.len() => {
-                let id = self.uuid(b'p', object);
-                let request = self.uuid(b'q', object);
-                self.request(object, &request, &id, out);
-                self.response(object, &id, &reply, out);
+                let hash = self.hash(object);
+                let (request, response) = (uuid(hash, RecordKind::Request), uuid(hash, RecordKind::Response));
+                self.request(object, &request, &response, out);
+                self.response(object, &response, &reply, out);
             }
             _ => self.resource(object, out),
         }
@@ -255,16 +273,29 @@ impl RecordBuffers {
     }
 
     /// Begins a record with what each one has.
-    fn open(&mut self, kind: &str, id: &Uuid) {
+    fn open(&mut self, kind: &str, content_type: &[u8], id: &Uuid) {
         let record = &mut self.record;
         record.clear();
-        record.extend_from_slice(VERSION);
-        write_field("WARC-Type", &[kind.as_bytes()], record);
+        write_beginning(kind, content_type, &self.uri, record);
+        if !self.uri.is_empty() {
+            record.extend_from_slice(b"\r\n");
+        }
         write_field("WARC-Record-ID", &[b"<urn:uuid:", id, b">"], record);
         write_field("WARC-Date", &[&self.date], record);
-        if !self.uri.is_empty() {
-            write_field("WARC-Target-URI", &[&self.uri], record);
-        }
+    }
+}
+
+/// Appends the start of a record, up to the end of its URI. It has what is the same in many records, which are packed
+/// faster for it.
+fn write_beginning(kind: &str, content_type: &[u8], uri: &[u8], record: &mut Vec<u8>) {
+    record.extend_from_slice(VERSION);
+    write_field("WARC-Type", &[kind.as_bytes()], record);
+    record.extend_from_slice(b"Content-Type: ");
+    write_value(content_type, record);
+    record.extend_from_slice(b"\r\n");
+    if !uri.is_empty() {
+        record.extend_from_slice(b"WARC-Target-URI: ");
+        record.extend_from_slice(uri);
     }
 }
 
@@ -327,11 +358,12 @@ fn write_uri(uri: &[u8], out: &mut Vec<u8>) {
 }
 
 /// A hash as a UUID of version 8 (RFC 9562, 5.8).
-fn uuid(hash: u128) -> Uuid {
+fn uuid(hash: u128, kind: RecordKind) -> Uuid {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut bytes = hash.to_be_bytes();
     bytes[6] = 0x80 | bytes[6] & 0x0f;
     bytes[8] = 0x80 | bytes[8] & 0x3f;
+    bytes[15] = bytes[15] & 0xf0 | kind as u8;
     let mut text = [b'-'; 36];
     let mut position = 0;
     for byte in bytes {

@@ -18,9 +18,10 @@ pub(super) struct MemberWriter {
 }
 
 impl MemberWriter {
-    pub(super) fn new() -> Self {
+    /// For records of which many begin with one of these texts.
+    pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
         MemberWriter {
-            small: SmallDeflate::new(),
+            small: SmallDeflate::new(beginnings),
             compressor: Compressor::new(CompressionLvl::new(LEVEL).unwrap_or_default()),
         }
     }
@@ -70,7 +71,7 @@ mod tests {
 
     fn member(record: &[u8]) -> Vec<u8> {
         let mut out = b"before".to_vec();
-        MemberWriter::new().write(record, &mut out);
+        MemberWriter::new(&[]).write(record, &mut out);
         assert!(out.starts_with(b"before"));
         out.split_off(6)
     }
@@ -113,8 +114,8 @@ mod tests {
     fn a_small_record_needs_no_code_of_its_own() {
         let record = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100\r\n\r\n";
         let (mut small, mut any) = (Vec::new(), Vec::new());
-        assert!(MemberWriter::new().write_small(record, &mut small));
-        MemberWriter::new().write_any(record, &mut any);
+        assert!(MemberWriter::new(&[]).write_small(record, &mut small));
+        MemberWriter::new(&[]).write_any(record, &mut any);
         assert_eq!(member(record), small);
         assert_eq!(small[..HEADER.len()], any[..HEADER.len()]);
         assert_eq!(small[small.len() - 8..], any[any.len() - 8..]);
@@ -124,7 +125,7 @@ mod tests {
     fn a_byte_that_the_code_lacks_leaves_the_record_to_libdeflate() {
         for byte in [0, 0x1f, 0x7f, 0x80, 0xff] {
             let record = [&[b'a'; 200][..], &[byte], &[b'a'; 200]].concat();
-            assert!(!MemberWriter::new().write_small(&record, &mut Vec::new()), "{byte}");
+            assert!(!MemberWriter::new(&[]).write_small(&record, &mut Vec::new()), "{byte}");
             assert_comes_back(&record);
         }
     }
@@ -133,7 +134,7 @@ mod tests {
     fn a_large_record_is_left_to_libdeflate() {
         let record = b"{\"name\": \"a\"}, ".repeat(1000);
         let mut any = Vec::new();
-        MemberWriter::new().write_any(&record, &mut any);
+        MemberWriter::new(&[]).write_any(&record, &mut any);
         assert_eq!(member(&record), any);
     }
 
@@ -149,7 +150,7 @@ mod tests {
             let text: String = order.iter().filter(|_| !words.is_empty()).map(|at| at.get(&words).as_str()).collect();
             assert_comes_back(text.as_bytes());
             let end = text.len().min(WARC_SMALL_RECORD_BYTES_MAX);
-            prop_assert!(MemberWriter::new().write_small(&text.as_bytes()[..end], &mut Vec::new()));
+            prop_assert!(MemberWriter::new(&[]).write_small(&text.as_bytes()[..end], &mut Vec::new()));
         }
     }
 }

@@ -27,12 +27,17 @@ const MATCH_MIN: usize = 4;
 const MATCH_MAX: usize = 257;
 /// What the first class of lengths means.
 const LENGTH_FIRST: usize = 3;
-/// Places for words already seen: 2 KiB, cleared for each record.
+/// Places for words already seen: 2 KiB, copied for each record.
 const HASH_BITS: u32 = 10;
 /// Of a code.
 const BITS_MAX: usize = 9;
 /// What is written at once; a writer needs as much room behind its end.
 const STORE_BYTES: usize = 8;
+/// So many literals are put together before they are stored: with the bits that the store before has left, less than
+/// eight, they fit.
+const LITERALS_AT_ONCE: usize = 6;
+
+const _: () = assert!(LITERALS_AT_ONCE * BITS_MAX + 7 < STORE_BYTES * u8::BITS as usize);
 
 /// The bits of a symbol, the first in the lowest place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,19 +50,146 @@ struct Code {
 /// Packs small records of ASCII.
 #[derive(Debug)]
 pub(super) struct SmallDeflate {
+    codes: Codes,
+    beginnings: Vec<Beginning>,
+    /// That of all other records.
+    nothing: Beginning,
+}
+
+/// The code that all records have.
+#[derive(Debug)]
+struct Codes {
     literals: [Code; 256],
     end: Code,
     lengths: [Code; LENGTH_LENGTHS.len() - 1],
     distances: [Code; DISTANCE_LENGTHS.len()],
 }
 
+/// What some records begin with, packed once for all of them.
+#[derive(Debug)]
+struct Beginning {
+    text: Vec<u8>,
+    packed: Vec<u8>,
+    /// Bits behind the whole bytes.
+    bits: u64,
+    count: u32,
+    search: Search,
+}
+
+/// How far a record was looked through.
+#[derive(Debug, Clone)]
+struct Search {
+    /// Where a word was last, by its hash. A place that none was put into has the first word's, which is as good as
+    /// any: words are compared.
+    seen: [u16; 1 << HASH_BITS],
+    /// Of the next word that is looked for.
+    position: usize,
+    /// What is behind this is not yet written.
+    written: usize,
+}
+
 impl SmallDeflate {
-    pub(super) fn new() -> Self {
+    /// For records of which many begin with one of these texts; of several that fit the first is taken.
+    pub(super) fn new(beginnings: &[Vec<u8>]) -> Self {
+        let codes = Codes::new();
+        let short = beginnings.iter().filter(|text| text.len() <= WARC_SMALL_RECORD_BYTES_MAX);
+        SmallDeflate {
+            beginnings: short.map(|text| Beginning::new(text, &codes)).collect(),
+            nothing: Beginning::nothing(),
+            codes,
+        }
+    }
+
+    /// Appends the record as deflate packs it. False, and nothing is appended, when it is too long, or there is no code
+    /// for one of its bytes.
+    pub(super) fn write(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
+        if record.len() > WARC_SMALL_RECORD_BYTES_MAX || !has_codes(record) {
+            return false;
+        }
+        let fitting = self.beginnings.iter().find(|beginning| record.starts_with(&beginning.text));
+        let beginning = fitting.unwrap_or(&self.nothing);
+        let start = out.len();
+        out.resize(start + packed_max(record.len()), 0);
+        let mut writer = BitWriter::behind(beginning, &mut out[start..]);
+        let mut search = beginning.search.clone();
+        search.put_all(record, &self.codes, &mut writer);
+        self.codes.put_literals(&record[search.written..], &mut writer);
+        let end = self.codes.end;
+        writer.put(u32::from(end.bits), u32::from(end.count));
+        let end = start + writer.finish();
+        out.truncate(end);
+        true
+    }
+}
+
+impl Beginning {
+    fn nothing() -> Self {
+        let [packed @ .., last] = &BLOCK_START;
+        Beginning {
+            text: Vec::new(),
+            packed: packed.to_vec(),
+            bits: u64::from(*last),
+            count: BLOCK_START_BITS,
+            search: Search { seen: [0; 1 << HASH_BITS], position: 1, written: 0 },
+        }
+    }
+
+    fn new(text: &[u8], codes: &Codes) -> Self {
+        let nothing = Beginning::nothing();
+        let mut packed = vec![0; packed_max(text.len())];
+        let mut writer = BitWriter::behind(&nothing, &mut packed);
+        let mut search = nothing.search;
+        search.put_all(text, codes, &mut writer);
+        // A word that begins in the last bytes ends in what differs: they wait.
+        let known = search.position.min(text.len());
+        codes.put_literals(&text[search.written..known], &mut writer);
+        search.written = known;
+        let BitWriter { stored, bits, count, .. } = writer;
+        packed.truncate(stored);
+        Beginning { text: text.to_vec(), packed, bits, count, search }
+    }
+}
+
+impl Search {
+    /// Writes all until the last match. Every word is noted, but only every other one looked for: a match that began
+    /// one byte before is found there, and those of four bytes at the places between are missed.
+    #[inline]
+    fn put_all(&mut self, record: &[u8], codes: &Codes, writer: &mut BitWriter<'_>) {
+        let (mut position, mut written) = (self.position, self.written);
+        while let Some(word) = word_at(record, position) {
+            let earlier = self.note(word, position);
+            if word_at(record, earlier) != Some(word) {
+                if let Some(between) = word_at(record, position + 1) {
+                    self.note(between, position + 1);
+                }
+                position += 2;
+                continue;
+            }
+            let is_longer = position > written && earlier > 0 && record[position - 1] == record[earlier - 1];
+            let (from, distance) = (position - usize::from(is_longer), position - earlier);
+            let length = common(record, from - distance, from);
+            codes.put_literals(&record[written..from], writer);
+            codes.put_match(length, distance, writer);
+            position = from + length;
+            written = position;
+        }
+        (self.position, self.written) = (position, written);
+    }
+
+    /// Notes where a word is; where it was before, or any other place.
+    #[inline]
+    fn note(&mut self, word: u32, position: usize) -> usize {
+        usize::from(std::mem::replace(&mut self.seen[hash(word)], position as u16))
+    }
+}
+
+impl Codes {
+    fn new() -> Self {
         let mut lengths = [0; 256 + LENGTH_LENGTHS.len()];
         lengths[..128].copy_from_slice(&LITERAL_LENGTHS.map(|digit| digit - b'0'));
         lengths[256..].copy_from_slice(&LENGTH_LENGTHS.map(|digit| digit - b'0'));
         let codes = canonical(lengths);
-        SmallDeflate {
+        Codes {
             literals: std::array::from_fn(|byte| codes[byte]),
             end: codes[256],
             lengths: std::array::from_fn(|class| codes[257 + class]),
@@ -65,47 +197,25 @@ impl SmallDeflate {
         }
     }
 
-    /// Appends the record as deflate packs it. False when it is too long, or there is no code for one of its bytes:
-    /// what was appended means nothing then.
-    pub(super) fn write(&self, record: &[u8], out: &mut Vec<u8>) -> bool {
-        if record.len() > WARC_SMALL_RECORD_BYTES_MAX {
-            return false;
-        }
-        let start = out.len();
-        // A match takes at most 28 bits, and there are four bytes in it at least.
-        out.resize(start + BLOCK_START.len() + (record.len() + 1) * BITS_MAX / 8 + 1 + STORE_BYTES, 0);
-        let mut writer = BitWriter::behind_block_start(&mut out[start..]);
-        let mut seen = [0_u16; 1 << HASH_BITS];
-        let mut position = 0;
-        while let Some(word) = record[position..].first_chunk::<MATCH_MIN>() {
-            let place = &mut seen[hash(*word)];
-            let earlier = usize::from(*place);
-            *place = position as u16;
-            if earlier < position && record[earlier..].starts_with(word) {
-                let length = common(record, earlier, position);
-                self.put_match(length, position - earlier, &mut writer);
-                position += length;
-            } else if !self.put_literal(word[0], &mut writer) {
-                return false;
-            } else {
-                position += 1;
+    #[inline]
+    fn put_literals(&self, bytes: &[u8], writer: &mut BitWriter<'_>) {
+        let (groups, rest) = bytes.as_chunks::<LITERALS_AT_ONCE>();
+        for group in groups {
+            for byte in group {
+                self.put_literal(*byte, writer);
             }
+            writer.store();
         }
-        if !record[position..].iter().all(|byte| self.put_literal(*byte, &mut writer)) {
-            return false;
+        for byte in rest {
+            self.put_literal(*byte, writer);
         }
-        writer.put(u32::from(self.end.bits), u32::from(self.end.count));
-        let end = start + writer.finish();
-        out.truncate(end);
-        true
+        writer.store();
     }
 
     #[inline]
-    fn put_literal(&self, byte: u8, writer: &mut BitWriter<'_>) -> bool {
+    fn put_literal(&self, byte: u8, writer: &mut BitWriter<'_>) {
         let code = self.literals[usize::from(byte)];
         writer.put(u32::from(code.bits), u32::from(code.count));
-        writer.store_if_half_full();
-        code.count > 0
     }
 
     #[inline]
@@ -114,6 +224,17 @@ impl SmallDeflate {
         put_class(&self.distances, distance - 1, 1, writer);
         writer.store();
     }
+}
+
+/// Whether there is a code for each byte: for what can be printed, tab, CR and LF.
+#[inline]
+fn has_codes(record: &[u8]) -> bool {
+    record.iter().fold(true, |all, byte| all & matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n'))
+}
+
+/// Room for a packed record: a match takes at most 28 bits, and there are four bytes in it at least.
+fn packed_max(bytes: usize) -> usize {
+    BLOCK_START.len() + (bytes + 1) * BITS_MAX / 8 + 1 + STORE_BYTES
 }
 
 /// Writes a value as its class and what the class leaves open: a class has the value's highest bit and `kept` more.
@@ -126,17 +247,33 @@ fn put_class(codes: &[Code], value: usize, kept: u32, writer: &mut BitWriter<'_>
     writer.put(u32::from(code.bits) | rest << code.count, u32::from(code.count) + open);
 }
 
-/// How far the record repeats at `position` what it has at `earlier`.
+/// How far the record repeats at `position` what it has at `earlier`, eight bytes at a time.
 #[inline]
 fn common(record: &[u8], earlier: usize, position: usize) -> usize {
-    let pairs = record[earlier..].iter().zip(&record[position..]);
-    pairs.take(MATCH_MAX).take_while(|(a, b)| a == b).count()
+    let most = (record.len() - position).min(MATCH_MAX);
+    let (before, here) = (&record[earlier..][..most], &record[position..][..most]);
+    let mut length = 0;
+    while let (Some(one), Some(other)) = (before[length..].first_chunk(), here[length..].first_chunk()) {
+        let differing = u64::from_le_bytes(*one) ^ u64::from_le_bytes(*other);
+        if differing != 0 {
+            return length + (differing.trailing_zeros() / u8::BITS) as usize;
+        }
+        length += size_of::<u64>();
+    }
+    length + before[length..].iter().zip(&here[length..]).take_while(|(one, other)| one == other).count()
+}
+
+/// The four bytes at a position.
+#[inline]
+fn word_at(record: &[u8], position: usize) -> Option<u32> {
+    let word = record.get(position..position + MATCH_MIN)?.first_chunk()?;
+    Some(u32::from_le_bytes(*word))
 }
 
 /// The place of a word: the highest bits of a product (Knuth's).
 #[inline]
-fn hash(word: [u8; MATCH_MIN]) -> usize {
-    (u32::from_le_bytes(word).wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
+fn hash(word: u32) -> usize {
+    (word.wrapping_mul(0x9e37_79b1) >> (u32::BITS - HASH_BITS)) as usize
 }
 
 /// The codes of symbols, by the lengths of these codes (section 3.2.2).
@@ -162,24 +299,17 @@ struct BitWriter<'o> {
 }
 
 impl<'o> BitWriter<'o> {
-    fn behind_block_start(out: &'o mut [u8]) -> Self {
-        let [whole @ .., last] = &BLOCK_START;
-        out[..whole.len()].copy_from_slice(whole);
-        BitWriter { out, stored: whole.len(), bits: u64::from(*last), count: BLOCK_START_BITS }
+    fn behind(beginning: &Beginning, out: &'o mut [u8]) -> Self {
+        let packed = &beginning.packed;
+        out[..packed.len()].copy_from_slice(packed);
+        BitWriter { out, stored: packed.len(), bits: beginning.bits, count: beginning.count }
     }
 
-    /// Adds at most 32 bits; behind [`BitWriter::store_if_half_full`] there is room for as many.
+    /// Adds bits. Behind [`BitWriter::store`] there is room for [`LITERALS_AT_ONCE`], or a match.
     #[inline]
     fn put(&mut self, bits: u32, count: u32) {
         self.bits |= u64::from(bits) << self.count;
         self.count += count;
-    }
-
-    #[inline]
-    fn store_if_half_full(&mut self) {
-        if self.count >= 32 {
-            self.store();
-        }
     }
 
     /// Stores whole bytes; fewer than eight bits stay.
@@ -210,23 +340,64 @@ mod tests {
     /// Inflate refuses a code that leaves sequences of bits without a meaning.
     #[test]
     fn the_codes_are_complete() {
-        let small = SmallDeflate::new();
-        let symbols = [&small.literals[..], &[small.end], &small.lengths].concat();
+        let codes = Codes::new();
+        let symbols = [&codes.literals[..], &[codes.end], &codes.lengths].concat();
         assert!((share(&symbols) - 1.0).abs() < 1e-12);
-        assert!((share(&small.distances) - 1.0).abs() < 1e-12);
+        assert!((share(&codes.distances) - 1.0).abs() < 1e-12);
     }
 
     #[test]
     fn what_needs_a_code_has_one() {
-        let small = SmallDeflate::new();
-        assert!((b' '..=b'~').chain(*b"\t\r\n").all(|byte| small.literals[usize::from(byte)].count > 0));
+        let codes = Codes::new();
+        for byte in 0..=u8::MAX {
+            assert_eq!(has_codes(&[b'a', byte]), codes.literals[usize::from(byte)].count > 0, "{byte}");
+        }
+        assert!(has_codes(b"\t\r\n ~"));
         // The first class of lengths is shorter than any match.
-        assert!(small.lengths[1..].iter().chain(&small.distances).all(|code| code.count > 0));
+        assert!(codes.lengths[1..].iter().chain(&codes.distances).all(|code| code.count > 0));
+    }
+
+    fn unpacked(packed: &[u8], length: usize) -> Vec<u8> {
+        let mut back = vec![0; length];
+        let read = libdeflater::Decompressor::new().deflate_decompress(packed, &mut back);
+        assert_eq!(read, Ok(length));
+        back
+    }
+
+    #[test]
+    fn what_begins_as_others_do_is_the_same() {
+        let text = b"WARC/1.1\r\nWARC-Type: response\r\nWARC-Target-URI: http://example.org/WARC/WARC";
+        let record = [&text[..], b"/1.1 aaaaaaaaaaaaaaaaaa http://example.org/"].concat();
+        let plain = SmallDeflate::new(&[]);
+        for end in 0..=text.len() {
+            let small = SmallDeflate::new(&[b"other".to_vec(), text[..end].to_vec()]);
+            for length in [end.saturating_sub(1), end, end + 1, end + 5, record.len()] {
+                let record = &record[..length.min(record.len())];
+                let mut out = b"before".to_vec();
+                assert!(small.write(record, &mut out));
+                assert_eq!(unpacked(&out[6..], record.len()), record);
+                // The beginning may end within a match, and no more is lost than that.
+                let mut whole = Vec::new();
+                assert!(plain.write(record, &mut whole));
+                assert!(out.len() - 6 <= whole.len() + 4, "{} {}", out.len() - 6, whole.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_beginning_that_no_record_can_have_is_left_out() {
+        let long = b"ab".repeat(WARC_SMALL_RECORD_BYTES_MAX);
+        let small = SmallDeflate::new(&[long, b"\xff".to_vec()]);
+        let mut out = Vec::new();
+        assert!(!small.write(b"\xff\xff", &mut out));
+        assert!(out.is_empty());
+        assert!(small.write(b"abab", &mut out));
+        assert_eq!(unpacked(&out, 4), b"abab");
     }
 
     #[test]
     fn matches_of_all_lengths_and_distances_come_back() {
-        let small = SmallDeflate::new();
+        let small = SmallDeflate::new(&[]);
         for length in MATCH_MIN..=MATCH_MAX {
             for distance in
                 [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 100, 500, 1024, 1025, 1536, 1537, 1790]
@@ -238,9 +409,7 @@ mod tests {
                     .collect();
                 let mut out = Vec::new();
                 assert!(small.write(&text, &mut out));
-                let mut back = vec![0; text.len()];
-                let read = libdeflater::Decompressor::new().deflate_decompress(&out, &mut back);
-                assert_eq!((read.unwrap(), back), (text.len(), text));
+                assert_eq!(unpacked(&out, text.len()), text);
             }
         }
     }
@@ -248,7 +417,7 @@ mod tests {
     #[test]
     fn what_is_too_long_is_refused() {
         let text = vec![b'a'; WARC_SMALL_RECORD_BYTES_MAX + 1];
-        assert!(!SmallDeflate::new().write(&text, &mut Vec::new()));
-        assert!(SmallDeflate::new().write(&text[1..], &mut Vec::new()));
+        assert!(!SmallDeflate::new(&[]).write(&text, &mut Vec::new()));
+        assert!(SmallDeflate::new(&[]).write(&text[1..], &mut Vec::new()));
     }
 }
