@@ -110,7 +110,7 @@ def _filled(line: str, cells: Cells) -> str:
     names = (re.fullmatch(r" `(\w+)` ", part) for part in parts[:2])
     name = next((found[1] for found in names if found), "")
     found = cells(name, parts[0].strip()) if parts else []
-    if not found or not set(line) - set("|-: \n"):
+    if not found or "---" in line:
         return line
     return "| " + " | ".join([*(part.strip() for part in parts[: len(parts) - len(found)]), *found]) + " |\n"
 
