@@ -73,12 +73,12 @@ struct Beginning {
     /// Bits behind the whole bytes.
     bits: u64,
     count: u32,
-    search: Search,
+    finder: MatchFinder,
 }
 
-/// How far a record was looked through.
+/// Finds what a record has had before.
 #[derive(Debug, Clone)]
-struct Search {
+struct MatchFinder {
     /// Where a word was last, by its hash. A place that none was put into has the first word's, which is as good as
     /// any: words are compared.
     seen: [u16; 1 << HASH_BITS],
@@ -111,9 +111,9 @@ impl SmallDeflate {
         let start = out.len();
         out.resize(start + packed_max(record.len()), 0);
         let mut writer = BitWriter::behind(beginning, &mut out[start..]);
-        let mut search = beginning.search.clone();
-        search.put_all(record, &self.codes, &mut writer);
-        self.codes.put_literals(&record[search.written..], &mut writer);
+        let mut finder = beginning.finder.clone();
+        finder.put_all(record, &self.codes, &mut writer);
+        self.codes.put_literals(&record[finder.written..], &mut writer);
         let end = self.codes.end;
         writer.put(u32::from(end.bits), u32::from(end.count));
         let end = start + writer.finish();
@@ -130,7 +130,7 @@ impl Beginning {
             packed: packed.to_vec(),
             bits: u64::from(*last),
             count: BLOCK_START_BITS,
-            search: Search { seen: [0; 1 << HASH_BITS], position: 1, written: 0 },
+            finder: MatchFinder { seen: [0; 1 << HASH_BITS], position: 1, written: 0 },
         }
     }
 
@@ -138,19 +138,19 @@ impl Beginning {
         let nothing = Beginning::nothing();
         let mut packed = vec![0; packed_max(text.len())];
         let mut writer = BitWriter::behind(&nothing, &mut packed);
-        let mut search = nothing.search;
-        search.put_all(text, codes, &mut writer);
+        let mut finder = nothing.finder;
+        finder.put_all(text, codes, &mut writer);
         // A word that begins in the last bytes ends in what differs: they wait.
-        let known = search.position.min(text.len());
-        codes.put_literals(&text[search.written..known], &mut writer);
-        search.written = known;
+        let known = finder.position.min(text.len());
+        codes.put_literals(&text[finder.written..known], &mut writer);
+        finder.written = known;
         let BitWriter { stored, bits, count, .. } = writer;
         packed.truncate(stored);
-        Beginning { text: text.to_vec(), packed, bits, count, search }
+        Beginning { text: text.to_vec(), packed, bits, count, finder }
     }
 }
 
-impl Search {
+impl MatchFinder {
     /// Writes all until the last match. Every word is noted, but only every other one looked for: a match that began
     /// one byte before is found there, and those of four bytes at the places between are missed.
     #[inline]
