@@ -154,6 +154,8 @@ def test_a_program_that_ends_with_an_open_stream_is_silent(raw: Raw, capfd: pyte
             yield server.url + "/never"
 
     async def main() -> None:
+        # Beside other tests a step may take long, and debug mode would say so.
+        asyncio.get_running_loop().slow_callback_duration = 60
         replies = fetchmill.astream(endless())
         kept.append(replies)
         with pytest.raises(TimeoutError):

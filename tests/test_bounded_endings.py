@@ -255,6 +255,8 @@ def test_break_in_a_task_that_ends_leaves_nothing(program: Start) -> None:
             await asyncio.sleep(0 if number == 0 else 60)
 
         async def main():
+            # Beside other tests a step may take long, and debug mode would say so.
+            asyncio.get_running_loop().slow_callback_duration = 60
             async for _ in bounded.map(work, itertools.count(), limit=3, on_done=lambda own: print("put away")):
                 break
 

@@ -124,8 +124,7 @@ def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, t
     rows.write_text(head + "".join(f"n{number},{url},150,,\n" for number, url in enumerate(names)))
 
     for source in (urls, rows):
-        # Beside other tests, all lines are not read within two seconds.
-        plan = planned(run("plan", source, "--allow-private", "--json", "--probe-seconds", 4))
+        plan = planned(run("plan", source, "--allow-private", "--json", *BRIEF))
         assert (plan["objects"], plan["objects_from"]) == (300_000, "listed")
         assert plan["listing_requests"]["value"] == 0
         assert plan["body_bytes"]["value"] == 300_000 * 150
