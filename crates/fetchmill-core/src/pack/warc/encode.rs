@@ -78,14 +78,7 @@ impl WarcEncoder {
     pub fn new(origin: &WarcOrigin, opened_at: Micros, key: u64) -> Self {
         let mut uri_start = Vec::with_capacity(origin.uri_start.len());
         write_uri(origin.uri_start.as_bytes(), &mut uri_start);
-        // Of targets with URLs of their own little is known before.
-        let known: &[u8] = if origin.names_are_urls { b"http" } else { &uri_start };
-        let beginnings =
-            [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {
-                let mut beginning = Vec::new();
-                write_beginning(kind, content_type, known, &mut beginning);
-                beginning
-            });
+        let members = MemberWriter::new(&beginnings(&uri_start, origin.names_are_urls));
         WarcEncoder {
             template: origin.template.without_secrets(),
             seed: xxh3_64(&uri_start),
@@ -94,7 +87,7 @@ impl WarcEncoder {
             opened_at,
             key,
             shards: 0,
-            members: MemberWriter::new(&beginnings),
+            members,
             buffers: RecordBuffers::default(),
         }
     }
@@ -283,6 +276,16 @@ impl RecordBuffers {
         write_field("WARC-Record-ID", &[b"<urn:uuid:", id, b">"], record);
         write_field("WARC-Date", &[&self.date], record);
     }
+}
+
+/// What the request and the reply of nearly every object begin with. Of targets with URLs of their own little is known.
+pub(super) fn beginnings(uri_start: &[u8], names_are_urls: bool) -> [Vec<u8>; 2] {
+    let known = if names_are_urls { b"http" } else { uri_start };
+    [("request", REQUEST_TYPE), ("response", RESPONSE_TYPE)].map(|(kind, content_type)| {
+        let mut beginning = Vec::new();
+        write_beginning(kind, content_type, known, &mut beginning);
+        beginning
+    })
 }
 
 /// Appends the start of a record, up to the end of its URI. It has what is the same in many records, which are packed

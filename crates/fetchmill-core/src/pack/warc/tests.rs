@@ -97,6 +97,24 @@ fn an_object_is_a_request_and_a_response() {
     assert_eq!(field(&response, "WARC-Payload-Digest"), Some(payload));
 }
 
+/// If they did not, nothing but the time that packing takes would tell.
+#[test]
+fn records_begin_as_they_are_expected_to() {
+    let listed = WarcOrigin::of_list(&[]).unwrap();
+    let mut of_list = Vec::new();
+    WarcEncoder::new(&listed, 0, 7).encode(&object(b"https://a/x", b"hello", Some(HEAD)), &mut of_list);
+    let of_server = record(&object(b"a", b"hello", Some(HEAD)));
+
+    for (packed, names_are_urls) in [(of_server, false), (of_list, true)] {
+        let records = members(&packed);
+        let beginnings = encode::beginnings(b"http://example.org:8080/files/", names_are_urls);
+        assert_eq!(records.len(), beginnings.len());
+        for (record, beginning) in records.iter().zip(&beginnings) {
+            assert!(record.starts_with(beginning), "{}", String::from_utf8_lossy(record));
+        }
+    }
+}
+
 #[test]
 fn a_secret_is_in_no_record() {
     let [request, _]: [String; 2] = texts(&record(&object(b"a", b"hello", Some(HEAD)))).try_into().unwrap();
