@@ -30,8 +30,8 @@ OnProgress = Callable[[Phase, float, Snapshot | None], object]
 STEP_SECONDS = 0.1
 # Shares of the probe: the listing alone, and the sample, which is fetched within the second at most.
 LISTING_SHARE, SAMPLE_SHARE = 0.2, 0.15
-# A list on this machine is counted for so long, beside the probe: no server is asked. A busy machine may give it a tenth
-# of a processor, and a wrong total makes all figures wrong.
+# A list on this machine is counted for so long, beside the probe: no server is asked. A busy machine may give it a
+# tenth of a processor, and a wrong total makes all figures wrong.
 COUNTING_SECONDS = 30.0
 # The sample ends with the first of these.
 SAMPLE_OBJECTS, SAMPLE_BYTES = 3000, 32 << 20
