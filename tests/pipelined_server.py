@@ -105,9 +105,13 @@ class PipelinedServer:
                 *heads, input_bytes = (input_bytes + read).split(b"\r\n\r\n")
                 with self._lock:
                     names = [self._name_of(head) for head in heads]
+                    # Who asks for the end gets it behind the last reply (RFC 9112 9.6).
+                    last = len(names) - 1 if any(b"\r\nconnection: close" in head.lower() for head in heads) else None
                     wrong = self._draw(names)
                     wrong_at = self._random.randrange(len(names)) if names else 0
-                    written, is_ended = self._replies(names, replies, wrong, wrong_at)
+                    if replies < self._replies_max <= replies + len(names):
+                        last = self._replies_max - replies - 1
+                    written, is_ended = self._replies(names, last, wrong, wrong_at)
                 replies += len(names)
                 self._write(connection, written)
                 if wrong == "stall":
@@ -140,8 +144,8 @@ class PipelinedServer:
         self.happened[wrong] += 1
         return wrong
 
-    def _replies(self, names: list[str], before: int, wrong: str, wrong_at: int) -> tuple[list[bytes], bool]:
-        """Replies, of which the one at a place is wrong; and whether the connection ends behind them."""
+    def _replies(self, names: list[str], last: int | None, wrong: str, wrong_at: int) -> tuple[list[bytes], bool]:
+        """Replies up to the last, of which the one at a place is wrong; and whether the connection ends behind them."""
         written: list[bytes] = []
         for place, name in enumerate(names):
             if place == wrong_at and wrong in ("close", "reset", "stall", "one too few"):
@@ -159,11 +163,10 @@ class PipelinedServer:
                 continue
             if place == wrong_at and wrong == "one too many":
                 written.append(self._framed(b"nobody asked for this"))
-            is_last = before + place + 1 == self._replies_max
-            written.append(self._reply(name, "Connection: close\r\n" if is_last else ""))
+            written.append(self._reply(name, "Connection: close\r\n" if place == last else ""))
             if place == wrong_at and wrong == "twice":
                 written.append(written[-1])
-            if is_last:
+            if place == last:
                 return written, True
         return written, False
 
