@@ -19,8 +19,6 @@ MATPLOTLIB := 3.11.2
 NO_ISOLATION := --no-deps --no-build-isolation
 # One interpreter for everything, so that the binding is built once.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
-# Tests start some ten thousand commands: without bytecode on disk each of them would compile the whole package again.
-unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help env build examples test-binaries test check test-long lint lint-python lint-rust format layers servers browser stores
