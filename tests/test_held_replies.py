@@ -150,6 +150,7 @@ def test_a_reply_behind_another_drops_what_the_connection_holds(
     assert len(server.asked()) > len(NAMES)
 
 
+@pytest.mark.timing
 def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, dest: Path) -> None:
     """A thousand replies come at a time, and half of their connections rest beside the others: they are the next."""
     limit = 1000

@@ -86,9 +86,11 @@ def test_the_standard_library_and_odd_names_are_mirrored(
     served = serve_folder(library, listing)
     count = count_files(library)
 
-    first = run("get", served.url, dest, *MIRROR[listing])
+    # Beside other tests hundreds of requests in flight would take seconds each: what comes so slowly is asked for again
+    # when more connections rest than may be.
+    first = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
     asked = served.requests()
-    second = run("get", served.url, dest, *MIRROR[listing])
+    second = run("get", served.url, dest, *MIRROR[listing], "-j", 16)
 
     assert (first.code, second.code) == (0, 0), first.err
     assert f"{count:,} listed = {count:,} fetched + 0 absent + 0 failed + 0 skipped\n" in first.err
