@@ -160,7 +160,7 @@ stray-replies: build ## 100,000 replies that nobody asked for instead of 2,000 (
 	FETCHMILL_STRAY_REPLIES=100000 $(BIN)/python -m pytest -n 6 --timeout 36000 tests/test_certain_replies.py
 
 hostile-batches: build ## 100,000 pipelined batches of servers that do it badly instead of 2,000 (FETCHMILL_SEED repeats them)
-	FETCHMILL_BATCHES=100000 $(BIN)/python -m pytest --timeout 36000 tests/test_pipeline.py
+	FETCHMILL_BATCHES=100000 $(BIN)/python -m pytest -n 8 tests/test_pipeline.py
 
 contract-pipelined: build servers ## The contract of the engines with --pipeline 32, and 50 kills of each format (FETCHMILL_SEED repeats them)
 	FETCHMILL_ENGINES=pipelined FETCHMILL_ENGINE_KILLS=50 $(BIN)/python -m pytest -n 2 -m "not timing and not long" \
