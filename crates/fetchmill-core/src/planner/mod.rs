@@ -182,7 +182,7 @@ impl Planner {
     /// Whether there is room for another page: it counts what is not yet fetched, neither what waits for another
     /// attempt nor what is fetched and not yet committed.
     pub fn wants_pages(&self, live_name_bytes: usize) -> bool {
-        let listed = self.announced + self.ready_targets();
+        let listed = self.unassigned_targets();
         listed + self.outstanding < limits::WINDOW_TARGETS_MAX
             // Over many hosts there is work for all of them when much is listed.
             && (self.routes.is_some() || listed < self.read_ahead.targets())
@@ -191,16 +191,17 @@ impl Planner {
 
     /// Whether what is listed and not fetched is little: more of a listing at a time would help.
     pub fn needs_targets(&self) -> bool {
-        !self.listing_done && self.announced + self.ready_targets() < limits::HUNGRY_TARGETS
+        !self.listing_done && self.unassigned_targets() < limits::HUNGRY_TARGETS
     }
 
     /// Whether the listing goes on and nothing that it gave is left to be handed out.
     pub fn has_no_targets(&self) -> bool {
-        !self.listing_done && self.announced + self.ready_targets() == 0
+        !self.listing_done && self.unassigned_targets() == 0
     }
 
-    fn ready_targets(&self) -> usize {
-        self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
+    /// What is listed and not handed out.
+    fn unassigned_targets(&self) -> usize {
+        self.announced + self.ready_targets + self.routes.as_ref().map_or(0, Routes::total)
     }
 
     /// What a worker is to do next; it takes at most `max` targets.
@@ -379,7 +380,7 @@ impl Planner {
         if self.has_no_targets() {
             return ListingState::Behind;
         }
-        let listed = self.announced + self.ready_targets();
+        let listed = self.unassigned_targets();
         if !self.listing_done && self.read_ahead.is_behind(listed) {
             return ListingState::ReadsAhead;
         }
@@ -593,8 +594,7 @@ impl Planner {
     /// Whether every listed target has an outcome.
     pub fn is_done(&self) -> bool {
         self.listing_done
-            && self.announced == 0
-            && self.ready_targets() == 0
+            && self.unassigned_targets() == 0
             && self.outstanding == 0
             && self.waiting.is_empty()
     }
