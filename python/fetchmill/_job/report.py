@@ -5,11 +5,12 @@ It balances: listed = fetched + absent + failed + skipped, plus what is still pe
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, field, fields
 from datetime import UTC, datetime
 from typing import Any, Self
 
 from fetchmill._job.column_values import ColumnValue
+from fetchmill._quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

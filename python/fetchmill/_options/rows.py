@@ -6,8 +6,19 @@ core's. A class of options is a frozen dataclass with a field for each row of it
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import Field, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import Field, field, fields
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from fetchmill._native import options as core_options
 from fetchmill._options.credentials import origin_of, proxy_of, request_fields
@@ -15,6 +26,7 @@ from fetchmill._options.dates import seconds_of
 from fetchmill._options.sources import kind_of
 from fetchmill._options.units import format_bytes
 from fetchmill._options.values import Kind, check_path, check_text, check_value
+from fetchmill._quick_dataclass import dataclass
 from fetchmill.errors import UsageError
 
 T = TypeVar("T")
@@ -31,8 +43,7 @@ _CORE: Final = object()
 _PATHS = ("dest", "manifest", "results")
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(NamedTuple):
     """What a row says beside the name and the type.
 
     Args:

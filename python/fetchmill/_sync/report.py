@@ -1,9 +1,11 @@
 """What a pass of a sync has done, as values."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime
 from typing import Any
+
+from fetchmill._quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from fetchmill._native import SyncStore
 from fetchmill._sync.pass_file import PassFolder
-from fetchmill._sync.sync import STATE
+from fetchmill._sync.state import STATE
 from fetchmill._sync.sync_pass import Phase
 
 # Failures that are read at once.
@@ -45,11 +45,6 @@ class SyncStatus:
     def to_dict(self) -> dict[str, Any]:
         """For JSON: times are ISO 8601, UTC."""
         return asdict(self) | {"started_at": self.started_at.isoformat() if self.started_at else None}
-
-
-def is_synced(dest: str) -> bool:
-    """Whether a sync keeps this folder."""
-    return any((Path(dest) / STATE / name).exists() for name in ("base.sqlite", "pass.json"))
 
 
 def sync_status(dest: str) -> SyncStatus:

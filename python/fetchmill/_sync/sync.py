@@ -15,12 +15,11 @@ from fetchmill._options.keywords import SyncKeywords
 from fetchmill._options.sync import SyncOptions, lasting_source
 from fetchmill._sync.pass_file import PassFolder
 from fetchmill._sync.report import SyncPlan, SyncReport
+from fetchmill._sync.state import STATE
 from fetchmill._sync.sync_pass import Phase, Runner, SyncPass
 from fetchmill.errors import StorageError, UsageError
 
 T = TypeVar("T")
-# Where a destination has what is known of it.
-STATE = Path(".fetchmill", "sync")
 
 
 def sync(

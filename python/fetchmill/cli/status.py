@@ -70,7 +70,7 @@ def _show(dest: str, state: str | None, as_json: bool) -> bool:
 
 
 def _is_synced(dest: str) -> bool:
-    from fetchmill._sync.status import is_synced
+    from fetchmill._sync.state import is_synced
 
     return is_synced(dest)
 
