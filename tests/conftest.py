@@ -15,9 +15,11 @@ from typing import Any
 
 import pytest
 
+import faults
 import fetchmill
 from canary import Canary
 from certificates import Certificates
+from command_server import CommandServer, can_fork
 from fetchmill.testing import Server, serve
 from foreign import SUFFIXES
 from forward_proxy import ForwardProxy
@@ -25,6 +27,9 @@ from nginx import Nginx, serving
 from raw_server import Behaviour, RawServer
 from s3_stores import ENVIRONMENT, Moto, Versitygw, moto_serving, versitygw_serving
 from system_calls import Traced, trace
+
+# Which tests run, and what becomes of a failure.
+pytest_plugins = ("selection", "failures")
 
 COMMAND = (sys.executable, "-m", "fetchmill")
 ROOT = Path(__file__).resolve().parents[1]
@@ -45,11 +50,12 @@ class Ended:
 
 def example(name: str) -> Path:
     """An example of the workspace, built if `make test` has not done so: it would wait there for Clippy's lock."""
-    if "FETCHMILL_EXAMPLES_BUILT" not in os.environ:
+    program = ROOT / "target/debug/examples" / name
+    if "FETCHMILL_EXAMPLES_BUILT" not in os.environ or not program.exists():
         # With the features of the whole workspace: with others all would be built again.
-        command = ("cargo", "build", "--release", "--quiet", "--workspace", "--example", name)
+        command = ("cargo", "build", "--quiet", "--workspace", "--example", name)
         subprocess.run(command, cwd=ROOT, check=True, timeout=280)
-    return ROOT / "target/release/examples" / name
+    return program
 
 
 def format_options(format: str) -> tuple[str, ...]:
@@ -181,17 +187,34 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return kept | own | {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[CommandServer]:
+    """What `run` forks commands from."""
+    with CommandServer() as server:
+        yield server
+
+
 @pytest.fixture
-def run(environment: dict[str, str], tmp_path: Path) -> Callable[..., Ended]:
-    """Runs the real command to its end, in a folder of its own: `run("get", url, "out")`."""
+def run(environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Ended]:
+    """Runs a command to its end, in a folder of its own: `run("get", url, "out")`.
+
+    It is forked from a process that has imported the package, unless the test is marked `entry_point` or gives
+    arguments of `subprocess.run` that a fork cannot have.
+    """
+    may_fork = request.node.get_closest_marker("entry_point") is None
 
     def run_command(*arguments: object, timeout: float = 240, **options: Any) -> Ended:  # noqa: ANN401
-        settings = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, **options}
         texts = [str(argument) for argument in arguments]
-        ended = subprocess.run(
-            [*COMMAND, *texts], capture_output=True, text=True, timeout=timeout, check=False, **settings
-        )
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
+        settings = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, **options}
+        if may_fork and can_fork(settings):
+            server = request.getfixturevalue("command_server")
+            ended = Ended(*server.run(texts, timeout=timeout, **settings))
+        else:
+            started = [*COMMAND, *texts]
+            done = subprocess.run(started, capture_output=True, text=True, timeout=timeout, check=False, **settings)
+            ended = Ended(done.returncode, done.stdout, done.stderr)
+        faults.note_end(ended.code, ended.err)
+        return ended
 
     return run_command
 

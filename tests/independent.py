@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from faults import note_problems
 from fetchmill.testing import synthetic_body
 from foreign import READERS, STATE, SUFFIXES, Stored, read_objects
 
@@ -68,13 +69,13 @@ def synthetic_name(index: int) -> str:
 
 def find_wrong(dest: Path, expected: Expected, format: str = "files", reader: str | None = None) -> list[str]:
     """Objects that must not be there, or have wrong bytes: true at every moment of a job's life."""
-    return compare(_stored(dest, format, reader), _bodies(expected, format))[0]
+    return note_problems(compare(_stored(dest, format, reader), _bodies(expected, format))[0])
 
 
 def find_lost(dest: Path, expected: Expected, format: str = "files") -> list[str]:
     """Objects that must be there at the end and are not."""
     counts = compare(_stored(dest, format), {})[1]
-    return [f"{name} is lost" for name in sorted(_bodies(expected, format).keys() - counts.keys())]
+    return note_problems([f"{name} is lost" for name in sorted(_bodies(expected, format).keys() - counts.keys())])
 
 
 def compare(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> tuple[list[str], Counter[str]]:
@@ -96,7 +97,8 @@ def find_unlike(stored: Iterable[Stored], bodies: Mapping[str, bytes]) -> list[s
     """Everything that keeps objects from being these, each once."""
     problems, counts = compare(stored, bodies)
     problems += [f"{name} is lost" for name in sorted(bodies.keys() - counts.keys())]
-    return problems + [f"{name} is there {count} times" for name, count in counts.items() if count > 1]
+    problems += [f"{name} is there {count} times" for name, count in counts.items() if count > 1]
+    return note_problems(problems)
 
 
 def _stored(dest: Path, format: str, reader: str | None = None) -> Iterable[Stored]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import foreign
+from faults import note_problems
 from foreign import READERS, SUFFIXES
 from foreign import find_shards as shards
 
@@ -36,4 +37,4 @@ def find_wrong(dest: Path, format: str, expected: dict[str, bytes]) -> list[str]
         if expected.get(name) != body:
             problems.append(f"{name} has wrong bytes, or was never listed")
     problems += [f"{name} is there {count} times" for name, count in counts.items() if count > 1]
-    return problems + [f"{name} is lost" for name in sorted(expected.keys() - counts.keys())]
+    return note_problems(problems + [f"{name} is lost" for name in sorted(expected.keys() - counts.keys())])

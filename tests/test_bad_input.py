@@ -517,6 +517,7 @@ OTHER_JOBS: dict[str, tuple[list[str], str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("arguments", "differs"), OTHER_JOBS.values(), ids=OTHER_JOBS)
 def test_the_destination_of_another_job_is_refused(
     run: Run, raw: Raw, canary: Canary, arguments: list[str], differs: str

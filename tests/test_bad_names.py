@@ -318,6 +318,7 @@ def test_what_is_planted_during_a_job_stays(start: Run, raw: Raw, canary: Canary
     assert_balanced(canary.dest)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("plant", PLANTS, ids=IDS)
 def test_what_is_planted_between_two_runs_stays(run: Run, raw: Raw, canary: Canary, plant: Plant) -> None:
     """The same in a job that is resumed: here for a second pass over what failed."""

@@ -1,6 +1,7 @@
 """The benchmark's own code, with runs too short to mean anything: no figure is asserted."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ from benches import report
 from benches.streamers import STREAMERS
 from conftest import example
 from fetchmill_bench.contender_table import CONTENDERS
+
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
 
 CLIENTS = ("h2load", "fetchmill")
 
@@ -35,7 +38,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], 
     short = ("--rounds", "1", "--seconds", "0.3", "--levels", "4", "--files", "500", "--replies", "8000", "--no-mount")
     places = ("--folder", folder / "work", "--output", folder / "latest.json")
     command = (sys.executable, "-m", "benches.run", *short, *places)
-    ended = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=280, check=False)
+    env = os.environ | {"FETCHMILL_PROFILE": "debug"}
+    ended = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stderr
     assert not (folder / "work").exists()
     return json.loads((folder / "latest.json").read_text()), ended.stdout

@@ -30,6 +30,8 @@ from fetchmill_bench.signals import defer_signals
 from fetchmill_bench.summary import results_of, spread
 from fetchmill_bench.tables import format_duration
 
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+
 MIB = 1 << 20
 CONTENDER_MODULES = Path(__file__).parents[1] / "packages/fetchmill-bench/fetchmill_bench/contenders"
 # A user's own program: URLs from a file, one connection each.

@@ -24,6 +24,8 @@ from fetchmill_bench.task import Task
 from raw_server import RawServer, bare_reply, page, reply
 from s3_stores import ENVIRONMENT, Versitygw, bodies, fill
 
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+
 Serve = Callable[..., Server]
 Raw = Callable[[Mapping[str, Any]], RawServer]
 
@@ -441,6 +443,7 @@ def objects_of(count: int) -> dict[str, bytes]:
 # How they end
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [*BY_LISTING, *BY_URLS])
 def test_a_deadline_ends_a_way_with_what_it_has_done(
     contend: Callable[..., Contended], server: Serve, tmp_path: Path, name: str

@@ -16,6 +16,8 @@ from benches.machine import ROOT
 from benches.parquet_rows import SIZE, check_batch, check_rows
 from fetchmill.testing import serve, synthetic_body
 
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench", "benches")
+
 
 def rows(*indexes: int) -> list[Any]:
     """Names and bodies of objects, a row of bytes for each."""

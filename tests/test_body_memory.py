@@ -8,6 +8,8 @@ import pytest
 from fetchmill.engines.answers import FailureAnswer, ReplyAnswer
 from fetchmill.engines.body_memory import BODIES_BYTES_MAX, BodyMemory, bytes_of
 
+pytestmark = pytest.mark.entry_point
+
 LARGE = 5_000_000
 
 

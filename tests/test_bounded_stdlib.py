@@ -15,6 +15,8 @@ import pytest
 from concurrency import wait_for, workers
 from fetchmill import bounded
 
+pytestmark = pytest.mark.of_files("python/fetchmill/bounded")
+
 # Where `scripts/install-stdlib-tests` puts those that the interpreter came without.
 UNPACKED = Path(__file__).resolve().parents[1] / "build" / "stdlib-tests" / "test"
 

@@ -109,7 +109,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 @pytest.mark.parametrize("start", [time.sleep, spin], ids=["waiting", "working"])
 def test_a_high_limit_costs_no_time_where_starts_are_slow(start: Callable[[float], None]) -> None:
     """A hundred items, 50 ms a start: at limit 100 at most twice the time of limit 10."""

@@ -161,6 +161,7 @@ def wrong_of_stream(case: Case, server: Server, folder: Path) -> list[str]:
     return [names[index] for index, is_right in found.items() if not is_right and index not in doubtful]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("service", SERVICE_TIMES)
 @pytest.mark.parametrize("way", WAYS)
 def test_no_object_has_the_bytes_of_another(tmp_path: Path, run: Run, way: str, service: str) -> None:

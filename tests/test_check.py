@@ -63,6 +63,7 @@ def count_urls(rows: list[Row]) -> Counter[str]:
     return Counter(row["url"] for row in rows)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["r.parquet", "r.csv", "r.csv.gz", "r.jsonl"])
 def test_every_target_has_one_row_in_every_format(run: Run, server: Serve, tmp_path: Path, name: str) -> None:
     """What is fetched, absent, refused and no URL at all; and the exit code is 0."""
@@ -250,6 +251,7 @@ def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
     assert source.stats()["get"] < 1500 + 3 * 400
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_a_check_and_it_resumes(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path, number: signal.Signals
@@ -388,6 +390,7 @@ def test_results_that_were_moved_away_are_missed(run: Run, server: Serve, tmp_pa
     assert "r.csv is not there any more; remove r.csv.fetchmill to write it again" in again.out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", [("status", "--failures"), ("verify",), ("ls",), ("export",), ("serve",)])
 def test_a_check_has_no_objects(run: Run, server: Serve, tmp_path: Path, command: tuple[str, ...]) -> None:
     """Commands that want some say so in one line; `status` shows how it stands."""

@@ -41,6 +41,7 @@ def kill(process: subprocess.Popen[str]) -> None:
     assert process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["tar", "parquet"])
 def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Serve, dest: Path, format: str) -> None:
     """A shard is open for long, and what is in it counts: not even a Parquet file, which has no valid prefix, waits."""
@@ -67,6 +68,7 @@ def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Ser
     assert fetchmill.verify(dest).ok
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_shard_that_a_killed_run_left_open_is_whole(
     start: Start, run: Run, server: Serve, dest: Path, format: str
@@ -89,6 +91,7 @@ def test_a_shard_that_a_killed_run_left_open_is_whole(
     assert fetchmill.verify(dest).ok
 
 
+@pytest.mark.thorough
 def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
     start: Start, server: Serve, dest: Path
 ) -> None:
@@ -107,6 +110,7 @@ def test_a_window_ends_after_a_shard_was_sealed_in_the_middle_of_a_block(
     assert read_ledger(dest).settled == count - 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "tar", "null"])
 def test_a_destination_that_is_moved_stops_the_job_and_is_resumed_where_it_is(
     start: Start, run: Run, server: Serve, tmp_path: Path, format: str

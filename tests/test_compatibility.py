@@ -96,6 +96,7 @@ def test_each_release_has_its_fixtures(root: Path) -> None:
     assert {path.name for path in ARCHIVES.iterdir()} == released
 
 
+@pytest.mark.sampled(2)
 @each(verb="get", moment="finished")
 def test_a_finished_job_is_finished(job: OldJob) -> None:
     """Its source is not there, and nobody asks it; what had failed is fetched once it can be."""
@@ -108,6 +109,7 @@ def test_a_finished_job_is_finished(job: OldJob) -> None:
     job.assert_complete(mended=True)
 
 
+@pytest.mark.sampled(2)
 @each(verb="get", moment="finished")
 def test_a_finished_job_is_read(job: OldJob) -> None:
     """By each command that reads one."""
@@ -132,6 +134,7 @@ def test_a_finished_job_is_read(job: OldJob) -> None:
     assert find_wrong(job.folder / "exported", other, expected.bodies) == []
 
 
+@pytest.mark.sampled(1)
 @each(verb="get", moment="interrupted")
 def test_an_interrupted_job_goes_on(job: OldJob) -> None:
     """As it was, it can be verified and read; nothing of it is fetched again; then all is there once."""
@@ -170,6 +173,7 @@ def test_a_journal_says_who_wrote_last(job: OldJob) -> None:
         assert db.execute("SELECT release FROM written_by").fetchall() == [(fetchmill.__version__,)]
 
 
+@pytest.mark.sampled(2)
 @each(verb="get", moment="damaged")
 def test_a_damaged_job_is_found_and_mended(job: OldJob) -> None:
     """What was changed is named; a repair and the old command put it back."""
@@ -294,6 +298,7 @@ def make_newer(database: Path, release: str | None) -> str:
     return rf"{database.name} was written by {who} in version {NEWER} .*; use {can}"
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("command", "release"), [*((command, "9.8.7") for command in NEWER_COMMANDS), ("get", None), ("status", None)]
 )

@@ -78,6 +78,7 @@ def failures(dest: Path) -> dict[str, tuple[str | None, str | None]]:
     return {each.name: (each.kind, each.detail or None) for each in fetchmill.failures(dest)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", [format for format in FORMATS if format != "warc"])
 def test_objects_are_stored_decoded(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """Whatever their size, encoded or not; only requests for objects ask for it, since pages are not decoded."""

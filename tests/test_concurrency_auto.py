@@ -50,6 +50,7 @@ def most_in_flight(events: str) -> int:
     return max((json.loads(line).get("in_flight") or 0 for line in events.splitlines()), default=0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
 def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """Each reply takes 0.3 s whatever there is beside it: more at once is faster, and nothing gets lost."""
@@ -127,6 +128,7 @@ def test_an_own_function_is_called_more_often_at_once(dest: Path, engine: str) -
     assert FIRST < most <= 100
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", [engine for engine in ("native", "threads", "combo") if engine in ENGINES])
 def test_a_rate_is_not_taken_for_a_server_that_could_give_more(
     run: Run, server: Serve, dest: Path, engine: str
@@ -140,6 +142,7 @@ def test_a_rate_is_not_taken_for_a_server_that_could_give_more(
     assert most_in_flight(ended.out) <= FIRST
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
 def test_a_throttled_origin_is_fetched_completely(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """Its pace is not read as latency, and refusals use up no attempts."""
@@ -175,6 +178,7 @@ def test_a_job_goes_on_with_another_number(run: Run, server: Serve, dest: Path) 
     assert find_problems(dest, synthetic(300)) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", [engine for engine in ("native", *IN_PYTHON) if engine in ENGINES])
 def test_hosts_of_a_list_keep_their_bounds(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
     """Each gets at most four requests at a time."""

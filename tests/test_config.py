@@ -14,6 +14,8 @@ from fetchmill.cli.main import COMMANDS
 from fetchmill.cli.main import command as group
 from fetchmill.testing import Server
 
+pytestmark = pytest.mark.entry_point
+
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 

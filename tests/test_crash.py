@@ -305,6 +305,7 @@ def make_case(
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(300 + 2 * KILLS)
 @pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
 def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(make_case: Callable[[], Case], format: str) -> None:
@@ -344,6 +345,7 @@ def make_list_case(source: Server, dest: Path, environment: dict[str, str], form
     return Case(source, dest, expected, environment, format, options, listed=listed)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", LIST_OPTIONS)
 def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
     environment: dict[str, str], memory_path: Path, server: Serve, format: str
@@ -367,6 +369,7 @@ def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert all(fetchmill.verify(case.dest).ok for case in ended)
 
 
+@pytest.mark.thorough
 def test_small_shards_that_are_merged_when_the_job_is_killed_are_there_once(
     environment: dict[str, str], memory_path: Path, server: Serve
 ) -> None:
@@ -394,6 +397,7 @@ def has_merged(dest: Path) -> bool:
     return shard_number(shards[-1]) >= len(shards)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
 def test_a_second_pass_that_is_killed_loses_no_failure(
     environment: dict[str, str], memory_path: Path, format: str
@@ -420,6 +424,7 @@ def test_a_second_pass_that_is_killed_loses_no_failure(
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
 
 
+@pytest.mark.thorough
 def test_a_kill_costs_one_window(environment: dict[str, str], tmp_path: Path) -> None:
     """Whatever came longer ago than replies are held, a commit window and a commit take, is in the journal."""
     # A reply is held for a second, and until its connection has rested.

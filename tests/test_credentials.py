@@ -114,6 +114,7 @@ def test_a_list_does_not_choose_who_gets_credentials(
     assert server.seen("plain") == []
 
 
+@pytest.mark.sampled(5)
 @ALL
 @pytest.mark.parametrize("format", ["warc", "jsonl"])
 def test_credentials_are_neither_stored_nor_shown(

@@ -12,6 +12,8 @@ from conftest import COMMAND, ROOT
 from fetchmill.testing import serve
 from stored import FORMATS
 
+pytestmark = pytest.mark.of_files("docs/formats.md")
+
 PAGE = ROOT / "docs" / "formats.md"
 ANY = "Any format from DuckDB, Polars, pandas and the shell"
 

@@ -116,6 +116,7 @@ MIXED: dict[str, tuple[Behaviour, tuple[str, str, int | None, int]]] = {
 NAMES_REFUSED = ("../x", "a//b", "/abs", "")
 
 
+@pytest.mark.sampled(2)
 @of_all_engines
 def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """Fetched, absent, failed at once and after retries, refused: the sum, the failures and exit code 3."""
@@ -138,6 +139,7 @@ def test_each_target_is_counted_once(run: Run, raw: Raw, dest: Path, engine: str
     )
 
 
+@pytest.mark.sampled(4)
 @of_all_engines
 def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """Then the exit code is 0."""
@@ -149,6 +151,7 @@ def test_absent_targets_may_be_allowed(run: Run, server: Serve, dest: Path, engi
     assert "30 listed = 20 fetched + 10 absent + 0 failed + 0 skipped\n" in ended.err
 
 
+@pytest.mark.sampled(2)
 @of_all_engines
 def test_what_failed_can_be_fetched_again(run: Run, server: Serve, dest: Path, engine: str) -> None:
     """And nothing else is asked for; the same command a third time asks for nothing."""
@@ -185,6 +188,7 @@ def test_python_returns_the_ledger(server: Serve, dest: Path, engine: str) -> No
 # --- bytes as they were sent -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "parquet", "tar", "jsonl", "null"])
 def test_each_object_is_stored_once_in_each_format(
@@ -202,6 +206,7 @@ def test_each_object_is_stored_once_in_each_format(
     assert source.stats()["get"] == COUNT
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 def test_each_name_is_asked_for_byte_for_byte(run: Run, raw: Raw, memory_path: Path, engine: str, format: str) -> None:
@@ -231,6 +236,7 @@ BODIES = {
 }
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_each_body_is_kept(run: Run, server: Serve, memory_path: Path, engine: str, format: str) -> None:
@@ -271,6 +277,7 @@ def test_bodies_are_not_decoded(run: Run, raw: Raw, dest: Path, engine: str) -> 
     assert find_problems(dest, Expected(expected)) == []
 
 
+@pytest.mark.sampled(4)
 @of_all_engines
 def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """None, one, many, and with what looks like an end."""
@@ -292,6 +299,7 @@ def test_bodies_in_chunks_are_put_together(run: Run, raw: Raw, dest: Path, engin
     assert find_problems(dest, Expected({name: b"".join(pieces) for name, pieces in chunks.items()})) == []
 
 
+@pytest.mark.sampled(5)
 @of_all_engines
 def test_redirects_of_a_server_are_not_followed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """failed(redirect) with its status; nobody asks where it leads."""
@@ -347,6 +355,7 @@ SHORT: dict[str, Behaviour] = {
 }
 
 
+@pytest.mark.sampled(4)
 @of_all_engines
 def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """failed(truncated) when each attempt was short; a whole one after a short one is fetched."""
@@ -362,6 +371,7 @@ def test_a_short_body_is_tried_again_and_never_stored(run: Run, raw: Raw, dest: 
     assert attempts(dest) == dict.fromkeys(SHORT, 3)
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("allowed", [False, True], ids=["refused", "allowed"])
 def test_a_body_without_a_length_is_a_failure_unless_it_is_allowed(
@@ -391,6 +401,7 @@ def trickled_body(exchange: Exchange) -> None:
     exchange.trickle(b"x" * 1000, 0.02)
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """By the options' bounds, each with its kind; the others do not notice."""
@@ -422,6 +433,7 @@ def test_a_target_that_is_too_slow_or_too_large_is_failed(run: Run, raw: Raw, de
 # --- retries -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """A target is not asked for before its time, nor failed for it; the others are fetched meanwhile."""
@@ -448,6 +460,7 @@ def test_retry_after_is_heeded_and_holds_up_nobody(run: Run, raw: Raw, dest: Pat
     assert max(others) < asked[1]
 
 
+@pytest.mark.sampled(4)
 @of_all_engines
 def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """500 twice and then 200 is fetched; 500 each time is failed(server-error), and every attempt is counted.
@@ -467,6 +480,7 @@ def test_a_target_is_tried_again_until_its_attempts_are_used_up(run: Run, raw: R
     assert dict(read_objects(dest, "files")) == {name: name.encode() for name in ("late", *GOOD)}
 
 
+@pytest.mark.sampled(4)
 @of_engines_with_lists
 def test_a_refused_connection_is_a_failure_of_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, refusing: str, engine: str
@@ -487,6 +501,7 @@ def test_a_refused_connection_is_a_failure_of_its_targets(
     assert dict(read_objects(dest, "jsonl")) == there
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw, dest: Path, engine: str) -> None:
     """As a server does that ends kept-alive connections: after each reply, told or not, nothing is failed."""
@@ -503,6 +518,7 @@ def test_a_connection_that_the_server_closes_costs_no_attempt(run: Run, raw: Raw
 # --- limits ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 @pytest.mark.parametrize("limit", [1, 3])
 def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: Path, engine: str, limit: int) -> None:
@@ -519,6 +535,7 @@ def test_no_more_requests_are_in_flight_than_allowed(run: Run, raw: Raw, dest: P
     assert min(2, limit_of(engine, limit)) <= counted.most <= limit_of(engine, limit)
 
 
+@pytest.mark.sampled(2)
 @of_engines_with_lists
 def test_each_host_has_its_own_limit(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
     """Of a list of two servers: no more to either than it may have, over all workers."""
@@ -556,6 +573,7 @@ def test_processes_have_a_request_in_flight_each(start: Run, raw: Raw, dest: Pat
     assert counted.most == most == len(os.sched_getaffinity(0))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.timing
 @of_all_engines
 def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
@@ -582,6 +600,7 @@ def test_a_rate_is_kept(run: Run, raw: Raw, dest: Path, engine: str) -> None:
 # --- exit codes --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @of_all_engines
 def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, refusing: str, engine: str) -> None:
     """Refused, of a host that is not found, or answered with 403: exit code 4, and a line that says which."""
@@ -603,6 +622,7 @@ def test_a_listing_that_fails_ends_the_job(run: Run, raw: Raw, tmp_path: Path, r
     assert all(word in error_of(each) for word, each in ended.items())
 
 
+@pytest.mark.sampled(4)
 @of_engines_with_lists
 def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
     run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str
@@ -620,6 +640,7 @@ def test_a_host_that_is_not_found_is_a_failure_of_its_targets(
     assert [name for name, _ in read_objects(dest, "jsonl")] == [good]
 
 
+@pytest.mark.sampled(4)
 @of_engines_with_lists
 def test_a_list_does_not_lead_to_this_machine(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
     """Without --allow-private nobody is connected to."""
@@ -685,6 +706,7 @@ def test_what_only_native_has_is_refused_in_a_line(
 # --- sources -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @of_engines_with_lists
 def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path, engine: str) -> None:
     """Each URL once, under its URL; a line that is none is a failure."""
@@ -699,6 +721,7 @@ def test_a_list_is_a_source(run: Run, server: Serve, dest: Path, tmp_path: Path,
     assert kinds(dest) == {"line 201": "url"}
 
 
+@pytest.mark.sampled(4)
 @of_engines_in_python
 def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tmp_path: Path, engine: str) -> None:
     """Only `native` follows them."""
@@ -714,6 +737,7 @@ def test_redirects_of_a_list_are_not_followed(run: Run, raw: Raw, dest: Path, tm
     assert dict(read_objects(dest, "jsonl")) == {urls[1]: b"b"}
 
 
+@pytest.mark.sampled(6)
 @of_engines_with_lists
 @pytest.mark.parametrize("kind", ["iterable", "async"])
 def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: str) -> None:
@@ -736,6 +760,7 @@ def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: s
     assert find_problems(dest, Expected(bodies), "jsonl") == []
 
 
+@pytest.mark.sampled(4)
 @of_engines_with_lists
 def test_what_an_iterable_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path, engine: str) -> None:
     """What it gave before is done; with it mended the job goes on."""

@@ -135,6 +135,7 @@ def paced(engine: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - of `ser
 # --- Ctrl-C ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("reached", ["group", "parent"])
 def test_ctrl_c_ends_the_job_after_a_checkpoint(
@@ -164,6 +165,7 @@ def test_ctrl_c_ends_the_job_after_a_checkpoint(
     assert problems == [], f"FETCHMILL_SEED={SEED}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_path: Path, engine: str) -> None:
@@ -192,6 +194,7 @@ def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_pat
     assert problems == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("engine", WITH_LISTS)
 def test_ctrl_c_ends_a_program_with_a_generator_without_end(
     environment: dict[str, str], memory_path: Path, engine: str
@@ -253,6 +256,7 @@ def crash(engine: str, format: str, folder: Path, environment: dict[str, str], k
     raise AssertionError
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timeout(300 + 10 * KILLS)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
@@ -267,6 +271,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
 def test_a_worker_process_that_is_killed_costs_nothing(
@@ -294,6 +299,7 @@ def test_a_worker_process_that_is_killed_costs_nothing(
     assert is_gone
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
 def test_worker_processes_end_with_their_parent(environment: dict[str, str], memory_path: Path, engine: str) -> None:
     """Also when it is killed alone: nobody is left who fetches or writes, and the job goes on."""
@@ -310,6 +316,7 @@ def test_worker_processes_end_with_their_parent(environment: dict[str, str], mem
     assert problems == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], memory_path: Path, format: str) -> None:
     """The engine is no part of a job's identity: each does a part, and is killed."""
@@ -334,6 +341,7 @@ def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], 
 # --- your own function -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", IN_PYTHON)
 def test_a_job_with_a_function_of_ones_own_that_is_killed_goes_on(
     environment: dict[str, str], memory_path: Path, engine: str

@@ -69,6 +69,7 @@ def _nothing_stays() -> Iterator[None]:
 # --- what it is given and what it gives --------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(5)
 @of_engines
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "null"])
 def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -> None:
@@ -216,6 +217,7 @@ def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str)
     assert "int" in failures(dest)["number"].detail
 
 
+@pytest.mark.sampled(1)
 @of_engines
 def test_a_mistake_in_the_function_ends_the_job(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
@@ -253,6 +255,7 @@ def test_a_mistake_behind_good_replies_is_a_failure_of_its_targets(dest: Path, e
     assert failures(dest)["odd-3"].detail.startswith("TypeError")
 
 
+@pytest.mark.sampled(1)
 @of_engines_with_processes
 def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, engine: str) -> None:
     """failed(worker) after its attempts; what was under way beside it is fetched."""
@@ -298,6 +301,7 @@ def test_a_worker_starts_and_ends_once(
     assert (processes == {str(os.getpid())}) == (engine not in WITH_PROCESSES)
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
     """With what it raised; it is no failure of a target, and the job can go on."""

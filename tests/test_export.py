@@ -32,6 +32,7 @@ CALLS_OF_SHARDS = {"fdatasync": 4, "renameat2": 4}
 Run = Callable[..., Ended]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("source", FORMATS)
 def test_each_format_becomes_each_other(
     run: Run, server: Callable[..., Server], memory_path: Path, source: str
@@ -56,6 +57,7 @@ def test_each_format_becomes_each_other(
         assert (again.code, "all done already" in again.err) == (0, True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_export_that_is_killed_goes_on(
     run: Run, environment: dict[str, str], server: Callable[..., Server], memory_path: Path, format: str
@@ -158,6 +160,7 @@ def test_a_damaged_object_stops_it(run: Run, server: Callable[..., Server], tmp_
     assert "fetchmill verify" in ended.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_what_was_exported_must_not_change(
     run: Run, server: Callable[..., Server], tmp_path: Path, format: str

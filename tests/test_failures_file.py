@@ -131,6 +131,7 @@ def test_engines_in_python_tell_the_same(run: Run, raw: Raw, tmp_path: Path, eng
     assert told == {f"{site.url}{path}": said[:2] for path, (_, said) in SITES.items() if said}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_who_reads_shards_does_not_see_it(run: Run, raw: Raw, tmp_path: Path, format: str) -> None:
     """Our own commands, other people's readers of each shard, and those that take a folder for one table."""
@@ -277,6 +278,7 @@ def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: 
     assert [failure.name for failure in fetchmill.failures(tmp_path / "out")] == ["bad/"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
     run: Run, start: Start, raw: Raw, tmp_path: Path, format: str
@@ -323,6 +325,7 @@ def assert_whole_or_none(dest: Path, names: set[str]) -> None:
         assert not is_finished(dest)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "tar"])
 def test_a_job_that_is_killed_while_it_ends_has_it_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str
@@ -380,6 +383,7 @@ def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
     assert not has_failures(dest)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_while_it_is_written_leaves_none_of_it(
     run: Run, start: Start, tmp_path: Path, number: signal.Signals

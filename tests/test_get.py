@@ -13,6 +13,8 @@ import pytest
 import fetchmill
 from fetchmill.testing import Fault, Server, synthetic_body
 
+pytestmark = pytest.mark.entry_point
+
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 

@@ -65,6 +65,7 @@ def body_of(row: dict[str, Any]) -> bytes:
     return row["body"].encode() if "body" in row else base64.b64decode(row["body_base64"])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("engine", "format"),
     [

@@ -163,6 +163,7 @@ def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, de
     assert source.stats()["connections"] <= limit + limit // 2 + 17
 
 
+@pytest.mark.timing
 @engines
 def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
     raw: Raw, tmp_path: Path, engine: str

@@ -78,6 +78,7 @@ class Spoken:
     tls: str
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "spoken",
     [

@@ -106,6 +106,7 @@ def make_packs(dest: Path, format: str, count: int = 300) -> None:
 # --- Python ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(1)
 def test_it_is_a_mapping(store: Path, format: str) -> None:
     """From names to bytes, whatever the names."""
     expected = contents(format)
@@ -178,6 +179,7 @@ def test_a_name_that_came_twice_is_given_once(raw: Raw, dest: Path, format: str)
         assert pa.table(objects).num_rows == 52
 
 
+@pytest.mark.sampled(3)
 def test_names_that_are_no_utf8_are_found(
     raw: Raw, run: Run, run_bytes: Callable[..., bytes], dest: Path, format: str
 ) -> None:
@@ -223,6 +225,7 @@ def run_bytes(environment: dict[str, str]) -> Callable[..., bytes]:
     return run_command
 
 
+@pytest.mark.sampled(2)
 def test_arrow_is_read_by_others(store: Path, format: str) -> None:
     """One schema for all formats; pyarrow, Polars and DuckDB take the stream as it is."""
     expected = contents(format)
@@ -242,6 +245,7 @@ def test_arrow_is_read_by_others(store: Path, format: str) -> None:
     assert (set(sequences) == {-1}) if format == "files" else len(set(sequences)) == len(expected)
 
 
+@pytest.mark.sampled(1)
 def test_what_is_sealed_is_read_while_the_job_runs(start: Run, server: Serve, dest: Path, format: str) -> None:
     """No object is wrong, none that was there goes; also when the job is killed."""
     origin = server(synthetic=20_000, delay=(0.02, 0.06))
@@ -326,6 +330,7 @@ def test_ls_takes_patterns(run: Run, store: Path) -> None:
     assert shown.err == "fetchmill: no name matches nothing*\nfetchmill: no name matches no-such\n"
 
 
+@pytest.mark.sampled(3)
 def test_ls_tells_more(run: Run, store: Path, format: str) -> None:
     """With tabs, or as JSON; what the format does not keep is `-`, or not there."""
     size, status, time_text, name = run("ls", store, "body/al*", "--long").out.rstrip("\n").split("\t")
@@ -392,6 +397,7 @@ def damage(path: Path, position: int) -> None:
         file.write(bytes([byte ^ 4]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_damaged_manifest_is_told(run: Run, dest: Path, format: str) -> None:
     """In one line that names it, with exit code 10: never a name that is there as one that is not.
@@ -453,6 +459,7 @@ def test_damaged_objects_are_told(run: Run, dest: Path, format: str) -> None:
 # --- a mirror of a mirror ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("other", ["parquet", "tar", "files"])
 def test_a_mirror_can_be_mirrored(start: Run, store: Path, format: str, tmp_path: Path, other: str) -> None:
     """`serve DEST` gives what the origin gave: same names, same bytes, in another format as well."""

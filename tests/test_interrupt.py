@@ -24,6 +24,8 @@ from conftest import COMMAND
 from fetchmill.testing import Fault, Server, serve
 from independent import Expected, find_broken, find_problems, has_journal, read_ledger, synthetic
 
+pytestmark = pytest.mark.entry_point
+
 Serve = Callable[..., Server]
 
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
@@ -138,6 +140,7 @@ def in_parallel(work: Callable[[int], list[str]], count: int = MOMENTS) -> None:
     assert not found, f"FETCHMILL_SEED={SEED}: {found[:10]}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_command_after_a_checkpoint(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path, number: signal.Signals
@@ -158,6 +161,7 @@ def test_a_signal_ends_the_command_after_a_checkpoint(
     in_parallel(one)
 
 
+@pytest.mark.thorough
 def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
@@ -298,6 +302,7 @@ def has_begun(process: subprocess.Popen[str]) -> bool:
     return False
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["native", "processes", "threads"])
 def test_a_signal_at_any_moment_ends_the_command_without_a_word_too_many(
     environment: dict[str, str], memory_path: Path, engine: str
@@ -376,6 +381,7 @@ def test_a_signal_while_a_module_is_loaded_has_the_exit_code_of_any_other(
     assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (130, b"", b"")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", [("ls", "out"), ("verify", "out"), ("status", "out"), ("--help",)], ids=str)
 def test_a_signal_at_any_moment_ends_a_command_without_a_job(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, command: tuple[str, ...]

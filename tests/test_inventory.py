@@ -349,6 +349,7 @@ def test_a_job_that_is_killed_goes_on(
     assert read_ledger(dest).fetched == 3000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_listing_that_is_killed_goes_on_and_notices_a_change(
     run: Run, start: Start, tmp_path: Path, format: str

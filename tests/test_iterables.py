@@ -136,6 +136,7 @@ def _run_until_killed(source: Server, dest: Path, at: int) -> None:
     process.wait()
 
 
+@pytest.mark.thorough
 def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> None:
     """Those that are done are read and skipped."""
     source = server(synthetic=400_000)

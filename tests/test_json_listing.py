@@ -84,6 +84,7 @@ def named(url: str, paths: dict[str, bytes], format: str) -> dict[str, bytes]:
     return {before + path: body for path, body in paths.items()}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("engine", "format"), [("native", "jsonl"), ("native", "files"), ("asyncio", "jsonl")])
 @pytest.mark.parametrize("way", WAYS)
 def test_every_way_leads_to_all_pages(run: Run, raw: Raw, dest: Path, way: str, format: str, engine: str) -> None:

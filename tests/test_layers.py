@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.of_files("scripts/check-layers", "scripts/check-words", "scripts/rust_modules.py")
+
 
 def check(root: Path, checked: Path) -> tuple[int, str]:
     """Runs the tool over a folder."""

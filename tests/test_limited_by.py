@@ -126,7 +126,7 @@ def test_the_listing(server: Serve, start: Start, dest: Path) -> None:
     assert "names/s, fetching could do about " in text
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_the_server(start: Start, tmp_path: Path) -> None:
     """Replies take longer with many in flight than with few, and connecting does not."""
     with QueueingServer() as queueing:
@@ -147,7 +147,7 @@ def test_the_number_in_flight(server: Serve, start: Start, dest: Path) -> None:
     assert text.startswith("--concurrency: 16 in flight, and replies take 1")
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_the_network(tmp_path: Path) -> None:
     """10 Mbit/s between them: packets wait before the link, those of new connections as well."""
     content = {"synthetic": {"count": MANY, "size": 4000}}
@@ -163,7 +163,7 @@ def test_the_network(tmp_path: Path) -> None:
     assert "connecting takes" in text
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_this_machines_processors(server: Serve, start: Start, dest: Path) -> None:
     """One processor for a job that could use more."""
     served = server(synthetic=100 * MANY)
@@ -199,7 +199,7 @@ def test_the_disk(server: Serve, memory_path: Path, environment: dict[str, str])
     assert "storing takes" in named(command, "disk", within=WITHIN + 3, ends_group=True)
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_the_transform(server: Serve, start: Start, dest: Path, environment: dict[str, str]) -> None:
     """A function that takes five milliseconds for a reply."""
     served = server(synthetic=MANY)
@@ -262,7 +262,7 @@ def test_an_outage(server: Serve, start: Start, dest: Path) -> None:
     assert " since 20" in text
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_python_is_named_where_it_is_the_bound(server: Serve, start: Start, dest: Path) -> None:
     """One interpreter uses one processor."""
     served = server(synthetic=MANY)

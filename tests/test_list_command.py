@@ -72,6 +72,7 @@ def test_every_name_has_one_row_in_every_format(run: Run, server: Serve, tmp_pat
     assert source.stats().get("get", 0) == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("manifest", MANIFESTS)
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 def test_a_manifest_gives_the_same_tree(

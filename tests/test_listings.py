@@ -152,6 +152,7 @@ def test_the_list_get_api_is_asked_as_before(run: Run, server: Serve, raw: Raw, 
     assert (meant.code, other.requests) == (4, ["/names"])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_walks_what_was_found(engine: str, run: Run, raw: Raw, dest: Path) -> None:
     """Names are folders' names, in other processes as well."""
@@ -207,6 +208,7 @@ BROKEN: Mapping[str, tuple[bytes, str, int]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_folder_that_gives_no_index_fails_alone(run: Run, raw: Raw, dest: Path, broken: str) -> None:
     """What it showed before is fetched, and the rest once it is whole."""
@@ -502,6 +504,7 @@ def sitemap_site(raw: Raw) -> tuple[RawServer, RawServer]:
     return source, elsewhere
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "warc"])
 def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, format: str) -> None:
     """Exact URLs, from all sitemaps of an index; what leads elsewhere is skipped, what cannot be read fails."""
@@ -530,6 +533,7 @@ def test_sitemaps_are_lists_of_their_own_origin(run: Run, raw: Raw, dest: Path, 
     assert run("verify", dest, "--sample", "5").code == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_takes_sitemaps(engine: str, run: Run, raw: Raw, tmp_path: Path, dest: Path) -> None:
     """And `list` writes down what they say, for a job later."""

@@ -50,6 +50,7 @@ def rows_of(urls: list[str]) -> list[dict[str, str]]:
     ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("suffix", COMPRESSIONS)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_list_of_any_form_is_fetched(
@@ -257,6 +258,7 @@ def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
     return process.returncode, said.read_text(), peak / 1024
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("writer", [{"use_dictionary": True}, {"use_dictionary": False}, {"version": "1.0"}], ids=str)
 @pytest.mark.parametrize("verb", ["get", "list"])
 def test_a_parquet_list_cannot_take_more_memory_than_a_job_has(
@@ -357,6 +359,7 @@ def test_what_cannot_be_meant_is_refused_in_a_line(
     assert "hidden" not in ended.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
 def test_a_killed_job_goes_on_at_the_right_line(
     run: Run,
@@ -389,6 +392,7 @@ def test_a_killed_job_goes_on_at_the_right_line(
     assert count <= source.stats()["get"] < count + 100_000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
 def test_a_changed_list_is_refused(
     run: Run,

@@ -17,6 +17,8 @@ from independent import find_problems, find_unbalanced, find_unfinished, read_le
 from raw_server import RawServer, mirror
 from stored import find_wrong
 
+pytestmark = pytest.mark.entry_point
+
 Serve = Callable[..., Server]
 Peak = Callable[..., float]
 
@@ -51,6 +53,7 @@ def peak(environment: dict[str, str]) -> Peak:
     return measure
 
 
+@pytest.mark.thorough
 def test_memory_does_not_grow_with_the_number(peak: Peak, server: Serve, tmp_path: Path) -> None:
     """600,000 objects take hardly more than 200,000, which are enough to fill the window and what connections hold."""
     peaks = {}
@@ -79,7 +82,8 @@ def test_large_objects_that_broke_off_wait_outside_of_memory(peak: Peak, tmp_pat
     assert most < BUDGET, most
 
 
-@pytest.mark.timing
+@pytest.mark.thorough
+@pytest.mark.alone
 def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
     """`make memory-lists`, with fewer targets and for a moment: no input is read on in a pause, nothing comes twice."""
     # A job of 20,000 is over before its connections have held a second's replies with their names: ten times as many
@@ -100,6 +104,7 @@ def test_lists_generators_and_streams_take_no_more(root: Path) -> None:
     assert ended.stdout.endswith("memory passed\n")
 
 
+@pytest.mark.thorough
 def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
     """60,000 files, with a window of two seconds so that many are staged at a time."""
     dest = memory_path / "out"
@@ -110,6 +115,7 @@ def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> Non
     assert find_problems(dest, synthetic(60_000)) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("count", "size"), [(100, 2 * MIB), (200, 900 << 10), (200, MIB)], ids=["2MiB", "900KiB", "1MiB"]
 )
@@ -129,6 +135,7 @@ def test_large_bodies_are_staged_or_wait_for_no_memory(
 MEGABYTE = 1_000_000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("format", "count", "size"),
     [("parquet", 500, MEGABYTE), ("warc", 400, MEGABYTE), ("jsonl", 500, MEGABYTE), ("parquet", 2500, 200_000)],
@@ -147,6 +154,7 @@ def test_bodies_below_the_staging_threshold_take_no_more(
     assert find_problems(dest, synthetic(count, size), format) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
     """Each sync of a window takes two seconds, and a thousand bodies of a megabyte are asked for at a time."""
@@ -161,6 +169,7 @@ def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path
     assert find_problems(dest, synthetic(400, MEGABYTE), format) == []
 
 
+@pytest.mark.thorough
 def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest: Path) -> None:
     """They are rows of the journal and of a shard: some 30,000 wait for seconds, and 10,000 are absent."""
     later = Fault("status", status=503, retry_after=(1, 2), times=1, rate=0.3)
@@ -173,6 +182,7 @@ def test_targets_that_wait_or_fail_take_no_more(peak: Peak, server: Serve, dest:
     assert (read_ledger(dest).fetched, read_ledger(dest).absent) == (90_000, 10_000)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("manifest", ["m.parquet", "m.jsonl.gz", None])
 def test_a_list_that_is_written_out_takes_no_more(
     peak: Peak, server: Serve, tmp_path: Path, manifest: str | None
@@ -196,6 +206,7 @@ def test_thousands_in_flight_take_no_more(peak: Peak, server: Serve, dest: Path)
     assert source.stats()["connections"] > 3500
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("format", ["parquet", "files"])
 def test_a_process_of_an_engine_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
     """`combo` with a thousand bodies of a megabyte in flight, if it had them all: fewer are asked for."""

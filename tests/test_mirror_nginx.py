@@ -78,6 +78,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sampled(1)
 @both
 def test_the_standard_library_and_odd_names_are_mirrored(
     run: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
@@ -102,6 +103,7 @@ def test_the_standard_library_and_odd_names_are_mirrored(
     assert differences(library, dest) == [f"Only in {library}/odd: empty folder"]
 
 
+@pytest.mark.sampled(1)
 @both
 def test_a_mirror_that_was_killed_is_finished(
     run: Run, start: Run, serve_folder: ServeFolder, library: Path, dest: Path, listing: str
@@ -139,6 +141,7 @@ def wait_for_commit(dest: Path, before: int, client: subprocess.Popen[str]) -> N
     assert client.returncode == 0, client.communicate()
 
 
+@pytest.mark.thorough
 @both
 def test_a_large_folder_is_mirrored(
     run: Run, serve_folder: ServeFolder, tmp_path: Path, dest: Path, listing: str

@@ -192,6 +192,7 @@ def typed_list(site: RawServer, folder: Path) -> Path:
     return write_list(folder, [{"url": site.url + path, "id": str(index)} for index, path in enumerate(TYPED)], "csv")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("engine", "format", "more"),
     [
@@ -257,6 +258,7 @@ def test_two_rows_that_get_one_name_by_their_replies(run: Run, raw: Raw, dest: P
     assert (dest / "x.png").read_text() == taken
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("engine", "format"), [("native", "files"), ("processes", "files")])
 def test_a_killed_job_goes_on_with_the_names_of_replies(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, engine: str, format: str

@@ -37,6 +37,7 @@ def test_a_proxy_that_is_not_there_is_blamed_itself(run: Run, server: Serve, des
     assert source.stats()["get"] == 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", WITH_LISTS)
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_targets_behind_a_proxy_that_is_not_there_fail_for_it(
@@ -147,6 +148,7 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
     assert fetchmill.status(dest).fetched == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_body_that_is_too_large_says_what_it_is_compared_with(
     engine: str, run: Run, server: Serve, dest: Path

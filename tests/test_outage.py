@@ -94,6 +94,7 @@ def serve_names(raw: Callable[..., RawServer]) -> Callable[[Origin, list[str]], 
     return serve
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("outage", [False, True], ids=["", "outage"])
 def test_broken_objects_fail_beside_good_ones_and_an_outage_costs_none(
@@ -146,6 +147,7 @@ def test_neighbours_may_be_broken_together(
     assert (read_ledger(dest).fetched, read_ledger(dest).failed) == (600, 120)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_outage_costs_none_of_the_last_objects(
     serve_names: Callable[..., RawServer], start: Callable[..., Any], dest: Path, engine: str
@@ -237,7 +239,7 @@ def test_an_outage_is_said_and_given_up(
     assert read_ledger(dest).fetched == 300
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 @pytest.mark.parametrize("others", [{"status": 1, "reset": 1}, {"slow": 1}], ids=["broken", "slow"])
 def test_good_objects_keep_their_rate_beside_others(
     serve_names: Callable[..., RawServer], run: Callable[..., Any], tmp_path: Path, others: dict[str, int]

@@ -17,6 +17,8 @@ from conftest import COMMAND, Ended
 from fetchmill.testing import Server
 from independent import read_ledger
 
+pytestmark = pytest.mark.entry_point
+
 Serve = Callable[..., Server]
 Run = Callable[..., Ended]
 
@@ -58,6 +60,7 @@ def must_be_one_line(ended: Ended) -> None:
     assert "the job can be resumed" in ended.err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("at", [1, 7, 40])
 @pytest.mark.parametrize("format", ["null", "parquet"])
 def test_a_job_whose_thread_panics_ends_and_resumes(

@@ -60,6 +60,7 @@ def names_of(drawn: random.Random, count: int) -> list[str]:
     return [f"{number}-{'n' * drawn.randrange(12)}" for number in range(count)]
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120 + BATCHES // PARTS // 20)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> None:
@@ -84,6 +85,7 @@ def test_no_hostile_batch_settles_a_wrong_byte(tmp_path: Path, part: int) -> Non
         batches += server.batches
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_second_batch_that_goes_wrong_ends_the_pipeline(tmp_path: Path, wrong: str) -> None:
     """From then on requests go out one by one, and the job says so."""
@@ -159,6 +161,7 @@ def test_failures_of_a_batch_are_those_of_their_targets(server: Serve, dest: Pat
     }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_tls", [False, True])
 def test_nginx_is_asked_in_batches(
     nginx: Callable[..., Nginx], served: Path, certificates: Certificates, tmp_path: Path, *, is_tls: bool
@@ -177,6 +180,7 @@ def test_nginx_is_asked_in_batches(
     assert dict(read_objects(tmp_path / "out", "jsonl")) == objects
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(120 + 5 * KILLS)
 @pytest.mark.parametrize("format", KILLED_FORMATS)
 def test_a_pipelined_job_that_is_killed_ends_as_if_it_was_not(

@@ -57,6 +57,7 @@ def of_format(plan: Any, name: str) -> Any:  # noqa: ANN401 - JSON
     return found
 
 
+@pytest.mark.thorough
 def test_a_plan_tells_all_that_a_job_takes(run: Run, server: Serve, dest: Path, temporary: Path) -> None:
     """Each estimate within its range, for as many objects as the listing tells; nothing is left anywhere."""
     served = server(synthetic=1_000_000, size=300)
@@ -90,6 +91,7 @@ def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
     assert "free at " in ended.out
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "warc"])
 def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path: Path, format: str) -> None:
     """Bytes and inodes of a job of 20,000 objects in folders; `files` on a file system of blocks."""
@@ -114,6 +116,7 @@ def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path:
         assert found["inodes"]["low"] - 6 <= len(files) <= found["inodes"]["high"] + 6
 
 
+@pytest.mark.thorough
 def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, tmp_path: Path) -> None:
     """Before anything is fetched."""
     served = server(synthetic=300_000, size=150, delay=(0.02, 0.02))
@@ -222,6 +225,7 @@ def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -
         assert f"error: {source} lists no objects" in ended.err
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("after", [0.7, 1.5, 3.0])
 def test_a_signal_ends_it_at_once(
@@ -245,7 +249,7 @@ def test_a_signal_ends_it_at_once(
     assert not dest.exists()
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
     """As many connections as a job with the same options, and no more requests than its rate."""
     served = server(synthetic=100_000)
@@ -431,7 +435,7 @@ def reported(ended: Any) -> Any:  # noqa: ANN401 - JSON
     return json.loads(ended.out.splitlines()[-1])
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("serving", "options"),
     [
@@ -453,7 +457,7 @@ def test_the_time_is_predicted(
     compare(plan, reported(run("get", served.url, dest, *common)))
 
 
-@pytest.mark.timing
+@pytest.mark.alone
 def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
     """Over TLS, 50 ms away, with some loss."""
     content = {"synthetic": {"count": 30_000, "size": 100}}

@@ -29,6 +29,7 @@ Raw = Callable[[Mapping[str, Behaviour]], RawServer]
 HUGE = 10**12
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("listed_as", "format"), [("csv", "files"), ("jsonl", "jsonl"), ("parquet", "parquet"), ("tsv", "tar")]
 )

@@ -13,6 +13,8 @@ import fetchmill
 from browser_tab import open_tab
 from fetchmill.testing import Fault, Server
 
+pytestmark = pytest.mark.of_files("packages/fetchmill-bench")
+
 Run = Callable[..., Any]
 Serve = Callable[..., Server]
 

@@ -109,6 +109,7 @@ def test_a_header_by_row_needs_to_know_where_it_may_go(
         assert "x-value" not in other.received[0].fields
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", ["/503", "/error", "/broken", "/429"])
 @pytest.mark.parametrize(
     ("options", "may"),

@@ -72,6 +72,7 @@ def begun_in(db: Any) -> set[int]:  # noqa: ANN401 - a connection
     return found | known
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["jsonl", "files"])
 def test_no_run_behind_kills_and_stops_posts_again(
     start: Start, run: Run, dest: Path, tmp_path: Path, format: str

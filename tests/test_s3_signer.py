@@ -15,6 +15,8 @@ from botocore.credentials import Credentials
 
 from conftest import example
 
+pytestmark = pytest.mark.of_files("crates/fetchmill-core/src/s3")
+
 REQUESTS = 1000
 DAY = 86_400
 # What signers have got wrong.

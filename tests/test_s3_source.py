@@ -120,6 +120,7 @@ def test_the_prefix_is_where_the_listing_starts(stores: Stores, get: Get, dest: 
     assert read_ledger(dest).listed == 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_signs_at_the_moment_of_sending(stores: Stores, get: Get, dest: Path, engine: str) -> None:
     """A signature that is two seconds old is refused, and the queue is longer than that."""
@@ -442,6 +443,7 @@ def test_slow_down_is_congestion(stores: Stores, begin: Begin, dest: Path) -> No
     assert_stored(dest, computed(9 * rate))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["threads", "asyncio"])
 def test_functions_with_clients_of_others_are_killed_and_go_on(
     stores: Stores, dest: Path, environment: dict[str, str], engine: str

@@ -147,6 +147,7 @@ def command(source: str, store: Store, dest: Path) -> tuple[str, ...]:
 # What a store holds
 
 
+@pytest.mark.sampled(1)
 def test_a_store_holds_what_was_put(sizes: Filled) -> None:
     """As a client that others wrote sees it."""
     some = f"{prefix(PAGE + 1)}002/"
@@ -164,6 +165,7 @@ def test_odd_keys_are_in_the_store(odd: Filled) -> None:
 # Every object
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 @pytest.mark.parametrize("size", SIZES)
 def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path, size: int, format: str) -> None:
@@ -197,6 +199,7 @@ def test_a_bucket_is_a_prefix_too(gateway: Filled, get: Get, dest: Path) -> None
         assert find_wrong(place, "parquet", gateway.objects) == []
 
 
+@pytest.mark.thorough
 def test_a_hundred_thousand_objects_arrive(versitygw: Versitygw, get: Get, dest: Path) -> None:
     """A hundred pages, read by pyarrow; each object once."""
     objects = bodies(MANY, prefix(MANY))
@@ -267,6 +270,7 @@ def test_files_store_what_can_be_a_file(odd: Filled, get: Get, canary: Any) -> N
 # Kills
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "tar"])
 def test_a_killed_job_goes_on_and_has_each_object_once(
     versitygw: Versitygw, start: Callable[..., Any], environment: dict[str, str], dest: Path, format: str

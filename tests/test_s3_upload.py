@@ -117,6 +117,7 @@ def assert_cleared(state: Path) -> None:
     assert left == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "tar", "warc", "jsonl"])
 def test_every_object_arrives_in_a_shard_of_every_format(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str
@@ -171,6 +172,7 @@ MOMENTS = [  # of the first or second such request, and in which job
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("kind", "moment", "options"), MOMENTS, ids=[f"{kind}-{moment}-{options[3]}" for kind, moment, options in MOMENTS]
 )
@@ -209,6 +211,7 @@ def test_a_kill_at_any_request_loses_and_doubles_nothing(
     assert_cleared(tmp_path / STATE)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["tar", "parquet"])
 def test_kills_at_random_moments_lose_and_double_nothing(
     run: Run, start: Start, server: Serve, bucket: Bucket, tmp_path: Path, format: str
@@ -255,6 +258,7 @@ def test_an_interrupted_upload_leaves_no_parts(
     assert_complete(bucket, tmp_path, COUNT, SIZE)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("options", [IN_PARTS, WHOLE], ids=["parts", "whole"])
 def test_a_store_that_is_busy_or_fails_is_asked_again(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, options: tuple[str, ...]
@@ -538,6 +542,7 @@ def assert_all_told(run: Run, bucket: Bucket, state: Path, count: int) -> None:
     assert_cleared(state)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["parquet", "tar", "warc", "jsonl"])
 def test_what_failed_is_told_beside_the_shards(
     run: Run, server: Serve, bucket: Bucket, tmp_path: Path, format: str

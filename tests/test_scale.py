@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCALE = (sys.executable, "-m", "benches.scale")
 
 
@@ -15,6 +17,7 @@ def started(root: Path, folder: Path, count: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
+@pytest.mark.thorough
 def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Path) -> None:
     """And the sums say what it took; a second start shows them again."""
     count = 300_000
@@ -36,6 +39,7 @@ def test_a_job_is_killed_twice_and_its_ledger_balances(root: Path, tmp_path: Pat
     assert again == said[said.index("objects          ") :]
 
 
+@pytest.mark.thorough
 def test_a_measurement_is_stopped_and_goes_on(root: Path, tmp_path: Path) -> None:
     """Ctrl-C ends client and server; the same command resumes the job, and the sums hold both."""
     count = 100_000

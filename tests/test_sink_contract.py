@@ -249,6 +249,7 @@ def assert_unfailing(job: Job) -> None:
 # --- objects -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @readers_of("many")
 def test_each_object_is_there_once(job: Job, reader: str) -> None:
     """Under its name, with the origin's bytes; a target that is absent or failed is not, nor anything else."""
@@ -261,6 +262,7 @@ def test_each_name_is_kept(job: Job, reader: str) -> None:
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
+@pytest.mark.sampled(3)
 @readers_of("bodies")
 def test_each_body_is_kept(job: Job, reader: str) -> None:
     """Empty, binary, like a format's own marks, at the edges of blocks, and of 64 MiB."""
@@ -354,6 +356,7 @@ def test_when_it_was_fetched_is_kept(job: Job, reader: str) -> None:
             assert job.began - second <= at <= job.ended + second, each.name[:100]
 
 
+@pytest.mark.sampled(2)
 @readers_of("many", [pair for pair in TELLING if "sequence" in TOLD[pair[0]]])
 def test_each_object_has_its_sequence_number(job: Job, reader: str) -> None:
     """That of its target: where one server lists in order, its place in the listing."""
@@ -447,6 +450,7 @@ def test_a_second_run_changes_no_byte(run: Run, server: Serve, memory_path: Path
     assert source.stats()["get"] == 2000
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_failed_is_added_by_a_second_pass(run: Run, server: Serve, memory_path: Path, format: str) -> None:
     """`--retry-failed`: then all is there, once."""
@@ -519,6 +523,7 @@ def test_parquet_has_the_columns_that_are_documented(job: Job) -> None:
 TIME_OF_POLARS = "Datetime(time_unit='us', time_zone='UTC')"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "odd", "bodies")], indirect=True
 )
@@ -530,6 +535,7 @@ def test_a_warc_passes_its_own_check(job: Job) -> None:
     assert [said for shard in shards[:20] if (said := check_warc(shard))] == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "bodies")], indirect=True
 )

@@ -48,6 +48,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
 @pytest.mark.parametrize("order", ["first", "mixed"])
 def test_other_hosts_are_fetched_while_credentials_are_looked_for(

@@ -59,6 +59,7 @@ def trickling(hosts: list[str]) -> Iterator[int]:
             thread.join(10)
 
 
+@pytest.mark.thorough
 @pytest.mark.timing
 def test_slow_hosts_leave_places_to_one_that_answers_promptly(
     raw: Callable[..., RawServer], run: Callable[..., Any], tmp_path: Path

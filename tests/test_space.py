@@ -99,6 +99,7 @@ ROOM = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "left"), ROOM, ids=[f"{format}-{left // KIB}KiB" for format, left in ROOM])
 def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
     run: Run, server: Serve, disk: Callable[..., Path], format: str, left: int
@@ -118,6 +119,7 @@ def test_a_full_disk_stops_the_job_and_room_lets_it_resume(
     assert_resumes(run, source, dest, expected, *WINDOW, format=format)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", *SUFFIXES])
 def test_a_disk_that_is_full_again_and_again_loses_nothing(
     run: Run, server: Serve, memory_path: Path, disk: Callable[..., Path], format: str
@@ -154,6 +156,7 @@ def test_a_disk_that_is_full_again_and_again_loses_nothing(
     assert_resumes(run, source, dest, expected, *WINDOW, format=format)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("left", [0, 5, 100, 330])
 def test_no_inodes_stop_the_job_and_room_lets_it_resume(
     run: Run, server: Serve, disk: Callable[..., Path], left: int
@@ -172,6 +175,7 @@ def test_no_inodes_stop_the_job_and_room_lets_it_resume(
     assert_resumes(run, source, dest, expected, *WINDOW)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "null", "tar"])
 @pytest.mark.parametrize("left", [0, 150 * KIB, 400 * KIB], ids=lambda left: f"{left // KIB}KiB")
 def test_a_journal_on_a_full_disk_stops_the_job(
@@ -196,6 +200,7 @@ def test_a_journal_on_a_full_disk_stops_the_job(
     assert find_problems(dest, expected, format, state) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("format", "count", "size"), [("files", 20, 900_000), *((format, 2000, 2500) for format in SUFFIXES)]
 )
@@ -224,6 +229,7 @@ def low_descriptors(count: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("count", [70, 90, 128])
 def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, count: int, threads: int) -> None:
@@ -375,6 +381,7 @@ def fail_at(
         )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("call", "error", "moments"), INJECTED, ids=[f"{call}-{error}" for call, error, _ in INJECTED])
 def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
     fail_once: Callable[..., int], memory_path: Path, call: str, error: str, moments: tuple[int, ...]
@@ -386,6 +393,7 @@ def test_a_call_that_fails_stops_the_job_and_the_next_run_completes_it(
         assert STORAGE in codes
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 @pytest.mark.parametrize(
     ("call", "error", "moments"),
@@ -399,6 +407,7 @@ def test_a_call_that_fails_loses_nothing_of_a_pack(
     assert STORAGE in fail_at(fail_once, memory_path, call, error, moments, format)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("call", "error"), INJECTED_INTO_STAGED)
 def test_a_staged_file_that_cannot_be_written_stops_the_job(
     fail_once: Callable[..., int], dest: Path, call: str, error: str

@@ -32,6 +32,7 @@ def report_of(ended: Any) -> dict[str, Any]:  # noqa: ANN401 - how a command end
     return event
 
 
+@pytest.mark.sampled(1)
 @of_all_engines
 def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """Each run makes some headway, and what was in flight is kept."""
@@ -54,6 +55,7 @@ def test_a_run_ends_at_its_bytes_and_the_same_command_goes_on(engine: str, run: 
     assert find_unbalanced(dest) == []
 
 
+@pytest.mark.sampled(1)
 @of_all_engines
 def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """A rate that would take a minute."""
@@ -71,6 +73,7 @@ def test_a_run_ends_at_its_time_and_the_same_command_goes_on(engine: str, run: R
     assert last["fetched"] == len(list(read_objects(dest, "files"))) == source.stats()["get"] == 600
 
 
+@pytest.mark.sampled(1)
 @of_all_engines
 def test_above_its_failures_a_job_stops_early_and_below_them_it_succeeds(
     engine: str, run: Run, server: Serve, dest: Path
@@ -218,6 +221,7 @@ def test_what_is_no_limit_is_refused(run: Run, dest: Path, option: tuple[str, st
     assert not dest.exists()
 
 
+@pytest.mark.sampled(3)
 @of_all_engines
 def test_bodies_come_no_faster_than_their_rate(engine: str, run: Run, server: Serve, dest: Path) -> None:
     """All together, whatever the number of workers; what is in flight at the end is not waited for."""
@@ -263,6 +267,7 @@ def answers_of(dest: Path) -> dict[str, int]:
     return dict(Counter(failure.kind for failure in fetchmill.failures(dest)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 @pytest.mark.parametrize(
     ("kinds", "left"),

@@ -10,6 +10,8 @@ import pytest
 import fetchmill
 from raw_server import RawServer
 
+pytestmark = pytest.mark.entry_point
+
 Run = Callable[..., Any]
 Raw = Callable[..., RawServer]
 

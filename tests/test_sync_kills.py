@@ -36,6 +36,7 @@ def source(nginx: Callable[..., Nginx]) -> str:
     return nginx(files=Site()).url("files", "127.0.0.1") + "/"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "phase"), list(enumerate(itertools.islice(itertools.cycle(PHASES), KILLS))))
 def test_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, number: int, phase: str
@@ -86,6 +87,7 @@ def test_the_passes_are_killed_in_every_phase(
     assert len(tree.names()) == FILES
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_pass_with_a_checkpoint(
     start: Start, run: Run, nginx: Callable[..., Nginx], served: Path, dest: Path, number: int, code: int

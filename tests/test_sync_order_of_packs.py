@@ -277,6 +277,7 @@ def arguments(source: Server, dest: Path, format: str, *more: str) -> tuple[obje
     return ("get", source.url, dest, *WINDOW, "--limit", "96", *format_options(format), *more)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
     traced: Callable[..., Traced],
@@ -318,6 +319,7 @@ def test_small_shards_are_removed_behind_the_one_that_replaces_them(
     assert watcher.seen["replaced"] >= 2 * 16
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_run_that_resumes_keeps_the_order_of_shards(
     traced: Callable[..., Traced],
@@ -352,6 +354,7 @@ def has_open(dest: Path) -> bool:
         return read_shards(db).has_open
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_durability_process_keeps_the_order_of_shards_without_a_sync(
     traced: Callable[..., Traced],
@@ -381,6 +384,7 @@ def is_sync_of(call: Call, end: str) -> bool:
     return call.name in {"fsync", "fdatasync"} and call.path.endswith(end)
 
 
+@pytest.mark.thorough
 def test_each_sync_that_is_missing_is_seen(
     traced: Callable[..., Traced], source: Server, dest: Path, watch: Callable[..., Watcher]
 ) -> None:

@@ -21,6 +21,7 @@ LOG = logging.getLogger(__name__)
 SEED = int(os.environ.get("FETCHMILL_SEED") or time.time_ns() % 1_000_000)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_tree_that_changes_much_is_made_identical(
     run: Callable[..., Ended], served: Path, memory_path: Path, tmp_path: Path, server: str

@@ -71,6 +71,7 @@ def report_of(ended: Ended) -> dict[str, Any]:
     return dict(report)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_superseded_or_removed_is_gone_from_the_shards(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
@@ -99,6 +100,7 @@ def test_what_is_superseded_or_removed_is_gone_from_the_shards(
     assert (proved.code, len(bodies(served))) == (0, len(run("ls", dest).out.splitlines())), proved.err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("format", "number"), [(format, number) for format in FORMATS for number in range(KILLS)])
 def test_killed_at_any_moment_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int
@@ -127,6 +129,7 @@ def test_killed_at_any_moment_each_object_is_old_or_new(
     assert os.listdir(dest / ".fetchmill/open") == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_the_shards_of_a_finished_job_are_taken_over(
     run: Run, site: Nginx, source: str, served: Path, dest: Path, format: str
@@ -195,6 +198,7 @@ def test_a_list_that_has_grown_adds_rows(run: Run, source: str, served: Path, de
     assert contents(dest, "parquet", "duckdb") == whole
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "warc"])
 def test_a_store_is_kept_in_shards(
     run: Run, versitygw: Versitygw, environment: dict[str, str], dest: Path, format: str
@@ -238,6 +242,7 @@ def test_small_shards_become_larger_ones(source: str, served: Path, dest: Path) 
     assert contents(dest, "parquet", "pyarrow") == bodies(served)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_damaged_shard_is_told_before_anything_changes(
     run: Run, source: str, served: Path, dest: Path, format: str

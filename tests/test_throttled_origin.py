@@ -24,6 +24,7 @@ def replies(server: Server) -> tuple[float, int, int]:
     return time.monotonic(), stats["get"], stats["faults"].get("status", 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.timing
 @pytest.mark.parametrize("engine", RATES)
 @pytest.mark.parametrize("status", [503, 429])
@@ -72,6 +73,7 @@ def test_a_job_that_was_throttled_ends_soon_and_complete(
     assert seconds < 20
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.timing
 @pytest.mark.parametrize("seconds", [1, 30])
 def test_an_origin_that_asks_for_patience_is_used_as_much(

@@ -126,6 +126,7 @@ def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Fo
     assert_proved(dest)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 @pytest.mark.parametrize("engine", ["threads", "processes", "asyncio", "combo"])
 def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
@@ -511,6 +512,7 @@ def test_what_is_damaged_is_transformed_again(server: Serve, dest: Path, tmp_pat
     assert_proved(dest)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet", "jsonl"])
 def test_killed_and_resumed_each_object_is_stored_once(
     server: Serve, dest: Path, run: Run, start: Run, pids: Path, command_line: dict[str, str], format: str

@@ -106,6 +106,7 @@ def flip(path: Path, rng: random.Random, count: int = 1) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str) -> None:
     """Every object was read, and nothing was changed by it."""
@@ -121,6 +122,7 @@ def test_an_intact_destination_is_proved(job: Callable[[str], Job], format: str)
         assert path.suffix in {".sqlite-shm", ".sqlite-wal"} or path.stat().st_mtime_ns == time_ns
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_flipped_bytes_of_shards_are_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
@@ -142,6 +144,7 @@ def test_flipped_bytes_of_shards_are_found_and_mended(
     made.assert_mended()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_shard_that_is_missing_is_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
@@ -164,6 +167,7 @@ def test_a_shard_that_is_missing_is_found_and_mended(
     made.assert_mended()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format: str) -> None:
     """The copy with the higher number goes."""
@@ -247,6 +251,7 @@ def test_a_shard_that_the_journal_does_not_know_is_named(job: Callable[[str], Jo
     assert (made.dest / "shard-000099.tar").exists()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "null"])
 def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Path, format: str) -> None:
     """Failed and absent targets are part of it, and counters that were changed are noticed."""
@@ -269,6 +274,7 @@ def test_the_ledger_is_counted(run: Run, server: Callable[..., Server], dest: Pa
     assert "missing" in {finding["what"] for finding in findings} or format == "null"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_job_that_was_killed_is_proved_as_far_as_it_is(
     start: Callable[..., subprocess.Popen[str]], run: Run, server: Callable[..., Server], dest: Path, format: str
@@ -304,6 +310,7 @@ def read_ledger_or_zero(dest: Path) -> int:
         return 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
 def test_objects_are_compared_with_the_origin(
     job: Callable[[str], Job], server: Callable[..., Server], run: Callable[..., Ended], tmp_path: Path, format: str
@@ -333,6 +340,7 @@ def test_objects_are_compared_with_the_origin(
     assert "all is proved" not in ended.err
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_repair_that_is_killed_is_done_again(
     job: Callable[[str], Job], environment: dict[str, str], rng: random.Random, format: str

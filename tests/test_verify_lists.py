@@ -121,6 +121,7 @@ def options_of(format: str) -> list[tuple[str, ...]]:
 CASES = [(format, options) for format in (*FORMATS, "null") for options in options_of(format)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("format", "options"), CASES)
 def test_a_list_with_redirects_and_failures_is_proved(
     run: Run,
@@ -145,6 +146,7 @@ def test_a_list_with_redirects_and_failures_is_proved(
     assert report["checked"] == (0 if format == "null" else COUNT + 2)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "options"), [case for case in CASES if case[0] != "null"])
 def test_a_list_that_was_killed_is_proved_as_far_as_it_is(
     run: Run, start: Start, server: Serve, dest: Path, format: str, options: tuple[str, ...]
@@ -178,6 +180,7 @@ def settled(dest: Path) -> int:
         return 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., ListJob], format: str) -> None:
     """The name tells the URL, for `files` with the only scheme that the list had."""
@@ -195,6 +198,7 @@ def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., L
     made.verify(code=0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("format", "options"),
     [
@@ -252,6 +256,7 @@ def test_items_with_names_of_their_own_are_not_asked_for_by_these(server: Serve,
     assert (report.without_url, report.planned) == (10, 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("format", "options"),
     [

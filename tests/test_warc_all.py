@@ -360,6 +360,7 @@ def test_a_job_s_archive_is_taken_over_by_a_sync(run: Run, raw: Raw, tmp_path: P
     assert sorted(fetchmill.open(tmp_path / "out")) == [f"{site.url}/a", f"{site.url}/r"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("call", ["renameat2", "unlink"])
 def test_a_sync_that_is_killed_while_it_ends_has_one_of_each(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str

@@ -105,6 +105,7 @@ def killed_and_finished(
     return problems + find_problems(dest, expected, format)
 
 
+@pytest.mark.sampled(1)
 @in_rounds
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path, format: str, number: int) -> None:
@@ -118,6 +119,7 @@ def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path
     assert site.stats["faults"].keys() == {"status", "reset", "truncate"}
 
 
+@pytest.mark.sampled(1)
 @in_rounds
 @pytest.mark.parametrize("engine", [name for name in IN_PYTHON if name in ("threads", "asyncio") or ROUNDS > 1])
 def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number: int) -> None:
@@ -131,6 +133,7 @@ def test_every_engine_fetches_from_far_away(tmp_path: Path, engine: str, number:
     assert find_problems(dest, synthetic(count), "jsonl") == []
 
 
+@pytest.mark.thorough
 @in_rounds
 def test_a_line_that_is_cut_and_gets_longer_costs_no_object(tmp_path: Path, number: int) -> None:
     """For three seconds nothing arrives; then each round trip takes 0.3 s, and then what it did before."""
@@ -224,6 +227,7 @@ def store_folder(memory_path: Path) -> Path:
 
 
 @in_rounds
+@pytest.mark.needs_versitygw
 def test_a_bucket_is_fetched_far_away_at_its_own_name(tmp_path: Path, store_folder: Path, number: int) -> None:
     """A store that others wrote, where AWS has it; killed in the middle, too."""
     dest = tmp_path / "out"

@@ -1,0 +1,86 @@
+"""Writes down each failed test with the fault that it saw, for `scripts/judge-tests`.
+
+`--failures FILE` names the file; each failure is a line of JSON.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from faults import begin, fault_of, note
+
+# How a failed report has it, over the wire between the processes of pytest-xdist as well.
+_ATTRIBUTE = "fetchmill_fault"
+_failures: Path | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Where failures go."""
+    parser.addoption("--failures", type=Path, default=None, help="append each failure to this file, a line of JSON")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Nothing was seen yet."""
+    begin()
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> None:
+    """Looks at a comparison that failed."""
+    if _has_bytes(left) or _has_bytes(right):
+        note("wrong bytes")
+    elif (_is_tally(left) or _is_tally(right)) and op in {"==", "in", "<=", ">="}:
+        note("lost or doubled object")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Iterator[None]:
+    """Adds to a failed report what was seen."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if report.failed and call.excinfo is not None:
+        setattr(report, _ATTRIBUTE, fault_of(call.excinfo.value))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Writes it down, in the process that controls the others."""
+    if not report.failed or _failures is None:
+        return
+    # A report that no test has made is of a worker process that ended.
+    fault = getattr(report, _ATTRIBUTE, "crash")
+    row = {"test": report.nodeid, "fault": fault, "log": report.longreprtext}
+    with _failures.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Failures are written by one process only."""
+    global _failures  # noqa: PLW0603 - hooks have no place of their own
+    is_worker = hasattr(config, "workerinput")
+    _failures = None if is_worker else config.getoption("--failures")
+
+
+def _has_bytes(value: object) -> bool:
+    """Bytes of objects, alone or in a collection of them."""
+    if isinstance(value, bytes):
+        return True
+    if isinstance(value, Mapping):
+        return any(_has_bytes(each) for each in value.values())
+    return isinstance(value, (list, tuple, set, frozenset)) and any(_has_bytes(each) for each in value)
+
+
+def _is_tally(value: object) -> bool:
+    """Names, or how often each is there; or the line of a ledger."""
+    if isinstance(value, str):
+        return " listed = " in value
+    return isinstance(value, (Counter, AbstractSet)) and _are_texts(value)
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
