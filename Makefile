@@ -33,9 +33,10 @@ NO_ISOLATION := --no-deps --no-build-isolation
 # One interpreter for everything, so that the binding is built once.
 export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 
-# What is compiled once gains nothing from being prepared for a change.
+# What is compiled once gains nothing from being prepared for a change, nor from more parts than processors.
 ifdef CI
 export CARGO_INCREMENTAL := 0
+export CARGO_PROFILE_DEV_CODEGEN_UNITS := 4
 endif
 
 .DEFAULT_GOAL := help
@@ -83,35 +84,39 @@ test-binaries:
 test: ## What every change must pass, within 20 minutes: set-up, build, lints, tests, and a slice of test-all (logs are in build/test/)
 	@rm -rf $(LOGS)
 	@echo "seed: FETCHMILL_SEED=$$FETCHMILL_SEED"
-	@$(MAKE) --silent --no-print-directory --jobs 4 part-test-slice
+	@$(MAKE) --silent --no-print-directory --jobs 4 part-last
 	@scripts/part --table
 	@$(BIN)/python scripts/judge-tests $(LOGS)/failures.jsonl $(LOGS)/failed
 
 test-all: ## Everything that is not rare or long: `make test` without its slice, and all that it leaves out, with real commands
 	@rm -rf $(LOGS)
 	@echo "seed: FETCHMILL_SEED=$$FETCHMILL_SEED"
-	@FETCHMILL_REAL_COMMANDS=1 $(MAKE) --silent --no-print-directory --jobs 4 part-test-rest
+	@FETCHMILL_REAL_COMMANDS=1 $(MAKE) --silent --no-print-directory --jobs 4 part-last-of-all
 	@scripts/part --table
 	@$(BIN)/python scripts/judge-tests $(LOGS)/failures.jsonl $(LOGS)/failed
 
-# The parts of `make test` and what each waits for: two processors are busy all the time, installing and waiting
-# overlap with compiling. What compiles with cargo is in a row: it would wait for cargo's lock anyway.
+# The parts of `make test` and what each waits for. Installing overlaps with compiling. Tests have the processors for
+# themselves, first those that run side by side, then those that measure. The slice takes five minutes whatever else
+# runs, so the lints and Rust's tests are next to it. What compiles with cargo is in a row: it would wait for cargo's
+# lock anyway.
 part-%:
 	@scripts/part $* $(MAKE) --no-print-directory PART=1 $*
 part-env part-examples: $(BIN)/python
 part-browser: part-servers
 part-stdlib-tests: part-env part-browser
 part-build: part-env part-examples
-part-lint-python part-layers part-licences: part-build
-part-lint-rust: part-build
-part-test-rust: part-lint-rust
 part-collect: part-build
 part-test-python: part-collect part-servers part-browser part-stdlib-tests
-# What measures time has the machine almost for itself.
-part-test-timing: part-test-python part-test-rust part-lint-python part-layers part-licences
+part-test-timing: part-test-python
 part-test-alone: part-test-timing
-part-test-slice: part-test-alone
-part-test-rest: part-test-alone part-stores
+part-test-slice part-lint-python part-layers part-licences part-lint-rust: part-test-alone
+part-test-rust: part-lint-rust
+part-test-rest: part-test-rust part-lint-python part-layers part-licences part-stores
+# What `make test` and `make test-all` end with.
+part-last: part-test-slice part-test-rust part-lint-python part-layers part-licences
+part-last-of-all: part-test-rest
+part-last part-last-of-all:
+	@true
 
 check: build ## A first answer, two minutes after a build: lints, Rust's unit tests, tests of each command
 	@rm -rf $(LOGS)
