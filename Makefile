@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 # Files that have a test with a mark: pytest need not read the others.
 marked = $(shell grep -l "mark.$1" tests/test_*.py)
 # Tests at a time, with two processors: most of them wait.
-TEST_WORKERS ?= 8
+TEST_WORKERS ?= 6
 # Tests of the wheel build it as quickly as the rest, elsewhere.
 WHEEL_PROFILE ?= release
 DIST ?= dist
@@ -37,6 +37,7 @@ export PYO3_PYTHON := $(CURDIR)/$(BIN)/python
 ifdef CI
 export CARGO_INCREMENTAL := 0
 export CARGO_PROFILE_DEV_CODEGEN_UNITS := 4
+export CARGO_PROFILE_DEV_DEBUG := none
 endif
 
 .DEFAULT_GOAL := help

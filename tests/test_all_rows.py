@@ -194,6 +194,7 @@ def test_who_reads_objects_sees_objects_only(run: Run, raw: Raw, tmp_path: Path,
         assert fetchmill.verify(tmp_path / f"export-{other}").ok
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_job_that_is_killed_again_and_again_has_each_row_once(
     run: Run, start: Start, server: Serve, tmp_path: Path, format: str
@@ -223,6 +224,7 @@ def test_a_job_that_is_killed_again_and_again_has_each_row_once(
     assert status.failed > 100
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_job_that_is_killed_when_it_puts_rows_in_their_place_has_each_once(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, format: str

@@ -55,6 +55,7 @@ async def listed(items: list[str], pause: float = 0.0) -> AsyncIterator[str]:
         yield item
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("pause", [None, 0.0, 0.0005])
 @pytest.mark.parametrize("ordered", [False, True])
 def test_every_item_has_its_reply(server: Serve, pause: float | None, ordered: bool) -> None:

@@ -36,7 +36,7 @@ def idle_mib() -> float:
     return int(subprocess.run([sys.executable, "-c", IDLE], capture_output=True, check=True).stdout) / 1024
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "program", ["as_completed", "as_completed_plain", "as_completed_async_input", "task_pool", "mapped", "threads"]
 )

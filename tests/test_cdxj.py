@@ -137,6 +137,7 @@ def test_keys_of_made_up_urls_are_those_of_others(run: Run, raw: Raw, tmp_path: 
     assert assert_right(tmp_path / "out") > 1000
 
 
+@pytest.mark.thorough
 def test_a_large_index_is_sorted_in_parts(run: Run, server: Serve, tmp_path: Path) -> None:
     """More than is sorted in memory at once; URLs are long, so that few of them are enough."""
     count, query = 15_000, "q=" + "a" * 500
@@ -183,6 +184,7 @@ def some_shards(raw: Raw, folder: Path, count: int = 5) -> tuple[RawServer, tupl
     return site, ("get", "list.txt", "out", *WARC, *HASTE, "--threads", "1", "--shard-size", "1")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("call", ["renameat2", "unlink"])
 def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
     run: Run, environment: dict[str, str], raw: Raw, tmp_path: Path, call: str
@@ -212,6 +214,7 @@ def test_a_job_that_is_killed_while_it_writes_indexes_has_each(
     assert len(site.asked("/")) == asked
 
 
+@pytest.mark.thorough
 def test_a_signal_while_an_index_is_written_leaves_it_to_the_next_run(
     run: Run, start: Start, server: Serve, tmp_path: Path
 ) -> None:

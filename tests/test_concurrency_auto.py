@@ -154,6 +154,7 @@ def test_a_throttled_origin_is_fetched_completely(run: Run, server: Serve, dest:
     assert find_problems(dest, synthetic(1500)) == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("count", [70, 90])
 def test_few_descriptors_bound_it(run: Run, server: Serve, dest: Path, count: int) -> None:
     """It finds as many as they allow and runs into no other bound; nothing is lowered that was asked for."""

@@ -309,7 +309,7 @@ def test_the_variable_has_the_token_itself(
     assert b"fetchmill_objects_total" in get(url, Authorization=f"Bearer {TOKEN}")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["get", "check", "list"])
 def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path: Path, command: str) -> None:
     """The address is a notice; nothing answers any more behind the end."""
@@ -336,7 +336,7 @@ def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path
         get_json(f"{found[1]}api/snapshot")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio", "processes"])
 def test_a_job_of_python_has_one_with_every_engine(
     server: Serve,

@@ -760,7 +760,7 @@ def test_an_iterable_is_a_source(server: Serve, dest: Path, engine: str, kind: s
     assert find_problems(dest, Expected(bodies), "jsonl") == []
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @of_engines_with_lists
 def test_what_an_iterable_raises_comes_out_after_a_checkpoint(server: Serve, dest: Path, engine: str) -> None:
     """What it gave before is done; with it mended the job goes on."""

@@ -194,7 +194,7 @@ def test_a_second_ctrl_c_ends_it_at_once(environment: dict[str, str], memory_pat
     assert problems == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", WITH_LISTS)
 def test_ctrl_c_ends_a_program_with_a_generator_without_end(
     environment: dict[str, str], memory_path: Path, engine: str

@@ -82,6 +82,7 @@ def test_bytes_are_what_is_stored(memory_path: Path, engine: str, format: str) -
     assert find_problems(dest, Expected({name: body_of(name) for name in OK}), format) == []
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_it_is_given_the_target(dest: Path, engine: str) -> None:
     """Its number, name, URL and attempt, and the fields that its request would carry."""
@@ -97,6 +98,7 @@ def test_it_is_given_the_target(dest: Path, engine: str) -> None:
     assert all("'user-agent'" in told[4] and "'accept-encoding'" in told[4] for told in found.values())
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) -> None:
     """The listing is the engine's, objects are the function's."""
@@ -110,6 +112,7 @@ def test_it_fetches_what_a_server_lists(server: Serve, dest: Path, engine: str) 
     assert source.stats()["get"] == 0
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_a_reply_counts_as_one_from_a_server(dest: Path, engine: str) -> None:
     """Status, fields and body: stored with what it tells, absent, failed at once, or tried again."""
@@ -183,6 +186,7 @@ def test_a_session_of_aiohttp_is_a_workers(server: Serve, dest: Path, engine: st
 # --- what goes wrong in it ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> None:
     """failed(function) after the attempts, with type and text in one line; the others do not notice."""
@@ -199,6 +203,7 @@ def test_an_exception_is_a_failure_of_its_target(dest: Path, engine: str) -> Non
     assert dict(read_objects(dest, "files")) == {name: body_of(name) for name in OK}
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
     """By the policy that is everyone's; the target tells which attempt it is."""
@@ -208,6 +213,7 @@ def test_what_raised_is_tried_again(dest: Path, engine: str) -> None:
     assert (dest / "late").read_bytes() == body_of("late")
 
 
+@pytest.mark.sampled(3)
 @of_engines
 def test_what_is_neither_bytes_nor_a_reply_is_a_failure(dest: Path, engine: str) -> None:
     """failed(function), and its type is told."""
@@ -271,6 +277,7 @@ def test_a_function_that_kills_its_process_fails_its_target_alone(dest: Path, en
 # --- workers -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @of_engines
 def test_a_worker_starts_and_ends_once(
     dest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
@@ -301,7 +308,7 @@ def test_a_worker_starts_and_ends_once(
     assert (processes == {str(os.getpid())}) == (engine not in WITH_PROCESSES)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @of_engines
 def test_a_start_that_fails_ends_the_job(dest: Path, engine: str) -> None:
     """With what it raised; it is no failure of a target, and the job can go on."""

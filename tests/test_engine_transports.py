@@ -537,6 +537,7 @@ def test_a_head_that_never_ends_is_refused(opened: Open, raw: Callable[..., RawS
     }
 
 
+@pytest.mark.sampled(2)
 def test_a_server_with_faults_gets_its_answers_in_the_end(opened: Open, server: Callable[..., Server]) -> None:
     """Each attempt says what it was; no attempt gets another's body."""
     faults = [Fault("truncate", rate=0.2), Fault("reset", rate=0.2), Fault("status", status=503, rate=0.2)]

@@ -90,6 +90,7 @@ def test_an_export_that_is_killed_goes_on(
     assert run("verify", other).code == 0
 
 
+@pytest.mark.thorough
 def test_a_signal_ends_it_with_a_checkpoint(
     run: Run, start: Callable[..., subprocess.Popen[str]], server: Callable[..., Server], memory_path: Path
 ) -> None:

@@ -278,7 +278,7 @@ def test_a_folder_that_gave_no_listing_has_a_line(run: Run, raw: Raw, tmp_path: 
     assert [failure.name for failure in fetchmill.failures(tmp_path / "out")] == ["bad/"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_second_pass_replaces_it_and_the_last_takes_it_away(
     run: Run, start: Start, raw: Raw, tmp_path: Path, format: str

@@ -621,6 +621,7 @@ def assert_own_bytes(dest: Path, names: list[str]) -> None:
     assert wrong == {}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_second_reply_in_the_same_segment_is_nobodys(raw: Raw, canary: Canary, every: int, limit: int) -> None:
@@ -667,7 +668,7 @@ def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, lim
     assert_own_bytes(canary.dest, names)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("limit", [1, 8])
 @pytest.mark.parametrize("delay", [None, 0.001, 0.01], ids=["at-once", "1ms", "10ms"])
 def test_a_server_that_sent_a_second_reply_is_listened_to(

@@ -159,6 +159,7 @@ def test_nothing_is_stored_with_null(run: Run, server: Serve, dest: Path, tree: 
     assert fetchmill.status(dest).fetched == COUNT
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("closed", ["stdout", "stderr"])
 def test_a_reader_that_goes_away_does_not_end_the_job(
     start: Run, server: Serve, dest: Path, tree: Callable[..., Any], closed: str

@@ -122,6 +122,7 @@ def test_it_is_a_mapping(store: Path, format: str) -> None:
         assert [name for name in expected if name not in objects] == []
 
 
+@pytest.mark.sampled(2)
 def test_a_missing_name_is_a_key_error(store: Path) -> None:
     """And what looks like a path outside is only a name."""
     with fetchmill.open(store) as objects:
@@ -225,7 +226,7 @@ def run_bytes(environment: dict[str, str]) -> Callable[..., bytes]:
     return run_command
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_arrow_is_read_by_others(store: Path, format: str) -> None:
     """One schema for all formats; pyarrow, Polars and DuckDB take the stream as it is."""
     expected = contents(format)
@@ -459,7 +460,7 @@ def test_damaged_objects_are_told(run: Run, dest: Path, format: str) -> None:
 # --- a mirror of a mirror ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("other", ["parquet", "tar", "files"])
 def test_a_mirror_can_be_mirrored(start: Run, store: Path, format: str, tmp_path: Path, other: str) -> None:
     """`serve DEST` gives what the origin gave: same names, same bytes, in another format as well."""

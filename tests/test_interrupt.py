@@ -189,6 +189,7 @@ def test_a_signal_ends_fetchmill_get_after_a_checkpoint(
     in_parallel(one)
 
 
+@pytest.mark.thorough
 def test_sigterm_ends_a_program_that_does_not_handle_it(
     interrupt: Callable[..., Interrupted], environment: dict[str, str], memory_path: Path
 ) -> None:
@@ -302,7 +303,7 @@ def has_begun(process: subprocess.Popen[str]) -> bool:
     return False
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["native", "processes", "threads"])
 def test_a_signal_at_any_moment_ends_the_command_without_a_word_too_many(
     environment: dict[str, str], memory_path: Path, engine: str
@@ -381,7 +382,7 @@ def test_a_signal_while_a_module_is_loaded_has_the_exit_code_of_any_other(
     assert (ended.returncode, ended.stdout, ended.stderr.strip()) == (130, b"", b"")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", [("ls", "out"), ("verify", "out"), ("status", "out"), ("--help",)], ids=str)
 def test_a_signal_at_any_moment_ends_a_command_without_a_job(
     run: Callable[..., Any], environment: dict[str, str], tmp_path: Path, command: tuple[str, ...]

@@ -148,6 +148,7 @@ def test_a_killed_job_goes_on_with_the_same_items(server: Serve, dest: Path) -> 
     assert source.stats()["get"] < 500_000
 
 
+@pytest.mark.thorough
 def test_another_order_is_refused(server: Serve, dest: Path) -> None:
     """It would count as done what was never fetched."""
     source = server(synthetic=400_000)
@@ -158,6 +159,7 @@ def test_another_order_is_refused(server: Serve, dest: Path) -> None:
         fetchmill.get((url_of(source, index) for index in order), dest, format="null")
 
 
+@pytest.mark.thorough
 def test_too_few_items_are_refused(server: Serve, dest: Path) -> None:
     """They end before what is done does."""
     source = server(synthetic=400_000)

@@ -359,7 +359,7 @@ def test_what_cannot_be_meant_is_refused_in_a_line(
     assert "hidden" not in ended.err
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
 def test_a_killed_job_goes_on_at_the_right_line(
     run: Run,
@@ -392,7 +392,7 @@ def test_a_killed_job_goes_on_at_the_right_line(
     assert count <= source.stats()["get"] < count + 100_000
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("format", "suffix"), [("txt", ""), ("csv", ".gz"), ("jsonl", ".zst"), ("parquet", "")])
 def test_a_changed_list_is_refused(
     run: Run,

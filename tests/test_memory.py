@@ -115,7 +115,7 @@ def test_files_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> Non
     assert find_problems(dest, synthetic(60_000)) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("count", "size"), [(100, 2 * MIB), (200, 900 << 10), (200, MIB)], ids=["2MiB", "900KiB", "1MiB"]
 )
@@ -135,7 +135,7 @@ def test_large_bodies_are_staged_or_wait_for_no_memory(
 MEGABYTE = 1_000_000
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("format", "count", "size"),
     [("parquet", 500, MEGABYTE), ("warc", 400, MEGABYTE), ("jsonl", 500, MEGABYTE), ("parquet", 2500, 200_000)],
@@ -223,6 +223,7 @@ def test_a_process_of_an_engine_takes_no_more(peak: Peak, server: Serve, memory_
 GROWING = {100: 2000, 10_000: 2000, 200_000: 400, MEGABYTE: 100, 5 * MEGABYTE: 20}
 
 
+@pytest.mark.thorough
 def test_bodies_that_grow_with_their_names_take_no_more(peak: Peak, server: Serve, memory_path: Path) -> None:
     """A thousand small ones in flight say nothing of the large ones to come; those wait until there is room."""
     content, dest = memory_path / "content", memory_path / "out"

@@ -239,6 +239,7 @@ def test_an_outage_is_said_and_given_up(
     assert read_ledger(dest).fetched == 300
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.alone
 @pytest.mark.parametrize("others", [{"status": 1, "reset": 1}, {"slow": 1}], ids=["broken", "slow"])
 def test_good_objects_keep_their_rate_beside_others(

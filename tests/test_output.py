@@ -49,7 +49,7 @@ WRITING = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", WRITING, ids=" ".join)
 def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path, arguments: tuple[str, ...]) -> None:
     """Each command that writes there: `command > file` must not pass for a success when the file is cut short."""
@@ -62,6 +62,7 @@ def test_a_full_disk_under_standard_output_is_told_with_exit_code_7(stored: Path
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.thorough
 def test_events_of_jobs_that_cannot_be_written_do_not_end_them(stored: Path, server: Callable[..., Server]) -> None:
     """The job is done, and the exit code tells that its events are not."""
     source = server(synthetic=COUNT).url
@@ -102,7 +103,7 @@ def test_what_fits_is_written_and_the_rest_is_told(stored: Path, unbuffered: str
     assert (stored / "names").stat().st_size <= ROOM
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("arguments", WRITING[:9], ids=" ".join)
 def test_a_reader_that_has_gone_is_no_error(stored: Path, arguments: tuple[str, ...]) -> None:
     """As in `fetchmill ls out | head -0`: nothing is said, and the exit code is the command's own."""

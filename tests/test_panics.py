@@ -75,6 +75,7 @@ def test_a_job_whose_thread_panics_ends_and_resumes(
     assert read_ledger(dest).fetched == COUNT
 
 
+@pytest.mark.thorough
 def test_a_job_of_an_engine_in_python_ends_with_a_panic(
     server: Serve, run: Run, environment: dict[str, str], dest: Path
 ) -> None:

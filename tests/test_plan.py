@@ -225,7 +225,7 @@ def test_an_empty_listing_is_an_error(run: Run, server: Serve, tmp_path: Path) -
         assert f"error: {source} lists no objects" in ended.err
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("after", [0.7, 1.5, 3.0])
 def test_a_signal_ends_it_at_once(
@@ -249,6 +249,7 @@ def test_a_signal_ends_it_at_once(
     assert not dest.exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 def test_a_server_sees_no_more_than_from_get(run: Run, server: Serve) -> None:
     """As many connections as a job with the same options, and no more requests than its rate."""
@@ -291,6 +292,7 @@ def test_what_does_not_fit_is_told(
     ), ended.err
 
 
+@pytest.mark.thorough
 def test_python_has_it_as_a_call(server: Serve, tmp_path: Path) -> None:
     """With the same figures."""
     served = server(synthetic=30_000)
@@ -377,6 +379,7 @@ def test_what_was_fetched_while_numbers_were_tried_does_not_count() -> None:
     assert _is_over(snapshots[:60], 24.0, 8.0)
 
 
+@pytest.mark.thorough
 def test_a_job_says_whether_it_looks_for_its_number(server: Serve) -> None:
     """With `auto`, until it has found it; never with a number."""
     served = server(synthetic=20_000, delay=(0.01, 0.01))
@@ -457,6 +460,7 @@ def test_the_time_is_predicted(
     compare(plan, reported(run("get", served.url, dest, *common)))
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 def test_the_time_is_predicted_far_away(tmp_path: Path, dest: Path) -> None:
     """Over TLS, 50 ms away, with some loss."""

@@ -257,6 +257,7 @@ def test_a_second_pass_asks_for_the_same_parts(run: Run, raw: Raw, dest: Path, t
     assert run("verify", dest).code == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_a_killed_job_goes_on_with_its_parts(
     run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path, format: str

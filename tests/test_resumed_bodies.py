@@ -55,7 +55,7 @@ def reset(exchange: Exchange) -> None:
     exchange.reset()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["files", "parquet", "tar", "jsonl"])
 @pytest.mark.parametrize("end", [Exchange.close, reset], ids=["close", "reset"])
 def test_an_object_that_breaks_off_again_and_again_is_whole(

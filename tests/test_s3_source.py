@@ -344,6 +344,7 @@ def test_an_error_document_is_no_object(stores: Stores, get: Get, dest: Path, en
     assert_stored(dest, computed(20))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("lie", ["truncate_after", "lose_token_after"])
 def test_a_listing_that_ends_too_early_is_noticed(stores: Stores, get: Get, dest: Path, lie: str) -> None:
     """Whatever the store says of its end."""
@@ -402,6 +403,7 @@ def test_the_listing_is_divided(stores: Stores, get: Get, dest: Path) -> None:
     assert took < 18
 
 
+@pytest.mark.thorough
 def test_a_job_that_is_killed_while_listing_goes_on(stores: Stores, begin: Begin, get: Get, dest: Path) -> None:
     """With every range where it was: each key once."""
     LOG.info("FETCHMILL_SEED=%s", SEED)

@@ -350,6 +350,7 @@ def test_wrong_credentials_are_told(
     assert all(secret not in ended.err for secret in ("another", versitygw.environment()["AWS_SECRET_ACCESS_KEY"]))
 
 
+@pytest.mark.sampled(1)
 def test_a_bucket_that_is_not_there_is_told(store: Store, get: Get, dest: Path) -> None:
     """By its name, with what the store calls it."""
     store.bucket = "elsewhere"

@@ -72,6 +72,7 @@ def refused(call: Callable[[], object]) -> tuple[int, str]:
     return response["ResponseMetadata"]["HTTPStatusCode"], response["Error"]["Code"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [0, 1, 1000, 1001, 2500])
 def test_every_synthetic_object_is_listed_once(count: int) -> None:
     """With its size and the MD5 of its bytes, on as many pages as it takes."""
@@ -126,6 +127,7 @@ def test_a_listing_is_cut_by_prefix_start_and_size() -> None:
         assert boto.list_objects_v2(Bucket="bucket", MaxKeys=0)["IsTruncated"] is False
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_a_delimiter_gives_folders(size: int) -> None:
     """Each once, whatever the pages."""
@@ -243,6 +245,7 @@ def test_parts_that_do_not_fit_are_refused(store: S3Store, boto: Client) -> None
     assert store.objects() == {"big": b"there"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("keys_given", "expected"),
     [

@@ -278,6 +278,7 @@ def test_a_store_that_is_busy_or_fails_is_asked_again(
     assert_complete(bucket, tmp_path, COUNT, SIZE)
 
 
+@pytest.mark.thorough
 def test_a_lost_reply_is_no_second_object(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """The store has made the object, and the answer says 503: the next attempt finds that it is the same."""
     lost: set[Request] = set()
@@ -321,6 +322,7 @@ def test_an_object_of_somebody_else_is_never_replaced(run: Run, server: Serve, b
     assert_complete(bucket, tmp_path, COUNT, SIZE)
 
 
+@pytest.mark.thorough
 def test_the_local_disk_holds_two_shards_of_a_worker(run: Run, server: Serve, bucket: Bucket, tmp_path: Path) -> None:
     """The store answers slowly: the writer waits, and nothing but the fetching behind it."""
     most = 0
@@ -562,6 +564,7 @@ def test_what_failed_is_told_beside_the_shards(
     assert find_wrong(copy, synthetic(60, 100), format) == []
 
 
+@pytest.mark.thorough
 def test_a_large_file_of_failures_is_sent_in_parts(run: Run, start: Start, bucket: Bucket, tmp_path: Path) -> None:
     """And again after a kill between them: what the store has of it is thrown away."""
     count = 60_000

@@ -249,7 +249,7 @@ def assert_unfailing(job: Job) -> None:
 # --- objects -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @readers_of("many")
 def test_each_object_is_there_once(job: Job, reader: str) -> None:
     """Under its name, with the origin's bytes; a target that is absent or failed is not, nor anything else."""
@@ -262,13 +262,14 @@ def test_each_name_is_kept(job: Job, reader: str) -> None:
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @readers_of("bodies")
 def test_each_body_is_kept(job: Job, reader: str) -> None:
     """Empty, binary, like a format's own marks, at the edges of blocks, and of 64 MiB."""
     assert find_unlike(job.read(reader), job.bodies) == []
 
 
+@pytest.mark.sampled(1)
 @formats_of("many", *FORMATS)
 def test_what_is_not_stored_is_in_the_ledger(job: Job) -> None:
     """Absent and failed targets; nothing is left open at the end."""
@@ -356,7 +357,7 @@ def test_when_it_was_fetched_is_kept(job: Job, reader: str) -> None:
             assert job.began - second <= at <= job.ended + second, each.name[:100]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @readers_of("many", [pair for pair in TELLING if "sequence" in TOLD[pair[0]]])
 def test_each_object_has_its_sequence_number(job: Job, reader: str) -> None:
     """That of its target: where one server lists in order, its place in the listing."""

@@ -200,7 +200,7 @@ def test_a_journal_on_a_full_disk_stops_the_job(
     assert find_problems(dest, expected, format, state) == []
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("format", "count", "size"), [("files", 20, 900_000), *((format, 2000, 2500) for format in SUFFIXES)]
 )
@@ -229,7 +229,7 @@ def low_descriptors(count: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [2, 16])
 @pytest.mark.parametrize("count", [70, 90, 128])
 def test_few_descriptors_lower_the_limit(run: Run, server: Serve, dest: Path, count: int, threads: int) -> None:

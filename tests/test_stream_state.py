@@ -41,6 +41,7 @@ def numbers(log: Path) -> list[int]:
     return [int(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
+@pytest.mark.thorough
 def test_a_kill_costs_at_most_a_window(server: Serve, tmp_path: Path) -> None:
     """Every item comes, and only what was done in the last second or not done at all comes again."""
     count = 30_000

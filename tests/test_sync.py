@@ -79,6 +79,7 @@ def counts(report: dict[str, Any], *names: str) -> tuple[int, ...]:
     return tuple(report[name] for name in names)
 
 
+@pytest.mark.thorough
 def test_a_large_change_costs_a_request_for_each_folder_and_each_file_that_differs(
     run: Run, site: Callable[..., Mirrored], served: Path, dest: Path
 ) -> None:

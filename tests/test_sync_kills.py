@@ -69,6 +69,7 @@ def test_each_object_is_old_or_new(
     ]
 
 
+@pytest.mark.thorough
 def test_the_passes_are_killed_in_every_phase(
     start: Start, run: Run, source: str, served: Path, memory_path: Path
 ) -> None:

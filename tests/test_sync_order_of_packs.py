@@ -304,6 +304,7 @@ def test_shards_are_durable_before_the_journal_and_renamed_behind_it(
     assert watcher.seen["finished"] == 1
 
 
+@pytest.mark.thorough
 def test_small_shards_are_removed_behind_the_one_that_replaces_them(
     traced: Callable[..., Traced], source: Server, dest: Path, expected: Expected, watch: Callable[..., Watcher]
 ) -> None:

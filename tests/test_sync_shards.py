@@ -100,7 +100,7 @@ def test_what_is_superseded_or_removed_is_gone_from_the_shards(
     assert (proved.code, len(bodies(served))) == (0, len(run("ls", dest).out.splitlines())), proved.err
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("format", "number"), [(format, number) for format in FORMATS for number in range(KILLS)])
 def test_killed_at_any_moment_each_object_is_old_or_new(
     run: Run, start: Start, source: str, served: Path, memory_path: Path, format: str, number: int

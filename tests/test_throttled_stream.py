@@ -33,7 +33,7 @@ def is_near_the_rate(before: tuple[float, int, int], after: tuple[float, int, in
     return given >= 0.9 * RATE * seconds and refused <= 0.05 * (given + refused)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("retry_after", [None, 1])
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_program_sees_no_refusal(server: Serve, status: int, retry_after: int | None) -> None:

@@ -57,6 +57,7 @@ def test_files_have_names_that_say_something() -> None:
     assert [path for path in project_files() if path.stem in EMPTY_NAMES] == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("suffix", [".py", ".rs"])
 def test_every_file_says_what_it_is(suffix: str) -> None:
     """By a docstring, or by `//!` at its head."""

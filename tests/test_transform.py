@@ -113,6 +113,7 @@ def test_a_result_is_a_resource_of_warc(server: Serve, dest: Path) -> None:
     assert fetchmill.verify(dest).ok
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Format) -> None:
     """Under the reply's name, and `bytes` counts it."""
@@ -126,7 +127,7 @@ def test_what_the_function_gives_is_stored(server: Serve, dest: Path, format: Fo
     assert_proved(dest)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("format", ["files", "jsonl"])
 @pytest.mark.parametrize("engine", ["threads", "processes", "asyncio", "combo"])
 def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: EngineName, format: Format) -> None:
@@ -140,6 +141,7 @@ def test_an_engine_in_python_has_it_too(server: Serve, dest: Path, engine: Engin
     assert_proved(dest)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 def test_what_the_function_drops_is_skipped(server: Serve, dest: Path, format: Format) -> None:
     """It is no failure, and it stays dropped when the job is asked for again."""
@@ -244,6 +246,7 @@ def test_a_batch_has_as_many_replies_as_it_may(server: Serve, dest: Path) -> Non
     assert (len(sizes), max(sizes)) == (COUNT, 7)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*FORMATS, "null"])
 @pytest.mark.parametrize("function", [transforms.small, transforms.large])
 def test_bodies_of_any_size_go_in_and_out(server: Serve, dest: Path, format: Format, function: Function) -> None:
@@ -267,6 +270,7 @@ def _reply(name: str, body: bytes) -> fetchmill.FetchedReply:
     return fetchmill.FetchedReply(name, "", 200, body, None, None, None)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("function", "detail"),
     [

@@ -144,7 +144,7 @@ def test_flipped_bytes_of_shards_are_found_and_mended(
     made.assert_mended()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_shard_that_is_missing_is_found_and_mended(
     job: Callable[[str], Job], rng: random.Random, format: str
@@ -167,7 +167,7 @@ def test_a_shard_that_is_missing_is_found_and_mended(
     made.assert_mended()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_doubled_shard_is_found_and_left_out(job: Callable[[str], Job], format: str) -> None:
     """The copy with the higher number goes."""

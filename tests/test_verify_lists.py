@@ -342,6 +342,7 @@ def test_an_export_to_files_has_the_names_that_a_list_gives(
         assert fetchmill.verify(exported).ok
 
 
+@pytest.mark.thorough
 def test_what_was_fetched_of_a_list_can_be_served(run: Run, job: Callable[..., ListJob], dest: Path) -> None:
     """Under names that are URLs: another job has the same objects."""
     made = job("parquet")

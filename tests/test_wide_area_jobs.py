@@ -226,6 +226,7 @@ def store_folder(memory_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 @in_rounds
 @pytest.mark.needs_versitygw
 def test_a_bucket_is_fetched_far_away_at_its_own_name(tmp_path: Path, store_folder: Path, number: int) -> None:
