@@ -11,6 +11,8 @@ TEST_WORKERS ?= 6
 # Tests of the wheel build it as quickly as the rest, elsewhere.
 WHEEL_PROFILE ?= release
 DIST ?= dist
+# The slice has a processor for itself: Rust's lints and tests have the other one.
+SLICE_WORKERS ?= 3
 # What `make test` logs, and the failures that scripts/judge-tests judges.
 LOGS := build/test
 PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --failures $(LOGS)/failures.jsonl
@@ -202,7 +204,7 @@ test-alone: $(BUILD)
 # has it, if that is built and up to date.
 test-slice:
 	@if scripts/is-release-built; then $(BIN)/maturin develop --release --quiet; fi
-	scripts/run-tests $(PYTEST) -n $(TEST_WORKERS) --dist worksteal --suite rest --seconds $(SLICE_SECONDS) -m "not timing and not alone and not long"
+	scripts/run-tests $(PYTEST) -n $(SLICE_WORKERS) --dist worksteal --suite rest --seconds $(SLICE_SECONDS) -m "not timing and not alone and not long"
 	@if scripts/is-release-built; then $(BIN)/maturin develop --quiet; fi
 
 test-rest: $(BUILD)

@@ -230,7 +230,7 @@ proptest! {
         for (word, value) in edits {
             let at = directory + word * 8;
             let old = u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
-            let numbers = [0, 1, old ^ 1, old + 1, old / 2, 2 * old, 1 << 20, 1 << 32, u64::MAX, u64::MAX - 7];
+            let numbers = [0, 1, old ^ 1, old.wrapping_add(1), old / 2, old.wrapping_mul(2), 1 << 20, 1 << 32, u64::MAX, u64::MAX - 7];
             bytes[at..at + 8].copy_from_slice(&numbers[value].to_le_bytes());
         }
         let checksum = crc32c::crc32c(&bytes[directory..footer]);
