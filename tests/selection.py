@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """What is to run."""
     group = parser.getgroup("selection")
     group.addoption("--suite", choices=("all", "fast", "rest"), default="all", help="which tests (tests/selection.py)")
-    group.addoption("--seconds", type=float, default=None, help="begin no test when so many seconds have passed")
+    group.addoption("--seconds", type=float, default=None, help="begin no test after this many seconds")
 
 
 def pytest_configure() -> None:

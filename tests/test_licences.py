@@ -1,7 +1,5 @@
 """The licences of dependencies: all are allowed, and one that is not would be told."""
 
-import importlib.machinery
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -12,19 +10,15 @@ from types import ModuleType
 
 import pytest
 
+from project_scripts import load_script
+
 ALLOWED = {"MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"}
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """`scripts/check-licences` as a module."""
-    path = Path(__file__).resolve().parents[1] / "scripts/check-licences"
-    loader = importlib.machinery.SourceFileLoader("check_licences", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return load_script("check-licences")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The suite itself: which tests `make test` runs, and what it makes of a failure."""
 
-import importlib.machinery
-import importlib.util
 import json
 import random
 import subprocess
@@ -14,6 +12,7 @@ from types import ModuleType
 import pytest
 
 import changes
+from project_scripts import load_script
 from selection import sample
 
 ENGINES = ("native", "sync", "threads", "processes", "asyncio", "combo")
@@ -52,14 +51,7 @@ CONFTEST = 'pytest_plugins = ("selection", "failures")\n'
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
     """`scripts/judge-tests` as a module."""
-    path = Path(__file__).resolve().parents[1] / "scripts/judge-tests"
-    loader = importlib.machinery.SourceFileLoader("judge_tests", str(path))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
-    return module
+    return load_script("judge-tests")
 
 
 @pytest.fixture
