@@ -8,6 +8,7 @@ the exit code stands.
 
 import atexit
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -36,6 +37,8 @@ def main() -> "NoReturn":
     for number in _NUMBERS:
         signal.signal(number, _leave)
     code = 130
+    # Of what modules make while they are loaded nothing is garbage.
+    gc.disable()
     try:
         try:
             from fetchmill.cli import main as run
@@ -74,6 +77,7 @@ def _leave(number: int, _frame: "FrameType | None") -> None:
 
 def _release(command: str) -> None:
     """A command is about to run: from now on a signal means what it means to that."""
+    gc.enable()
     if command not in _WITH_JOBS:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, _interrupt)
