@@ -15,7 +15,7 @@ DIST ?= dist
 SLICE_WORKERS ?= 3
 # What `make test` logs, and the failures that scripts/judge-tests judges.
 LOGS := build/test
-PYTEST := $(BIN)/python -m pytest -p no:cacheprovider --failures $(LOGS)/failures.jsonl
+PYTEST := scripts/run-tests $(LOGS)/failures.jsonl $(BIN)/python -m pytest -p no:cacheprovider
 # Seconds of `make test-all` that each `make test` runs.
 SLICE_SECONDS ?= 300
 # All tests of a run have one seed; FETCHMILL_SEED=N repeats it.
@@ -43,7 +43,7 @@ export CARGO_PROFILE_DEV_DEBUG := none
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help env build build-release examples test-binaries test test-all check test-long lint lint-python lint-rust format layers servers browser stores
+.PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
 .PHONY: test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
@@ -80,9 +80,6 @@ build-release: $(ENV) ## Build it as the wheel has it, and install it into .venv
 # Programs that tests start. With the whole workspace's features: with others all dependencies would be built again.
 examples: | $(BIN)/python
 	cargo build --workspace --quiet --example serve --example wide_area_link --example s3_signer
-
-test-binaries:
-	cargo test --workspace --quiet --no-run
 
 test: ## What every change must pass, within 20 minutes: set-up, build, lints, tests, and a slice of test-all (logs are in build/test/)
 	@rm -rf $(LOGS)
@@ -135,7 +132,7 @@ test-units: $(ENV)
 	cargo test --workspace --quiet --lib
 
 test-quick: $(BUILD)
-	scripts/run-tests $(PYTEST) -n 4 --dist worksteal --suite fast -m "not timing and not alone and not long" $(QUICK:%=tests/test_%.py)
+	$(PYTEST) -n 4 --dist worksteal --suite fast -m "not timing and not alone and not long" $(QUICK:%=tests/test_%.py)
 
 plan-million: build-release servers ## Whether `plan` predicts the time of 1,000,000 objects on three networks (ten minutes; FETCHMILL_SEED repeats what gets lost)
 	$(BIN)/python -m pytest -m long tests/test_plan.py
@@ -190,27 +187,27 @@ collect: $(BUILD)
 
 # Most tests wait: for a server that is slow, a process that starts, a moment to kill one. So they run side by side.
 test-python: $(BUILD)
-	scripts/run-tests $(PYTEST) -n $(TEST_WORKERS) --dist worksteal --suite fast -m "not timing and not alone and not long"
+	$(PYTEST) -n $(TEST_WORKERS) --dist worksteal --suite fast -m "not timing and not alone and not long"
 
 # Those that assert times, and mostly wait, run four at a time.
 test-timing: $(BUILD)
-	scripts/run-tests $(PYTEST) -n 4 --dist worksteal --suite fast -m timing $(call marked,timing)
+	$(PYTEST) -n 4 --dist worksteal --suite fast -m timing $(call marked,timing)
 
 # Those that assert rates or the use of the processors run alone.
 test-alone: $(BUILD)
-	scripts/run-tests $(PYTEST) --suite fast -m alone $(call marked,alone)
+	$(PYTEST) --suite fast -m alone $(call marked,alone)
 
 # Of what `make test` leaves out, as much as there is time for: other tests with each seed. With the package as the wheel
 # has it, if that is built and up to date.
 test-slice:
 	@if scripts/is-release-built; then $(BIN)/maturin develop --release --quiet; fi
-	scripts/run-tests $(PYTEST) -n $(SLICE_WORKERS) --dist worksteal --suite rest --seconds $(SLICE_SECONDS) -m "not timing and not alone and not long"
+	$(PYTEST) -n $(SLICE_WORKERS) --dist worksteal --suite rest --seconds $(SLICE_SECONDS) -m "not timing and not alone and not long"
 	@if scripts/is-release-built; then $(BIN)/maturin develop --quiet; fi
 
 test-rest: $(BUILD)
-	scripts/run-tests $(PYTEST) -n $(TEST_WORKERS) --dist worksteal --suite rest -m "not timing and not alone and not long"
-	scripts/run-tests $(PYTEST) -n 4 --dist worksteal --suite rest -m timing $(call marked,timing)
-	scripts/run-tests $(PYTEST) --suite rest -m alone $(call marked,alone)
+	$(PYTEST) -n $(TEST_WORKERS) --dist worksteal --suite rest -m "not timing and not alone and not long"
+	$(PYTEST) -n 4 --dist worksteal --suite rest -m timing $(call marked,timing)
+	$(PYTEST) --suite rest -m alone $(call marked,alone)
 
 outages: build-release ## 20,000 objects, 2 % of them broken, with outages of 20 s (FETCHMILL_SEED repeats the order)
 	FETCHMILL_OUTAGE_SECONDS=20 FETCHMILL_OUTAGE_OBJECTS=20000 $(BIN)/python -m pytest tests/test_outage.py

@@ -11,6 +11,8 @@ import subprocess
 _CRASHES = {-signal.SIGABRT, -signal.SIGBUS, -signal.SIGFPE, -signal.SIGILL, -signal.SIGSEGV, -signal.SIGSYS}
 # Said by the command line and by Rust.
 _SAID_OF_CRASHES = ("internal error", "panicked at", "fatal runtime error")
+# Exceptions that a call in this process raises then.
+_CRASHES_HERE = {"InternalError", "PanicException"}
 _seen: list[str] = []
 
 
@@ -39,5 +41,7 @@ def note_problems(problems: list[str]) -> list[str]:
 
 def fault_of(error: BaseException) -> str | None:
     """What the running test saw, with the exception that ended it; None if a second run may excuse it."""
+    if type(error).__name__ in _CRASHES_HERE:
+        return "crash"
     is_hang = isinstance(error, subprocess.TimeoutExpired) or "from pytest-timeout" in str(error)
     return "hang" if is_hang else next(iter(_seen), None)

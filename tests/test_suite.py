@@ -40,6 +40,8 @@ def test_sees_a_crash():
 def test_sees_a_panic():
     note_end(1, "thread 'fetch-0' panicked at worker.rs:1")
     assert 1 == 2
+class InternalError(Exception): pass
+def test_raises_an_internal_error(): raise InternalError
 def test_waits_too_long(): subprocess.run(["sleep", "5"], timeout=0.05)
 @pytest.mark.timeout(0.2)
 def test_hangs(): time.sleep(5)
@@ -146,10 +148,26 @@ def test_failures_say_what_was_seen(suite: Callable[..., str], tmp_path: Path) -
         "finds_problems": "wrong, lost or doubled object",
         "sees_a_crash": "crash",
         "sees_a_panic": "crash",
+        "raises_an_internal_error": "crash",
         "waits_too_long": "hang",
         "hangs": "hang",
         "crashes": "crash",
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "written", "expected"), [(0, "", 0), (1, "{}\n", 0), (1, "", 1), (2, "{}\n", 2), (5, "", 5)]
+)
+def test_failures_that_nobody_wrote_down_end_the_run(
+    root: Path, tmp_path: Path, code: int, written: str, expected: int
+) -> None:
+    """Only failed tests that `judge-tests` sees may wait for it; an earlier part's failures do not count."""
+    failures = tmp_path / "failures.jsonl"
+    failures.write_text("{}\n")
+    program = f"import sys; open(sys.argv[-1], 'a').write({written!r}); sys.exit({code})"
+    command: list[str | Path] = [root / "scripts/run-tests", failures, sys.executable, "-c", program]
+
+    assert subprocess.run(command, check=False).returncode == expected
 
 
 def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType) -> None:
