@@ -6,16 +6,16 @@ BIN := .venv/bin
 UV := $(BIN)/uv
 # Files that have a test with a mark: pytest need not read the others.
 marked = $(shell grep -l "mark.$1" tests/test_*.py)
-# Tests at a time, with two processors: most of them wait.
-TEST_WORKERS ?= 6
+# Tests at a time, with two processors: most of them wait. Two more are those of the slice.
+TEST_WORKERS ?= 4
 # Tests of the wheel build it as quickly as the rest, elsewhere.
 WHEEL_PROFILE ?= release
 DIST ?= dist
-# The slice has a processor for itself: Rust's lints and tests have the other one.
-SLICE_WORKERS ?= 3
-# What `make test` logs, and the failures that scripts/judge-tests judges.
+SLICE_WORKERS ?= 2
+# What `make test` logs, and the failures that scripts/judge-tests judges: parts that run side by side have a file each.
 LOGS := build/test
-PYTEST := scripts/run-tests $(LOGS)/failures.jsonl $(BIN)/python -m pytest -p no:cacheprovider
+PYTEST = scripts/run-tests $(LOGS)/failures/$@.jsonl $(BIN)/python -m pytest -p no:cacheprovider
+JUDGE := $(BIN)/python scripts/judge-tests $(LOGS)
 # Seconds of `make test-all` that each `make test` runs.
 SLICE_SECONDS ?= 300
 # All tests of a run have one seed; FETCHMILL_SEED=N repeats it.
@@ -44,7 +44,7 @@ endif
 
 .DEFAULT_GOAL := help
 .PHONY: help env build build-release examples test test-all check test-long lint lint-python lint-rust format layers servers browser stores
-.PHONY: test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
+.PHONY: format-rust compile-tests test-rust test-units test-python test-rest test-quick test-timing test-alone test-slice collect wheel demo fixtures help-texts clean crash-matrix check-sites contract-million
 .PHONY: outages engine-kills hostile-batches contract-pipelined sync-long stray-replies wide-area wide-area-link memory memory-lists lookup stdlib-tests bounded bounded-million ways bench bench-quick bench-s3 bench-sync bench-unchanged bench-faults bench-images bench-records bench-concurrency bench-report
 .PHONY: plan-million hundred-million billion fuzz fuzz-long licences audit asyncio-engine
 # Parts of `make test` say what they need themselves: a build while tests run would replace the package under them.
@@ -53,6 +53,10 @@ ENV := env
 BUILD := build
 else
 export FETCHMILL_EXAMPLES_BUILT := 1
+endif
+# Clippy's lints while everything is compiled anyway: a pass of their own takes two minutes of processor time.
+ifdef LINTED
+export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-with-clippy
 endif
 
 help: ## List the commands
@@ -79,41 +83,48 @@ build-release: $(ENV) ## Build it as the wheel has it, and install it into .venv
 
 # Programs that tests start. With the whole workspace's features: with others all dependencies would be built again.
 examples: | $(BIN)/python
-	cargo build --workspace --quiet --example serve --example wide_area_link --example s3_signer
+	cargo build --workspace --quiet --examples
 
 test: ## What every change must pass, within 20 minutes: set-up, build, lints, tests, and a slice of test-all (logs are in build/test/)
 	@rm -rf $(LOGS)
 	@echo "seed: FETCHMILL_SEED=$$FETCHMILL_SEED"
 	@$(MAKE) --silent --no-print-directory --jobs 4 part-last
 	@scripts/part --table
-	@$(BIN)/python scripts/judge-tests $(LOGS)/failures.jsonl $(LOGS)/failed
+	@$(JUDGE)
 
 test-all: ## Everything that is not rare or long: `make test` without its slice, and all that it leaves out, with real commands
 	@rm -rf $(LOGS)
 	@echo "seed: FETCHMILL_SEED=$$FETCHMILL_SEED"
 	@FETCHMILL_REAL_COMMANDS=1 $(MAKE) --silent --no-print-directory --jobs 4 part-last-of-all
 	@scripts/part --table
-	@$(BIN)/python scripts/judge-tests $(LOGS)/failures.jsonl $(LOGS)/failed
+	@$(JUDGE)
 
-# The parts of `make test` and what each waits for. Installing overlaps with compiling. Tests have the processors for
-# themselves, first those that run side by side, then those that measure. The slice takes five minutes whatever else
-# runs, so the lints and Rust's tests are next to it. What compiles with cargo is in a row: it would wait for cargo's
-# lock anyway.
+# The parts of `make test` and what each waits for. Installing overlaps with compiling. Then tests run side by side, and
+# lints with them; Rust's tests are compiled with what these leave of the processors. Those that measure times come
+# next, and Rust's last: what is left to compile has the lowest priority, and disturbs none of them.
 part-%:
-	@scripts/part $* $(MAKE) --no-print-directory PART=1 $*
+	@scripts/part $* $(MAKE) --no-print-directory PART=1 LINTED=1 $*
 part-env part-examples: $(BIN)/python
+part-examples: part-format-rust
 part-browser: part-servers
 part-stdlib-tests: part-env part-browser
 part-build: part-env part-examples
 part-collect: part-build
-part-test-python: part-collect part-servers part-browser part-stdlib-tests
-part-test-timing: part-test-python
+part-test-python part-test-slice: part-collect part-servers part-browser part-stdlib-tests
+part-compile-tests part-lint-python part-layers part-licences: part-collect
+part-test-timing: part-test-python part-lint-python part-layers part-licences
 part-test-alone: part-test-timing
-part-test-slice part-lint-python part-layers part-licences part-lint-rust: part-test-alone
-part-test-rust: part-lint-rust
-part-test-rest: part-test-rust part-lint-python part-layers part-licences part-stores
+part-test-rust: part-test-alone part-compile-tests
+# With the release profile, if that is built, the slice has another package than the other tests.
+ifeq ($(shell scripts/is-release-built && echo yes),yes)
+part-test-slice: part-test-alone
+part-test-rust: part-test-slice
+else
+part-test-timing: part-test-slice
+endif
+part-test-rest: part-test-rust part-stores
 # What `make test` and `make test-all` end with.
-part-last: part-test-slice part-test-rust part-lint-python part-layers part-licences
+part-last: part-test-rust
 part-last-of-all: part-test-rest
 part-last part-last-of-all:
 	@true
@@ -122,7 +133,7 @@ check: build ## A first answer, two minutes after a build: lints, Rust's unit te
 	@rm -rf $(LOGS)
 	@$(MAKE) --silent --no-print-directory --jobs 4 $(addprefix quick-,test-quick lint-python layers test-units lint-rust)
 	@scripts/part --table
-	@$(BIN)/python scripts/judge-tests $(LOGS)/failures.jsonl $(LOGS)/failed
+	@$(JUDGE)
 
 quick-%:
 	@scripts/part $* $(MAKE) --no-print-directory PART=1 $*
@@ -146,8 +157,10 @@ lint-python: $(BUILD)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-lint-rust: $(ENV)
+format-rust:
 	cargo fmt --all --check
+
+lint-rust: format-rust $(ENV)
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 
 format: env ## Mend what the formatters can
@@ -178,6 +191,9 @@ stores: ## Build versitygw if it is missing: an S3-compatible store that others 
 stdlib-tests: $(ENV) ## Unpack the standard library's own tests into build/ if the interpreter came without them
 	@scripts/install-stdlib-tests $(BIN)/python
 
+compile-tests: $(ENV)
+	nice -n 19 cargo test --workspace --quiet --no-run
+
 test-rust: $(ENV)
 	cargo test --workspace --quiet
 
@@ -200,7 +216,7 @@ test-alone: $(BUILD)
 # Of what `make test` leaves out, as much as there is time for: other tests with each seed. With the package as the wheel
 # has it, if that is built and up to date.
 test-slice:
-	@if scripts/is-release-built; then $(BIN)/maturin develop --release --quiet; fi
+	@if scripts/is-release-built; then env -u RUSTC_WORKSPACE_WRAPPER $(BIN)/maturin develop --release --quiet; fi
 	$(PYTEST) -n $(SLICE_WORKERS) --dist worksteal --suite rest --seconds $(SLICE_SECONDS) -m "not timing and not alone and not long"
 	@if scripts/is-release-built; then $(BIN)/maturin develop --quiet; fi
 

@@ -1,6 +1,7 @@
 """The suite itself: which tests `make test` runs, and what it makes of a failure."""
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -168,6 +169,35 @@ def test_failures_that_nobody_wrote_down_end_the_run(
     command: list[str | Path] = [root / "scripts/run-tests", failures, sys.executable, "-c", program]
 
     assert subprocess.run(command, check=False).returncode == expected
+
+
+def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) -> None:
+    """Parts that run side by side write a file each; without failures there is none."""
+    assert script.read_failures(tmp_path / "failures") == []
+    (tmp_path / "failures").mkdir()
+    for part in ("test-python", "test-slice"):
+        row = {"test": f"tests/test_a.py::{part}", "fault": None, "log": "a\nb"}
+        (tmp_path / f"failures/{part}.jsonl").write_text(json.dumps(row) + "\n")
+
+    tests = [failure.test for failure in script.read_failures(tmp_path / "failures")]
+
+    assert tests == ["tests/test_a.py::test-python", "tests/test_a.py::test-slice"]
+
+
+@pytest.mark.of_files("scripts/rustc-with-clippy", "Makefile")
+@pytest.mark.parametrize(("argument", "passes"), [("&[u8]", True), ("&Vec<u8>", False)])
+def test_compiling_applies_lints(root: Path, tmp_path: Path, argument: str, passes: bool) -> None:
+    """`make test` has no other pass of Clippy: a lint that is a warning fails the build."""
+    (tmp_path / "src").mkdir()
+    (tmp_path / "Cargo.toml").write_text('[package]\nname = "linted"\nedition = "2024"\n[workspace]\n')
+    (tmp_path / "src/lib.rs").write_text(f"pub fn count(bytes: {argument}) -> usize {{ bytes.len() }}\n")
+    env = os.environ | {"RUSTC_WORKSPACE_WRAPPER": str(root / "scripts/rustc-with-clippy")}
+    command = ("cargo", "build", "--offline")
+
+    ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+    assert (ended.returncode == 0) is passes, ended.stderr
+    assert ("clippy" in ended.stderr) is not passes
 
 
 def test_failure_is_judged_by_what_it_saw_and_by_a_second_run(script: ModuleType) -> None:
