@@ -194,8 +194,9 @@ stdlib-tests: $(ENV) ## Unpack the standard library's own tests into build/ if t
 compile-tests: $(ENV)
 	nice -n 19 cargo test --workspace --quiet --no-run
 
+# Four at a time, since some wait for a time limit.
 test-rust: $(ENV)
-	cargo test --workspace --quiet
+	RUST_TEST_THREADS=4 cargo test --workspace --quiet
 
 # Files of tests as pytest rewrites them: made once, or each of its processes would make them at its start.
 collect: $(BUILD)

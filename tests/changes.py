@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 _SECONDS_OF_A_CHANGE = 24 * 3600
 # A line that adds or removes a mark of selection, or is empty.
 _MARK = re.compile(
-    r"[+-](\s*$|@pytest\.mark\.(thorough|sampled|of_files|entry_point|timing|alone)\b|pytestmark = pytest\.mark\.)"
+    r"[+-](\s*$|@pytest\.mark\.(thorough|sampled|one_in|of_files|entry_point|timing|alone)\b"
+    r"|pytestmark = pytest\.mark\.)"
 )
 # Git's name for a tree without files: everything has changed since then.
 _NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"

@@ -1,6 +1,7 @@
 """What all tests share: a server, the real command, and a look at what is on disk."""
 
 import contextlib
+import gc
 import itertools
 import os
 import signal
@@ -36,7 +37,15 @@ ROOT = Path(__file__).resolve().parents[1]
 # Several shards in a job of a second, also of a format that gives no receipt before a shard is sealed.
 PACK_OPTIONS = ("--shard-size", "64KiB", "--seal-after", "300ms")
 
+MEMORY = Path("/dev/shm")  # noqa: S108 - folders with names of their own are made in it
+
 Tree = dict[str, bytes | None]
+
+
+def pytest_collection_finish() -> None:
+    """Lets the garbage collector pass over thousands of tests, which live as long as the run."""
+    gc.collect()
+    gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -81,11 +90,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-help", action="store_true", help="write tests/help/ instead of comparing with it")
 
 
-def pytest_configure() -> None:
-    """Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account.
+def pytest_configure(config: pytest.Config) -> None:
+    """Has the files of the fast suite in memory, if it has room: those of the others are on the disk, as users' are.
+
+    Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account.
 
     And a shell that starts the tests in the background lets them ignore Ctrl-C, which their children would as well.
     """
+    if config.getoption("--suite") == "fast" and has_memory_for_files(4 << 30):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         del os.environ[name]
@@ -252,12 +265,16 @@ def dest(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
+def has_memory_for_files(room: int) -> bool:
+    """Whether the file system in memory has room for these bytes."""
+    return MEMORY.is_dir() and os.statvfs(MEMORY).f_bavail * os.statvfs(MEMORY).f_frsize > room
+
+
 @contextlib.contextmanager
 def folder_in_memory(otherwise: Path, room: int = 2 << 30) -> Iterator[Path]:
     """A temporary folder in memory where there is room: thousands of files take long to remove from some disks."""
-    memory = Path("/dev/shm")  # noqa: S108 - a folder with a name of its own is made in it
-    if memory.is_dir() and os.statvfs(memory).f_bavail * os.statvfs(memory).f_frsize > room:
-        with tempfile.TemporaryDirectory(dir=memory) as folder:
+    if has_memory_for_files(room):
+        with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
             yield Path(folder)
     else:
         yield otherwise

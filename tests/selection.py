@@ -1,8 +1,9 @@
 """Which tests `make test` runs and which `make test-all` adds (docs/testing.md).
 
-`--suite fast` leaves out what is marked `thorough`, all but some cases of what is marked `sampled`, and what is marked
-`of_files` when the change touches none of these files. `--suite rest` has what that leaves out, in an order that
-follows from the seed, and begins no test when `--seconds` have passed. Without `--suite` all that was named runs.
+`--suite fast` leaves out what is marked `thorough`, all but some cases of what is marked `sampled`, what is marked
+`one_in(N)` but in one of N runs, and what is marked `of_files` when the change touches none of these files. `--suite
+rest` has what that leaves out, in an order that follows from the seed, and begins no test when `--seconds` have passed.
+Without `--suite` all that was named runs.
 """
 
 import os
@@ -76,6 +77,8 @@ def _fast(items: Iterable[pytest.Item], seed: str) -> set[str]:
         own = item.nodeid.partition("::")[0]
         if item.get_closest_marker("thorough") or (of_files and not touches(*of_files.args) and not rewrites(own)):
             continue
+        if not _has_its_turn(item, seed) and not rewrites(own):
+            continue
         if item.get_closest_marker("sampled"):
             cases[item.nodeid.partition("[")[0]].append(item)
         else:
@@ -88,6 +91,13 @@ def _fast(items: Iterable[pytest.Item], seed: str) -> set[str]:
             of_function[index].nodeid for index in sample([_values(item) for item in of_function], marker.args[0], rng)
         }
     return fast
+
+
+def _has_its_turn(item: pytest.Item, seed: str) -> bool:
+    """Whether a test runs with this seed, all its cases or none."""
+    one_in = item.get_closest_marker("one_in")
+    function = item.nodeid.partition("[")[0]
+    return one_in is None or random.Random(f"{seed} {function}").randrange(one_in.args[0]) == 0
 
 
 def _needs_versitygw(item: pytest.Item) -> bool:

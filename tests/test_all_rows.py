@@ -336,6 +336,7 @@ def test_a_signal_leaves_the_rows_without_an_object_to_the_next_run(
     assert outcomes(rows)["absent"] > 50
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_while_such_rows_are_written_leaves_none_of_them(

@@ -229,6 +229,7 @@ def test_a_finished_check_says_the_same_again_and_asks_nobody(run: Run, server: 
     assert list((tmp_path / "r.parquet.fetchmill/failures").iterdir()) == []
 
 
+@pytest.mark.one_in(3)
 def test_a_check_that_is_killed_goes_on_and_every_url_has_one_row(
     run: Run, server: Serve, start: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_kill_costs_the_last_commit_window(start: Start, run: Run, server: Ser
     assert fetchmill.verify(dest).ok
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", SUFFIXES)
 def test_a_shard_that_a_killed_run_left_open_is_whole(

@@ -50,6 +50,7 @@ def most_in_flight(events: str) -> int:
     return max((json.loads(line).get("in_flight") or 0 for line in events.splitlines()), default=0)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", TRYING)
 def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Serve, dest: Path, engine: str) -> None:
@@ -64,6 +65,7 @@ def test_a_slow_server_gets_more_at_once_than_it_began_with(run: Run, server: Se
     assert find_problems(dest, synthetic(OBJECTS[engine])) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.skipif("processes" not in ENGINES, reason="the engine was not asked for")
 def test_processes_start_when_they_are_wanted(run: Run, server: Serve, dest: Path) -> None:
     """Each makes one request at a time; it begins with one for each processor."""

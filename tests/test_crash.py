@@ -345,6 +345,7 @@ def make_list_case(source: Server, dest: Path, environment: dict[str, str], form
     return Case(source, dest, expected, environment, format, options, listed=listed)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", LIST_OPTIONS)
 def test_a_list_that_is_killed_again_and_again_ends_as_if_it_was_not(
@@ -397,6 +398,7 @@ def has_merged(dest: Path) -> bool:
     return shard_number(shards[-1]) >= len(shards)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "null", *SUFFIXES])
 def test_a_second_pass_that_is_killed_loses_no_failure(

@@ -336,6 +336,7 @@ def test_each_command_serves_until_it_ends(start: Start, server: Serve, tmp_path
         get_json(f"{found[1]}api/snapshot")
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["native", "threads", "asyncio", "processes"])
 def test_a_job_of_python_has_one_with_every_engine(

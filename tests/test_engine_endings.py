@@ -256,6 +256,7 @@ def crash(engine: str, format: str, folder: Path, environment: dict[str, str], k
     raise AssertionError
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.timeout(300 + 10 * KILLS)
 @pytest.mark.parametrize("engine", ENGINES)
@@ -271,6 +272,7 @@ def test_a_job_that_is_killed_again_and_again_ends_as_if_it_was_not(
     assert not problems, f"FETCHMILL_SEED={SEED}: {problems[:20]}"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
@@ -299,6 +301,7 @@ def test_a_worker_process_that_is_killed_costs_nothing(
     assert is_gone
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", WITH_PROCESSES)
 def test_worker_processes_end_with_their_parent(environment: dict[str, str], memory_path: Path, engine: str) -> None:
@@ -316,6 +319,7 @@ def test_worker_processes_end_with_their_parent(environment: dict[str, str], mem
     assert problems == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_engine_goes_on_with_what_another_began(environment: dict[str, str], memory_path: Path, format: str) -> None:

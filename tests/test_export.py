@@ -57,6 +57,7 @@ def test_each_format_becomes_each_other(
         assert (again.code, "all done already" in again.err) == (0, True)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_an_export_that_is_killed_goes_on(

@@ -325,6 +325,7 @@ def assert_whole_or_none(dest: Path, names: set[str]) -> None:
         assert not is_finished(dest)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["parquet", "tar"])
 def test_a_job_that_is_killed_while_it_ends_has_it_once(
@@ -383,6 +384,7 @@ def test_a_kill_between_the_rename_and_the_end_leaves_one_file(
     assert not has_failures(dest)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_signal_while_it_is_written_leaves_none_of_it(

@@ -106,6 +106,7 @@ def make_packs(dest: Path, format: str, count: int = 300) -> None:
 # --- Python ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_it_is_a_mapping(store: Path, format: str) -> None:
     """From names to bytes, whatever the names."""

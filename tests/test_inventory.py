@@ -305,6 +305,7 @@ def test_options_that_say_otherwise_are_refused(run: Run, tmp_path: Path) -> Non
     assert (ended.code, "standard input" in ended.err) == (USAGE, True), ended.err
 
 
+@pytest.mark.one_in(3)
 def test_many_data_files_are_read(run: Run, tmp_path: Path, memory_path: Path) -> None:
     """One after the other; here all but one are the same file under many names."""
     inventory = Inventory(memory_path, "CSV", [gzip_of(""), rows_of(computed(3))])
@@ -349,6 +350,7 @@ def test_a_job_that_is_killed_goes_on(
     assert read_ledger(dest).fetched == 3000
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_listing_that_is_killed_goes_on_and_notices_a_change(

@@ -152,6 +152,7 @@ def test_the_list_get_api_is_asked_as_before(run: Run, server: Serve, raw: Raw, 
     assert (meant.code, other.requests) == (4, ["/names"])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_walks_what_was_found(engine: str, run: Run, raw: Raw, dest: Path) -> None:

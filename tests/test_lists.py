@@ -258,6 +258,7 @@ def peak_of(command: list[str], folder: Path) -> tuple[int, str, float]:
     return process.returncode, said.read_text(), peak / 1024
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("writer", [{"use_dictionary": True}, {"use_dictionary": False}, {"version": "1.0"}], ids=str)
 @pytest.mark.parametrize("verb", ["get", "list"])

@@ -81,6 +81,7 @@ def begun(rows: list[Row]) -> list[float]:
     return sorted(datetime.fromisoformat(row["started_at"]).timestamp() for row in rows)
 
 
+@pytest.mark.one_in(3)
 def test_a_check_tells_what_each_site_does(run: Run, tmp_path: Path) -> None:
     """Of every behaviour there is, over both schemes."""
     seed = random.randrange(1 << 32)

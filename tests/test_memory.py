@@ -154,6 +154,7 @@ def test_bodies_below_the_staging_threshold_take_no_more(
     assert find_problems(dest, synthetic(count, size), format) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "parquet"])
 def test_a_disk_that_stalls_takes_no_more(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:

@@ -103,6 +103,7 @@ def test_the_standard_library_and_odd_names_are_mirrored(
     assert differences(library, dest) == [f"Only in {library}/odd: empty folder"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @both
 def test_a_mirror_that_was_killed_is_finished(

@@ -91,6 +91,7 @@ def test_people_read_a_table(run: Run, server: Serve, dest: Path) -> None:
     assert "free at " in ended.out
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet", "jsonl", "warc"])
 def test_a_format_takes_what_was_predicted(run: Run, server: Serve, memory_path: Path, format: str) -> None:
@@ -134,6 +135,7 @@ def test_a_list_is_counted_and_a_manifest_tells_sizes(run: Run, server: Serve, t
         assert plan["room"] is None
 
 
+@pytest.mark.one_in(3)
 def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]) -> None:
     """A LIST for each thousand keys, a GET for each, at the prices given."""
     with s3(synthetic=20_000, size=100) as store:
@@ -148,6 +150,7 @@ def test_a_bucket_is_planned_with_its_cost(run: Run, environment: dict[str, str]
     assert plan["cost"]["value"] == pytest.approx(lists / 1000 * 5 + 20 * 0.4 + 0.2, rel=0.01)
 
 
+@pytest.mark.one_in(3)
 def test_objects_may_be_given(run: Run, server: Serve) -> None:
     """And without a total it is a million."""
     served = server(synthetic=5000)
@@ -158,6 +161,7 @@ def test_objects_may_be_given(run: Run, server: Serve) -> None:
     assert plan["object_requests"]["value"] == 2_000_000_000
 
 
+@pytest.mark.one_in(3)
 def test_what_is_asked_for_again_is_a_request_more(run: Run, server: Serve) -> None:
     """And what is absent takes no room."""
     faults = [Fault("status", status=404, rate=0.25), Fault("status", status=500, rate=0.2, times=1)]
@@ -273,6 +277,7 @@ def disk() -> Iterator[Callable[[int, int], Path]]:
         yield lambda size, inodes: stack.enter_context(small_disk(size, inodes))
 
 
+@pytest.mark.one_in(3)
 def test_what_does_not_fit_is_told(
     run: Run, server: Serve, disk: Callable[..., Path], environment: dict[str, str]
 ) -> None:

@@ -70,6 +70,7 @@ def test_every_checksum_of_a_store_is_compared(stores: Stores, get: Get, dest: P
     assert wrong(dest) == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ["sync", "threads", "processes", "asyncio", "combo"])
 def test_engines_in_python_compare_checksums(stores: Stores, get: Get, dest: Path, engine: str) -> None:

@@ -120,6 +120,7 @@ def test_the_prefix_is_where_the_listing_starts(stores: Stores, get: Get, dest: 
     assert read_ledger(dest).listed == 2
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_engine_signs_at_the_moment_of_sending(stores: Stores, get: Get, dest: Path, engine: str) -> None:

@@ -147,6 +147,7 @@ def command(source: str, store: Store, dest: Path) -> tuple[str, ...]:
 # What a store holds
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 def test_a_store_holds_what_was_put(sizes: Filled) -> None:
     """As a client that others wrote sees it."""
@@ -179,6 +180,7 @@ def test_every_object_of_a_prefix_arrives(gateway: Filled, get: Get, dest: Path,
     assert find_problems(dest, Expected(objects), format) == []
 
 
+@pytest.mark.one_in(3)
 def test_a_store_that_closes_every_connection_gives_every_object(mocked: Filled, get: Get, dest: Path) -> None:
     """As the server of moto does."""
     ended = get(mocked.store, prefix(PAGE + 1), dest)

@@ -211,6 +211,7 @@ def test_a_kill_at_any_request_loses_and_doubles_nothing(
     assert_cleared(tmp_path / STATE)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["tar", "parquet"])
 def test_kills_at_random_moments_lose_and_double_nothing(

@@ -536,6 +536,7 @@ def test_a_warc_passes_its_own_check(job: Job) -> None:
     assert [said for shard in shards[:20] if (said := check_warc(shard))] == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "job", [pytest.param((content, "warc"), id=content) for content in ("many", "bodies")], indirect=True

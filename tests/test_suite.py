@@ -64,7 +64,7 @@ def suite(tmp_path: Path, root: Path) -> Callable[..., str]:
     def run(program: str, *options: str) -> str:
         (tmp_path / "conftest.py").write_text(CONFTEST)
         (tmp_path / "test_program.py").write_text(program)
-        markers = "markers =\n    sampled: x\n    thorough: x\n    of_files: x\n"
+        markers = "markers =\n    sampled: x\n    thorough: x\n    of_files: x\n    one_in: x\n"
         (tmp_path / "pytest.ini").write_text(f"[pytest]\npythonpath = {root / 'tests'}\n{markers}")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120).stdout
@@ -120,6 +120,24 @@ def test_plain(): pass
     assert len(fast) + len(rest) == len(everything) == 8
     assert {name.partition("::")[2] for name in fast if "sampled" not in name} == {"test_plain"}
     assert sum("sampled" in name for name in fast) == 2
+
+
+def test_one_in_three_has_its_turn_by_the_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cases of a test together; in a third of the runs, and what is left out is in the rest."""
+    program = """
+import pytest
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("x", range(2))
+def test_heavy(x): pass
+def test_plain(): pass
+"""
+    counts = []
+    for seed in range(12):
+        monkeypatch.setenv("FETCHMILL_SEED", str(seed))
+        counts.append(suite(program, "--collect-only", "--suite", "fast").count("::test_"))
+
+    assert set(counts) == {1, 3}
+    assert 1 <= counts.count(3) <= 8
 
 
 def test_slice_ends_when_its_time_is_over(suite: Callable[..., str]) -> None:

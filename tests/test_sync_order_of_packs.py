@@ -355,6 +355,7 @@ def has_open(dest: Path) -> bool:
         return read_shards(db).has_open
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_durability_process_keeps_the_order_of_shards_without_a_sync(

@@ -310,6 +310,7 @@ def read_ledger_or_zero(dest: Path) -> int:
         return 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", ["files", "tar", "parquet"])
 def test_objects_are_compared_with_the_origin(
@@ -340,6 +341,7 @@ def test_objects_are_compared_with_the_origin(
     assert "all is proved" not in ended.err
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_repair_that_is_killed_is_done_again(

@@ -180,6 +180,7 @@ def settled(dest: Path) -> int:
         return 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("format", FORMATS)
 def test_objects_that_are_called_by_their_urls_are_put_back(job: Callable[..., ListJob], format: str) -> None:

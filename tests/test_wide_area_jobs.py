@@ -105,6 +105,7 @@ def killed_and_finished(
     return problems + find_problems(dest, expected, format)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @in_rounds
 @pytest.mark.parametrize("format", ["files", "parquet"])
@@ -119,6 +120,7 @@ def test_a_job_that_is_killed_far_away_goes_on(tmp_path: Path, memory_path: Path
     assert site.stats["faults"].keys() == {"status", "reset", "truncate"}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.sampled(1)
 @in_rounds
 @pytest.mark.parametrize("engine", [name for name in IN_PYTHON if name in ("threads", "asyncio") or ROUNDS > 1])
