@@ -100,8 +100,8 @@ test-all: ## Everything that is not rare or long: `make test` without its slice,
 	@$(JUDGE)
 
 # The parts of `make test` and what each waits for. Installing overlaps with compiling. Then tests run side by side, and
-# lints with them; Rust's tests are compiled with what these leave of the processors. Those that measure times come
-# next, and Rust's last: what is left to compile has the lowest priority, and disturbs none of them.
+# lints with them. Those that measure times come next. They mostly wait, so Rust's tests are compiled meanwhile, only
+# while no test wants a processor. These run last.
 part-%:
 	@scripts/part $* $(MAKE) --no-print-directory PART=1 LINTED=1 $*
 part-env part-examples: $(BIN)/python
@@ -111,7 +111,8 @@ part-stdlib-tests: part-env part-browser
 part-build: part-env part-examples
 part-collect: part-build
 part-test-python part-test-slice: part-collect part-servers part-browser part-stdlib-tests
-part-compile-tests part-lint-python part-layers part-licences: part-collect
+part-lint-python part-layers part-licences: part-collect
+part-compile-tests: part-test-python
 part-test-timing: part-test-python part-lint-python part-layers part-licences
 part-test-alone: part-test-timing
 part-test-rust: part-test-alone part-compile-tests
@@ -192,7 +193,7 @@ stdlib-tests: $(ENV) ## Unpack the standard library's own tests into build/ if t
 	@scripts/install-stdlib-tests $(BIN)/python
 
 compile-tests: $(ENV)
-	nice -n 19 cargo test --workspace --quiet --no-run
+	chrt --idle 0 cargo test --workspace --quiet --no-run
 
 # Four at a time, since some wait for a time limit.
 test-rust: $(ENV)

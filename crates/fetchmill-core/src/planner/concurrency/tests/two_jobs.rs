@@ -108,7 +108,7 @@ fn two_jobs_share_an_origin() {
         ("10 ms, 30,000/s", origin(|_| (10_000, 11_000), |_| 30_000.0, 10_000)),
         ("50 ms, 1,000/s", origin(|_| (50_000, 51_000), |_| 1000.0, 50_000)),
     ] {
-        for seed in 1..=4 {
+        for seed in 1..=2 {
             let jobs = Jobs::run(origin, seed, 80);
             let (share, limits) = (jobs.share(60..80), jobs.controllers.map(|job| job.limit()));
             assert!((0.2..0.8).contains(&share), "seed {seed}, {name}: {share:.2} with {limits:?}");
