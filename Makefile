@@ -7,7 +7,7 @@ UV := $(BIN)/uv
 # Files that have a test with a mark: pytest need not read the others.
 marked = $(shell grep -l "mark.$1" tests/test_*.py)
 # Tests at a time, with two processors: most of them wait. Two more are those of the slice.
-TEST_WORKERS ?= 4
+TEST_WORKERS ?= 5
 # Tests of the wheel build it as quickly as the rest, elsewhere.
 WHEEL_PROFILE ?= release
 DIST ?= dist
@@ -100,8 +100,8 @@ test-all: ## Everything that is not rare or long: `make test` without its slice,
 	@$(JUDGE)
 
 # The parts of `make test` and what each waits for. Installing overlaps with compiling. Then tests run side by side, and
-# lints with them. Those that measure times come next. They mostly wait, so Rust's tests are compiled meanwhile, only
-# while no test wants a processor. These run last.
+# lints with them. Those that measure times come next, and Rust's last. After the slice tests wait more than they work, so
+# Rust's tests are compiled meanwhile, only while nothing else wants a processor.
 part-%:
 	@scripts/part $* $(MAKE) --no-print-directory PART=1 LINTED=1 $*
 part-env part-examples: $(BIN)/python
@@ -112,7 +112,7 @@ part-build: part-env part-examples
 part-collect: part-build
 part-test-python part-test-slice: part-collect part-servers part-browser part-stdlib-tests
 part-lint-python part-layers part-licences: part-collect
-part-compile-tests: part-test-python
+part-compile-tests: part-test-slice
 part-test-timing: part-test-python part-lint-python part-layers part-licences
 part-test-alone: part-test-timing
 part-test-rust: part-test-alone part-compile-tests
