@@ -12,6 +12,7 @@ TEST_WORKERS ?= 5
 WHEEL_PROFILE ?= release
 DIST ?= dist
 SLICE_WORKERS ?= 2
+SLICE := part-test-slice
 # What `make test` logs, and the failures that scripts/judge-tests judges: parts that run side by side have a file each.
 LOGS := build/test
 PYTEST = scripts/run-tests $(LOGS)/failures/$@.jsonl $(BIN)/python -m pytest -p no:cacheprovider
@@ -95,7 +96,7 @@ test: ## What every change must pass, within 20 minutes: set-up, build, lints, t
 test-all: ## Everything that is not rare or long: `make test` without its slice, and all that it leaves out, with real commands
 	@rm -rf $(LOGS)
 	@echo "seed: FETCHMILL_SEED=$$FETCHMILL_SEED"
-	@FETCHMILL_REAL_COMMANDS=1 $(MAKE) --silent --no-print-directory --jobs 4 part-last-of-all
+	@FETCHMILL_REAL_COMMANDS=1 $(MAKE) --silent --no-print-directory --jobs 4 SLICE= part-last-of-all
 	@scripts/part --table
 	@$(JUDGE)
 
@@ -112,19 +113,19 @@ part-build: part-env part-examples
 part-collect: part-build
 part-test-python part-test-slice: part-collect part-servers part-browser part-stdlib-tests
 part-lint-python part-layers part-licences: part-collect
-part-compile-tests: part-test-slice
+part-compile-tests: part-collect $(SLICE)
 part-test-timing: part-test-python part-lint-python part-layers part-licences
 part-test-alone: part-test-timing
 part-test-rust: part-test-alone part-compile-tests
 # With the release profile, if that is built, the slice has another package than the other tests.
 ifeq ($(shell scripts/is-release-built && echo yes),yes)
 part-test-slice: part-test-alone
-part-test-rust: part-test-slice
+part-test-rust: $(SLICE)
 else
-part-test-timing: part-test-slice
+part-test-timing: $(SLICE)
 endif
 part-test-rest: part-test-rust part-stores
-# What `make test` and `make test-all` end with.
+# What `make test` and `make test-all` end with; the latter has no slice.
 part-last: part-test-rust
 part-last-of-all: part-test-rest
 part-last part-last-of-all:
