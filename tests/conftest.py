@@ -91,7 +91,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has the files of the fast suite in memory, if it has room: those of the others are on the disk, as users' are.
+    """Keeps the fast suite's files in memory if there is room; those of other suites are on the disk.
 
     Clients of AWS in this process and its children ask no cloud who they are, and use nobody's account.
 

@@ -123,21 +123,27 @@ def test_plain(): pass
 
 
 def test_one_in_three_has_its_turn_by_the_seed(suite: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """All cases of a test together; in a third of the runs, and what is left out is in the rest."""
+    """All cases of a test together, a third of the tests with each seed; the others are in the rest."""
     program = """
 import pytest
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("x", range(2))
-def test_heavy(x): pass
-def test_plain(): pass
+for number in range(60):
+    @pytest.mark.one_in(3)
+    @pytest.mark.parametrize("x", range(2))
+    def heavy(x): pass
+    globals()[f"test_{number}"] = heavy
 """
-    counts = []
-    for seed in range(12):
-        monkeypatch.setenv("FETCHMILL_SEED", str(seed))
-        counts.append(suite(program, "--collect-only", "--suite", "fast").count("::test_"))
 
-    assert set(counts) == {1, 3}
-    assert 1 <= counts.count(3) <= 8
+    def names(kind: str, seed: str) -> list[str]:
+        monkeypatch.setenv("FETCHMILL_SEED", seed)
+        lines = suite(program, "--collect-only", "--suite", kind).splitlines()
+        return [line.partition("[")[0] for line in lines if "::" in line]
+
+    fast = names("fast", "1")
+
+    assert all(fast.count(name) == 2 for name in fast)
+    assert 8 <= len(set(fast)) <= 32
+    assert len(fast) + len(names("rest", "1")) == 120
+    assert set(fast) != set(names("fast", "2"))
 
 
 def test_slice_ends_when_its_time_is_over(suite: Callable[..., str]) -> None:
@@ -190,7 +196,7 @@ def test_failures_that_nobody_wrote_down_end_the_run(
 
 
 def test_failures_of_all_parts_are_judged(script: ModuleType, tmp_path: Path) -> None:
-    """Parts that run side by side write a file each; without failures there is none."""
+    """Each part has a file of its own; a run without failures has none."""
     assert script.read_failures(tmp_path / "failures") == []
     (tmp_path / "failures").mkdir()
     for part in ("test-python", "test-slice"):

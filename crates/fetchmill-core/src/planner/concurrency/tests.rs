@@ -248,24 +248,15 @@ impl World {
     }
 }
 
-/// The most that any fixed number gives. More requests than an origin can answer give no more, so the search ends
-/// after three numbers that are no better.
+/// The most that any fixed number gives.
 fn best_fixed(origin: Origin, seconds: Range<u64>, most: usize) -> f64 {
+    let limits = (1..=14).map(|power| 1 << power).chain([200]).filter(|limit| *limit <= most);
     let goodput = |limit| {
         let mut world = World::fixed(origin, limit);
         world.run(seconds.end);
         world.goodput(seconds.clone())
     };
-    let (mut best, mut no_better) = (0.0, 0);
-    for limit in [1, 2, 4, 8, 16, 32, 64, 128, 200, 256, 512, 1024, 2048, 4096, 8192, 16_384] {
-        if limit > most || no_better == 3 {
-            break;
-        }
-        let given = goodput(limit);
-        no_better = if given > best { 0 } else { no_better + 1 };
-        best = best.max(given);
-    }
-    best
+    limits.map(goodput).fold(0.0, f64::max)
 }
 
 /// What is told when a limit was no good.

@@ -48,13 +48,13 @@ fn whatever_is_kept_the_same_objects_come() {
         for object in &mut again {
             object.body = b"another time".to_vec();
         }
-        again.extend(numbered(1000..2500));
-        let destination = destination(folder.path(), format, &[(5000, numbered(0..1000)), (0, again)]);
-        let mut names: Vec<_> = numbered(0..2500).into_iter().map(|object| object.name).collect();
+        again.extend(numbered(1500..4000));
+        let destination = destination(folder.path(), format, &[(5000, numbered(0..1500)), (0, again)]);
+        let mut names: Vec<_> = numbered(0..4000).into_iter().map(|object| object.name).collect();
         names.push(b"nobody".to_vec());
         for is_listed in [false, true] {
             if is_listed {
-                assert_eq!(destination.count().unwrap(), 2500);
+                assert_eq!(destination.count().unwrap(), 4000);
             }
             let mut asked = in_any_order(&names, rng);
             asked.extend(nearly_in_order(&names[7 * names.len() / 8..], rng));
@@ -117,7 +117,7 @@ fn in_any_order_no_more_is_decoded_than_one_row_each() {
 fn damage_is_told_as_without_a_cache() {
     for format in PACKS {
         let folder = tempfile::tempdir().unwrap();
-        let destination = destination(folder.path(), format, &[(0, numbered(0..1200))]);
+        let destination = destination(folder.path(), format, &[(0, numbered(0..3000))]);
         let path =
             ShardFolder::new(folder.path(), format.extension().unwrap(), false).open_path().join("0.shard");
         let mut data = std::fs::read(&path).unwrap();
@@ -128,7 +128,7 @@ fn damage_is_told_as_without_a_cache() {
 
         let mut lookups = CachedLookups::new(Arc::clone(&destination));
         let (mut lost, mut whole) = (0, 0);
-        for object in numbered(0..1200) {
+        for object in numbered(0..3000) {
             let text = |found: Result<Option<FoundObject>>| found.map_err(|error| error.to_string());
             let expected = text(destination.find(&object.name));
             assert_eq!(text(lookups.find(&object.name)), expected, "{format:?}");
