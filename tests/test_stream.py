@@ -460,6 +460,22 @@ print(count + 1, (peak() - base) >> 10)
     assert grown < 200
 
 
+def test_first_reply_comes_while_all_others_wait_for_room(server: Serve) -> None:
+    """Three bodies fill the memory, and four more wait for room in all places: the first one gets a place besides."""
+    slow_first = Fault("status", status=503, retry_after=1, times=1, match="file-000000000000")
+    running = server(synthetic=10, size=20 << 20, faults=[slow_first])
+    program = """
+import sys, fetchmill
+urls = (sys.argv[1] + f"/get/file-{n:012d}" for n in range(10))
+print(*(reply.index for reply in fetchmill.stream(urls, limit=4, ordered=True)))
+"""
+
+    command = [sys.executable, "-c", program, running.url]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+
+    assert ended.stdout.split() == list(map(str, range(10)))
+
+
 def test_leaving_early_gives_up_what_is_in_flight(raw: Raw) -> None:
     """At once, although a server never answers."""
     server = raw({"/x": reply(b"x"), "/never": lambda exchange: exchange.stall()})

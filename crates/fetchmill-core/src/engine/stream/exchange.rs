@@ -78,29 +78,35 @@ impl FetchThread {
             return;
         }
         if incoming.reserved == 0 {
-            let mut has_waited = false;
-            loop {
-                let room = self.room.notified();
-                let held = self.held();
-                let fits = held == 0 || held + expected <= limits::STREAM_BYTES_MAX;
-                if fits || ticket.is_wanted() || watch.has_expired() {
-                    break;
-                }
-                self.hub.is_holding.store(true, std::sync::atomic::Ordering::SeqCst);
-                has_waited = true;
-                watch.rest();
-                tokio::select! {
-                    () = room => {}
-                    _ = watch.expired() => {}
-                }
-            }
-            if has_waited && !watch.has_expired() {
-                watch.start();
-                watch.body_goes_on();
-            }
+            self.wait_for_room(ticket, expected, watch).await;
         }
         self.receiving.set(self.receiving.get() + expected - incoming.reserved);
         incoming.reserved = expected;
+    }
+
+    async fn wait_for_room(&self, ticket: &TaskRequest, expected: usize, watch: &Deadlines) {
+        let mut has_waited = false;
+        loop {
+            let room = self.room.notified();
+            let held = self.held();
+            let fits = held == 0 || held + expected <= limits::STREAM_BYTES_MAX;
+            if fits || ticket.is_wanted() || watch.has_expired() {
+                break;
+            }
+            self.hub.is_holding.store(true, std::sync::atomic::Ordering::SeqCst);
+            has_waited = true;
+            watch.rest();
+            self.waiting_for_room.set(self.waiting_for_room.get() + 1);
+            tokio::select! {
+                () = room => {}
+                _ = watch.expired() => {}
+            }
+            self.waiting_for_room.set(self.waiting_for_room.get() - 1);
+        }
+        if has_waited && !watch.has_expired() {
+            watch.start();
+            watch.body_goes_on();
+        }
     }
 
     /// The body is handed over, or forgotten.

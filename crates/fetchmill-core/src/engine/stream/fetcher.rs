@@ -144,6 +144,8 @@ pub(super) struct FetchThread {
     pub(super) receiving: Cell<usize>,
     /// of replies that wait until it is certain whose they are,
     pub(super) held_bytes: Cell<usize>,
+    /// Tasks whose large bodies wait for room in memory.
+    pub(super) waiting_for_room: Cell<usize>,
     /// and a sign that they may have become fewer, or those that were not taken.
     pub(super) room: Notify,
     /// Connections without a request, until they have been silent for long enough.
@@ -195,6 +197,7 @@ impl FetchThread {
             last_origin: RefCell::default(),
             receiving: Cell::new(0),
             held_bytes: Cell::new(0),
+            waiting_for_room: Cell::new(0),
             resting: RestingConnections::default(),
             rested: RefCell::default(),
             waiting_for_silence: Cell::new(0),
@@ -296,12 +299,14 @@ impl FetchThread {
     /// Wakes and makes tasks for what can be begun.
     fn start_tasks(self: &Rc<Self>) {
         // When too much is in memory, one looks for what is wanted all the same.
-        let most = if self.is_full() { 1 } else { self.places() };
+        let most = if self.takes_only_wanted() { 1 } else { self.places() };
         let ready = self.queue.borrow().ready(self.clock.get()).min(most);
         let idle = self.idle_connections.count();
         self.idle_connections.wake(ready.min(idle));
         let made = self.places.borrow().len();
-        let missing = ready.saturating_sub(idle).min(self.concurrency.limit().saturating_sub(made));
+        // All tasks may wait for room, for a request that is still queued: it gets one more task.
+        let tasks_max = self.concurrency.limit() + usize::from(self.waiting_for_room.get() > 0);
+        let missing = ready.saturating_sub(idle).min(tasks_max.saturating_sub(made));
         for _ in 0..missing {
             let watch = Rc::new(Deadlines::new(Rc::clone(&self.clock), self.options.http.timeouts()));
             let place = Rc::new(TaskState { watch, collector: RefCell::default() });
@@ -314,6 +319,12 @@ impl FetchThread {
     /// So many bytes of bodies are in memory that nothing new is begun.
     fn is_full(&self) -> bool {
         self.held() >= limits::STREAM_BYTES_MAX
+    }
+
+    /// Whether a new request would have to wait: for memory, or for a place while tasks wait for memory. Only the request
+    /// that all others wait for is begun then.
+    fn takes_only_wanted(&self) -> bool {
+        self.is_full() || (self.waiting_for_room.get() > 0 && self.places() == 0)
     }
 
     /// Bytes of bodies in memory, but for those of the replies that are about to be handed over. The program is asked
@@ -333,7 +344,7 @@ impl FetchThread {
     pub(super) fn take(&self, place: &TaskState, ticket: &mut TaskRequest) -> bool {
         let used = |requests| self.hub.give_back(requests);
         let now = self.clock.get();
-        let is_taken = if self.is_full() {
+        let is_taken = if self.takes_only_wanted() {
             self.queue.borrow_mut().take_wanted(ticket, now)
         } else if self.places() == 0 {
             false
