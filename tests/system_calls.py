@@ -85,7 +85,7 @@ def read_trace(trace: Path) -> Iterator[Call]:
         if rest.startswith("<... "):
             began, start = begun.pop(found[1])
             rest = start + re.sub(r"^<\.\.\. \w+ resumed>", "", rest)
-        call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?:<.*>)?(?: .*)?", rest, re.DOTALL)
+        call = re.fullmatch(r"(\w+)\((.*)\)\s+= (-?\d+)(?:<.*>(?:\(deleted\))?)?(?: .*)?", rest, re.DOTALL)
         assert call is not None, line
         yield Call(thread, call[1], call[2], int(call[3]), began, number)
 

@@ -150,6 +150,24 @@ def test_a_reply_behind_another_drops_what_the_connection_holds(
     assert len(server.asked()) > len(NAMES)
 
 
+@engines
+def test_bytes_after_the_last_reply_put_it_in_doubt(raw: Raw, tmp_path: Path, engine: str) -> None:
+    """Also when they are no reply: the connection carries what nobody asked for."""
+    sent: list[int] = []
+
+    def last(exchange: Exchange) -> None:
+        if sent:
+            exchange.send(reply(NAMES[-1].encode()))
+        else:
+            sent.append(exchange.turn)
+            exchange.send(reply(NAMES[-1].encode()), b"\0\0\0\0", pause=0.005)
+
+    server = raw(mirror(NAMES, {name: reply(name.encode()) for name in NAMES[:-1]} | {NAMES[-1]: last}))
+
+    assert fetched(server, tmp_path / "out", engine) == {name: name.encode() for name in NAMES}
+    assert server.asked().count(get_target(NAMES[-1])) == 2
+
+
 @pytest.mark.timing
 def test_connections_that_have_rested_are_used_again(run: Run, server: Serve, dest: Path) -> None:
     """A thousand replies come at a time, and half of their connections rest beside the others: they are the next."""

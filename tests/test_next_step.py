@@ -148,6 +148,16 @@ def test_a_retry_is_advised_only_where_it_can_help(run: Run, server: Serve, dest
     assert fetchmill.status(dest).fetched == 1
 
 
+def test_retry_is_advised_when_targets_were_only_absent(run: Run, server: Serve, dest: Path) -> None:
+    """They may be there by then."""
+    source = server(synthetic=3, faults=[Fault("status", match="file-000000000002", status=404)])
+
+    ended = run("get", source.url, dest)
+
+    assert (ended.code, fetchmill.status(dest).absent) == (3, 1)
+    assert "fetch them again: the same command with --retry-failed\n" in ended.err
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_body_that_is_too_large_says_what_it_is_compared_with(

@@ -303,6 +303,29 @@ def test_the_order_is_seen_to_be_broken(
     assert any("before the journal was synced" in problem for problem in unsynced.problems)
 
 
+def test_each_file_of_a_pass_is_durable_before_the_next_step(
+    traced: Callable[..., Traced], source: Server, dest: Path
+) -> None:
+    """For each step a pass puts a whole file in its place, and syncs the folder before anything else changes."""
+    folder = str(dest / ".fetchmill/sync")
+    unsynced: dict[str, int] = {}
+    problems, renamed = [], 0
+
+    ended = traced("sync", source.url, dest)
+    for call in ended.calls:
+        if call.name in SYNCS and call.path == folder:
+            unsynced = {name: line for name, line in unsynced.items() if line > call.began}
+        elif call.name in {"rename", "renameat2", "unlink", "unlinkat"} and str(call.paths[-1].parent) == folder:
+            problems += [f"{call.name}({call.arguments}) before {name} is durable" for name in unsynced]
+            if call.name.startswith("rename"):
+                unsynced[call.paths[-1].name] = call.ended
+                renamed += 1
+
+    assert ended.code == 3
+    assert (problems, list(unsynced)) == ([], [])
+    assert renamed >= 4
+
+
 def test_durability_process_keeps_the_order_without_a_sync(
     traced: Callable[..., Traced], source: Server, dest: Path, content: Expected
 ) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import subprocess
+import tarfile
 import threading
 import time
 from collections import Counter
@@ -266,6 +267,28 @@ def test_a_damaged_shard_is_told_before_anything_changes(
     assert run(*words, "--refetch").code == 0
     assert contents(dest, format, next(iter(READERS[format]))) == bodies(served)
     assert run("verify", dest).code == 0
+
+
+def test_damage_between_the_bodies_of_a_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
+    """No checksum of a body covers it; copied into a new shard, it would get a good one."""
+    tree = ChangingTree(served, 40, seed=1)
+    words = ("sync", source, dest, "--format", "tar")
+    assert run(*words).code == 0
+    damaged = {}
+    for shard in find_shards(dest, "tar"):
+        with tarfile.open(shard) as members:
+            padding = next(each.offset_data + each.size for each in members if each.size % tarfile.BLOCKSIZE)
+        found = bytearray(shard.read_bytes())
+        found[padding] ^= 0x55
+        shard.write_bytes(found)
+        damaged[shard] = bytes(found)
+    tree.change("d000/f00003")
+
+    refused = run(*words)
+
+    assert refused.code == DAMAGED, refused.err
+    assert "is damaged" in refused.err
+    assert {shard: shard.read_bytes() for shard in find_shards(dest, "tar")} == damaged
 
 
 def test_readers_see_the_old_or_the_new_object_while_a_pass_ends(

@@ -387,6 +387,19 @@ fn a_job_is_not_finished_before_every_shard_is_uploaded() {
 }
 
 #[test]
+fn traits_are_those_of_all_pages_of_a_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut journal = open(folder.path());
+    for (from, url) in [(None, "https://a/"), (Some("1"), "http://a/")] {
+        journal.add_page(&page(&[url], from, Some(if from.is_none() { "1" } else { "2" }))).unwrap();
+    }
+
+    let traits = schema::read_traits(&journal.db).unwrap();
+
+    assert!(traits.http && traits.https, "{traits:?}");
+}
+
+#[test]
 fn a_list_has_its_position_and_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
