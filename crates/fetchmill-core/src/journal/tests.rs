@@ -390,8 +390,10 @@ fn a_job_is_not_finished_before_every_shard_is_uploaded() {
 fn traits_are_those_of_all_pages_of_a_list() {
     let folder = tempfile::tempdir().unwrap();
     let mut journal = open(folder.path());
-    for (from, url) in [(None, "https://a/"), (Some("1"), "http://a/")] {
-        journal.add_page(&page(&[url], from, Some(if from.is_none() { "1" } else { "2" }))).unwrap();
+    for (entries, url) in [(1, "https://a/"), (2, "http://a/")] {
+        let position = ListPosition { entries, offset: 20, line: 3, digest: u64::MAX, file: entries };
+        let cursor = PageCursor::List { position, is_last: false };
+        journal.add_page(&ListedPage { cursor, ..page(&[url], None, None) }).unwrap();
     }
 
     let traits = schema::read_traits(&journal.db).unwrap();
