@@ -76,12 +76,16 @@ def test_a_hostile_value_stays_in_its_place(
     assert [found[index] for index in range(len(HOSTILE))] == HOSTILE
 
 
-def test_headers_by_row_refuse_control_characters(run: Run, methods: MethodsServer, dest: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["{v}", "{v!r}"])
+def test_headers_by_row_refuse_control_characters(
+    run: Run, methods: MethodsServer, dest: Path, tmp_path: Path, column: str
+) -> None:
     """They go to the template's own origin; a line with a line end in its value fails without a request."""
-    values = ["plain", "x\r\nX-Evil: 1", "nul\0", "{braces}"]
+    smuggled = "x\r\n\r\nDELETE /admin HTTP/1.1\r\nHost: internal\r\nX: y"
+    values = ["plain", "x\r\nX-Evil: 1", "nul\0", smuggled, "{braces}"]
     listed = write_list(tmp_path, [{"id": str(index), "v": value} for index, value in enumerate(values)], "jsonl")
     template = ("--template", methods.url + "/{id}x?v={v}")
-    done = get(run, listed, dest, *template, "--header", "X-Value: <{v}>", "--header", 'X-Json: {"a": 1}')
+    done = get(run, listed, dest, *template, "--header", f"X-Value: <{column}>", "--header", 'X-Json: {"a": 1}')
 
     assert done.code == 3, done.err
     assert {(request.method, request.fields["x-value"]) for request in methods.received} == {

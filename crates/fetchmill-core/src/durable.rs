@@ -7,15 +7,16 @@
 #![expect(clippy::disallowed_methods, reason = "this is the file that may")]
 
 use std::fs::File;
-use std::io::{Read as _, Write};
+use std::io::{Read as _, Seek as _, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::file_name::FileName;
 use crate::limits::MIB;
 use crate::outcome::ShardEnd;
 
@@ -234,7 +235,7 @@ pub fn forget(file: &File, start: u64) {
 #[derive(Debug)]
 pub struct AppendedFile {
     folder: PathBuf,
-    name: String,
+    name: FileName,
     file: Option<File>,
     end: u64,
     crc32c: u32,
@@ -243,7 +244,7 @@ pub struct AppendedFile {
 
 impl AppendedFile {
     /// A new one in a folder; no other may have its name.
-    pub fn new(folder: &Path, name: String, is_durable: bool) -> Self {
+    pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         AppendedFile { folder: folder.to_owned(), name, file: None, end: 0, crc32c: 0, is_durable }
     }
 
@@ -351,7 +352,59 @@ pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
 
 /// Moves a file to its final place unless something is there: `EEXIST`, `ENOTDIR` or `EISDIR` then.
 pub fn rename_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
-    rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE)
+    match rustix::fs::renameat_with(from, name, to, new_name, RenameFlags::NOREPLACE) {
+        // The file system does not know the flag: NFS, sshfs, 9p, and most of FUSE.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => link_new(from, name, to, new_name),
+        renamed => renamed,
+    }
+}
+
+/// The same by a second name for the file. A kill may leave both names; the next run finds that they are one file's.
+fn link_new(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<()> {
+    match rustix::fs::linkat(from, name, to, new_name, AtFlags::empty()) {
+        Ok(()) => {}
+        Err(Errno::EXIST) if is_same_file(from, name, to, new_name)? => {}
+        // The file system has no second names. No other run has the job's lock, so looking first is enough.
+        Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::MLINK) => {
+            return match file_state(to, new_name)? {
+                None => rename_over(from, name, to, new_name),
+                Some(_) => Err(Errno::EXIST),
+            };
+        }
+        Err(error) => return Err(error),
+    }
+    rustix::fs::unlinkat(from, name, AtFlags::empty())
+}
+
+fn is_same_file(from: BorrowedFd<'_>, name: &[u8], to: BorrowedFd<'_>, new_name: &[u8]) -> ErrnoResult<bool> {
+    let one = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    let other = rustix::fs::statat(to, new_name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok((one.st_dev, one.st_ino) == (other.st_dev, other.st_ino))
+}
+
+/// Replaces all that a file has. A kill may leave it empty.
+pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(bytes)
+}
+
+/// Gives each file of a folder another inode with the same bytes: whoever has one of them open writes into nothing from
+/// now on. A kill leaves files whole, old or new.
+pub fn detach_files(folder: &Path) -> std::io::Result<()> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    let copy = folder.join(".copy");
+    for entry in entries.collect::<std::io::Result<Vec<_>>>()? {
+        if entry.file_type()?.is_file() && entry.path() != copy {
+            std::fs::copy(entry.path(), &copy)?;
+            File::open(&copy)?.sync_all()?;
+            std::fs::rename(&copy, entry.path())?;
+        }
+    }
+    File::open(folder)?.sync_all()
 }
 
 /// Cuts a file to a length. `false` when it is shorter. Not synced: a cut that a power cut undoes is made again.
@@ -359,9 +412,10 @@ pub fn cut(path: &Path, length: u64) -> std::io::Result<bool> {
     Ok(open_cut(path, length)?.is_some())
 }
 
-/// Cuts a file to a length and opens it, to append to it. `None` when it is shorter.
+/// Cuts a file to a length and opens it, to append to it. `None` when it is shorter. A link is not followed, and a pipe
+/// not waited for.
 pub fn open_cut(path: &Path, length: u64) -> std::io::Result<Option<File>> {
-    let file = File::options().append(true).open(path)?;
+    let file = File::options().append(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let found = file.metadata()?.len();
     if found < length {
         return Ok(None);
@@ -507,6 +561,25 @@ mod tests {
 
         assert_eq!(rename_new(root.as_fd(), b"new", root.as_fd(), b"old").unwrap_err(), Errno::EXIST);
         assert_eq!(std::fs::read(folder.path().join("old")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn a_second_name_replaces_nothing_and_is_finished_after_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = open_folder(folder.path()).unwrap();
+        let link = |name: &[u8], new_name: &[u8]| link_new(root.as_fd(), name, root.as_fd(), new_name);
+        for name in ["one", "two"] {
+            create_with(root.as_fd(), name.as_bytes(), name.as_bytes(), None).unwrap();
+        }
+
+        assert_eq!(link(b"one", b"two").unwrap_err(), Errno::EXIST);
+        std::fs::hard_link(folder.path().join("one"), folder.path().join("killed")).unwrap();
+        link(b"one", b"killed").unwrap();
+        link(b"killed", b"new").unwrap();
+
+        assert_eq!(std::fs::read(folder.path().join("two")).unwrap(), b"two");
+        assert_eq!(std::fs::read(folder.path().join("new")).unwrap(), b"one");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

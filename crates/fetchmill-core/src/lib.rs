@@ -31,6 +31,7 @@ pub mod error;
 pub mod expected_hash;
 mod extension;
 pub mod extra_columns;
+pub mod file_name;
 pub mod hidden_text;
 pub mod http1;
 pub mod journal;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::file_name::FileName;
+
 /// The order in which targets became durable in the journal; names a target inside one job only.
 pub type Sequence = u64;
 
@@ -342,8 +344,8 @@ impl Runs {
 /// Where a shard ends, durably.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardEnd {
-    /// Its file, relative to the job's state folder.
-    pub path: String,
+    /// Its file, in the folder of the job's state that files of its kind are in.
+    pub path: FileName,
     /// Bytes that count; what is behind them does not exist.
     pub end: u64,
     /// CRC-32C of those bytes.
@@ -387,7 +389,7 @@ pub struct UnfetchedFile {
     pub rows: u64,
     /// What it is called in its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub name: Option<FileName>,
 }
 
 /// A sink's proof of what is durable.

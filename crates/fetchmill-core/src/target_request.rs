@@ -1,9 +1,10 @@
 //! What a target is asked with when that is no plain `GET` of its URL, as bytes in its entry and in rows of failures.
-//! Whatever the bytes, they can be read: a journal may be damaged.
+//! Whatever the bytes, they can be read: a journal may be damaged, or come from somebody else.
 
 use crate::byte_range::ByteRange;
 use crate::expected_hash::ExpectedHash;
 use crate::extra_columns::{extra_values, write_extra};
+use crate::http1::{check_field, is_token};
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,7 +19,7 @@ pub struct TargetRequest<'a> {
     pub range: Option<ByteRange>,
     /// What its body must have; none: nothing is known of that.
     pub hash: Option<ExpectedHash>,
-    /// Its own fields, checked when they were given.
+    /// Its own fields, each as [`check_field`] allows it.
     pub fields: Vec<(&'a str, &'a str)>,
 }
 
@@ -52,12 +53,13 @@ impl<'a> TargetRequest<'a> {
         write_extra(start.into_iter().chain(fields.map(Some)).chain(hash), out);
     }
 
-    /// The reverse of [`TargetRequest::write`]; `None` for what it does not write.
+    /// The reverse of [`TargetRequest::write`]; `None` for what it does not write, and for a method or a field that would
+    /// become something else in a request.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
         let mut values = extra_values(bytes);
         let text = |value: &'a [u8]| std::str::from_utf8(value).ok();
         let method = match values.next()? {
-            Some(method) => Some(text(method)?),
+            Some(method) => Some(text(method).filter(|method| method.bytes().all(is_token))?),
             None => None,
         };
         let (is_idempotent, body) = (values.next()?.is_some(), values.next()?);
@@ -69,7 +71,11 @@ impl<'a> TargetRequest<'a> {
         while let Some(name) = values.next() {
             let value = values.next()??;
             match name {
-                Some(name) => fields.push((text(name)?, text(value)?)),
+                Some(name) => {
+                    let field = (text(name)?, text(value)?);
+                    check_field(field.0, field.1).ok()?;
+                    fields.push(field);
+                }
                 None => hash = Some(ExpectedHash::of_bytes(value)?),
             }
         }
@@ -114,6 +120,26 @@ mod tests {
             request.write(&mut bytes);
             assert_eq!(TargetRequest::range_of(&bytes), request.range);
             assert_eq!(TargetRequest::read(&bytes), Some(request));
+        }
+    }
+
+    #[test]
+    fn what_would_be_another_request_cannot_be_read() {
+        for (method, name, value) in [
+            ("GET", "X-Id", "1\r\nAuthorization: Bearer forged"),
+            ("GET", "X-Id", "\0"),
+            ("GET", "X-Id: 1\r\nX", "2"),
+            ("GET", "Transfer-Encoding", "chunked"),
+            ("GET / HTTP/1.1\r\nX:", "X-Id", "1"),
+        ] {
+            let mut bytes = Vec::new();
+            let request = TargetRequest {
+                method: Some(method),
+                fields: vec![(name, value)],
+                ..TargetRequest::default()
+            };
+            request.write(&mut bytes);
+            assert_eq!(TargetRequest::read(&bytes), None, "{request:?}");
         }
     }
 

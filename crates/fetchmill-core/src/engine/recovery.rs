@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::durable;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
+use crate::file_name::FileName;
 use crate::journal::{JobLocation, Journal, Shard, UploadState};
 use crate::manifest::{self, Manifest};
 use crate::outcome::{
@@ -66,6 +67,9 @@ pub(super) fn recover(
     setup: &SinkSetup,
     naming: (Naming, &StoredNames),
 ) -> Result<()> {
+    if place.is_contested() {
+        detach_files(place, setup)?;
+    }
     cut_back(&place.failures_path(), &journal.failures_shards()?)?;
     cut_back(&place.manifests_path(), &journal.manifests()?)?;
     if let Some(shard_folder) = setup.shard_folder() {
@@ -79,6 +83,16 @@ pub(super) fn recover(
         finish_window(place, journal, (worker, &staged), setup.is_durable, naming)?;
     }
     remove_stage(&place.stage_path())
+}
+
+/// A run that may be alive on another machine writes into none of the job's files from now on.
+fn detach_files(place: &JobLocation, setup: &SinkSetup) -> Result<()> {
+    let open = setup.shard_folder().map(|shard_folder| shard_folder.open_path());
+    for folder in [place.failures_path(), place.manifests_path()].into_iter().chain(open) {
+        durable::detach_files(&folder)
+            .map_err(|error| Error::storage("copy the files of", &folder, error))?;
+    }
+    Ok(())
 }
 
 /// The renames that follow a sealing transaction, and the removal of what it replaced.
@@ -303,7 +317,7 @@ pub(super) fn remove_stage(stage: &Path) -> Result<()> {
 }
 
 /// A name that no other shard of the job has: the process and the time are in it.
-pub(super) fn shard_name(role: &str, worker: u32) -> String {
+pub(super) fn shard_name(role: &str, worker: u32) -> FileName {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{role}-{worker}-{}-{}.jsonl.zst", std::process::id(), since.as_nanos())
+    FileName::of_own(&format!("{role}-{worker}-{}-{}.jsonl.zst", std::process::id(), since.as_nanos()))
 }

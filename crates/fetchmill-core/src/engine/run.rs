@@ -650,6 +650,8 @@ impl FinishedJob {
         let control = &shared.control;
         self.notices.extend(control.take_notices());
         control.stop.heed_panic();
+        // Whatever failed: what is on the disk is the other run's.
+        self.place.must_be_ours()?;
         // Whatever failed first in a folder that is not there any more.
         let failure = self.place.must_be_in_place().err().or_else(|| control.stop.take_failure());
         let Some(mut journal) = self.journal.take() else {

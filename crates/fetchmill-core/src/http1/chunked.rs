@@ -171,6 +171,6 @@ fn is_text(byte: u8) -> bool {
 }
 
 /// What the name of a field may hold (RFC 9110, 5.6.2).
-pub(super) fn is_token(byte: u8) -> bool {
+pub fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

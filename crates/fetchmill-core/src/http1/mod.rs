@@ -27,6 +27,7 @@ mod request;
 mod tests;
 
 pub use body_sink::BodySink;
+pub use chunked::is_token;
 pub use date::RetryAfter;
 pub use head::{FieldSpans, Framing, Head, Span, Version, field_values};
 pub use malformed::MalformedReply;

@@ -46,7 +46,6 @@ impl Journal {
 
     /// It is removed.
     pub fn forget_cdxj(&self, shard: ShardNumber) -> Result<()> {
-        let done = self.db.execute("DELETE FROM job WHERE key = ?", [format!("{CDXJ}{shard}")]);
-        self.check(done).map(drop)
+        self.forget(&format!("{CDXJ}{shard}"))
     }
 }

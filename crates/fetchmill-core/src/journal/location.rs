@@ -1,12 +1,12 @@
 //! Where a job lives: its destination, its state folder, and the lock against a second run.
 
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
-
+use super::lock::JobLock;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::name::STATE_FOLDER;
@@ -23,6 +23,9 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x0102_1997, "9p"),
 ];
 
+/// Folders of a job's state with objects in them, which may be many: whoever opens one follows no link.
+const STAGES: [&str; 2] = ["stage", "fetched"];
+
 /// See the module.
 #[derive(Debug)]
 pub struct JobLocation {
@@ -32,7 +35,7 @@ pub struct JobLocation {
     pub state: PathBuf,
     /// Whether what the job writes is one file: then all that it needs besides is in its state.
     is_one_file: bool,
-    lock: Option<File>,
+    lock: Option<JobLock>,
     /// The folder that the job began with, as the file system knows it.
     folder: Option<FolderId>,
 }
@@ -54,7 +57,7 @@ impl FolderId {
 impl JobLocation {
     /// Makes what is missing, refuses what is not a job's, and takes the lock.
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
-        let state = state_folder(dest, state);
+        let state = state_folder(dest, state)?;
         refuse_synced(dest, "only that changes what it holds")?;
         if !state.join("job.sqlite").exists() {
             refuse_foreign(dest)?;
@@ -73,7 +76,7 @@ impl JobLocation {
         }
         let mut place =
             JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
-        place.lock = Some(take_lock(&place)?);
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
         place.folder = FolderId::of(place.kept_folder());
         Ok(place)
     }
@@ -81,11 +84,12 @@ impl JobLocation {
     /// The same for a job that writes one file: what it knows is in a folder beside that, or in `state`.
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);
+        refuse_links_below(&state)?;
         make_folder(&state, 0o700)?;
         refuse_network(&state)?;
         let mut place =
             JobLocation { dest: file.to_owned(), state, is_one_file: true, lock: None, folder: None };
-        place.lock = Some(take_lock(&place)?);
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
         place.folder = FolderId::of(place.kept_folder());
         Ok(place)
     }
@@ -95,6 +99,7 @@ impl JobLocation {
     pub fn prepare_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);
+        refuse_links_below(&state)?;
         if !state.join("job.sqlite").exists() {
             refuse_foreign(&dest)?;
         }
@@ -102,14 +107,15 @@ impl JobLocation {
         refuse_network(&state)?;
         make_folder(&dest.join(STATE_FOLDER), 0o700)?;
         let mut place = JobLocation { dest, state, is_one_file: false, lock: None, folder: None };
-        place.lock = Some(take_lock(&place)?);
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
         place.folder = FolderId::of(place.kept_folder());
         Ok(place)
     }
 
     /// The same for a folder that a sync keeps, with the folder of what that knows; gives the lock.
-    pub fn prepare_synced(dest: &Path, state: &Path) -> Result<File> {
+    pub fn prepare_synced(dest: &Path, state: &Path) -> Result<JobLock> {
         // The first pass has no base before its end.
+        refuse_links(&dest.join(STATE_FOLDER))?;
         let is_ours = ["base.sqlite", "pass.json"].iter().any(|name| state.join(name).exists());
         if !is_ours && !dest.join(STATE_FOLDER).join("job.sqlite").exists() {
             refuse_foreign(dest)?;
@@ -119,13 +125,7 @@ impl JobLocation {
         make_folder(state, 0o700)?;
         refuse_network(state)?;
         durable::sync_folders_up(state).map_err(|error| Error::storage("sync", state, error))?;
-        take_lock(&JobLocation {
-            dest: dest.to_owned(),
-            state: state.to_owned(),
-            is_one_file: false,
-            lock: None,
-            folder: None,
-        })
+        JobLock::take(state, dest)
     }
 
     /// Whether a job that writes this file has a journal already.
@@ -148,7 +148,7 @@ impl JobLocation {
         if let Some(upload) = UploadDestination::of(dest)? {
             return Self::find_bucket(&upload, state);
         }
-        let state = state_folder(dest, state);
+        let state = state_folder(dest, state)?;
         if state.join("job.sqlite").exists() {
             let is_one_file = !dest.is_dir();
             Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
@@ -164,6 +164,7 @@ impl JobLocation {
     fn find_bucket(upload: &UploadDestination, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         if state.join("job.sqlite").exists() {
+            refuse_links_below(&state)?;
             return Ok(JobLocation {
                 dest: UploadDestination::shards_folder(&state),
                 state,
@@ -184,9 +185,7 @@ impl JobLocation {
     pub fn look(dest: &Path, state: Option<&Path>) -> Result<Self> {
         let mut place = Self::find(dest, state)?;
         // Without the file no process has ever worked on it, or the folder cannot be written: then none can now.
-        if let Ok(file) = File::open(place.state.join("lock")) {
-            place.lock = Some(lock(file, FlockOperation::NonBlockingLockShared, &place)?);
-        }
+        place.lock = JobLock::share(&place.state, &place.dest)?;
         Ok(place)
     }
 
@@ -194,16 +193,17 @@ impl JobLocation {
     pub fn take(dest: &Path, state: Option<&Path>) -> Result<Self> {
         refuse_synced(dest, "only that changes what it holds")?;
         let mut place = Self::find(dest, state)?;
-        place.lock = Some(take_lock(&place)?);
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
         Ok(place)
     }
 
     /// The journal of a folder that a sync keeps, or takes over from a job.
     pub fn take_for_sync(dest: &Path) -> Result<Self> {
         let state = dest.join(STATE_FOLDER);
+        refuse_links(&state)?;
         let mut place =
             JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
-        place.lock = Some(take_lock(&place)?);
+        place.lock = Some(JobLock::take(&place.state, &place.dest)?);
         Ok(place)
     }
 
@@ -246,26 +246,73 @@ impl JobLocation {
         self.state.join("failures")
     }
 
+    /// Whether a run of another machine may be alive and write its files.
+    pub fn is_contested(&self) -> bool {
+        self.lock.as_ref().is_some_and(JobLock::is_contested)
+    }
+
+    /// Fails with exit code 9 if another run has taken the job over.
+    pub fn must_be_ours(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
+    }
+
     /// Whether another process holds the lock.
     pub fn is_running(&self) -> bool {
-        self.lock.is_none()
-            && File::open(self.state.join("lock")).is_ok_and(|file| {
-                rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared)
-                    == Err(rustix::io::Errno::WOULDBLOCK)
-            })
+        self.lock.is_none() && JobLock::is_taken(&self.state)
     }
 }
 
-fn state_folder(dest: &Path, state: Option<&Path>) -> PathBuf {
-    if let Some(state) = state {
-        return state.to_owned();
-    }
+/// Where a job keeps what it knows. Neither that nor the job's folder in its destination has a link in it.
+fn state_folder(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     let hidden = dest.join(STATE_FOLDER);
-    match std::fs::read(hidden.join("state")) {
-        Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
-        _ if !hidden.exists() && beside(dest).join("job.sqlite").exists() => beside(dest),
-        _ => hidden,
+    refuse_links(&hidden)?;
+    let state = match state {
+        Some(state) => state.to_owned(),
+        None => match std::fs::read(hidden.join("state")) {
+            Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
+            _ if !hidden.exists() && beside(dest).join("job.sqlite").exists() => beside(dest),
+            _ => return Ok(hidden),
+        },
+    };
+    refuse_links_below(&state)?;
+    Ok(state)
+}
+
+/// Refuses a job's folder that is a link, or has something else in it than files and folders. A destination may come from
+/// somebody else: a link in its place would have files outside of it cut and removed, and a pipe would never open.
+fn refuse_links(folder: &Path) -> Result<()> {
+    if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        return Err(is_a_link(folder));
     }
+    refuse_links_below(folder)
+}
+
+/// The same for a folder that the user named, which may be reached through a link.
+fn refuse_links_below(folder: &Path) -> Result<()> {
+    let fail = |error| Error::storage("read", folder, error);
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+        entries => entries.map_err(fail)?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(fail)?;
+        // A run may remove it meanwhile.
+        let Ok(kind) = entry.file_type() else { continue };
+        if !kind.is_dir() && !kind.is_file() {
+            return Err(is_a_link(&entry.path()));
+        }
+        if kind.is_dir() && !STAGES.iter().any(|stage| entry.file_name() == *stage) {
+            refuse_links_below(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn is_a_link(path: &Path) -> Error {
+    Error::Security(format!(
+        "{} is a link or a special file, which fetchmill never makes there; remove it, or use another destination",
+        path.display()
+    ))
 }
 
 /// Where a job that writes one file keeps what it knows.
@@ -290,8 +337,8 @@ fn refuse_synced(dest: &Path, why: &str) -> Result<()> {
 fn refuse_foreign(dest: &Path) -> Result<()> {
     let shown = dest.display();
     match std::fs::read_dir(dest) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
             Err(Error::Usage(format!("{shown} is not a folder; choose a new or empty one as destination")))
         }
         Err(error) => Err(Error::storage("read", dest, error)),
@@ -328,27 +375,5 @@ fn refuse_network(state: &Path) -> Result<()> {
              with --state DIR",
             state.display()
         ))),
-    }
-}
-
-fn take_lock(place: &JobLocation) -> Result<File> {
-    let path = place.state.join("lock");
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|error| Error::storage("open", &path, error))?;
-    lock(file, FlockOperation::NonBlockingLockExclusive, place)
-}
-
-fn lock(file: File, how: FlockOperation, place: &JobLocation) -> Result<File> {
-    match rustix::fs::flock(&file, how) {
-        Ok(()) => Ok(file),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Busy(format!(
-            "another fetchmill is working on {}; wait for it or stop it, then run this again",
-            place.dest.display()
-        ))),
-        Err(error) => Err(Error::storage("lock", place.state.join("lock"), error)),
     }
 }

@@ -9,10 +9,12 @@ mod begun;
 mod cdxj;
 mod column_types;
 mod doubtful;
+mod fence;
 mod folders;
 mod identity;
 mod live;
 mod location;
+mod lock;
 mod pages;
 mod progress;
 mod ranges;
@@ -43,6 +45,7 @@ pub use identity::{
     must_have_objects, transform_columns, transform_text,
 };
 pub use location::JobLocation;
+pub use lock::JobLock;
 pub use progress::{ProgressStore, SavedProgress};
 pub use receipts::PendingPage;
 pub use samples::read_samples;

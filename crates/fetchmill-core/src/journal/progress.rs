@@ -2,6 +2,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
+use super::fence::{self, Fence};
 use super::sqlite_error::error_of;
 use super::{JobLocation, schema, version};
 use crate::error::{Error, Result};
@@ -29,6 +30,7 @@ pub struct SavedProgress {
 pub struct ProgressStore {
     db: Connection,
     place: JobLocation,
+    fence: Fence,
 }
 
 impl ProgressStore {
@@ -45,7 +47,9 @@ impl ProgressStore {
         let db = schema::open(&path, true).map_err(check)?;
         version::check(&db, &path, VERSION)?;
         db.execute_batch(TABLE).map_err(check)?;
+        db.execute_batch(fence::TABLE).map_err(check)?;
         version::write(&db, VERSION).map_err(check)?;
+        let fence = Fence::take(&db).map_err(check)?;
         let row = db.query_row("SELECT pulled, digest, missing FROM stream", [], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Vec<u8>>(2)?))
         });
@@ -59,13 +63,16 @@ impl ProgressStore {
             }
         };
         place.sync()?;
-        Ok((ProgressStore { db, place }, saved))
+        Ok((ProgressStore { db, place, fence }, saved))
     }
 
-    /// Makes this durable.
+    /// Makes this durable; exit code 9 if another run has taken the state over.
     pub fn save(&self, saved: &SavedProgress) -> Result<()> {
         let values = params![saved.pulled as i64, saved.digest as i64, saved.missing.to_blob()];
+        let path = self.place.state.join("stream.sqlite");
+        self.fence.begin(&self.db, &path)?;
         let done = self.db.execute("REPLACE INTO stream VALUES (0, ?, ?, ?)", values);
-        done.map(drop).map_err(|error| error_of(&self.place.state.join("stream.sqlite"), &error))
+        let ended = self.db.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
+        done.and(ended).map_err(|error| error_of(&path, &error))
     }
 }

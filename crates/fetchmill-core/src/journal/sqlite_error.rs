@@ -3,9 +3,15 @@
 use std::path::Path;
 
 use crate::error::Error;
+use crate::file_name::NotAFileName;
 
 pub(crate) fn error_of(path: &Path, error: &rusqlite::Error) -> Error {
     use rusqlite::ffi;
+    if let rusqlite::Error::FromSqlConversionFailure(_, _, source) = error
+        && source.is::<NotAFileName>()
+    {
+        return Error::Security(format!("{}: {source}; nothing was changed", path.display()));
+    }
     let Some(code) = error.sqlite_error().map(|error| error.extended_code) else {
         return Error::Journal(format!("the journal {} cannot be read: {error}", path.display()));
     };

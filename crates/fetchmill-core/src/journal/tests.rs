@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::file_name::FileName;
 use crate::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
 use crate::source::{ListPosition, ListedPage, PageCursor};
 use crate::target::{Names, WaitingTarget};
@@ -359,7 +360,7 @@ fn a_job_is_not_finished_before_every_shard_is_uploaded() {
     let mut journal = open(folder.path());
     journal.add_page(&page(&["a", "b"], None, None)).unwrap();
     for sequence in [0, 1] {
-        let end = ShardEnd { path: format!("{sequence}"), end: 1, crc32c: 1 };
+        let end = ShardEnd { path: FileName::of_own(&format!("{sequence}")), end: 1, crc32c: 1 };
         let sealed = crate::outcome::SealedShard {
             data: end.clone(),
             manifest: end,

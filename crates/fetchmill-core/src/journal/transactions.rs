@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::fence::Fence;
 use super::identity::Identity;
 use super::live::{self, LivePage};
 use super::location::JobLocation;
@@ -31,6 +32,7 @@ pub struct Journal {
     pub(super) total: Option<u64>,
     pub(super) next_sequence: Sequence,
     pub(super) in_transaction: bool,
+    pub(super) fence: Fence,
 }
 
 impl Journal {
@@ -52,6 +54,7 @@ impl Journal {
         let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, is_durable).map_err(check)?;
         schema::make_tables(&db, &path)?;
+        let fence = Fence::take(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;
         let begun = schema::read_begun(&db).map_err(check)?;
@@ -66,6 +69,7 @@ impl Journal {
             total: None,
             next_sequence,
             in_transaction: false,
+            fence,
         };
         journal.total = journal.get("total")?.and_then(|total| total.parse().ok());
         Ok(journal)
@@ -85,7 +89,8 @@ impl Journal {
 
     /// Makes another job of one that was stopped before anything was listed.
     fn found_anew(&self, identity: &Identity) -> Result<()> {
-        let forget = "BEGIN IMMEDIATE; DELETE FROM folders; DELETE FROM samples; DELETE FROM job; COMMIT";
+        self.fence.begin(&self.db, &self.path)?;
+        let forget = "DELETE FROM folders; DELETE FROM samples; DELETE FROM job; COMMIT";
         self.check(self.db.execute_batch(forget))?;
         self.found(identity)
     }
@@ -107,7 +112,23 @@ impl Journal {
 
     /// Sets a fact of the job.
     pub fn set(&self, key: &str, value: &str) -> Result<()> {
-        let done = self.db.execute("REPLACE INTO job (key, value) VALUES (?, ?)", [key, value]);
+        self.change_facts("REPLACE INTO job (key, value) VALUES (?, ?)", &[key, value])
+    }
+
+    /// Forgets a fact of the job.
+    pub(super) fn forget(&self, key: &str) -> Result<()> {
+        self.change_facts("DELETE FROM job WHERE key = ?", &[key])
+    }
+
+    /// Changes facts in the open transaction, or in one of their own.
+    fn change_facts(&self, statement: &str, values: &[&str]) -> Result<()> {
+        if !self.in_transaction {
+            self.fence.begin(&self.db, &self.path)?;
+        }
+        let done = self.db.execute(statement, rusqlite::params_from_iter(values));
+        if !self.in_transaction {
+            self.check(self.db.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }))?;
+        }
         self.check(done).map(drop)
     }
 
@@ -144,7 +165,7 @@ impl Journal {
     /// Starts a transaction unless one is open.
     pub fn begin(&mut self) -> Result<()> {
         if !self.in_transaction {
-            self.check(self.db.execute_batch("BEGIN IMMEDIATE"))?;
+            self.fence.begin(&self.db, &self.path)?;
             self.in_transaction = true;
         }
         Ok(())

@@ -32,8 +32,7 @@ impl Journal {
 
     /// They are removed.
     pub fn forget_unfetched(&self) -> Result<()> {
-        let done = self.db.execute("DELETE FROM job WHERE key = ?", [UNFETCHED]);
-        self.check(done).map(drop)
+        self.forget(UNFETCHED)
     }
 
     /// The job is to come to its end once more: something is missing that is written there.

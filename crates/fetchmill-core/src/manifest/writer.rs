@@ -7,6 +7,7 @@ use super::index::{FrameEntry, ManifestIndex, hash44, too_many_rows};
 use super::{ManifestDamage, ManifestRow, ManifestRows};
 use crate::durable::{self, AppendedFile};
 use crate::error::{Error, Result};
+use crate::file_name::FileName;
 use crate::outcome::ShardEnd;
 
 /// Writes one manifest; its file is made with the first frame.
@@ -32,19 +33,19 @@ impl std::fmt::Debug for ManifestWriter {
 impl ManifestWriter {
     /// A new manifest in a folder, to be sealed; no other may have its name. It keeps eight bytes of each row in
     /// memory and takes [`ROWS_MAX`](super::ROWS_MAX) rows.
-    pub fn new(folder: &Path, name: String, is_durable: bool) -> Self {
+    pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         Self::with_index(folder, name, is_durable, Some(ManifestIndex::new(hash44)))
     }
 
     /// A new manifest that is never sealed: it keeps nothing in memory and takes any number of rows. What makes its rows
     /// durable is the sync of the file system that their objects need anyway.
-    pub fn new_unsealed(folder: &Path, name: String) -> Self {
+    pub fn new_unsealed(folder: &Path, name: FileName) -> Self {
         Self::with_index(folder, name, false, None)
     }
 
     pub(super) fn with_index(
         folder: &Path,
-        name: String,
+        name: FileName,
         is_durable: bool,
         index: Option<ManifestIndex>,
     ) -> Self {

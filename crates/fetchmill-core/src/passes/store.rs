@@ -1,6 +1,5 @@
 //! What a destination holds, the plan of the pass that runs, and the lock against a second one.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use super::synced_shards::{NextNumbers, SyncedShards, no_numbers};
 use super::{outcomes, requests};
 use crate::durable;
 use crate::error::{Error, Result};
-use crate::journal::{JobLocation, has_synced_shards, sqlite_error_of};
+use crate::journal::{JobLocation, JobLock, has_synced_shards, sqlite_error_of};
 use crate::name::STATE_FOLDER;
 use crate::sink::Format;
 
@@ -74,7 +73,8 @@ pub struct SyncStore {
     is_scratch: bool,
     rewrites: Option<Rewrites>,
     application: Option<Application>,
-    _lock: Option<File>,
+    /// None: nothing is to change.
+    lock: Option<JobLock>,
 }
 
 impl std::fmt::Debug for SyncStore {
@@ -104,7 +104,7 @@ impl SyncStore {
             is_scratch: scratch.is_some(),
             rewrites: None,
             application: None,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -125,7 +125,15 @@ impl SyncStore {
     }
 
     fn must_change(&self) -> Result<()> {
-        if self.is_scratch { Err(Error::Internal("a dry run changes nothing".into())) } else { Ok(()) }
+        if self.is_scratch {
+            return Err(Error::Internal("a dry run changes nothing".into()));
+        }
+        self.must_be_ours()
+    }
+
+    /// Fails with exit code 9 if another sync has taken the destination over.
+    fn must_be_ours(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), JobLock::must_be_ours)
     }
 
     /// What the last pass has left; none before the first.
@@ -183,6 +191,7 @@ impl SyncStore {
 
     /// Compares a listing with the base.
     pub fn plan(&mut self, listing: &Path, options: &PlanOptions) -> Result<PlanCounts> {
+        self.must_be_ours()?;
         self.application = None;
         let base = database::look_at_base(&self.base_path())?;
         let path = self.plan_path();
@@ -273,6 +282,7 @@ impl SyncStore {
 
     /// Ends the pass.
     pub fn conclude(&mut self) -> Result<SyncLedger> {
+        self.must_change()?;
         let Some(application) = self.application.take() else {
             return Err(Error::Internal("a pass is concluded before it was applied".into()));
         };
@@ -307,6 +317,7 @@ impl SyncStore {
 
     /// Throws the plan away.
     pub fn discard(&mut self) -> Result<()> {
+        self.must_be_ours()?;
         (self.rewrites, self.application) = (None, None);
         for path in [self.plan_path(), self.outcomes_path(), self.copies_path()] {
             durable::remove_path(&path).map_err(|error| Error::storage("remove", path, error))?;

@@ -11,6 +11,7 @@ use super::plan::PlanOptions;
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
+use crate::file_name::FileName;
 use crate::journal::{
     Identity, JobLocation, Journal, JournalSnapshot, Shard, ShardExchange, sqlite_error_of,
 };
@@ -158,7 +159,7 @@ impl SyncedShards {
 
     /// Says in a database what numbers shards have got.
     pub(super) fn tell_numbers(&self, db: &Connection, fetched: Option<&Path>, copies: &Path) -> Result<()> {
-        let by_path: BTreeMap<String, ShardNumber> =
+        let by_path: BTreeMap<FileName, ShardNumber> =
             self.shards()?.into_iter().map(|shard| (shard.sealed.data.path, shard.number)).collect();
         let staged = fetched.map(StagedShards::open).transpose()?;
         let staged = staged.map(|staged| staged.snapshot.shards).unwrap_or_default();

@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use super::hidden::HiddenRows;
 use super::*;
 use crate::extra_columns::ExtraColumns;
+use crate::file_name::FileName;
 use crate::http1::RequestTemplate;
 use crate::journal::Shard;
 use crate::manifest::{ManifestRow, ManifestWriter};
@@ -41,9 +42,13 @@ fn write(
     shard_folder.prepare().unwrap();
     let (data, mut places) = encode(format, first, objects);
     places.truncate(objects.len());
-    let open = format!("{number}.shard");
+    let open = FileName::of_own(&format!("{number}.shard"));
     std::fs::write(shard_folder.open_path().join(&open), &data).unwrap();
-    let mut manifest = ManifestWriter::new(&shard_folder.open_path(), format!("{number}.manifest"), false);
+    let mut manifest = ManifestWriter::new(
+        &shard_folder.open_path(),
+        FileName::of_own(&format!("{number}.manifest")),
+        false,
+    );
     for (index, (stored, place)) in objects.iter().zip(places).enumerate() {
         let object = stored.as_object(first + index as u64);
         let (sequence, length) = (object.sequence, object.body.len() as u64);

@@ -8,6 +8,7 @@ use super::shard::ShardFile;
 use super::sorted_lines::{PartsFile, SortedLines};
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::file_name::FileName;
 use crate::limits::INDEX_SORT_BYTES;
 use crate::outcome::ShardEnd;
 
@@ -68,7 +69,7 @@ impl From<std::io::Error> for LineError {
     }
 }
 
-fn open_name() -> String {
+fn open_name() -> FileName {
     let (name, _) = super::shard_names(0);
-    format!("{}{name}", CdxjWriter::OPEN)
+    FileName::of_own(&format!("{}{name}", CdxjWriter::OPEN))
 }

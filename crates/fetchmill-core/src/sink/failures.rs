@@ -16,6 +16,7 @@ use super::{Block, BlockEntry, EntryDescription, RefusedObject};
 use crate::durable::{self, AppendedFile};
 use crate::error::{Error, Result};
 use crate::extra_columns::{extra_values, write_extra};
+use crate::file_name::FileName;
 use crate::name;
 use crate::outcome::{Outcome, ShardEnd};
 use crate::target::Sequence;
@@ -167,7 +168,7 @@ pub struct FailuresShard {
 
 impl FailuresShard {
     /// A new shard in a folder; no other may have its name.
-    pub fn new(folder: &Path, name: String, is_durable: bool) -> Self {
+    pub fn new(folder: &Path, name: FileName, is_durable: bool) -> Self {
         FailuresShard { file: AppendedFile::new(folder, name, is_durable), lines: Vec::new() }
     }
 
@@ -249,7 +250,7 @@ pub fn cut_back_of(folder: &Path, shards: &[ShardEnd], start: &str) -> Result<()
         return Ok(());
     };
     for entry in entries.flatten() {
-        let is_known = shards.iter().any(|shard| entry.file_name() == shard.path.as_str());
+        let is_known = shards.iter().any(|shard| entry.file_name() == *shard.path);
         let is_meant = entry.file_name().as_encoded_bytes().starts_with(start.as_bytes());
         if !is_known && is_meant {
             durable::remove_path(&entry.path())

@@ -44,6 +44,7 @@ use std::sync::Arc;
 
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::file_name::FileName;
 use crate::outcome::{FailureKind, OpenShard, Runs, SealedShard, ShardEnd, ShardNumber};
 use crate::target::Sequence;
 
@@ -162,8 +163,8 @@ pub trait Sink: Send {
 }
 
 /// Names for an open shard and its manifest that no other has: the process and the time are in them.
-fn shard_names(worker: u32) -> (String, String) {
+fn shard_names(worker: u32) -> (FileName, FileName) {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let name = format!("{worker}-{}-{}", std::process::id(), since.as_nanos());
-    (format!("{name}.shard"), format!("{name}.manifest"))
+    (FileName::of_own(&format!("{name}.shard")), FileName::of_own(&format!("{name}.manifest")))
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use super::ShardFolder;
 use crate::durable;
 use crate::error::{Error, Result};
+use crate::file_name::FileName;
 use crate::limits::SHARD_BUFFER_BYTES;
 use crate::outcome::ShardEnd;
 
@@ -16,7 +17,7 @@ const WRITEBACK_BYTES: u64 = 8 * 1024 * 1024;
 /// See the module.
 #[derive(Debug)]
 pub(super) struct ShardFile {
-    name: String,
+    name: FileName,
     file: File,
     /// What is not written yet.
     buffer: Vec<u8>,
@@ -32,7 +33,7 @@ pub(super) struct ShardFile {
 
 impl ShardFile {
     /// Makes the file of a new shard.
-    pub(super) fn create(shard_folder: &ShardFolder, name: String) -> Result<Self> {
+    pub(super) fn create(shard_folder: &ShardFolder, name: FileName) -> Result<Self> {
         let file = shard_folder.create(&name)?;
         Ok(ShardFile {
             name,

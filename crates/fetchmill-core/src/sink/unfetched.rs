@@ -11,6 +11,7 @@ use super::shard::ShardFile;
 use super::{Format, ShardFolder, SinkSetup};
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
+use crate::file_name::FileName;
 use crate::kept_reply::KeptReply;
 use crate::limits;
 use crate::object::UnfetchedTarget;
@@ -37,10 +38,12 @@ impl UnfetchedFiles {
         if columns.has_outcomes() { UnfetchedFiles::Rows } else { UnfetchedFiles::Failures }
     }
 
-    fn name(self, shard_folder: &ShardFolder, number: usize) -> String {
+    fn name(self, shard_folder: &ShardFolder, number: usize) -> FileName {
         match self {
-            UnfetchedFiles::Rows | UnfetchedFiles::Replies => shard_folder.unfetched_name(number),
-            UnfetchedFiles::Failures => ShardFolder::FAILURES.to_owned(),
+            UnfetchedFiles::Rows | UnfetchedFiles::Replies => {
+                FileName::of_own(&shard_folder.unfetched_name(number))
+            }
+            UnfetchedFiles::Failures => FileName::of_own(ShardFolder::FAILURES),
         }
     }
 
@@ -68,7 +71,7 @@ pub struct UnfetchedWriter<'s> {
 #[derive(Debug)]
 struct OpenUnfetched {
     path: PathBuf,
-    name: String,
+    name: FileName,
     rows: u64,
     output: UnfetchedOutput,
 }
@@ -139,7 +142,7 @@ impl<'s> UnfetchedWriter<'s> {
             return Ok(open);
         }
         let (open_name, _) = super::shard_names(0);
-        let open_name = format!("{}{open_name}", Self::OPEN);
+        let open_name = FileName::of_own(&format!("{}{open_name}", Self::OPEN));
         let path = self.shard_folder.open_path().join(&open_name);
         let file = ShardFile::create(&self.shard_folder, open_name)?;
         let output = self.output(file, &path)?;
@@ -228,7 +231,7 @@ impl OpenUnfetched {
             }
         };
         let stem = self.name.split('.').next().unwrap_or_default();
-        let index_name = format!("{stem}.{}", ShardFolder::INDEX);
+        let index_name = FileName::of_own(&format!("{stem}.{}", ShardFolder::INDEX));
         let mut complete =
             vec![UnfetchedFile { data: file.checkpoint()?, rows: self.rows, name: Some(self.name) }];
         if let Some(index) = index {

@@ -16,6 +16,7 @@ use super::shards::{FoundFaults, ShardFaults};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
+use crate::file_name::FileName;
 use crate::journal::{JobLocation, Journal, JournalSnapshot, Shard};
 use crate::manifest::ManifestRow;
 use crate::name::to_path;
@@ -205,8 +206,8 @@ impl Repair<'_> {
     }
 
     /// A shard that was left open counts as a whole or not at all: its objects are fetched again.
-    fn forget_open(&mut self, shard_folder: &ShardFolder, path: &str) -> Result<()> {
-        let Some(open) = self.job.snapshot.open_shards.iter().find(|open| open.data.path == path) else {
+    fn forget_open(&mut self, shard_folder: &ShardFolder, path: &FileName) -> Result<()> {
+        let Some(open) = self.job.snapshot.open_shards.iter().find(|open| open.data.path == *path) else {
             return Ok(());
         };
         let manifest = shard_folder.open_path().join(&open.manifest.path);

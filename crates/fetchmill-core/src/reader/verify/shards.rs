@@ -12,6 +12,7 @@ use super::finding::{Finding, FindingKind};
 use super::monitor::VerifyMonitor;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
+use crate::file_name::FileName;
 use crate::journal::{CDXJ, INDEX_PART, JournalSnapshot, Shard};
 use crate::limits::MIB;
 use crate::outcome::{OpenShard, ShardEnd, ShardNumber};
@@ -42,7 +43,7 @@ pub(super) struct FoundFaults {
     /// Sealed ones.
     pub(super) sealed: Mutex<BTreeMap<ShardNumber, ShardFaults>>,
     /// Open ones, by the names of their files.
-    pub(super) open: Mutex<Vec<String>>,
+    pub(super) open: Mutex<Vec<FileName>>,
     /// Whether a file that a job's end writes beside the shards is to be written again.
     pub(super) lacks_files: AtomicBool,
 }

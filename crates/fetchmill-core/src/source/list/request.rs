@@ -56,7 +56,7 @@ pub struct RowHeader {
 /// How a column's value is written where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ValueEncoding {
-    /// As it is.
+    /// As it is, in a body.
     Raw,
     /// In a form.
     Form,
@@ -262,12 +262,11 @@ impl RequestOptions {
     }
 }
 
-fn placed(pieces: Vec<Piece>, place: ValueEncoding) -> Vec<RequestPiece<NamedColumn>> {
+/// Pieces whose values are written like this; `raw`: those that are asked for as they are.
+fn placed(pieces: Vec<Piece>, place: ValueEncoding, raw: ValueEncoding) -> Vec<RequestPiece<NamedColumn>> {
     let placed = |piece| match piece {
         Piece::Text(text) => RequestPiece::Text(text),
-        Piece::Column { name, is_raw } => {
-            RequestPiece::Column(name, if is_raw { ValueEncoding::Raw } else { place })
-        }
+        Piece::Column { name, is_raw } => RequestPiece::Column(name, if is_raw { raw } else { place }),
     };
     pieces.into_iter().map(placed).collect()
 }
@@ -284,7 +283,7 @@ fn form_pieces(data: &str, content_type: Option<&str>) -> Result<Vec<RequestPiec
             kind.unwrap_or_default()
         )));
     }
-    Ok(placed(pieces, ValueEncoding::Form))
+    Ok(placed(pieces, ValueEncoding::Form, ValueEncoding::Raw))
 }
 
 /// The pieces of a header field's value, if it has columns. Braces that are none of a column stay what they are:
@@ -296,7 +295,8 @@ fn field_pieces(value: &str) -> Option<Vec<RequestPiece<NamedColumn>>> {
         Piece::Column { name, .. } => name.as_ref().is_none_or(|name| !name.contains(['"', ':', ','])),
     };
     (template::has_columns(&pieces) && pieces.iter().all(is_name))
-        .then(|| placed(pieces, ValueEncoding::Field))
+        // A value as it is, too, must not end its field: a list may come from anybody.
+        .then(|| placed(pieces, ValueEncoding::Field, ValueEncoding::Field))
 }
 
 fn of_json(pieces: Vec<JsonPiece>) -> Vec<RequestPiece<NamedColumn>> {
@@ -463,6 +463,8 @@ mod tests {
         assert_eq!(options.content_type.as_deref(), Some("text/plain"));
         let fields = options.pieces().unwrap().fields;
         assert_eq!(fields, [("X-Id".into(), vec![text("n "), column("id", ValueEncoding::Field)], false)]);
+        let raw = field_pieces("{id!r}").unwrap();
+        assert_eq!(raw, [column("id", ValueEncoding::Field)]);
     }
 
     #[test]

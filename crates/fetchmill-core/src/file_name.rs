@@ -1,0 +1,100 @@
+//! Names of files in the folders of a job's state.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use serde::{Deserialize, Serialize};
+
+/// The name of one file in a folder: it leads to no other folder.
+///
+/// Journals, bases and worker processes name files. A destination may come from somebody else, so a name that is read
+/// is checked: an absolute path, or one with `..`, would cut or remove files outside of the destination.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct FileName(String);
+
+/// A text that is not the name of one file.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{}` leads out of the folder of the job's files; do not use this destination", .0.escape_debug())]
+pub struct NotAFileName(String);
+
+impl FileName {
+    /// A name of the process's own making: what would lead elsewhere becomes `_`.
+    pub fn of_own(text: &str) -> Self {
+        let name = text.replace(['/', '\0'], "_");
+        FileName(if matches!(name.as_str(), "" | "." | "..") { "_".into() } else { name })
+    }
+}
+
+impl TryFrom<String> for FileName {
+    type Error = NotAFileName;
+
+    fn try_from(text: String) -> Result<Self, NotAFileName> {
+        let is_name = !matches!(text.as_str(), "" | "." | "..") && !text.contains(['/', '\0']);
+        if is_name { Ok(FileName(text)) } else { Err(NotAFileName(text)) }
+    }
+}
+
+impl From<FileName> for String {
+    fn from(name: FileName) -> Self {
+        name.0
+    }
+}
+
+impl Deref for FileName {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<Path> for FileName {
+    fn as_ref(&self) -> &Path {
+        Path::new(&self.0)
+    }
+}
+
+impl std::fmt::Display for FileName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl FromSql for FileName {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        FileName::try_from(String::column_result(value)?).map_err(FromSqlError::other)
+    }
+}
+
+impl ToSql for FileName {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        self.0.to_sql()
+    }
+}
+
+#[cfg(test)]
+impl From<&str> for FileName {
+    fn from(text: &str) -> Self {
+        FileName::of_own(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_not_a_name() {
+        for path in ["", ".", "..", "/etc/passwd", "../x", "a/b", "a/", "a\0b"] {
+            let text = serde_json::to_string(path).unwrap();
+            assert!(serde_json::from_str::<FileName>(&text).is_err(), "{path:?}");
+            assert!(FileName::try_from(FileName::of_own(path).to_string()).is_ok(), "{path:?}");
+        }
+        for name in ["0-1-2.shard", "...", "a b", "\u{fc}"] {
+            assert_eq!(&*FileName::try_from(name.to_owned()).unwrap(), name);
+            assert_eq!(&*FileName::of_own(name), name);
+        }
+    }
+}

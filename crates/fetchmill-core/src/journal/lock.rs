@@ -1,0 +1,238 @@
+//! The lock on a job's folder, and the mark of the run that holds it.
+//!
+//! Some file systems grant every lock. So a run writes a mark into the lock file, and before it changes the folder as a
+//! whole it checks that the mark is still there. Each transaction of a journal checks a number besides
+//! ([`super::fence`]). A run that ends removes its mark. One that finds a mark looks whether its process is alive.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::durable;
+use crate::error::{Error, Result};
+
+/// Longer than any mark.
+const MARK_BYTES_MAX: u64 = 4096;
+
+/// See the module. Dropping it gives the lock back.
+#[derive(Debug)]
+pub struct JobLock {
+    file: File,
+    path: PathBuf,
+    /// None: it is shared with other readers.
+    mark: Option<String>,
+    is_contested: bool,
+}
+
+impl JobLock {
+    /// Takes the lock of a state folder for the job of a destination, and marks it.
+    pub(super) fn take(state: &Path, dest: &Path) -> Result<Self> {
+        let path = lock_path(state);
+        let mut options = File::options();
+        let opened = options.create(true).truncate(false).read(true).write(true).open(&path);
+        let mut file = opened.map_err(|error| Error::storage("open", &path, error))?;
+        lock(&file, FlockOperation::NonBlockingLockExclusive, &path, dest)?;
+        let mut found = String::new();
+        // What cannot be read is no mark.
+        let _ = (&mut file).take(MARK_BYTES_MAX).read_to_string(&mut found);
+        let own = Mark::of_this_process();
+        let before = found.parse::<Mark>().ok();
+        if before.as_ref().is_some_and(|before| before.is_visible_to(&own) && before.is_alive()) {
+            return Err(busy(dest, "although its file system granted the lock"));
+        }
+        let is_contested = before.is_some_and(|before| !before.is_visible_to(&own));
+        let mark = own.to_string();
+        durable::write_whole(&mut file, mark.as_bytes())
+            .map_err(|error| Error::storage("write", &path, error))?;
+        Ok(JobLock { file, path, mark: Some(mark), is_contested })
+    }
+
+    /// Shares the lock with other readers; none where no run has made it.
+    pub(super) fn share(state: &Path, dest: &Path) -> Result<Option<Self>> {
+        let path = lock_path(state);
+        let Ok(file) = File::open(&path) else { return Ok(None) };
+        lock(&file, FlockOperation::NonBlockingLockShared, &path, dest)?;
+        Ok(Some(JobLock { file, path, mark: None, is_contested: false }))
+    }
+
+    /// Whether another process holds the lock of a state folder.
+    pub(super) fn is_taken(state: &Path) -> bool {
+        File::open(lock_path(state)).is_ok_and(|file| {
+            rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+        })
+    }
+
+    /// Whether a run of another machine has left its mark: nobody here knows whether it is alive.
+    pub fn is_contested(&self) -> bool {
+        self.is_contested
+    }
+
+    /// Fails with exit code 9 if another run has marked the lock since.
+    pub fn must_be_ours(&self) -> Result<()> {
+        let Some(mark) = &self.mark else { return Ok(()) };
+        match std::fs::read(&self.path) {
+            Ok(found) if found == mark.as_bytes() => Ok(()),
+            Ok(_) => Err(taken_over(&self.path)),
+            Err(error) => Err(Error::storage("read", &self.path, error)),
+        }
+    }
+}
+
+impl Drop for JobLock {
+    fn drop(&mut self) {
+        if self.mark.is_some() && self.must_be_ours().is_ok() {
+            // A mark that stays is that of a process which is not there any more.
+            let _ = durable::write_whole(&mut self.file, b"");
+        }
+    }
+}
+
+/// What a run says that has lost its folder to another one.
+pub(super) fn taken_over(path: &Path) -> Error {
+    Error::Busy(format!(
+        "{}: another run has taken this job over although its lock was held; this file system grants every lock, so start \
+         one run at a time",
+        path.display()
+    ))
+}
+
+/// Which process holds a lock, in words that a space separates.
+#[derive(Debug, PartialEq, Eq)]
+struct Mark {
+    /// Of the kernel that runs.
+    boot: String,
+    /// The namespace of its number.
+    namespace: String,
+    process: u32,
+    /// When it was started, in ticks of that kernel.
+    started: u64,
+    /// Nanoseconds since 1970 UTC: a process may have one lock after the other.
+    moment: u128,
+}
+
+impl Mark {
+    fn of_this_process() -> Self {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let word = |text: &str| {
+            if text.is_empty() { "-".to_owned() } else { text.replace(char::is_whitespace, "_") }
+        };
+        Mark {
+            boot: word(boot.trim()),
+            namespace: word(&namespace.to_string_lossy()),
+            process: std::process::id(),
+            started: started_at(std::process::id()).unwrap_or_default(),
+            moment: since.as_nanos(),
+        }
+    }
+
+    /// Whether its process would be seen by the other one's.
+    fn is_visible_to(&self, other: &Mark) -> bool {
+        (&self.boot, &self.namespace) == (&other.boot, &other.namespace)
+    }
+
+    fn is_alive(&self) -> bool {
+        started_at(self.process) == Some(self.started)
+    }
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Mark { boot, namespace, process, started, moment } = self;
+        write!(formatter, "{boot} {namespace} {process} {started} {moment}")
+    }
+}
+
+impl std::str::FromStr for Mark {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        let words: Vec<&str> = text.split(' ').collect();
+        let [boot, namespace, process, started, moment] = words[..] else { return Err(()) };
+        let (process, started) = (process.parse().map_err(drop)?, started.parse().map_err(drop)?);
+        let moment = moment.parse().map_err(drop)?;
+        Ok(Mark { boot: boot.to_owned(), namespace: namespace.to_owned(), process, started, moment })
+    }
+}
+
+/// When a process was started (`proc_pid_stat(5)`, field 22); none if it is not there.
+fn started_at(process: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in brackets, may have spaces.
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(19)?.parse().ok()
+}
+
+fn lock_path(state: &Path) -> PathBuf {
+    state.join("lock")
+}
+
+fn busy(dest: &Path, although: &str) -> Error {
+    let although = if although.is_empty() { String::new() } else { format!(" {although}") };
+    Error::Busy(format!(
+        "another fetchmill is working on {}{although}; wait for it or stop it, then run this again",
+        dest.display()
+    ))
+}
+
+fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()> {
+    match rustix::fs::flock(file, how) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(busy(dest, "")),
+        Err(error) => Err(Error::storage("lock", path, error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left_by(mark: &Mark) -> (tempfile::TempDir, Result<JobLock>) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(lock_path(folder.path()), mark.to_string()).unwrap();
+        let lock = JobLock::take(folder.path(), folder.path());
+        (folder, lock)
+    }
+
+    #[test]
+    fn a_lock_that_another_run_marks_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = JobLock::take(folder.path(), folder.path()).unwrap();
+        assert!(lock.must_be_ours().is_ok() && !lock.is_contested());
+
+        std::fs::write(lock_path(folder.path()), "another").unwrap();
+
+        assert!(matches!(lock.must_be_ours(), Err(Error::Busy(_))));
+        drop(lock);
+        assert_eq!(std::fs::read(lock_path(folder.path())).unwrap(), b"another");
+    }
+
+    #[test]
+    fn a_run_that_ends_leaves_no_mark() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(JobLock::take(folder.path(), folder.path()).unwrap());
+
+        assert_eq!(std::fs::read(lock_path(folder.path())).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_mark_says_whether_its_process_is_alive() {
+        let own = Mark::of_this_process();
+        assert_eq!(
+            own.to_string().parse(),
+            Ok(Mark::of_this_process()).map(|mark| Mark { moment: own.moment, ..mark })
+        );
+
+        let (_alive, refused) = left_by(&Mark::of_this_process());
+        let (_dead, taken) = left_by(&Mark { started: own.started + 1, ..Mark::of_this_process() });
+        let (_elsewhere, contested) = left_by(&Mark { boot: "another".into(), ..own });
+
+        assert!(matches!(refused, Err(Error::Busy(_))));
+        assert!(!taken.unwrap().is_contested());
+        assert!(contested.unwrap().is_contested());
+    }
+}
