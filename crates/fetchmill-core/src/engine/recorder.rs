@@ -29,141 +29,159 @@ struct CommitEffects {
 
 /// Works until every sender has gone. Returns the journal.
 pub(super) fn run(
-    mut journal: Journal,
+    journal: Journal,
     messages: &Receiver<JournalRequest>,
     control: &Control,
     recovery: &ProcessRecovery,
 ) -> Result<Journal> {
+    let mut recorder = Recorder { journal, control, recovery, is_listing_refused: false };
     while let Ok(first) = messages.recv() {
         let mut afterwards = CommitEffects::default();
-        if let Err(error) = transact(&mut journal, first, (messages, control, recovery), &mut afterwards) {
-            // Before those who wait for an answer are let go: all that they know is that none comes.
-            control.stop.fail(error);
-            return Err(ended());
+        if let Err(error) = recorder.transact(first, messages, &mut afterwards) {
+            return known(Err(error), control);
         }
         afterwards.tell(control);
     }
-    Ok(journal)
+    Ok(recorder.journal)
 }
 
-fn transact(
-    journal: &mut Journal,
-    first: JournalRequest,
-    (messages, control, recovery): (&Receiver<JournalRequest>, &Control, &ProcessRecovery),
-    afterwards: &mut CommitEffects,
-) -> Result<()> {
-    let mut next = Some(first);
-    for _ in 0..MESSAGES_MAX {
-        let Some(message) = next.take() else { break };
-        handle(journal, message, (control, recovery), afterwards)?;
-        next = messages.try_recv().ok();
+struct Recorder<'r> {
+    journal: Journal,
+    control: &'r Control,
+    recovery: &'r ProcessRecovery,
+    /// Whether a page was refused. Pages after it are on their way, and none of them counts: the listing would go on
+    /// after the gap.
+    is_listing_refused: bool,
+}
+
+impl Recorder<'_> {
+    fn transact(
+        &mut self,
+        first: JournalRequest,
+        messages: &Receiver<JournalRequest>,
+        afterwards: &mut CommitEffects,
+    ) -> Result<()> {
+        let mut next = Some(first);
+        for _ in 0..MESSAGES_MAX {
+            let Some(message) = next.take() else { break };
+            self.handle(message, afterwards)?;
+            next = messages.try_recv().ok();
+        }
+        if let Some(message) = next {
+            self.handle(message, afterwards)?;
+        }
+        self.journal.commit()
     }
-    if let Some(message) = next {
-        handle(journal, message, (control, recovery), afterwards)?;
+
+    fn handle(&mut self, message: JournalRequest, afterwards: &mut CommitEffects) -> Result<()> {
+        let (journal, control) = (&mut self.journal, self.control);
+        match message {
+            JournalRequest::Page(page) => self.add_page(page, afterwards)?,
+            JournalRequest::FailFolder { .. }
+            | JournalRequest::SplitRange { .. }
+            | JournalRequest::EndListing
+                if self.is_listing_refused => {}
+            JournalRequest::FailFolder { path, status, attempts, detail } => {
+                journal.fail_folder(&path, status, attempts, &detail)?;
+            }
+            JournalRequest::SplitRange { range, at, behind } => journal.split_range(range, &at, behind)?,
+            JournalRequest::EndListing => {
+                journal.begin()?;
+                journal.end_listing()?;
+            }
+            JournalRequest::Doubtful(targets) => journal.doubt(&targets)?,
+            JournalRequest::Receipt(receipt, sender) => {
+                let in_place = self.recovery.place.must_be_in_place();
+                let number = known(in_place.and_then(|()| journal.settle(&receipt)), control)?;
+                afterwards.acknowledge.push((sender, number));
+            }
+            JournalRequest::Begin(targets, sender) => {
+                known(journal.begin_requests(&targets), control)?;
+                afterwards.acknowledge.push((sender, None));
+                afterwards.wakes_workers = true;
+            }
+            JournalRequest::Leave(targets) => journal.leave_requests(&targets),
+            JournalRequest::Upload(number, upload, sender) => {
+                known(journal.note_upload(number, upload), control)?;
+                afterwards.acknowledge.push((sender, None));
+            }
+            JournalRequest::Waiting(targets) => {
+                journal.add_waiting(&targets)?;
+                control.journal.written(targets.len());
+            }
+            JournalRequest::Waits(waits) => {
+                journal.begin()?;
+                journal.set("waits", &waits)?;
+            }
+            JournalRequest::Samples(samples, progress) => journal.add_samples(&samples, &progress)?,
+            JournalRequest::LoadWaiting { from, max } => {
+                let (rows, complete) = journal.load_waiting(from, max)?;
+                control.note_origins(rows.iter().map(|row| &*row.name));
+                control.plan.loaded_waiting(rows, complete, &control.journal);
+                control.plan.wake_all();
+            }
+            JournalRequest::Bury { worker, pid, reply } => {
+                answer(&reply, self.recovery.recover_process(journal, worker, pid), control)?;
+            }
+            JournalRequest::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
+            JournalRequest::NextLivePage(from, reply) => {
+                answer(&reply, journal.next_live_page(from), control)?;
+            }
+        }
+        Ok(())
     }
-    journal.commit()
+
+    fn add_page(&mut self, page: ListedPage, afterwards: &mut CommitEffects) -> Result<()> {
+        let control = self.control;
+        if self.is_listing_refused {
+            control.plan.lock().withdraw(page.names.len());
+            return Ok(());
+        }
+        if let Some(preflight) = &control.preflight
+            && let Err(error) = preflight.admit(&page, self.journal.tally(), self.journal.total())
+        {
+            self.refuse_page(&page);
+            control.stop.fail(error);
+            return Ok(());
+        }
+        match self.journal.add_page(&page) {
+            Ok(first) => {
+                control.note_listed_page(self.journal.total());
+                control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
+                if !page.names.is_empty() {
+                    let live_bytes = Arc::clone(&control.plan.live_bytes);
+                    afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
+                }
+                Ok(())
+            }
+            Err(error @ Error::Listing(_)) => {
+                self.refuse_page(&page);
+                control.fail_listing(error);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The listing has failed at this page.
+    fn refuse_page(&mut self, page: &ListedPage) {
+        self.is_listing_refused = true;
+        self.control.plan.lock().withdraw(page.names.len());
+    }
+}
+
+/// Makes a failure known before whoever waits for the answer is let go: all that they know is that none comes.
+fn known<T>(found: Result<T>, control: &Control) -> Result<T> {
+    found.map_err(|error| {
+        control.stop.fail(error);
+        ended()
+    })
 }
 
 /// Who asked may have ended meanwhile.
 fn answer<T>(reply: &Sender<T>, found: Result<T>, control: &Control) -> Result<()> {
-    match found {
-        Ok(found) => {
-            let _ = reply.send(found);
-            Ok(())
-        }
-        Err(error) => {
-            control.stop.fail(error);
-            Err(ended())
-        }
-    }
-}
-
-fn handle(
-    journal: &mut Journal,
-    message: JournalRequest,
-    (control, recovery): (&Control, &ProcessRecovery),
-    afterwards: &mut CommitEffects,
-) -> Result<()> {
-    match message {
-        JournalRequest::Page(page) => add_page(journal, page, control, afterwards)?,
-        JournalRequest::FailFolder { path, status, attempts, detail } => {
-            journal.fail_folder(&path, status, attempts, &detail)?;
-        }
-        JournalRequest::Doubtful(targets) => journal.doubt(&targets)?,
-        JournalRequest::SplitRange { range, at, behind } => journal.split_range(range, &at, behind)?,
-        JournalRequest::EndListing => {
-            journal.begin()?;
-            journal.end_listing()?;
-        }
-        JournalRequest::Receipt(receipt, sender) => {
-            recovery.place.must_be_in_place()?;
-            let number = journal.settle(&receipt)?;
-            afterwards.acknowledge.push((sender, number));
-        }
-        JournalRequest::Begin(targets, sender) => {
-            journal.begin_requests(&targets)?;
-            afterwards.acknowledge.push((sender, None));
-            afterwards.wakes_workers = true;
-        }
-        JournalRequest::Leave(targets) => journal.leave_requests(&targets),
-        JournalRequest::Upload(number, upload, sender) => {
-            journal.note_upload(number, upload)?;
-            afterwards.acknowledge.push((sender, None));
-        }
-        JournalRequest::Waiting(targets) => {
-            journal.add_waiting(&targets)?;
-            control.journal.written(targets.len());
-        }
-        JournalRequest::Waits(waits) => {
-            journal.begin()?;
-            journal.set("waits", &waits)?;
-        }
-        JournalRequest::Samples(samples, progress) => journal.add_samples(&samples, &progress)?,
-        JournalRequest::LoadWaiting { from, max } => {
-            let (rows, complete) = journal.load_waiting(from, max)?;
-            control.note_origins(rows.iter().map(|row| &*row.name));
-            control.plan.loaded_waiting(rows, complete, &control.journal);
-            control.plan.wake_all();
-        }
-        JournalRequest::Bury { worker, pid, reply } => {
-            answer(&reply, recovery.recover_process(journal, worker, pid), control)?;
-        }
-        JournalRequest::NextFolder(reply) => answer(&reply, journal.next_folder(), control)?,
-        JournalRequest::NextLivePage(from, reply) => answer(&reply, journal.next_live_page(from), control)?,
-    }
+    let _ = reply.send(known(found, control)?);
     Ok(())
-}
-
-fn add_page(
-    journal: &mut Journal,
-    page: ListedPage,
-    control: &Control,
-    afterwards: &mut CommitEffects,
-) -> Result<()> {
-    if let Some(preflight) = &control.preflight
-        && let Err(error) = preflight.admit(&page, journal.tally(), journal.total())
-    {
-        control.plan.lock().withdraw(page.names.len());
-        control.stop.fail(error);
-        return Ok(());
-    }
-    match journal.add_page(&page) {
-        Ok(first) => {
-            control.note_listed_page(journal.total());
-            control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
-            if !page.names.is_empty() {
-                let live_bytes = Arc::clone(&control.plan.live_bytes);
-                afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));
-            }
-            Ok(())
-        }
-        Err(error @ Error::Listing(_)) => {
-            control.plan.lock().withdraw(page.names.len());
-            control.fail_listing(error);
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
 }
 
 impl CommitEffects {

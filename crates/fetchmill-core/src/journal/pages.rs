@@ -55,21 +55,22 @@ impl Journal {
     fn keep_cursor(&mut self, cursor: &PageCursor) -> Result<()> {
         match cursor {
             PageCursor::Marker { from, next } => {
-                if let Some(from) = from {
-                    self.note_marker(marker_digest(from))?;
-                }
                 if let Some(next) = next
-                    && self.has_marker(marker_digest(next))?
+                    && (from.as_ref() == Some(next) || self.has_marker(marker_digest(next))?)
                 {
                     return Err(Error::Listing(format!(
                         "the listing never ends: the marker {} came before; the server must give each page's marker once",
                         for_display(next.as_bytes())
                     )));
                 }
+                // Noted only now: a page that is refused must be able to come again.
+                if let Some(from) = from {
+                    self.note_marker(marker_digest(from))?;
+                }
                 self.keep_next(next.as_deref())
             }
             PageCursor::Json { url, items_digest, next } => {
-                self.keep_page_once(url, *items_digest)?;
+                self.keep_page_once(url, *items_digest, next.as_deref())?;
                 self.keep_next(next.as_deref())
             }
             PageCursor::Folder { path, found, refused, read, digest, is_last } => {
@@ -87,8 +88,8 @@ impl Journal {
         }
     }
 
-    /// A page of JSON comes once, and brings what no page before it has brought.
-    fn keep_page_once(&self, url: &str, items_digest: Option<u128>) -> Result<()> {
+    /// A page of JSON comes once, brings what no page before it has brought, and leads to a page that has not come.
+    fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next: Option<&str>) -> Result<()> {
         let endless = |why: &str| {
             let shown = for_display(url.as_bytes());
             Err(Error::Listing(format!("the listing never ends: the page {shown} {why}")))
@@ -96,14 +97,27 @@ impl Journal {
         if self.has_marker(marker_digest(url))? {
             return endless("came before; the server must lead to each page once");
         }
-        self.note_marker(marker_digest(url))?;
-        let Some(digest) = items_digest.map(u128::to_le_bytes) else { return Ok(()) };
-        if self.has_marker(digest)? {
+        let digest = items_digest.map(u128::to_le_bytes);
+        if let Some(digest) = digest
+            && self.has_marker(digest)?
+        {
             return endless(
                 "has the items of one before it; does the server know the parameter that leads to the next page?",
             );
         }
-        self.note_marker(digest)
+        if let Some(next) = next
+            && (next == url || self.has_marker(marker_digest(next))?)
+        {
+            return endless(&format!(
+                "leads to {}, which came before; the server must lead to each page once",
+                for_display(next.as_bytes())
+            ));
+        }
+        // Noted only now: a page that is refused must be able to come again.
+        for digest in [Some(marker_digest(url)), digest].into_iter().flatten() {
+            self.note_marker(digest)?;
+        }
+        Ok(())
     }
 
     /// Where the listing goes on.
