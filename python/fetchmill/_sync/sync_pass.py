@@ -157,13 +157,13 @@ class SyncPass:
             return True
         self._runner.begin("listing", None)
         manifest = str(self._folder.listing)
+        # What a listing that was not finished has found may be gone from the source, and a list may be made anew.
+        self._folder.forget_listing()
         if self._items is None:
             as_json = self._options.list_json(manifest)
             ended = self._runner.run(lambda: Job(as_json))
         else:
             items = self._items()
-            # A program may give other items by now.
-            self._folder.forget_listing()
             as_json = self._options.list_json(manifest, is_iterable=True)
             ended = self._runner.run(lambda: Job(as_json, items))
         self._notices += ended["notices"]

@@ -27,6 +27,7 @@ use crate::extra_columns::ColumnType;
 use crate::journal::{JobLocation, Journal, Wait};
 use crate::limits;
 use crate::outcome::{KindCounts, Tally};
+use crate::planner::retry::LONGEST_DELAY;
 use crate::results::{refuse_unfit, take_back_unfetched};
 use crate::sink::{SinkSetup, UnfetchedFiles};
 use crate::source::list::Items;
@@ -120,7 +121,7 @@ impl Job {
         let (to_journal, messages) = crossbeam_channel::unbounded();
         let workers = options.worker_count();
         let control = Control::new(&options, workers, preflight, to_journal);
-        resume_telemetry(&control, &journal)?;
+        resume_times(&control, &mut journal)?;
         let shared = Arc::new(JobState {
             control,
             before: journal.tally(),
@@ -288,8 +289,9 @@ fn take_back(options: &JobOptions, journal: &Journal, setup: &SinkSetup) -> Resu
     if options.upload.is_none() { journal.forget_unfetched() } else { Ok(()) }
 }
 
-/// Samples of earlier runs, and the pace of an origin that has throttled the last one.
-fn resume_telemetry(control: &Control, journal: &Journal) -> Result<()> {
+/// Targets that wait, samples of earlier runs, and the pace of an origin that has throttled the last one.
+fn resume_times(control: &Control, journal: &mut Journal) -> Result<()> {
+    journal.clamp_waiting(control.clock.now(), LONGEST_DELAY)?;
     let samples = journal.samples()?;
     let samples = samples.iter().filter_map(|text| serde_json::from_str(text).ok()).collect();
     control.telemetry.resume_series(samples);

@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension as _, Row, params};
 use super::transactions::Journal;
 use crate::error::Result;
 use crate::outcome::{FailureKind, Runs};
+use crate::planner::origin::Millis;
 use crate::planner::waiting::DueKey;
 use crate::target::{Sequence, WaitingTarget};
 
@@ -56,6 +57,15 @@ impl Journal {
         let complete = rows.len() <= max;
         rows.truncate(max);
         Ok((rows, complete))
+    }
+
+    /// Makes no target wait longer than the longest wait from now on, both in milliseconds: a clock that was set back since
+    /// would make it wait for as long as it was set back.
+    pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
+        self.begin()?;
+        let clamp = "UPDATE waiting SET not_before = ?1, throttled_since = min(throttled_since, ?2) WHERE not_before > ?1";
+        self.check(self.db.execute(clamp, [now.saturating_add(longest) as i64, now as i64]))?;
+        self.commit()
     }
 
     /// Whether any target waits in the table.

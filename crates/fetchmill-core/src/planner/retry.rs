@@ -21,6 +21,9 @@ pub struct Retry {
     pub not_before: Option<Millis>,
 }
 
+/// The longest that [`delay`] gives: `Retry-After`, and some jitter on top.
+pub const LONGEST_DELAY: Millis = limits::RETRY_AFTER_MAX.as_millis() as Millis * 11 / 10;
+
 /// How long a target waits; `random` is any number, `retry_after` what the server asked for.
 pub fn delay(kind: FailureKind, attempts: u32, retry_after: Option<Millis>, random: u64) -> Millis {
     let (base, cap) = match kind.class() {

@@ -1,0 +1,104 @@
+"""What a kill, a clock, a changed list or a file system leaves behind makes no command fail or wait for ever."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from conftest import COMMAND, Ended, format_options
+from fetchmill.testing import Fault, Server
+from independent import find_problems, synthetic
+from synced import bodies, kill_in
+
+Run = Callable[..., Ended]
+Serve = Callable[..., Server]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+DAY_MS = 86_400_000
+
+
+def test_clock_that_was_set_back_makes_no_target_wait(start: Start, server: Serve, dest: Path) -> None:
+    """Times in the journal are at most the longest wait away from now."""
+    faults = [Fault("status", status=503, match="file-00000000001*", times=1, retry_after=30)]
+    source = server(synthetic=40, faults=faults)
+    process = start("get", source.url, dest)
+    deadline = time.monotonic() + 30
+    waiting = 0
+    while waiting < 8:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        if (dest / ".fetchmill/job.sqlite").exists():
+            with closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
+                rows = journal.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'waiting'").fetchone()
+                waiting = journal.execute("SELECT count(*) FROM waiting").fetchone()[0] if rows[0] else 0
+    process.kill()
+    process.communicate()
+    with closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal, journal:
+        journal.execute(
+            "UPDATE waiting SET not_before = not_before + ?, throttled_since = throttled_since + ?", (DAY_MS,) * 2
+        )
+
+    resumed = start("get", source.url, dest)
+    time.sleep(1.5)
+    resumed.terminate()
+    resumed.communicate(timeout=30)
+
+    with closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
+        latest = journal.execute("SELECT max(not_before) FROM waiting").fetchone()[0]
+    assert latest <= time.time() * 1000 + 330_000
+
+
+def test_list_that_is_made_anew_while_it_is_read_is_read_anew(
+    run: Run, start: Start, server: Serve, dest: Path, tmp_path: Path
+) -> None:
+    """A sync that was killed while it lists begins its listing again, whatever the list has become."""
+    source = server(synthetic=300)
+    urls = tmp_path / "urls.txt"
+
+    def write(count: int) -> None:
+        urls.write_text("".join(f"{source.url}/get/file-{number:012}\n" for number in range(count)))
+
+    command = ("sync", urls, dest, "--allow-private", "--quiet")
+    write(400_000)
+    assert kill_in("listing", start(*command), dest / ".fetchmill/sync", 0.3)
+    write(250)
+
+    ended = run(*command)
+
+    assert ended.code == 0, ended.err
+    assert len(bodies(dest)) == 250
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("format", ["files", "parquet", "jsonl", "warc"])
+def test_file_system_without_a_rename_that_replaces_nothing(
+    run: Run, environment: dict[str, str], server: Serve, dest: Path, tmp_path: Path, format: str
+) -> None:
+    """NFS, sshfs, 9p and most of FUSE answer EINVAL to its flag."""
+    strace = shutil.which("strace")
+    assert strace, "strace is missing: make servers"
+    refuse = [strace, "-f", "--seccomp-bpf", "-qq", "-o", os.devnull]
+    refuse += ["-e", "trace=renameat2", "-e", "inject=renameat2:error=EINVAL"]
+    source = server(synthetic=300)
+
+    for command in (("get", source.url, dest, *format_options(format)), ("sync", source.url, dest, "--format", format)):
+        ended = subprocess.run(
+            [*refuse, *COMMAND, *map(str, command), "--quiet"],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        if command[0] == "get":
+            assert find_problems(dest, synthetic(300), format) == []
+
+    assert len(run("ls", dest).out.splitlines()) == 300 or format == "files"
