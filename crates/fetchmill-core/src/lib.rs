@@ -32,6 +32,7 @@ pub mod expected_hash;
 mod extension;
 pub mod extra_columns;
 pub mod file_name;
+pub mod header_field;
 pub mod hidden_text;
 pub mod http1;
 pub mod journal;

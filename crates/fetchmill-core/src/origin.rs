@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS, check_field};
+use crate::header_field::check_field;
+use crate::http1::{ACCEPT_ENCODING, OPEN_FIELDS};
 
 /// `http://host[:port]` or `https://host[:port]`, as a normalised URL begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,7 +4,7 @@
 use crate::byte_range::ByteRange;
 use crate::expected_hash::ExpectedHash;
 use crate::extra_columns::{extra_values, write_extra};
-use crate::http1::{check_field, is_token};
+use crate::header_field::{check_field, is_token};
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

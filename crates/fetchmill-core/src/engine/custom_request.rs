@@ -30,7 +30,7 @@ const CONTENT_TYPE: &str = "content-type";
 pub struct CustomRequest {
     /// In capitals, as `GET`.
     pub method: String,
-    /// Its own fields, checked by [`crate::http1::check_field`].
+    /// Its own fields, checked by [`crate::header_field::check_field`].
     pub fields: Vec<(String, String)>,
     /// Its body.
     pub body: Option<Vec<u8>>,

@@ -7,6 +7,7 @@
 
 use super::body_sink::BodySink;
 use super::malformed::{MalformedReply, body_too_large};
+use crate::header_field::is_token;
 use crate::limits::{CHUNK_EXTENSION_BYTES_MAX, HEAD_FIELDS_MAX, TRAILER_BYTES_MAX};
 
 /// The state between two inputs.
@@ -168,9 +169,4 @@ fn hex(digit: u8) -> u8 {
 /// What the value of a field may hold (RFC 9110, 5.5).
 fn is_text(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
-}
-
-/// What the name of a field may hold (RFC 9110, 5.6.2).
-pub fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }

@@ -27,12 +27,10 @@ mod request;
 mod tests;
 
 pub use body_sink::BodySink;
-pub use chunked::is_token;
 pub use date::RetryAfter;
 pub use head::{FieldSpans, Framing, Head, Span, Version, field_values};
 pub use malformed::MalformedReply;
 pub use reply::{ReplyProgress, ReplyReader, StreamEnd};
 pub use request::{
-    ACCEPT_ENCODING, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, check_field, escape_target,
-    request_fields,
+    ACCEPT_ENCODING, HttpUrl, OPEN_FIELDS, RequestParts, RequestTemplate, escape_target, request_fields,
 };

@@ -3,22 +3,9 @@
 //! All that is constant for an origin is put together and checked once. A request is then three copies, one of them
 //! through the encoding of names, so nothing in a name can become part of the request's syntax.
 
-use super::chunked::is_token;
 use crate::error::{Error, Result};
+use crate::header_field::check_field;
 use crate::name;
-
-/// Fields that say how a message ends, who is asked, or that ask for replies that [`super::ReplyReader`] refuses.
-const REFUSED_FIELDS: &[&str] = &[
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
 
 /// Fields of a user that are no secret whatever they say: they go to every origin, and are stored.
 pub const OPEN_FIELDS: &[&str] =
@@ -267,29 +254,6 @@ pub fn escape_target(path: &[u8], also: &[u8], out: &mut Vec<u8>) {
             out.extend_from_slice(&name::escaped(byte));
         }
     }
-}
-
-/// Refuses a field that could become something else in a request. Errors tell its name, never its value.
-pub fn check_field(name: &str, value: &str) -> Result<()> {
-    let usage = |problem: &str| {
-        let name = name::for_display(name.as_bytes());
-        Err(Error::Usage(format!("the header field {name} {problem}")))
-    };
-    if name.is_empty() || !name.bytes().all(is_token) {
-        return usage("has a malformed name");
-    }
-    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
-        return usage("has control characters in its value");
-    }
-    if name.eq_ignore_ascii_case("range") {
-        return usage(
-            "cannot be set: the parts of a list are asked for with --offset-column and --length-column",
-        );
-    }
-    if REFUSED_FIELDS.iter().any(|refused| refused.eq_ignore_ascii_case(name)) {
-        return usage("cannot be set");
-    }
-    Ok(())
 }
 
 /// What may stand in `Host`: a name or an address with its port.

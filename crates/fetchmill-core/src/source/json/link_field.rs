@@ -3,6 +3,8 @@
 //! It is read strictly. A listing ends where there is no next page, so that a field which is not understood must be told:
 //! what it leads to would never be fetched.
 
+use crate::header_field::is_token;
+
 /// The target of the link with `rel="next"`; none where there is no such link. Links of another context than the page
 /// (`anchor`) are passed over.
 pub(super) fn next_link<'h>(values: impl Iterator<Item = &'h [u8]>) -> Result<Option<String>, &'static str> {
@@ -101,7 +103,6 @@ fn read_quoted(text: &str) -> Result<(String, &str), &'static str> {
 
 /// A token (RFC 9110) and what is behind it; none when the text begins with something else.
 fn read_token(text: &str) -> Option<(&str, &str)> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let end = text.bytes().position(|byte| !is_token(byte)).unwrap_or(text.len());
     (end > 0).then(|| text.split_at(end))
 }

@@ -1,0 +1,45 @@
+//! Header fields of requests: what their names and values may be.
+
+use crate::error::{Error, Result};
+use crate::name;
+
+/// Fields that say how a message ends, who is asked, or that ask for replies that [`crate::http1::ReplyReader`] refuses.
+const REFUSED_FIELDS: &[&str] = &[
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// What a name of a field, and a method, may hold (RFC 9110, 5.6.2).
+pub fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Refuses a field that could become something else in a request. Errors tell its name, never its value.
+pub fn check_field(name: &str, value: &str) -> Result<()> {
+    let usage = |problem: &str| {
+        let name = name::for_display(name.as_bytes());
+        Err(Error::Usage(format!("the header field {name} {problem}")))
+    };
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return usage("has a malformed name");
+    }
+    if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        return usage("has control characters in its value");
+    }
+    if name.eq_ignore_ascii_case("range") {
+        return usage(
+            "cannot be set: the parts of a list are asked for with --offset-column and --length-column",
+        );
+    }
+    if REFUSED_FIELDS.iter().any(|refused| refused.eq_ignore_ascii_case(name)) {
+        return usage("cannot be set");
+    }
+    Ok(())
+}
