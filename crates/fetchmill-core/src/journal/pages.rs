@@ -69,8 +69,8 @@ impl Journal {
                 }
                 self.keep_next(next.as_deref())
             }
-            PageCursor::Json { url, items_digest, next } => {
-                self.keep_page_once(url, *items_digest, next.as_deref())?;
+            PageCursor::Json { url, items_digest, next, next_url } => {
+                self.keep_page_once(url, *items_digest, next_url.as_deref())?;
                 self.keep_next(next.as_deref())
             }
             PageCursor::Folder { path, found, refused, read, digest, is_last } => {
@@ -89,7 +89,7 @@ impl Journal {
     }
 
     /// A page of JSON comes once, brings what no page before it has brought, and leads to a page that has not come.
-    fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next: Option<&str>) -> Result<()> {
+    fn keep_page_once(&self, url: &str, items_digest: Option<u128>, next_url: Option<&str>) -> Result<()> {
         let endless = |why: &str| {
             let shown = for_display(url.as_bytes());
             Err(Error::Listing(format!("the listing never ends: the page {shown} {why}")))
@@ -105,12 +105,12 @@ impl Journal {
                 "has the items of one before it; does the server know the parameter that leads to the next page?",
             );
         }
-        if let Some(next) = next
-            && (next == url || self.has_marker(marker_digest(next))?)
+        if let Some(next_url) = next_url
+            && (next_url == url || self.has_marker(marker_digest(next_url))?)
         {
             return endless(&format!(
                 "leads to {}, which came before; the server must lead to each page once",
-                for_display(next.as_bytes())
+                for_display(next_url.as_bytes())
             ));
         }
         // Noted only now: a page that is refused must be able to come again.

@@ -21,6 +21,8 @@ pub enum PageCursor {
         items_digest: Option<u128>,
         /// What leads to the next page: a marker, a URL or a number; none behind the last.
         next: Option<String>,
+        /// Where that page will be asked for.
+        next_url: Option<String>,
     },
     /// A piece of a folder.
     Folder {

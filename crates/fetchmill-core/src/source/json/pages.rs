@@ -150,7 +150,8 @@ impl JsonPages {
                 NextPage::Link => reply.links.is_empty(),
                 NextPage::Page | NextPage::Offset | NextPage::None => false,
             };
-        let cursor = PageCursor::Json { url: reply.url.as_str().to_owned(), items_digest, next };
+        let next_url = next.as_deref().map(|next| self.url(Some(next))).transpose()?.map(String::from);
+        let cursor = PageCursor::Json { url: reply.url.as_str().to_owned(), items_digest, next, next_url };
         Ok(Ok(JsonPage {
             items: read.count,
             is_without_urls: read.count > 0 && read.without_url == read.count,

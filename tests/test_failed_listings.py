@@ -1,0 +1,97 @@
+"""A listing that fails has failed: what comes after the failure does not count, and nothing good is removed.
+
+Each way to list meets each way to fail. Then the same command runs again: the server is as it was, then it is healthy.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Ended
+from failing_listings import BROKEN, FAULTS, FOLDER_WAYS, WAYS, Listing, answer_bucket, make_listing, missing_of
+from raw_server import RawServer
+from synced import bodies
+
+Run = Callable[..., Ended]
+Raw = Callable[..., RawServer]
+
+# A folder or a sitemap may hold what another one holds, so nobody sees that its page is the other's.
+CELLS = [(way, fault) for way in WAYS for fault in FAULTS if not (fault == "stale" and way in FOLDER_WAYS)]
+
+
+class Site:
+    """A server with one of the listings.
+
+    Args:
+        raw: makes the server.
+        way: how it lists.
+    """
+
+    def __init__(self, raw: Raw, way: str) -> None:
+        self.server = raw({})
+        self.listing: Listing = make_listing(way)(self.server.url)
+        self.server.routes |= self.listing.routes()
+        if way == "s3":
+            self.server.routes["/bucket"] = self.server.routes["/bucket/"] = answer_bucket(self.server)
+        source = self.listing.source
+        self.source = source if source.startswith("s3:") else self.server.url + source
+
+    def breaks(self, fault: str) -> None:
+        """The third page has a fault from now on."""
+        behaviour = self.listing.third(fault)
+        if behaviour is None:
+            pytest.skip("pages of this kind lead nowhere")
+        self.server.routes[self.listing.pages[BROKEN][0]] = behaviour
+
+    def heals(self) -> None:
+        """It is healthy again."""
+        target, page = self.listing.pages[BROKEN]
+        self.server.routes[target] = page
+
+    def command(self, name: str, dest: Path, *more: str) -> tuple[object, ...]:
+        """Of a job or a sync from it."""
+        return (name, self.source, dest, *self.listing.options, "--give-up-after", "1s", "--quiet", *more)
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize(("way", "fault"), CELLS)
+def test_job_loses_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
+    """It does not exit 0 before each object is there, and it can always be finished."""
+    site = Site(raw, way)
+    site.breaks(fault)
+    command = site.command("get", dest)
+
+    first = run(*command)
+    again = run(*command)
+    for ended in (first, again):
+        assert ended.code not in {0, 1}, ended
+    assert missing_of(bodies(dest))
+    site.heals()
+    healed = run(*command)
+    if healed.code != 0 and way in FOLDER_WAYS:
+        healed = run(*command, "--retry-failed")
+
+    assert healed.code == 0, healed.err
+    assert missing_of(bodies(dest)) == []
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize(("way", "fault"), CELLS)
+def test_sync_removes_nothing_by_a_page_that_fails(run: Run, raw: Raw, dest: Path, way: str, fault: str) -> None:
+    """What the source has stays, and the next pass over a healthy server finds all as it is."""
+    site = Site(raw, way)
+    command = site.command("sync", dest, "--delete", "--max-delete", "100%")
+    assert run(*command).code == 0
+    site.breaks(fault)
+
+    first = run(*command)
+    again = run(*command)
+
+    for ended in (first, again):
+        assert ended.code not in {0, 1}, ended
+    assert missing_of(bodies(dest)) == []
+    site.heals()
+    healed = run(*command)
+    assert healed.code == 0, healed.err
+    assert missing_of(bodies(dest)) == []
