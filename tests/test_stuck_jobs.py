@@ -11,13 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import fetchmill
 from conftest import COMMAND, Ended, format_options
+from failing_listings import NAMES, make_listing
 from fetchmill.testing import Fault, Server
 from independent import find_problems, synthetic
+from raw_server import Exchange, RawServer, reply, then_stall
 from synced import bodies, kill_in
 
 Run = Callable[..., Ended]
 Serve = Callable[..., Server]
+Raw = Callable[..., RawServer]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 DAY_MS = 86_400_000
@@ -102,3 +106,73 @@ def test_file_system_without_a_rename_that_replaces_nothing(
             assert find_problems(dest, synthetic(300), format) == []
 
     assert len(run("ls", dest).out.splitlines()) == 300 or format == "files"
+
+
+def asked(server: RawServer) -> list[str]:
+    """Objects that it was asked for."""
+    return [target for target in server.asked("/") if target.rsplit("/", 1)[-1] in NAMES]
+
+
+def kill_while_listing(process: "subprocess.Popen[str]", server: RawServer, stalled: str, objects: int) -> None:
+    """When a page is waited for, and what was listed before it is stored."""
+    deadline = time.monotonic() + 60
+    while server.count(stalled) == 0 or len(set(asked(server))) < objects:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.4)
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("format", ["files", "jsonl", "parquet"])
+@pytest.mark.parametrize("way", ["api", "json-marker", "json-url", "json-page"])
+def test_listing_begins_again_when_its_marker_has_expired(
+    run: Run, start: Start, raw: Raw, dest: Path, way: str, format: str
+) -> None:
+    """What is fetched stays and is not asked for again, also when the second listing is killed."""
+    server = raw({})
+    listing = make_listing(way)(server.url)
+    server.routes |= listing.routes()
+    (third, page), (fourth, _) = listing.pages[2:4]
+    command = ("get", server.url + listing.source, dest, *listing.options, "--format", format, "--quiet")
+    server.routes[third] = then_stall(b"")
+    kill_while_listing(start(*command, "--commit-window", "20ms"), server, third, 8)
+    # The marker that leads there is known no more; the listing that begins again has another one.
+    asked_before = server.count(third)
+
+    def expired_once(exchange: Exchange) -> bytes:
+        return page if exchange.number > asked_before + 1 else reply(status="410 Gone")
+
+    server.routes |= {third: expired_once, fourth: then_stall(b"")}
+    kill_while_listing(start(*command, "--commit-window", "20ms"), server, fourth, 12)
+    server.routes |= listing.routes()
+
+    ended = run(*command)
+
+    assert ended.code == 0, ended.err
+    assert fetchmill.status(dest).listed == len(NAMES)
+    assert sorted(name.rsplit("/", 1)[-1] for name in run("ls", dest).out.split()) == NAMES
+    assert len(asked(server)) == len(NAMES)
+    assert server.count(listing.pages[0][0]) == 2
+    assert run("verify", dest).code == 0
+
+
+def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
+    run: Run, start: Start, raw: Raw, dest: Path
+) -> None:
+    """A job that keeps no names says so, and what to do."""
+    server = raw({})
+    listing = make_listing("api")(server.url)
+    server.routes |= listing.routes()
+    third = listing.pages[2][0]
+    command = ("get", server.url, dest, *listing.options, "--format", "null", "--quiet")
+    server.routes[third] = then_stall(b"")
+    kill_while_listing(start(*command, "--commit-window", "20ms"), server, third, 8)
+    server.routes[third] = reply(status="410 Gone")
+
+    ended = run(*command)
+
+    assert ended.code == 4
+    assert "the marker of an earlier run may have expired; take another destination" in ended.err

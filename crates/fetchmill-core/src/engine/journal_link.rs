@@ -24,6 +24,8 @@ pub(super) enum JournalRequest {
     SplitRange { range: u64, at: Vec<u8>, behind: u64 },
     /// The listing is complete.
     EndListing,
+    /// The listing begins again at its start.
+    RestartListing,
     /// What a worker's sink has made durable; the sender is told when that is in the journal, with the number of the
     /// shard that was sealed.
     Receipt(Box<Receipt>, SyncSender<Option<ShardNumber>>),

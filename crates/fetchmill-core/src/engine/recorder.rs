@@ -89,6 +89,7 @@ impl Recorder<'_> {
                 journal.begin()?;
                 journal.end_listing()?;
             }
+            JournalRequest::RestartListing => journal.restart_listing()?,
             JournalRequest::Doubtful(targets) => journal.doubt(&targets)?,
             JournalRequest::Receipt(receipt, sender) => {
                 let in_place = self.recovery.place.must_be_in_place();

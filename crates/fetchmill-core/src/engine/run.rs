@@ -16,6 +16,7 @@ use super::job_origins::ListingServer;
 use super::job_state::{Interruption, JobReport, JobState};
 use super::journal_link::JournalRequest;
 use super::listing::folders::FolderFormat;
+use super::listing::relisting::Relisting;
 use super::listing::server::ServerListerSetup;
 use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder;
@@ -33,7 +34,7 @@ use crate::limits;
 use crate::outcome::FailureKind;
 use crate::results;
 use crate::s3::{Selection, list_query};
-use crate::sink::{SinkSetup, UploadQueue};
+use crate::sink::{Format, SinkSetup, UploadQueue};
 use crate::source::folder::folder_path;
 use crate::source::list::Filters;
 use crate::source::sitemap::sitemap_path;
@@ -266,8 +267,20 @@ impl Run {
             give_up_after: self.options.give_up_after.as_millis() as u64,
             has_listed: self.journal.tally().listed > 0 || self.journal.get("marker")?.is_some(),
             first_page: self.first_page.take(),
+            relisting: self.relisting()?,
             is_of_objects: !self.options.leads_anywhere(),
         }))
+    }
+
+    /// How the listing begins again, should its marker have expired.
+    fn relisting(&self) -> Result<Option<Relisting>> {
+        let stores_names = self.options.rows.is_none() && self.options.format != Format::Null;
+        let make = || {
+            let (place, is_begun) = (Arc::clone(&self.place), self.journal.is_relisting()?);
+            let (naming, names) = (self.options.naming(), self.options.stored_names());
+            Ok(Relisting { place, naming, names, is_begun, known: None })
+        };
+        stores_names.then(make).transpose()
     }
 
     /// Where the listing goes on.

@@ -12,6 +12,7 @@ mod doubtful;
 mod fence;
 mod folders;
 mod identity;
+mod listed_entries;
 mod live;
 mod location;
 mod lock;
@@ -44,6 +45,7 @@ pub use identity::{
     KEYS, LIST, NAMES, REPLIES_PART, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here,
     must_have_objects, transform_columns, transform_text,
 };
+pub use listed_entries::for_each_listed_entry;
 pub use location::JobLocation;
 pub use lock::JobLock;
 pub use progress::{ProgressStore, SavedProgress};

@@ -14,6 +14,9 @@ use crate::target::{Names, Sequence};
 /// Where the position of a list stands.
 const LIST_POSITION: &str = "list_position";
 
+/// A fact of a job whose listing has begun again.
+const RELISTING: &str = "relisting";
+
 impl Journal {
     /// Adds a page and returns its first sequence number.
     pub fn add_page(&mut self, page: &ListedPage) -> Result<Sequence> {
@@ -147,6 +150,23 @@ impl Journal {
         position
             .map(Some)
             .ok_or_else(|| Error::Journal(format!("the journal has no position of a list but {text}")))
+    }
+
+    /// The listing begins again at its start. What it brings then is without the targets that the job knows.
+    pub fn restart_listing(&mut self) -> Result<()> {
+        self.begin()?;
+        self.check(self.db.execute("DELETE FROM markers", []))?;
+        self.forget("marker")?;
+        self.set(RELISTING, "")?;
+        // Targets that filters leave out will be counted once more.
+        self.tally.listed -= self.tally.skipped;
+        self.tally.skipped = 0;
+        Ok(())
+    }
+
+    /// Whether the listing has begun again since its first page.
+    pub fn is_relisting(&self) -> Result<bool> {
+        Ok(self.get(RELISTING)?.is_some())
     }
 
     /// The listing is complete.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::hand_over::hand_over;
-use super::server::{FetchedPage, ServerLister, ServerListerSetup};
+use super::server::{FetchedPage, PageFrom, ServerLister, ServerListerSetup};
 use crate::error::Result;
 use crate::http1::field_values;
 use crate::source::json::{JsonPage, JsonPages, PageReply};
@@ -13,11 +13,19 @@ use crate::source::{BadPage, PageCursor};
 pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {
     let mut lister = ServerLister::new(setup)?;
     let control = Arc::clone(&lister.control);
-    let mut empty_pages = 0;
+    let (mut empty_pages, mut is_of_earlier_run) = (0, from.is_some());
     while control.wait_for_room() && !lister.is_over() {
         let url = pages.url(from.as_deref())?;
         let path = &url[url::Position::BeforePath..url::Position::AfterQuery];
-        let Some(FetchedPage { head, bytes, .. }) = lister.fetch_page(path)? else { return Ok(()) };
+        let FetchedPage { head, bytes, .. } = match lister.fetch_page_from(path, is_of_earlier_run)? {
+            PageFrom::Here(page) => page,
+            PageFrom::Start => {
+                (from, is_of_earlier_run) = (None, false);
+                continue;
+            }
+            PageFrom::Nowhere => return Ok(()),
+        };
+        is_of_earlier_run = false;
         let links = field_values(&head, "link");
         let reply = PageReply { from: from.as_deref(), url: &url, body: &bytes, links: &links };
         let JsonPage { page, items, is_without_urls, has_no_lead } =
@@ -36,6 +44,7 @@ pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option
         }
         from.clone_from(next);
         lister.has_listed = true;
+        let page = lister.without_known(page)?;
         control.note_origins(page.names.iter());
         hand_over(&control, page);
         if from.is_none() {

@@ -8,6 +8,7 @@ mod input;
 mod inventory_files;
 mod json;
 mod list;
+pub(super) mod relisting;
 mod robots;
 pub(super) mod s3;
 pub(super) mod server;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::LocalRuntime;
 
 use super::hand_over::hand_over;
+use super::relisting::Relisting;
 use crate::engine::bearer::BearerTokens;
 use crate::engine::control::Control;
 use crate::engine::job_origins::ListingServer;
@@ -46,6 +47,8 @@ pub(in crate::engine) struct ServerListerSetup {
     pub(in crate::engine) give_up_after: Millis,
     /// The first page of all, when it is there already.
     pub(in crate::engine) first_page: Option<Vec<u8>>,
+    /// How the listing begins again; none where nobody knows which names the job has.
+    pub(in crate::engine) relisting: Option<Relisting>,
     /// Whether its objects are at the same origin: then what the listing sees of it says something of them.
     pub(in crate::engine) is_of_objects: bool,
 }
@@ -70,6 +73,7 @@ pub(super) struct ServerLister {
     give_up_after: Millis,
     pub(super) filters: Filters,
     pub(super) first_page: Option<Vec<u8>>,
+    relisting: Option<Relisting>,
     is_of_objects: bool,
     /// What the server is shown of who asks, if a command prints it, and which of these it was the last time.
     tokens: Option<Arc<BearerTokens>>,
@@ -116,6 +120,16 @@ pub(super) struct FetchedPage {
     pub(super) is_whole: bool,
 }
 
+/// Where a listing goes on.
+pub(super) enum PageFrom {
+    /// With this page.
+    Here(FetchedPage),
+    /// At its start: the marker that led here has expired.
+    Start,
+    /// The job is to end.
+    Nowhere,
+}
+
 impl PageFailure {
     pub(super) fn new(kind: FailureKind, status: u16, reason: impl Into<String>) -> Self {
         PageFailure { kind, status, reason: reason.into(), retry_after: None }
@@ -137,6 +151,7 @@ impl ServerLister {
             filters,
             give_up_after,
             first_page,
+            relisting,
             is_of_objects,
         } = setup;
         let now = control.clock.now();
@@ -167,21 +182,28 @@ impl ServerLister {
             give_up_after,
             filters,
             first_page,
+            relisting,
             is_of_objects,
         })
     }
 
     fn list_api(&mut self, names: &ApiNames, mut marker: Option<String>) -> Result<()> {
         let mut empty_pages = 0;
+        let mut is_of_earlier_run = marker.is_some();
         while self.control.wait_for_room() && !self.is_over() {
             let path = names.page_path(&self.origin, marker.as_deref())?;
             let body = match self.first_page.take() {
                 Some(body) => body,
-                None => match self.fetch_page(&path)? {
-                    Some(page) => page.bytes,
-                    None => return Ok(()),
+                None => match self.fetch_page_from(&path, is_of_earlier_run)? {
+                    PageFrom::Here(page) => page.bytes,
+                    PageFrom::Start => {
+                        (marker, is_of_earlier_run) = (None, false);
+                        continue;
+                    }
+                    PageFrom::Nowhere => return Ok(()),
                 },
             };
+            is_of_earlier_run = false;
             let page =
                 names.read_page(&body, marker.take()).map_err(|error| self.unreadable(&path, &error))?;
             let PageCursor::Marker { next, .. } = &page.cursor else {
@@ -190,7 +212,8 @@ impl ServerLister {
             marker.clone_from(next);
             empty_pages = self.count_empty(page.names.is_empty(), empty_pages, &path)?;
             self.has_listed = true;
-            hand_over(&self.control, allowed(page, &self.filters, Naming::Whole));
+            let page = self.without_known(allowed(page, &self.filters, Naming::Whole))?;
+            hand_over(&self.control, page);
             if marker.is_none() {
                 return Ok(());
             }
@@ -224,15 +247,40 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
-    /// Fetches a page of the API as a whole; `None` when the job is to end.
-    pub(super) fn fetch_page(&mut self, path: &str) -> Result<Option<FetchedPage>> {
+    /// Fetches a page as a whole. Where the marker of an earlier run has expired, the listing begins again.
+    pub(super) fn fetch_page_from(&mut self, path: &str, is_of_earlier_run: bool) -> Result<PageFrom> {
         let failed = match self.fetch(path)? {
-            None => return Ok(None),
-            Some(Ok(page @ FetchedPage { is_whole: true, .. })) => return Ok(Some(page)),
+            None => return Ok(PageFrom::Nowhere),
+            Some(Ok(page @ FetchedPage { is_whole: true, .. })) => return Ok(PageFrom::Here(page)),
             Some(Ok(_)) => return Err(self.too_large(path)),
             Some(Err(failed)) => failed,
         };
-        Err(self.no_listing(path, &failed.failure, failed.attempts))
+        let may_have_expired = is_of_earlier_run && failed.is_refusal() && failed.failure.status >= 400;
+        let control = Arc::clone(&self.control);
+        match self.relisting.as_mut().filter(|_| may_have_expired) {
+            Some(relisting) => {
+                relisting.begin(&control, &failed.failure.reason);
+                Ok(PageFrom::Start)
+            }
+            None => Err(self.no_page(path, &failed, may_have_expired)),
+        }
+    }
+
+    fn no_page(&self, path: &str, failed: &FailedPage, may_have_expired: bool) -> Error {
+        match self.no_listing(path, &failed.failure, failed.attempts) {
+            Error::Listing(why) if may_have_expired => Error::Listing(format!(
+                "{why}; the marker of an earlier run may have expired; take another destination: this one keeps no names"
+            )),
+            error => error,
+        }
+    }
+
+    /// A page without what the job knows already, where the listing has begun again.
+    pub(super) fn without_known(&mut self, page: ListedPage) -> Result<ListedPage> {
+        match &mut self.relisting {
+            Some(relisting) => relisting.without_known(page),
+            None => Ok(page),
+        }
     }
 
     pub(super) fn too_large(&self, path: &str) -> Error {
