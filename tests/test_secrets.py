@@ -63,6 +63,24 @@ def test_signatures_are_kept_and_not_shown(run: Run, raw: Raw, dest: Path, tmp_p
     assert server.requests.count(f"/a?{QUERY}") == 2
 
 
+def test_secrets_are_known_by_their_names_and_by_their_shape(run: Run, raw: Raw, dest: Path, tmp_path: Path) -> None:
+    """Nothing that people see has them; the failures file, which has them for a retry, is its owner's."""
+    names = ("private_token", "key", "jwt", "pwd", "code", "session", "sas", "accessToken")
+    query = "&".join(f"{name}=s3cret{name}" for name in names) + "&v=eyJhbGciOiJIUzI1NiJ9.s3cret.x"
+    server = raw({"/a": REFUSED})
+    (tmp_path / "urls.txt").write_text(f"{server.url}/a?{query}\n")
+
+    ended = run("get", "urls.txt", dest, "--allow-private", "--format", "jsonl", "--log-file", tmp_path / "log")
+    shown = run("status", dest, "--failures")
+
+    assert ended.code == 3, ended.err
+    for text in (ended.out, ended.err, shown.out, shown.err, (tmp_path / "log").read_text()):
+        assert "s3cret" not in text
+    assert "private_token=***" in shown.out
+    failures = dest / "_failures.ndjson"
+    assert (stat.S_IMODE(failures.stat().st_mode), query in failures.read_text()) == (0o600, True)
+
+
 def test_messages_have_no_tokens(run: Run, dest: Path, tmp_path: Path) -> None:
     """What is wrong with a URL is told without what it opens."""
     urls = ["http://user:pa55word@a.test/", "no-url/?access_token=tok3n", f"s3:/b?sig={SIGNATURE}"]

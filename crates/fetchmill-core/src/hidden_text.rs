@@ -2,32 +2,36 @@
 
 use std::borrow::Cow;
 
-/// Parameters of a query whose values are hidden, in small letters. Those that presigned URLs of S3, `CloudFront`, Google and
-/// Azure have, and what tokens are usually called.
-const SECRETS: [&str; 22] = [
-    "access_token",
+/// Words in the name of a query's parameter whose value is hidden, in small letters: what tokens are usually called, and
+/// parameters of presigned URLs of S3, `CloudFront`, Google and Azure. `-` and `_` separate words.
+const SECRET_WORDS: [&str; 21] = [
     "accesskey",
-    "api_key",
     "apikey",
     "auth",
-    "auth_token",
     "awsaccesskeyid",
-    "client_secret",
+    "code",
+    "credential",
     "googleaccessid",
-    "id_token",
-    "key-pair-id",
+    "jwt",
+    "key",
+    "pass",
+    "passwd",
     "password",
     "policy",
-    "refresh_token",
+    "pwd",
+    "sas",
     "secret",
+    "session",
+    "sessionid",
     "sig",
     "signature",
     "token",
-    "x-amz-credential",
-    "x-amz-security-token",
-    "x-amz-signature",
-    "x-goog-signature",
 ];
+/// The same at the end of a name in which nothing separates words: `accessToken`.
+const SECRET_ENDS: [&str; 6] = ["apikey", "accesskey", "password", "secret", "signature", "token"];
+/// How values begin that are secrets whatever their parameter is called: a JWT, and tokens of GitHub, GitLab and Slack.
+const SECRET_STARTS: [&str; 9] =
+    ["eyJ", "ghp_", "gho_", "ghu_", "ghs_", "github_pat_", "glpat-", "xoxb-", "xoxp-"];
 /// What stands in place of a value.
 const HIDDEN: &str = "***";
 
@@ -67,12 +71,18 @@ fn secret_value(text: &str) -> Option<(usize, usize)> {
     let name = text.strip_prefix("amp;").unwrap_or(text);
     let skipped = text.len() - name.len();
     let equals = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '_')?;
-    if !name[equals..].starts_with('=') || !SECRETS.contains(&name[..equals].to_ascii_lowercase().as_str()) {
-        return None;
-    }
     let start = skipped + equals + 1;
-    let length = text[start..].find(|c| matches!(c, '&' | ';' | '#') || ends_value(c));
-    Some((start, length.map_or(text.len(), |length| start + length)))
+    let value = name[equals..].strip_prefix('=')?;
+    let is_hidden =
+        is_secret_name(&name[..equals]) || SECRET_STARTS.iter().any(|begin| value.starts_with(begin));
+    let length = value.find(|c| matches!(c, '&' | ';' | '#') || ends_value(c)).unwrap_or(value.len());
+    is_hidden.then_some((start, start + length))
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.split(['-', '_']).any(|word| SECRET_WORDS.contains(&word))
+        || SECRET_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// What no URL has, but the text around it.
@@ -96,6 +106,11 @@ mod tests {
                 "http://a/?sig=***&amp;TOKEN=***#x (`?policy=***`)",
             ),
             ("http://a/?Signature=", "http://a/?Signature=***"),
+            (
+                "/?private_token=1&key=2&jwt=3&pwd=4&code=5&session=6&sas=7&accessToken=8",
+                "/?private_token=***&key=***&jwt=***&pwd=***&code=***&session=***&sas=***&accessToken=***",
+            ),
+            ("/?v=eyJhbGciOi.eyJz.x&w=glpat-1", "/?v=***&w=***"),
             ("http://user:pass@a.test/x@y", "http://***@a.test/x@y"),
         ];
         for (text, shown) in cases {
@@ -108,7 +123,7 @@ mod tests {
         for text in [
             "",
             "no URL, but a=b and c@d",
-            "http://a/?page=2&design=3&tokens=4",
+            "http://a/?page=2&design=3&tokens=4&monkey=5&passage=6&v=ey",
             "http://a/sig=1/token=2",
             "\u{e4}?\u{f6}=\u{fc}",
         ] {

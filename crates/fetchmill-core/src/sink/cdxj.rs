@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::ShardFolder;
 use super::shard::ShardFile;
 use super::sorted_lines::{PartsFile, SortedLines};
-use crate::durable;
+use crate::durable::{self, Readers};
 use crate::error::{Error, Result};
 use crate::file_name::FileName;
 use crate::limits::INDEX_SORT_BYTES;
@@ -29,7 +29,7 @@ impl CdxjWriter {
     pub fn new(shard_folder: &ShardFolder) -> Result<Self> {
         let name = format!("{}parts", open_name());
         let parts_path = shard_folder.open_path().join(&name);
-        let to_write = shard_folder.create(&name)?;
+        let to_write = shard_folder.create(&name, Readers::AsUsual)?;
         let to_read = File::open(&parts_path).map_err(|error| Error::storage("read", &parts_path, error))?;
         durable::remove_path(&parts_path).map_err(|error| Error::storage("remove", &parts_path, error))?;
         let lines = SortedLines::new(PartsFile { to_write, to_read }, INDEX_SORT_BYTES);

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 
 use super::ShardFolder;
-use crate::durable;
+use crate::durable::{self, Readers};
 use crate::error::{Error, Result};
 use crate::file_name::FileName;
 use crate::limits::SHARD_BUFFER_BYTES;
@@ -34,7 +34,12 @@ pub(super) struct ShardFile {
 impl ShardFile {
     /// Makes the file of a new shard.
     pub(super) fn create(shard_folder: &ShardFolder, name: FileName) -> Result<Self> {
-        let file = shard_folder.create(&name)?;
+        Self::create_for(shard_folder, name, Readers::AsUsual)
+    }
+
+    /// The same for these readers.
+    pub(super) fn create_for(shard_folder: &ShardFolder, name: FileName, readers: Readers) -> Result<Self> {
+        let file = shard_folder.create(&name, readers)?;
         Ok(ShardFile {
             name,
             file,

@@ -86,8 +86,8 @@ impl ShardFolder {
     }
 
     /// Makes an open shard's file.
-    pub fn create(&self, name: &str) -> Result<File> {
-        durable::create_in(&self.open_path(), name, Readers::AsUsual, self.is_durable)
+    pub fn create(&self, name: &str, readers: Readers) -> Result<File> {
+        durable::create_in(&self.open_path(), name, readers, self.is_durable)
     }
 
     /// Gives a shard that is sealed its final name, and its manifest as well. What was renamed before stays.

@@ -9,6 +9,7 @@ use super::cdxj::CdxjWriter;
 use super::open::new_warc_encoder;
 use super::shard::ShardFile;
 use super::{Format, ShardFolder, SinkSetup};
+use crate::durable::Readers;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::file_name::FileName;
@@ -144,7 +145,9 @@ impl<'s> UnfetchedWriter<'s> {
         let (open_name, _) = super::shard_names(0);
         let open_name = FileName::of_own(&format!("{}{open_name}", Self::OPEN));
         let path = self.shard_folder.open_path().join(&open_name);
-        let file = ShardFile::create(&self.shard_folder, open_name)?;
+        // URLs with signatures in them are in the failures file.
+        let readers = if self.files == UnfetchedFiles::Failures { Readers::Owner } else { Readers::AsUsual };
+        let file = ShardFile::create_for(&self.shard_folder, open_name, readers)?;
         let output = self.output(file, &path)?;
         let name = self.files.name(&self.shard_folder, self.count);
         self.count += 1;
