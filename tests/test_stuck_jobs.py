@@ -1,5 +1,6 @@
 """What a kill, a clock, a changed list or a file system leaves behind makes no command fail or wait for ever."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -176,3 +177,48 @@ def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
 
     assert ended.code == 4
     assert "the marker of an earlier run may have expired; take another destination" in ended.err
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("format", ["tar", "jsonl", "warc", "parquet"])
+@pytest.mark.parametrize("file", ["path", "manifest"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_open_shard_that_is_damaged_is_not_sealed(
+    run: Run, start: Start, server: Serve, dest: Path, format: str, file: str, damage: str
+) -> None:
+    """The next run says what to do. Damaged objects are fetched again; lost names are lost."""
+    source = server(synthetic=400, size=300, delay=(0.02, 0.03))
+    command = ("get", source.url, dest, "--format", format, "-j", "4", "--commit-window", "20ms", "--quiet")
+    process = start(*command)
+    journal = dest / ".fetchmill/job.sqlite"
+    row = None
+    while row is None:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+        with contextlib.suppress(sqlite3.OperationalError), closing(sqlite3.connect(journal)) as db:
+            row = db.execute(f"SELECT {file}, end, manifest_end FROM open_shards WHERE end > 4000").fetchone()  # noqa: S608
+    process.kill()
+    process.communicate()
+    with closing(sqlite3.connect(journal)) as db:
+        row = db.execute(f"SELECT {file}, end, manifest_end FROM open_shards").fetchone()  # noqa: S608 - names of this file
+    path, end = dest / ".fetchmill/open" / row[0], row[1 if file == "path" else 2]
+    found = bytearray(path.read_bytes())
+    if damage == "gone":
+        path.unlink()
+    else:
+        found[end // 2] ^= 0x10
+        path.write_bytes(found if damage == "flipped" else found[: end // 2])
+
+    refused = run(*command)
+
+    assert (refused.code, refused.err.count("\n")) == (10, 1), refused
+    if file == "manifest":
+        assert "the names of its objects are lost" in refused.err
+        return
+    assert "verify --repair" in refused.err
+    repaired = run("verify", dest, "--repair")
+    ended = run(*command)
+    assert repaired.code in {0, 10}, repaired
+    assert ended.code == 0, ended.err
+    assert run("verify", dest).code == 0
+    assert [each for each in find_problems(dest, synthetic(400, 300), format) if "job.sqlite-" not in each] == []

@@ -16,12 +16,19 @@ use crate::outcome::{
 };
 use crate::pack::parquet::{ShardError, footer_of};
 use crate::reader::latest_names;
+use crate::reader::verify::check_prefix;
 use crate::sink::failures::{FailuresShard, cut_back, cut_back_of};
 use crate::sink::{
     DestinationFolder, Format, RefusedObject, RenameResult, ShardFolder, ShardSize, SinkSetup, Stage,
     UploadQueue, new_encoder,
 };
 use crate::stored_name::StoredNames;
+
+/// What to do about a damaged shard.
+const REPAIR: &str =
+    "have its objects fetched again with `fetchmill verify --repair`, then run the same command";
+/// The same where nothing tells which objects it has.
+const ANEW: &str = "the names of its objects are lost: fetch into a new destination";
 
 /// What must be known to bring the output of a dead process into agreement with the journal, while the job runs.
 pub(super) struct ProcessRecovery {
@@ -170,9 +177,8 @@ fn seal_open(
     open: &OpenShard,
 ) -> Result<()> {
     let folder = shard_folder.open_path();
-    for end in [&open.data, &open.manifest] {
-        cut(&folder, end)?;
-    }
+    cut(&folder, &open.data, REPAIR)?;
+    cut(&folder, &open.manifest, ANEW)?;
     let (trailer, rows) = trailer_of(&folder, setup, &open.data)?;
     let data = append(&folder, &open.data, &trailer, setup.is_durable)?;
     let manifest_end = manifest::seal_open(&folder, &open.manifest, setup.is_durable)?;
@@ -216,16 +222,16 @@ fn trailer_of(folder: &Path, setup: &SinkSetup, data: &ShardEnd) -> Result<(Vec<
     Ok((footer, Some(rows)))
 }
 
-fn cut(folder: &Path, end: &ShardEnd) -> Result<()> {
+/// Cuts a file back to its receipt. The checksum of that covers all that is left: a shard that is sealed gets a new one.
+fn cut(folder: &Path, end: &ShardEnd, remedy: &str) -> Result<()> {
     let path = folder.join(&end.path);
-    match durable::cut(&path, end.end) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Error::Journal(format!(
-            "{} is shorter than the journal says: the shard is damaged; fetch into a new destination",
-            path.display()
-        ))),
-        Err(error) => Err(Error::storage("cut back", path, error)),
-    }
+    let why = match durable::cut(&path, end.end) {
+        Ok(true) => check_prefix(&path, end).err(),
+        Ok(false) => Some("it is shorter than the journal says".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some("it is not there".to_owned()),
+        Err(error) => return Err(Error::storage("cut back", path, error)),
+    };
+    why.map_or(Ok(()), |why| Err(Error::Journal(format!("{} is damaged: {why}; {remedy}", path.display()))))
 }
 
 fn append(folder: &Path, end: &ShardEnd, bytes: &[u8], is_durable: bool) -> Result<ShardEnd> {
