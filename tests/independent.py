@@ -16,7 +16,7 @@ from fetchmill.testing import synthetic_body
 from foreign import READERS, STATE, SUFFIXES, Stored, read_objects
 
 # What may lie in a job's folder once it has ended: files, and folders that are empty but for the index of packs.
-STATE_FILES = {"job.sqlite", "lock", "failures", "index", "manifests"}
+STATE_FILES = {"job.sqlite", "lock", "failures", "index", "manifests", "token"}
 STATE_FOLDERS = {"stage", "open"}
 
 

@@ -15,9 +15,11 @@ import pytest
 from canary import Canary
 from conftest import Ended
 from fetchmill.testing import Fault, Server
+from raw_server import RawServer, reply, then_stall
 
 Run = Callable[..., Ended]
 Serve = Callable[..., Server]
+Raw = Callable[..., RawServer]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 # Small shards, and windows that end at once: a run that is stopped leaves an open shard and sealed ones.
@@ -136,7 +138,7 @@ def test_link_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Cana
         ended = run(*command)
 
         assert (ended.code, ended.err.count("\n")) == (6, 1), (command, ended)
-        assert "is a link or a special file" in ended.err
+        assert "is a link" in ended.err
 
 
 def test_pipe_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Canary) -> None:
@@ -146,3 +148,74 @@ def test_pipe_in_a_job_is_refused(run: Run, server_of_many: Server, canary: Cana
 
     for command in _commands(server_of_many.url, canary.dest, "jsonl"):
         assert run(*command, timeout=20).code == 6
+
+
+def test_state_that_a_destination_names_must_say_the_same(
+    run: Run, server_of_many: Server, canary: Canary, tmp_path: Path
+) -> None:
+    """Files in it would be removed, and another job of the user changed."""
+    own, stranger = tmp_path / "own", canary.dest
+    assert run("get", server_of_many.url, own, "--quiet").code == 3
+    (stranger / ".fetchmill").mkdir()
+    for folder in (canary.folder, own / ".fetchmill"):
+        (stranger / ".fetchmill/state").write_bytes(os.fsencode(folder))
+        (stranger / ".fetchmill/state-token").write_text("")
+        canary.look_again()
+        before = run("status", own, "--json").out
+
+        for command in _commands(server_of_many.url, stranger, "files"):
+            ended = run(*command)
+            assert (ended.code, ended.err.count("\n")) == (6, 1), (command, ended)
+            assert f"add --state {folder}" in ended.err
+
+        canary.assert_untouched()
+        assert run("status", own, "--json").out == before
+
+
+def test_state_folder_with_other_files_is_refused(run: Run, server_of_many: Server, dest: Path, tmp_path: Path) -> None:
+    """A job removes what it does not know in its folders."""
+    project = tmp_path / "project"
+    (project / "manifests").mkdir(parents=True)
+    (project / "manifests/deploy.yaml").write_text("kept")
+    (project / "notes").write_text("kept")
+
+    ended = run("get", server_of_many.url, dest, "--state", project)
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended
+    assert "is not empty and has no job's state" in ended.err
+    assert (project / "manifests/deploy.yaml").read_text() == "kept"
+
+
+def test_state_is_found_again_without_naming_it(run: Run, server_of_many: Server, dest: Path, tmp_path: Path) -> None:
+    """Both folders have the same token, also after the destination was moved."""
+    assert run("get", server_of_many.url, dest, "--state", tmp_path / "state", "--quiet").code == 3
+    dest.rename(tmp_path / "moved")
+
+    ended = run("get", server_of_many.url, tmp_path / "moved")
+
+    assert (ended.code, "all done already" in ended.err) == (3, True), ended.err
+
+
+def test_unfinished_results_of_a_stranger_lead_nowhere(run: Run, start: Start, raw: Raw, tmp_path: Path) -> None:
+    """A file that a journal names is removed only in the folder of the results."""
+    planted = tmp_path / "planted"
+    planted.write_text("kept")
+    server = raw({f"/{number}": reply(b"x") for number in range(20)} | {"/stalled": then_stall(b"")})
+    urls = tmp_path / "urls.txt"
+    urls.write_text("".join(f"{server.url}/{target}\n" for target in [*range(20), "stalled"]))
+    command = ("check", urls, tmp_path / "results.csv", "--allow-private", "--quiet")
+    process = start(*command, "--commit-window", "20ms")
+    while server.count("/stalled") == 0:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.kill()
+    process.communicate()
+    server.routes["/stalled"] = reply(b"x")
+    with closing(sqlite3.connect(tmp_path / "results.csv.fetchmill/job.sqlite")) as journal, journal:
+        journal.execute("REPLACE INTO job VALUES ('results_unfinished', ?)", (str(planted),))
+
+    ended = run(*command)
+
+    assert ended.code == 6, ended
+    assert planted.read_text() == "kept"

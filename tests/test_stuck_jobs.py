@@ -1,6 +1,7 @@
 """What a kill, a clock, a changed list or a file system leaves behind makes no command fail or wait for ever."""
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
@@ -156,7 +157,8 @@ def test_listing_begins_again_when_its_marker_has_expired(
     assert fetchmill.status(dest).listed == len(NAMES)
     assert sorted(name.rsplit("/", 1)[-1] for name in run("ls", dest).out.split()) == NAMES
     assert len(asked(server)) == len(NAMES)
-    assert server.count(listing.pages[0][0]) == 2
+    # A listing that had begun again begins again: which names have come since is not known.
+    assert server.count(listing.pages[0][0]) == 3
     assert run("verify", dest).code == 0
 
 
@@ -176,7 +178,64 @@ def test_listing_whose_marker_has_expired_cannot_begin_again_without_names(
     ended = run(*command)
 
     assert ended.code == 4
-    assert "the marker of an earlier run may have expired; take another destination" in ended.err
+    assert "the marker of an earlier run may have expired, and this job does not keep the names" in ended.err
+    assert "take another destination" in ended.err
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "410 Gone"])
+def test_marker_is_kept_where_the_start_is_refused_as_well(
+    run: Run, start: Start, raw: Raw, dest: Path, status: str
+) -> None:
+    """A token that has expired, or a server that is gone, is no expired marker."""
+    server = raw({})
+    listing = make_listing("json-url")(server.url)
+    server.routes |= listing.routes()
+    third = listing.pages[2][0]
+    command = ("get", server.url + listing.source, dest, *listing.options, "--quiet")
+    server.routes[third] = then_stall(b"")
+    kill_while_listing(start(*command, "--commit-window", "20ms"), server, third, 8)
+    server.routes |= {target: reply(status=status) for target, _ in listing.pages}
+
+    refused = run(*command)
+    server.routes |= listing.routes()
+    before = server.count(listing.pages[0][0])
+    ended = run(*command)
+
+    assert (refused.code, ended.code) == (4, 0), ended.err
+    assert server.count(listing.pages[0][0]) == before
+    assert fetchmill.status(dest).fetched == len(NAMES)
+
+
+@pytest.mark.parametrize("format", ["jsonl", "files"])
+def test_names_that_come_twice_are_two_targets_when_a_listing_begins_again(
+    run: Run, start: Start, raw: Raw, dest: Path, format: str
+) -> None:
+    """None of them is taken for the other one."""
+    options = ("--listing", "json", "--items-field", "items", "--url-field", "u", "--name-field", "n")
+    options += ("--next-page", "url", "--next-field", "next", "--format", format)
+    pages = [[("x", "/o/a"), ("y", "/o/b")], [("x", "/o/c"), ("z", "/o/d")]]
+
+    def page(number: int, lead: str | None) -> bytes:
+        items = [{"n": name, "u": url} for name, url in pages[number]]
+        return reply(json.dumps({"items": items, "next": lead}).encode())
+
+    server = raw({url: reply(url.encode()) for part in pages for _, url in part})
+    server.routes |= {"/v1": page(0, "/v2"), "/v2": then_stall(b"")}
+    command = ("get", f"{server.url}/v1", dest, *options, "--quiet")
+    process = start(*command, "--commit-window", "20ms")
+    while server.count("/v2") == 0 or server.count("/o/b") == 0:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    time.sleep(0.4)
+    process.kill()
+    process.communicate()
+    server.routes["/v2"] = lambda exchange: page(1, None) if exchange.number > 2 else reply(status="410 Gone")
+
+    ended = run(*command)
+
+    assert fetchmill.status(dest).listed == 4
+    assert server.count("/o/c") == 1
+    assert ended.code == (0 if format == "jsonl" else 3), ended.err
 
 
 @pytest.mark.sampled(2)

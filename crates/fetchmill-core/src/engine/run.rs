@@ -267,20 +267,21 @@ impl Run {
             give_up_after: self.options.give_up_after.as_millis() as u64,
             has_listed: self.journal.tally().listed > 0 || self.journal.get("marker")?.is_some(),
             first_page: self.first_page.take(),
-            relisting: self.relisting()?,
+            relisting: self.relisting(),
+            is_relisting: self.journal.is_relisting()?,
             is_of_objects: !self.options.leads_anywhere(),
         }))
     }
 
-    /// How the listing begins again, should its marker have expired.
-    fn relisting(&self) -> Result<Option<Relisting>> {
-        let stores_names = self.options.rows.is_none() && self.options.format != Format::Null;
-        let make = || {
-            let (place, is_begun) = (Arc::clone(&self.place), self.journal.is_relisting()?);
-            let (naming, names) = (self.options.naming(), self.options.stored_names());
-            Ok(Relisting { place, naming, names, is_begun, known: None })
-        };
-        stores_names.then(make).transpose()
+    /// How the listing begins again, should its marker have expired: with the names of all targets, which are stored as they
+    /// are listed. What a transform has dropped has none.
+    fn relisting(&self) -> Option<Relisting> {
+        let options = &self.options;
+        let keeps_names = options.rows.is_none()
+            && options.format != Format::Null
+            && options.transform.is_none()
+            && options.stored_names().are_listed();
+        keeps_names.then(|| Relisting::new(Arc::clone(&self.place), options.naming()))
     }
 
     /// Where the listing goes on.
@@ -663,10 +664,13 @@ impl FinishedJob {
         let control = &shared.control;
         self.notices.extend(control.take_notices());
         control.stop.heed_panic();
-        // Whatever failed: what is on the disk is the other run's.
-        self.place.must_be_ours()?;
         // Whatever failed first in a folder that is not there any more.
-        let failure = self.place.must_be_in_place().err().or_else(|| control.stop.take_failure());
+        let moved = self.place.must_be_in_place().err();
+        if moved.is_none() {
+            // Or in one that another run has taken over: what is on the disk is that run's.
+            self.place.must_be_ours()?;
+        }
+        let failure = moved.or_else(|| control.stop.take_failure());
         let Some(mut journal) = self.journal.take() else {
             return Err(failure.unwrap_or_else(|| Error::Internal("the journal's thread has ended".into())));
         };

@@ -2,11 +2,11 @@
 
 use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use super::lock::JobLock;
+use super::state_folder::{self, beside, refuse_links, refuse_links_below, refuse_others};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::name::STATE_FOLDER;
@@ -22,9 +22,6 @@ const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
     (0x4750_4653, "GPFS"),
     (0x0102_1997, "9p"),
 ];
-
-/// Folders of a job's state with objects in them, which may be many: whoever opens one follows no link.
-const STAGES: [&str; 2] = ["stage", "fetched"];
 
 /// See the module.
 #[derive(Debug)]
@@ -57,8 +54,12 @@ impl FolderId {
 impl JobLocation {
     /// Makes what is missing, refuses what is not a job's, and takes the lock.
     pub fn prepare(dest: &Path, state: Option<&Path>) -> Result<Self> {
-        let state = state_folder(dest, state)?;
+        let is_named = state.is_some();
+        let state = state_folder::find(dest, state)?;
         refuse_synced(dest, "only that changes what it holds")?;
+        if is_named {
+            refuse_others(&state)?;
+        }
         if !state.join("job.sqlite").exists() {
             refuse_foreign(dest)?;
         }
@@ -68,11 +69,7 @@ impl JobLocation {
         make_folder(&state, 0o700)?;
         refuse_network(&state)?;
         if state != hidden {
-            let pointer = hidden.join("state");
-            let target =
-                std::path::absolute(&state).map_err(|error| Error::storage("find", &state, error))?;
-            std::fs::write(&pointer, target.as_os_str().as_encoded_bytes())
-                .map_err(|error| Error::storage("write", &pointer, error))?;
+            state_folder::claim(&hidden, &state)?;
         }
         let mut place =
             JobLocation { dest: dest.to_owned(), state, is_one_file: false, lock: None, folder: None };
@@ -85,6 +82,7 @@ impl JobLocation {
     pub fn prepare_file(file: &Path, state: Option<&Path>) -> Result<Self> {
         let state = state.map_or_else(|| beside(file), Path::to_owned);
         refuse_links_below(&state)?;
+        refuse_others(&state)?;
         make_folder(&state, 0o700)?;
         refuse_network(&state)?;
         let mut place =
@@ -100,6 +98,7 @@ impl JobLocation {
         let state = state.map_or_else(|| upload.state_folder(), Path::to_owned);
         let dest = UploadDestination::shards_folder(&state);
         refuse_links_below(&state)?;
+        refuse_others(&state)?;
         if !state.join("job.sqlite").exists() {
             refuse_foreign(&dest)?;
         }
@@ -148,7 +147,7 @@ impl JobLocation {
         if let Some(upload) = UploadDestination::of(dest)? {
             return Self::find_bucket(&upload, state);
         }
-        let state = state_folder(dest, state)?;
+        let state = state_folder::find(dest, state)?;
         if state.join("job.sqlite").exists() {
             let is_one_file = !dest.is_dir();
             Ok(JobLocation { dest: dest.to_owned(), state, is_one_file, lock: None, folder: None })
@@ -260,66 +259,6 @@ impl JobLocation {
     pub fn is_running(&self) -> bool {
         self.lock.is_none() && JobLock::is_taken(&self.state)
     }
-}
-
-/// Where a job keeps what it knows. Neither that nor the job's folder in its destination has a link in it.
-fn state_folder(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
-    let hidden = dest.join(STATE_FOLDER);
-    refuse_links(&hidden)?;
-    let state = match state {
-        Some(state) => state.to_owned(),
-        None => match std::fs::read(hidden.join("state")) {
-            Ok(path) if !path.is_empty() => PathBuf::from(std::ffi::OsString::from_vec(path)),
-            _ if !hidden.exists() && beside(dest).join("job.sqlite").exists() => beside(dest),
-            _ => return Ok(hidden),
-        },
-    };
-    refuse_links_below(&state)?;
-    Ok(state)
-}
-
-/// Refuses a job's folder that is a link, or has something else in it than files and folders. A destination may come from
-/// somebody else: a link in its place would have files outside of it cut and removed, and a pipe would never open.
-fn refuse_links(folder: &Path) -> Result<()> {
-    if std::fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
-        return Err(is_a_link(folder));
-    }
-    refuse_links_below(folder)
-}
-
-/// The same for a folder that the user named, which may be reached through a link.
-fn refuse_links_below(folder: &Path) -> Result<()> {
-    let fail = |error| Error::storage("read", folder, error);
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
-        entries => entries.map_err(fail)?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(fail)?;
-        // A run may remove it meanwhile.
-        let Ok(kind) = entry.file_type() else { continue };
-        if !kind.is_dir() && !kind.is_file() {
-            return Err(is_a_link(&entry.path()));
-        }
-        if kind.is_dir() && !STAGES.iter().any(|stage| entry.file_name() == *stage) {
-            refuse_links_below(&entry.path())?;
-        }
-    }
-    Ok(())
-}
-
-fn is_a_link(path: &Path) -> Error {
-    Error::Security(format!(
-        "{} is a link or a special file, which fetchmill never makes there; remove it, or use another destination",
-        path.display()
-    ))
-}
-
-/// Where a job that writes one file keeps what it knows.
-fn beside(file: &Path) -> PathBuf {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(STATE_FOLDER);
-    file.with_file_name(name)
 }
 
 /// A folder that a sync keeps has no job: what it holds changes from pass to pass.

@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -38,8 +39,9 @@ impl JobLock {
         let mut found = String::new();
         // What cannot be read is no mark.
         let _ = (&mut file).take(MARK_BYTES_MAX).read_to_string(&mut found);
-        let own = Mark::of_this_process();
-        let before = found.parse::<Mark>().ok();
+        let own = Mark::of_this_process(inode_of(&file));
+        // That of another file came with a copy.
+        let before = found.parse::<Mark>().ok().filter(|before| before.inode == own.inode);
         if before.as_ref().is_some_and(|before| before.is_visible_to(&own) && before.is_alive()) {
             return Err(busy(dest, "although its file system granted the lock"));
         }
@@ -73,17 +75,25 @@ impl JobLock {
     /// Fails with exit code 9 if another run has marked the lock since.
     pub fn must_be_ours(&self) -> Result<()> {
         let Some(mark) = &self.mark else { return Ok(()) };
+        // Opened again: a network file system shows what others have written to who opens a file. Where it is not there any
+        // more the folder was moved, which others look for.
         match std::fs::read(&self.path) {
-            Ok(found) if found == mark.as_bytes() => Ok(()),
-            Ok(_) => Err(taken_over(&self.path)),
-            Err(error) => Err(Error::storage("read", &self.path, error)),
+            Ok(found) if found != mark.as_bytes() => Err(taken_over(&self.path)),
+            _ => Ok(()),
         }
+    }
+
+    /// Whether the file that was locked has its mark, wherever that is now.
+    fn has_mark(&self) -> bool {
+        let mut found = vec![0; MARK_BYTES_MAX as usize];
+        let read = self.file.read_at(&mut found, 0).unwrap_or_default();
+        self.mark.as_ref().is_some_and(|mark| found.get(..read) == Some(mark.as_bytes()))
     }
 }
 
 impl Drop for JobLock {
     fn drop(&mut self) {
-        if self.mark.is_some() && self.must_be_ours().is_ok() {
+        if self.has_mark() {
             // A mark that stays is that of a process which is not there any more.
             let _ = durable::write_whole(&mut self.file, b"");
         }
@@ -111,10 +121,12 @@ struct Mark {
     started: u64,
     /// Nanoseconds since 1970 UTC: a process may have one lock after the other.
     moment: u128,
+    /// Of the lock file.
+    inode: u64,
 }
 
 impl Mark {
-    fn of_this_process() -> Self {
+    fn of_this_process(inode: u64) -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -127,6 +139,7 @@ impl Mark {
             process: std::process::id(),
             started: started_at(std::process::id()).unwrap_or_default(),
             moment: since.as_nanos(),
+            inode,
         }
     }
 
@@ -142,8 +155,8 @@ impl Mark {
 
 impl std::fmt::Display for Mark {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Mark { boot, namespace, process, started, moment } = self;
-        write!(formatter, "{boot} {namespace} {process} {started} {moment}")
+        let Mark { boot, namespace, process, started, moment, inode } = self;
+        write!(formatter, "{boot} {namespace} {process} {started} {moment} {inode}")
     }
 }
 
@@ -152,11 +165,15 @@ impl std::str::FromStr for Mark {
 
     fn from_str(text: &str) -> std::result::Result<Self, ()> {
         let words: Vec<&str> = text.split(' ').collect();
-        let [boot, namespace, process, started, moment] = words[..] else { return Err(()) };
+        let [boot, namespace, process, started, moment, inode] = words[..] else { return Err(()) };
         let (process, started) = (process.parse().map_err(drop)?, started.parse().map_err(drop)?);
-        let moment = moment.parse().map_err(drop)?;
-        Ok(Mark { boot: boot.to_owned(), namespace: namespace.to_owned(), process, started, moment })
+        let (moment, inode) = (moment.parse().map_err(drop)?, inode.parse().map_err(drop)?);
+        Ok(Mark { boot: boot.to_owned(), namespace: namespace.to_owned(), process, started, moment, inode })
     }
+}
+
+fn inode_of(file: &File) -> u64 {
+    file.metadata().map(|found| found.ino()).unwrap_or_default()
 }
 
 /// When a process was started (`proc_pid_stat(5)`, field 22); none if it is not there.
@@ -191,9 +208,11 @@ fn lock(file: &File, how: FlockOperation, path: &Path, dest: &Path) -> Result<()
 mod tests {
     use super::*;
 
-    fn left_by(mark: &Mark) -> (tempfile::TempDir, Result<JobLock>) {
+    fn left_by(mark: impl FnOnce(Mark) -> Mark) -> (tempfile::TempDir, Result<JobLock>) {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(lock_path(folder.path()), mark.to_string()).unwrap();
+        let mut file = File::create(lock_path(folder.path())).unwrap();
+        let text = mark(Mark::of_this_process(inode_of(&file))).to_string();
+        durable::write_whole(&mut file, text.as_bytes()).unwrap();
         let lock = JobLock::take(folder.path(), folder.path());
         (folder, lock)
     }
@@ -212,27 +231,34 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_leaves_no_mark() {
+    #[expect(clippy::disallowed_methods, reason = "it is the user who moves the folder")]
+    fn a_run_that_ends_leaves_no_mark_wherever_its_folder_is() {
         let folder = tempfile::tempdir().unwrap();
-        drop(JobLock::take(folder.path(), folder.path()).unwrap());
+        let (here, there) = (folder.path().join("here"), folder.path().join("there"));
+        std::fs::create_dir(&here).unwrap();
+        let lock = JobLock::take(&here, &here).unwrap();
+        std::fs::rename(&here, &there).unwrap();
 
-        assert_eq!(std::fs::read(lock_path(folder.path())).unwrap(), b"");
+        assert!(lock.must_be_ours().is_ok());
+        drop(lock);
+
+        assert_eq!(std::fs::read(lock_path(&there)).unwrap(), b"");
     }
 
     #[test]
     fn a_mark_says_whether_its_process_is_alive() {
-        let own = Mark::of_this_process();
-        assert_eq!(
-            own.to_string().parse(),
-            Ok(Mark::of_this_process()).map(|mark| Mark { moment: own.moment, ..mark })
-        );
+        let own = Mark::of_this_process(7);
+        let started = own.started + 1;
+        assert_eq!(own.to_string().parse(), Ok(own));
 
-        let (_alive, refused) = left_by(&Mark::of_this_process());
-        let (_dead, taken) = left_by(&Mark { started: own.started + 1, ..Mark::of_this_process() });
-        let (_elsewhere, contested) = left_by(&Mark { boot: "another".into(), ..own });
+        let (_alive, refused) = left_by(|mark| mark);
+        let (_dead, taken) = left_by(|mark| Mark { started, ..mark });
+        let (_copied, copied) = left_by(|mark| Mark { inode: 1, ..mark });
+        let (_elsewhere, contested) = left_by(|mark| Mark { boot: "another".into(), ..mark });
 
         assert!(matches!(refused, Err(Error::Busy(_))));
         assert!(!taken.unwrap().is_contested());
+        assert!(!copied.unwrap().is_contested());
         assert!(contested.unwrap().is_contested());
     }
 }

@@ -12,7 +12,6 @@ mod doubtful;
 mod fence;
 mod folders;
 mod identity;
-mod listed_entries;
 mod live;
 mod location;
 mod lock;
@@ -26,6 +25,7 @@ mod schema;
 mod shards;
 mod snapshot;
 mod sqlite_error;
+mod state_folder;
 mod status;
 mod synced;
 #[cfg(test)]
@@ -45,14 +45,13 @@ pub use identity::{
     KEYS, LIST, NAMES, REPLIES_PART, SIDECAR, SITEMAPS, STRIP_PREFIX, TRANSFORM, must_be_here,
     must_have_objects, transform_columns, transform_text,
 };
-pub use listed_entries::for_each_listed_entry;
 pub use location::JobLocation;
 pub use lock::JobLock;
 pub use progress::{ProgressStore, SavedProgress};
 pub use receipts::PendingPage;
 pub use samples::read_samples;
 pub use shards::{Shard, read_manifests, read_shards as read_sealed_shards};
-pub use snapshot::{JournalSnapshot, for_each_pending};
+pub use snapshot::{JournalSnapshot, for_each_pending, for_each_pending_entry};
 pub(crate) use sqlite_error::error_of as sqlite_error_of;
 pub use status::{FailedFolder, KeptFailures, Status, Wait, read_failed_folders, read_shards, read_status};
 pub use synced::{ShardExchange, has_synced_shards};

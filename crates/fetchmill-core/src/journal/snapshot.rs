@@ -5,9 +5,9 @@ use rusqlite::Connection;
 use super::sqlite_error::error_of;
 use super::{CdxjFile, JobLocation, Shard, cdxj, live, schema, shards, status, synced, unfetched};
 use crate::entry::EntryTraits;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::outcome::{OpenShard, ShardEnd, Tally, UnfetchedFile};
-use crate::target::Sequence;
+use crate::target::{Names, Sequence};
 
 /// A journal, read while nobody writes it: see [`JobLocation::look`].
 #[derive(Debug, Clone)]
@@ -92,6 +92,38 @@ pub fn for_each_pending(place: &JobLocation, mut each: impl FnMut(Sequence) -> R
     let mut rows = query.query([]).map_err(check)?;
     while let Some(row) = rows.next().map_err(check)? {
         each(row.get::<_, i64>(0).map_err(check)? as Sequence)?;
+    }
+    Ok(())
+}
+
+/// The same with their entries, all as they are at one moment: a target moves from a page to those that wait.
+pub fn for_each_pending_entry(
+    place: &JobLocation,
+    mut each: impl FnMut(Sequence, &[u8]) -> Result<()>,
+) -> Result<()> {
+    let path = place.journal_path();
+    let check = |error: rusqlite::Error| error_of(&path, &error);
+    let db = schema::open_to_read(&path)?;
+    db.execute_batch("BEGIN").map_err(check)?;
+    for (first, page) in live::load(&db).map_err(check)? {
+        let names = db.query_row("SELECT names FROM pages WHERE first = ?", [first as i64], |row| row.get(0));
+        let blob: Vec<u8> = names.map_err(check)?;
+        let names = schema::unpack(&blob).ok().and_then(|unpacked| Names::from_blob(&unpacked));
+        let Some(names) = names.filter(|names| names.len() == page.count()) else {
+            let shown = path.display();
+            return Err(Error::Journal(format!(
+                "the journal {shown} is damaged: page {first} has lost its names"
+            )));
+        };
+        for position in page.pending().into_iter().flatten() {
+            each(first.saturating_add(position as u64), names.get(position))?;
+        }
+    }
+    let mut query = db.prepare("SELECT sequence, name FROM waiting").map_err(check)?;
+    let mut rows = query.query([]).map_err(check)?;
+    while let Some(row) = rows.next().map_err(check)? {
+        let entry: Vec<u8> = row.get(1).map_err(check)?;
+        each(row.get::<_, i64>(0).map_err(check)? as Sequence, &entry)?;
     }
     Ok(())
 }

@@ -54,6 +54,8 @@ impl Journal {
         let check = |error: rusqlite::Error| error_of(&path, &error);
         let db = schema::open(&path, is_durable).map_err(check)?;
         schema::make_tables(&db, &path)?;
+        // Of two that began at one moment the one that has marked the lock last goes on.
+        place.must_be_ours()?;
         let fence = Fence::take(&db).map_err(check)?;
         let (tally, next_sequence) = schema::read_tally(&db).map_err(check)?;
         let live = live::load(&db).map_err(check)?;

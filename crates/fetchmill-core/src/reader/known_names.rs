@@ -1,39 +1,44 @@
 //! Names that a job knows, whatever has come of their targets: a listing that begins again leaves them out.
 
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, params};
 
 use crate::durable;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
-use crate::file_name::FileName;
-use crate::journal::{JobLocation, JournalSnapshot, for_each_listed_entry, sqlite_error_of};
+use crate::journal::{JobLocation, JournalSnapshot, for_each_pending_entry, sqlite_error_of};
 use crate::manifest::ManifestRows;
+use crate::outcome::Sequence;
 use crate::sink::failures::FailureRows;
 use crate::sink::{Format, ShardFolder};
-use crate::stored_name::StoredNames;
 
 /// Memory for pages of the database.
 const CACHE_KIB: i64 = 8 * 1024;
 /// How often the shards of a job that runs are read: some may be merged meanwhile.
 const ATTEMPTS: u32 = 5;
+/// A target once, by its number: its row may be in a manifest and in the journal.
+const TARGETS: &str = "CREATE TABLE targets (sequence INTEGER PRIMARY KEY, digest BLOB NOT NULL); BEGIN";
+/// How many targets have each name.
+const COUNTS: &str = "
+CREATE TABLE known (digest BLOB PRIMARY KEY, targets INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO known SELECT digest, count(*) FROM targets GROUP BY digest;
+DROP TABLE targets;
+";
 
-/// See the module. A digest of 16 bytes for each name, in a file of the job's state that has no name: 30 bytes a name of
-/// disk, [`CACHE_KIB`] of memory.
+/// See the module. A digest of 16 bytes for each name, in a file of the job's state that has no name: some 60 bytes of disk
+/// for each target, [`CACHE_KIB`] of memory.
 #[derive(Debug)]
 pub struct KnownNames {
     db: Connection,
 }
 
 impl KnownNames {
-    /// Gathers them, also while the job runs: what it lists meanwhile may be missing.
-    pub fn gather(place: &JobLocation, naming: Naming, names: &StoredNames) -> Result<Self> {
-        let mut gathering = Self::create(place)?;
+    /// Gathers them, also while the job runs: what it lists meanwhile may be missing. Names are stored as they are listed.
+    pub fn gather(place: &JobLocation, naming: Naming) -> Result<Self> {
+        let gathering = Self::create(place)?;
         let mut out = Vec::new();
         // Before what is stored: a target leaves these when its outcome is durable.
-        for_each_listed_entry(place, |sequence, entry| {
-            let listed = naming.name_of(sequence, entry, &mut out);
-            gathering.add(listed)?;
-            gathering.add(&names.stored(entry, listed, None))
+        for_each_pending_entry(place, |sequence, entry| {
+            gathering.add(sequence, naming.name_of(sequence, entry, &mut out))
         })?;
         let mut attempt = 1;
         while let Err(error) = gathering.add_outcomes(place) {
@@ -42,11 +47,12 @@ impl KnownNames {
             }
             attempt += 1;
         }
+        check(gathering.db.execute_batch(COUNTS))?;
         Ok(gathering)
     }
 
     fn create(place: &JobLocation) -> Result<Self> {
-        let path = place.state.join(&*FileName::of_own("known-names.sqlite"));
+        let path = place.state.join("known-names.sqlite");
         let remove = || durable::remove_path(&path).map_err(|error| Error::storage("remove", &path, error));
         remove()?;
         let make = || {
@@ -54,7 +60,7 @@ impl KnownNames {
             db.pragma_update(None, "journal_mode", "OFF")?;
             db.pragma_update(None, "synchronous", "OFF")?;
             db.pragma_update(None, "cache_size", -CACHE_KIB)?;
-            db.execute_batch("CREATE TABLE known (digest BLOB PRIMARY KEY) WITHOUT ROWID; BEGIN")?;
+            db.execute_batch(TARGETS)?;
             Ok(db)
         };
         let db = make().map_err(|error| sqlite_error_of(&path, &error))?;
@@ -63,12 +69,13 @@ impl KnownNames {
         Ok(KnownNames { db })
     }
 
-    fn add_outcomes(&mut self, place: &JobLocation) -> Result<()> {
+    fn add_outcomes(&self, place: &JobLocation) -> Result<()> {
         let snapshot = JournalSnapshot::read(place)?;
         for shard in &snapshot.failures {
             for row in FailureRows::open(&place.failures_path(), shard)? {
-                if let Some(name) = row?.name_bytes() {
-                    self.add(&name)?;
+                let row = row?;
+                if let Some(name) = row.name_bytes() {
+                    self.add(row.sequence, &name)?;
                 }
             }
         }
@@ -94,22 +101,22 @@ impl KnownNames {
         Ok(())
     }
 
-    fn add_rows(&mut self, mut rows: ManifestRows) -> Result<()> {
+    fn add_rows(&self, mut rows: ManifestRows) -> Result<()> {
         while let Some(frame) = rows.next_frame()? {
-            frame.iter().try_for_each(|row| self.add(row.name))?;
+            frame.iter().try_for_each(|row| self.add(row.sequence, row.name))?;
         }
         Ok(())
     }
 
-    fn add(&mut self, name: &[u8]) -> Result<()> {
-        let mut insert = check(self.db.prepare_cached("INSERT OR IGNORE INTO known VALUES (?)"))?;
-        check(insert.execute([digest(name)])).map(drop)
+    fn add(&self, sequence: Sequence, name: &[u8]) -> Result<()> {
+        let mut insert = check(self.db.prepare_cached("INSERT OR IGNORE INTO targets VALUES (?, ?)"))?;
+        check(insert.execute(params![sequence as i64, digest(name)])).map(drop)
     }
 
-    /// Whether a target has this name.
-    pub fn contains(&self, name: &[u8]) -> Result<bool> {
-        let mut query = check(self.db.prepare_cached("SELECT 1 FROM known WHERE digest = ?"))?;
-        Ok(check(query.query_row([digest(name)], |_| Ok(())).optional())?.is_some())
+    /// Takes one target with this name away; whether there was one. A name that is listed twice is that of two targets.
+    pub fn take(&self, name: &[u8]) -> Result<bool> {
+        let take = "UPDATE known SET targets = targets - 1 WHERE digest = ? AND targets > 0";
+        Ok(check(check(self.db.prepare_cached(take))?.execute([digest(name)]))? > 0)
     }
 }
 

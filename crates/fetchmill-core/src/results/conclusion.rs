@@ -13,6 +13,7 @@ use super::{ResultsFormat, Summary};
 use crate::durable;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
+use crate::file_name::FileName;
 use crate::journal::{JobLocation, Journal};
 use crate::outcome::FailureKind;
 use crate::row::{CheckRow, ListRow, RowKind, RowValues};
@@ -113,6 +114,7 @@ fn write_file(
     goes_on: &dyn Fn() -> bool,
 ) -> Result<Option<Summary>> {
     if let Some(name) = journal.get(UNFINISHED)? {
+        let name = FileName::try_from(name).map_err(|error| Error::Security(error.to_string()))?;
         let unfinished = folder_of(target.path).join(&name);
         if let Some(summary) = journal.get(COMPLETE)? {
             let summary = Summary::from_text(&summary)?;

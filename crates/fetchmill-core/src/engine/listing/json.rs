@@ -13,6 +13,9 @@ use crate::source::{BadPage, PageCursor};
 pub(super) fn list(setup: ServerListerSetup, pages: &JsonPages, mut from: Option<String>) -> Result<()> {
     let mut lister = ServerLister::new(setup)?;
     let control = Arc::clone(&lister.control);
+    if lister.resumes_restart() {
+        from = None;
+    }
     let (mut empty_pages, mut is_of_earlier_run) = (0, from.is_some());
     while control.wait_for_room() && !lister.is_over() {
         let url = pages.url(from.as_deref())?;

@@ -1,5 +1,5 @@
-//! A listing that begins again at its start, since the marker of an earlier run has expired: its pages are without the names
-//! that the job knows.
+//! A listing that begins again at its start, since the marker of an earlier run has expired: its pages are without the
+//! targets that the job knows.
 
 use std::sync::Arc;
 
@@ -10,41 +10,34 @@ use crate::error::Result;
 use crate::journal::JobLocation;
 use crate::reader::KnownNames;
 use crate::source::ListedPage;
-use crate::stored_name::StoredNames;
 use crate::target::Names;
 
 /// See the module.
 pub(in crate::engine) struct Relisting {
-    pub(in crate::engine) place: Arc<JobLocation>,
-    pub(in crate::engine) naming: Naming,
-    pub(in crate::engine) names: StoredNames,
-    /// Whether the listing has begun again, in this run or before.
-    pub(in crate::engine) is_begun: bool,
-    /// Gathered when the first page needs them.
-    pub(in crate::engine) known: Option<KnownNames>,
+    place: Arc<JobLocation>,
+    naming: Naming,
+    known: Option<KnownNames>,
 }
 
 impl Relisting {
-    /// The listing begins again.
-    pub(super) fn begin(&mut self, control: &Control, why: &str) {
-        control.journal.send(JournalRequest::RestartListing);
-        control.notice(&format!("the marker of an earlier run has expired ({why}): the listing begins again, what is fetched stays"));
-        self.is_begun = true;
+    /// Of a job that stores each target under the name that is listed.
+    pub(in crate::engine) fn new(place: Arc<JobLocation>, naming: Naming) -> Self {
+        Relisting { place, naming, known: None }
     }
 
-    /// A page without the names that the job knows.
-    pub(super) fn without_known(&mut self, mut page: ListedPage) -> Result<ListedPage> {
-        if !self.is_begun {
-            return Ok(page);
-        }
-        let known = match &mut self.known {
-            Some(known) => known,
-            None => self.known.insert(KnownNames::gather(&self.place, self.naming, &self.names)?),
-        };
+    /// The listing has begun again: its first page is there.
+    pub(super) fn begin(&mut self, control: &Control) -> Result<()> {
+        control.journal.send(JournalRequest::RestartListing);
+        self.known = Some(KnownNames::gather(&self.place, self.naming)?);
+        Ok(())
+    }
+
+    /// A page without the targets that the job knows.
+    pub(super) fn without_known(&self, mut page: ListedPage) -> Result<ListedPage> {
+        let Some(known) = &self.known else { return Ok(page) };
         let (mut names, mut out) = (Names::default(), Vec::new());
         for entry in page.names.iter() {
-            let listed = self.naming.name_of(0, entry, &mut out);
-            if !known.contains(listed)? && !known.contains(&self.names.stored(entry, listed, None))? {
+            if !known.take(self.naming.name_of(0, entry, &mut out))? {
                 names.push(entry);
             }
         }

@@ -49,9 +49,14 @@ pub(in crate::engine) struct ServerListerSetup {
     pub(in crate::engine) first_page: Option<Vec<u8>>,
     /// How the listing begins again; none where nobody knows which names the job has.
     pub(in crate::engine) relisting: Option<Relisting>,
+    /// Whether it had begun again when an earlier run ended.
+    pub(in crate::engine) is_relisting: bool,
     /// Whether its objects are at the same origin: then what the listing sees of it says something of them.
     pub(in crate::engine) is_of_objects: bool,
 }
+
+/// What a server says of a marker that it does not know, or not any more. Other refusals say something of who asks.
+const UNKNOWN_MARKER: [u16; 5] = [400, 403, 404, 410, 422];
 
 /// See the module.
 pub(super) struct ServerLister {
@@ -74,6 +79,9 @@ pub(super) struct ServerLister {
     pub(super) filters: Filters,
     pub(super) first_page: Option<Vec<u8>>,
     relisting: Option<Relisting>,
+    is_relisting: bool,
+    /// The listing begins again with the next page.
+    restart: Option<Restart>,
     is_of_objects: bool,
     /// What the server is shown of who asks, if a command prints it, and which of these it was the last time.
     tokens: Option<Arc<BearerTokens>>,
@@ -109,6 +117,11 @@ impl FailedPage {
         let PageFailure { kind, status, .. } = self.failure;
         kind.class() == FailureClass::Final && (300..500).contains(&status)
     }
+
+    /// Whether the marker that leads to the page may not be known any more.
+    fn is_of_unknown_marker(&self) -> bool {
+        self.is_refusal() && UNKNOWN_MARKER.contains(&self.failure.status)
+    }
 }
 
 /// The bytes of a page.
@@ -118,6 +131,14 @@ pub(super) struct FetchedPage {
     pub(super) bytes: Vec<u8>,
     /// Whether these are all; else it is larger than a page that is kept may be.
     pub(super) is_whole: bool,
+}
+
+/// Why a listing begins again.
+enum Restart {
+    /// The marker of an earlier run has expired; what to tell if the start fails as well.
+    Expired(Error),
+    /// An earlier run has begun it again, and has not finished it.
+    Resumed,
 }
 
 /// Where a listing goes on.
@@ -152,6 +173,7 @@ impl ServerLister {
             give_up_after,
             first_page,
             relisting,
+            is_relisting,
             is_of_objects,
         } = setup;
         let now = control.clock.now();
@@ -183,12 +205,17 @@ impl ServerLister {
             filters,
             first_page,
             relisting,
+            is_relisting,
+            restart: None,
             is_of_objects,
         })
     }
 
     fn list_api(&mut self, names: &ApiNames, mut marker: Option<String>) -> Result<()> {
         let mut empty_pages = 0;
+        if self.resumes_restart() {
+            marker = None;
+        }
         let mut is_of_earlier_run = marker.is_some();
         while self.control.wait_for_room() && !self.is_over() {
             let path = names.page_path(&self.origin, marker.as_deref())?;
@@ -247,37 +274,60 @@ impl ServerLister {
         Error::Listing(format!("the listing {} cannot be read: {bad}", self.url(path)))
     }
 
+    /// Whether the listing begins at its start although it has a marker: it had begun again when an earlier run ended, and
+    /// which names have come since is not known.
+    pub(super) fn resumes_restart(&mut self) -> bool {
+        let resumes = self.is_relisting && self.relisting.is_some();
+        if resumes {
+            self.restart = Some(Restart::Resumed);
+        }
+        resumes
+    }
+
     /// Fetches a page as a whole. Where the marker of an earlier run has expired, the listing begins again.
     pub(super) fn fetch_page_from(&mut self, path: &str, is_of_earlier_run: bool) -> Result<PageFrom> {
         let failed = match self.fetch(path)? {
             None => return Ok(PageFrom::Nowhere),
-            Some(Ok(page @ FetchedPage { is_whole: true, .. })) => return Ok(PageFrom::Here(page)),
+            Some(Ok(page @ FetchedPage { is_whole: true, .. })) => {
+                self.begin_again()?;
+                return Ok(PageFrom::Here(page));
+            }
             Some(Ok(_)) => return Err(self.too_large(path)),
             Some(Err(failed)) => failed,
         };
-        let may_have_expired = is_of_earlier_run && failed.is_refusal() && failed.failure.status >= 400;
-        let control = Arc::clone(&self.control);
-        match self.relisting.as_mut().filter(|_| may_have_expired) {
-            Some(relisting) => {
-                relisting.begin(&control, &failed.failure.reason);
-                Ok(PageFrom::Start)
-            }
-            None => Err(self.no_page(path, &failed, may_have_expired)),
+        let error = self.no_listing(path, &failed.failure, failed.attempts);
+        if let Some(Restart::Expired(first)) = self.restart.take() {
+            // The start is refused as well, so the marker is as good as before.
+            return Err(first);
         }
+        if !is_of_earlier_run || !failed.is_of_unknown_marker() {
+            return Err(error);
+        }
+        if self.relisting.is_none() {
+            return Err(Error::Listing(format!(
+                "{error}; the marker of an earlier run may have expired, and this job does not keep the names of all targets: \
+                 take another destination"
+            )));
+        }
+        self.restart = Some(Restart::Expired(error));
+        Ok(PageFrom::Start)
     }
 
-    fn no_page(&self, path: &str, failed: &FailedPage, may_have_expired: bool) -> Error {
-        match self.no_listing(path, &failed.failure, failed.attempts) {
-            Error::Listing(why) if may_have_expired => Error::Listing(format!(
-                "{why}; the marker of an earlier run may have expired; take another destination: this one keeps no names"
-            )),
-            error => error,
+    /// The first page of a listing that begins again has come.
+    fn begin_again(&mut self) -> Result<()> {
+        let (Some(restart), Some(relisting)) = (self.restart.take(), &mut self.relisting) else {
+            return Ok(());
+        };
+        if let Restart::Expired(_) = restart {
+            let notice = "the marker of an earlier run has expired: the listing begins again, and what is fetched stays";
+            self.control.notice(notice);
         }
+        relisting.begin(&self.control)
     }
 
     /// A page without what the job knows already, where the listing has begun again.
-    pub(super) fn without_known(&mut self, page: ListedPage) -> Result<ListedPage> {
-        match &mut self.relisting {
+    pub(super) fn without_known(&self, page: ListedPage) -> Result<ListedPage> {
+        match &self.relisting {
             Some(relisting) => relisting.without_known(page),
             None => Ok(page),
         }
