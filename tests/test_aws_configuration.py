@@ -100,3 +100,47 @@ def test_authorities_are_added_as_the_configuration_says(
     assert (ended.code, "tls-" in ended.err) == (4, False), ended.err
     missing: Ended = run(*command, env=environment | keys | {"AWS_CA_BUNDLE": "/nowhere.pem"})
     assert (missing.code, "/nowhere.pem" in missing.err) == (2, True), missing.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "profile", "source", "said"),
+    [
+        ({"AWS_USE_FIPS_ENDPOINT": "true"}, "", "s3://bucket", "AWS_USE_FIPS_ENDPOINT"),
+        ({}, "use_fips_endpoint = true\n", "s3://bucket", "AWS_USE_FIPS_ENDPOINT"),
+        ({"AWS_USE_DUALSTACK_ENDPOINT": "TRUE"}, "", "s3://bucket", "AWS_USE_DUALSTACK_ENDPOINT"),
+        ({}, "s3 =\n  use_dualstack_endpoint = true\n", "s3://bucket", "s3.use_dualstack_endpoint"),
+        ({}, "s3 =\n  use_accelerate_endpoint = true\n", "s3://bucket", "s3.use_accelerate_endpoint"),
+        ({"AWS_REGION": "us-iso-east-1"}, "", "s3://bucket", "us-iso-east-1"),
+        ({"AWS_REGION": "eusc-de-east-1"}, "", "s3://bucket", "eusc-de-east-1"),
+        ({}, "", "s3://bucket--use1-az4--x-s3", "directory bucket"),
+        ({}, "login_session = arn:aws:iam::1:user/x\n", "s3://bucket", "aws login"),
+    ],
+)
+def test_settings_that_are_not_supported_are_refused_by_name(
+    run: Run,
+    environment: dict[str, str],
+    dest: Path,
+    tmp_path: Path,
+    settings: dict[str, str],
+    profile: str,
+    source: str,
+    said: str,
+) -> None:
+    """Before anything is asked: another endpoint of AWS would be, or the requests would not be signed."""
+    known = {"AWS_REGION": "eu-west-1"} | configuration(tmp_path, profile) | settings
+    if "login" not in said:
+        known |= {"AWS_ACCESS_KEY_ID": "one", "AWS_SECRET_ACCESS_KEY": "two"}
+
+    ended: Ended = run("get", source, dest, env=environment | known)
+
+    assert (ended.code, ended.err.count("\n")) == (2, 1), ended
+    assert said in ended.err
+
+
+def test_an_endpoint_that_is_named_needs_none_of_these(run: Run, environment: dict[str, str], dest: Path) -> None:
+    """It is asked as it is."""
+    with s3(synthetic=KEYS) as store:
+        settings = store.environment() | {"AWS_USE_FIPS_ENDPOINT": "true"}
+        ended: Ended = run("get", "s3://bucket", dest, "--endpoint-url", store.url, env=environment | settings)
+
+    assert ended.code == 0, ended.err

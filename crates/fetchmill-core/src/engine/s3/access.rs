@@ -188,6 +188,7 @@ impl Access {
 
     /// Where a bucket is, as far as is known. Its origin gets signed requests from now on.
     pub(in crate::engine) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
+        self.options.must_be_supported(bucket)?;
         let mut known = self.known();
         let region = known.regions.get(bucket).or(self.options.region.as_ref());
         let region = region.map_or(REGION_DEFAULT, String::as_str);

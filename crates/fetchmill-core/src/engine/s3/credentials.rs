@@ -140,9 +140,10 @@ impl CredentialSearch<'_> {
                 credential_document::parse(&String::from_utf8_lossy(&output), &format!("the {what}"))?;
             return Ok(Some(loaded(found, from)));
         }
-        if profile.contains_key("sso_session") || profile.contains_key("sso_start_url") {
+        let signs_in = [("sso_session", "SSO"), ("sso_start_url", "SSO"), ("login_session", "aws login")];
+        if let Some((_, how)) = signs_in.iter().find(|(key, _)| profile.contains_key(*key)) {
             return Err(Error::Usage(format!(
-                "{from} signs in by SSO: add a profile with credential_process = aws configure export-credentials \
+                "{from} signs in by {how}: add a profile with credential_process = aws configure export-credentials \
                  --profile {} --format process, and name that one",
                 for_display(name.as_bytes())
             )));

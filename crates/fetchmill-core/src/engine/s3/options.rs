@@ -35,8 +35,22 @@ options! {
     } and {
         /// Authorities that the environment or the profile adds to those that are believed.
         ca_bundle: Option<PathBuf>,
+        /// A setting of theirs that asks for another endpoint of AWS than the usual ones.
+        unsupported: Option<String>,
     }
 }
+
+/// Switches that ask for endpoints which are not made here: the variable, if there is one, and the key of a profile.
+const UNSUPPORTED: [(Option<&str>, &str); 4] = [
+    (Some("AWS_USE_FIPS_ENDPOINT"), "use_fips_endpoint"),
+    (Some("AWS_USE_DUALSTACK_ENDPOINT"), "use_dualstack_endpoint"),
+    (None, "s3.use_dualstack_endpoint"),
+    (None, "s3.use_accelerate_endpoint"),
+];
+/// How regions of partitions begin whose endpoints have other names.
+const OTHER_PARTITIONS: [&str; 3] = ["us-iso", "eu-iso", "eusc-"];
+/// How names of buckets end that have an API of their own: directory buckets.
+const DIRECTORY_BUCKETS: [&str; 2] = ["--x-s3", "--xa-s3"];
 
 impl S3Options {
     /// Fills in what the environment and the profile say.
@@ -51,6 +65,7 @@ impl S3Options {
             )));
         }
         self.ca_bundle = ca_bundle_within(&environment, self);
+        self.unsupported = unsupported_within(&environment, self);
         if self.addressing_style == Addressing::Auto {
             self.addressing_style = addressing_within(&environment, self)?;
         }
@@ -74,8 +89,44 @@ impl S3Options {
 
     /// Where a bucket is asked for, as far as the options say.
     pub(in crate::engine) fn place(&self, bucket: &BucketName) -> Result<BucketAddress> {
+        self.must_be_supported(bucket)?;
         BucketAddress::of(&self.endpoint(), bucket, self.region.as_deref().unwrap_or(REGION_DEFAULT))
     }
+}
+
+impl S3Options {
+    /// Refuses what leads to another endpoint of AWS than the one that would be asked.
+    pub(super) fn must_be_supported(&self, bucket: &BucketName) -> Result<()> {
+        if self.endpoint_url.is_some() {
+            return Ok(());
+        }
+        let with_endpoint = "name the endpoint with --endpoint-url";
+        let refused = |what: String| Err(Error::Usage(format!("{what} is not supported; {with_endpoint}")));
+        if let Some(setting) = &self.unsupported {
+            return refused(format!("{setting}, as the environment or the profile says,"));
+        }
+        let region = self.region.as_deref().unwrap_or_default();
+        if OTHER_PARTITIONS.iter().any(|partition| region.starts_with(partition)) {
+            return refused(format!("the region {region}, of another partition of AWS,"));
+        }
+        if DIRECTORY_BUCKETS.iter().any(|end| bucket.text().ends_with(end)) {
+            return Err(Error::Usage(format!(
+                "{} is a directory bucket, which is not supported",
+                bucket.text()
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// The first of such switches that is on.
+fn unsupported_within(environment: &Environment, options: &S3Options) -> Option<String> {
+    let is_on = |(variable, key): &&(Option<&str>, &str)| {
+        let said = variable.and_then(|variable| environment.get(variable));
+        said.or_else(|| of_profile(environment, options, key))
+            .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    };
+    UNSUPPORTED.iter().find(is_on).map(|(variable, key)| variable.unwrap_or(key).to_owned())
 }
 
 /// The region that is configured: the option, the environment, the profile.
