@@ -109,6 +109,10 @@ NO_LISTINGS: dict[str, tuple[Behaviour, str]] = {
     "names-are-numbers": (reply(b'{"FileNames": [1]}'), r"cannot be read: .*expected a name"),
     "names-are-nested": (reply(b'{"FileNames": ' + b"[" * 10000 + b"]" * 10000 + b"}"), r"cannot be read: "),
     "names-come-twice": (reply(b'{"FileNames": ["a"], "FileNames": ["b"]}'), r"cannot be read: .*twice"),
+    "marker-comes-twice": (
+        reply(b'{"FileNames": ["a"], "NextMarker": "b", "NextMarker": "c"}'),
+        r"cannot be read: .*the field NextMarker comes twice",
+    ),
     "marker-is-an-object": (reply(b'{"FileNames": [], "NextMarker": {}}'), r"cannot be read: .*expected a marker"),
     "control-characters": (reply(b'{"FileNames": "\\u001b]0;owned\\u0007\\r\\nfoo"}'), r"cannot be read: "),
     "length-and-chunks": (bare_reply("Content-Length: 5", "Transfer-Encoding: chunked"), r"failed \(framing\)"),

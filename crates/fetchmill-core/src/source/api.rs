@@ -98,6 +98,8 @@ struct ApiPage {
     names: Names,
     has_names: bool,
     marker: Option<String>,
+    /// Fields with a marker that have come: two at most.
+    marker_fields: Vec<String>,
     total: Option<u64>,
 }
 
@@ -141,6 +143,10 @@ impl<'de> Visitor<'de> for ObjectSeed<'_, '_> {
                 map.next_value_seed(NamesSeed(&mut self.found.names))?;
                 self.found.has_names = true;
             } else if markers.iter().any(|path| path.is_empty()) {
+                if self.found.marker_fields.iter().any(|found| *found == key) {
+                    return Err(A::Error::custom(format!("the field {key} comes twice")));
+                }
+                self.found.marker_fields.push(key.into_owned());
                 let marker = map.next_value_seed(MarkerSeed)?;
                 self.found.marker = self.found.marker.take().or(marker);
             } else if names.is_empty() && markers.is_empty() && totals.is_empty() {
