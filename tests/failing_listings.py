@@ -89,27 +89,30 @@ def _api(_url: str) -> Listing:
 
 def _json(way: str) -> Listing:
     params = {"marker": "after", "page": "page", "offset": "offset"}
-    numbers = {"page": lambda number: number + 1, "offset": lambda number: number * ON_PAGE}
+    values: dict[str, Callable[[int], object]] = {
+        "page": lambda number: number + 1,
+        "offset": lambda number: number * ON_PAGE,
+    }
     count = PAGES + (1 if way in {"page", "offset"} else 0)
 
     def target(number: int) -> str:
         if number == 0:
             return "/v1"
-        value = numbers.get(way, lambda number: f"m{number}")(number)
+        value = values[way](number) if way in values else f"m{number}"
         return f"/v1?{params.get(way, 'p')}={value}"
 
     def page(number: int, lead: int | None) -> bytes:
         items = [f"/o/{name}" for name in PARTS[number]] if number < PAGES else []
-        values: dict[str, object] = {"items": items}
+        told: dict[str, object] = {"items": items}
         fields = []
         if lead is not None and way in {"marker", "url"}:
-            values["next"] = f"m{lead}" if way == "marker" else target(lead)
+            told["next"] = f"m{lead}" if way == "marker" else target(lead)
         if lead is not None and way == "link":
             fields = [f"Link: <{target(lead)}>; rel=next"]
-        return _as_json(values, *fields)
+        return _as_json(told, *fields)
 
     pages = [(target(number), page(number, number + 1 if number + 1 < count else None)) for number in range(count)]
-    options = ("--listing", "json", "--items-field", "items", "--next-page", way)
+    options: tuple[str, ...] = ("--listing", "json", "--items-field", "items", "--next-page", way)
     if way in {"marker", "url"}:
         options += ("--next-field", "next")
     if way == "marker":

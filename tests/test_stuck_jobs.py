@@ -211,7 +211,7 @@ def test_names_that_come_twice_are_two_targets_when_a_listing_begins_again(
     run: Run, start: Start, raw: Raw, dest: Path, format: str
 ) -> None:
     """None of them is taken for the other one."""
-    options = ("--listing", "json", "--items-field", "items", "--url-field", "u", "--name-field", "n")
+    options: tuple[str, ...] = ("--listing", "json", "--items-field", "items", "--url-field", "u", "--name-field", "n")
     options += ("--next-page", "url", "--next-field", "next", "--format", format)
     pages = [[("x", "/o/a"), ("y", "/o/b")], [("x", "/o/c"), ("z", "/o/d")]]
 

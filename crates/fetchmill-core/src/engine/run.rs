@@ -609,10 +609,18 @@ impl FinishedJob {
         if self.options.rows.is_none() && !self.write_unfetched(journal, control)? {
             return Ok(());
         }
+        self.remove_strays()?;
         journal.begin()?;
         journal.finish()?;
         journal.commit()?;
         if kept_rows.is_some() { results::remove_shards(&self.place) } else { Ok(()) }
+    }
+
+    /// A run that has lost the job may have begun shards before it saw that; no journal has them.
+    fn remove_strays(&self) -> Result<()> {
+        let shard_folder = self.options.sink_setup(&self.place, 1)?.shard_folder();
+        let contested = shard_folder.filter(|_| self.place.is_contested());
+        contested.map_or(Ok(()), |shard_folder| shard_folder.clear_open(""))
     }
 
     /// Whether every shard has its index now: not when it is asked to stop meanwhile.
