@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import subprocess
-import tarfile
 import threading
 import time
 from collections import Counter
@@ -269,19 +268,14 @@ def test_a_damaged_shard_is_told_before_anything_changes(
     assert run("verify", dest).code == 0
 
 
-def test_damage_between_the_bodies_of_a_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
-    """No checksum of a body covers it; copied into a new shard, it would get a good one."""
+def test_damage_after_the_objects_of_a_shard_is_found(run: Run, source: str, served: Path, dest: Path) -> None:
+    """Nobody reads the end of a tar to copy its objects, and the copy would get a good checksum."""
     tree = ChangingTree(served, 40, seed=1)
     words = ("sync", source, dest, "--format", "tar")
     assert run(*words).code == 0
-    damaged = {}
-    for shard in find_shards(dest, "tar"):
-        with tarfile.open(shard) as members:
-            padding = next(each.offset_data + each.size for each in members if each.size % tarfile.BLOCKSIZE)
-        found = bytearray(shard.read_bytes())
-        found[padding] ^= 0x55
+    damaged = {shard: shard.read_bytes()[:-1] + b"x" for shard in find_shards(dest, "tar")}
+    for shard, found in damaged.items():
         shard.write_bytes(found)
-        damaged[shard] = bytes(found)
     tree.change("d000/f00003")
 
     refused = run(*words)
