@@ -62,9 +62,17 @@ impl Journal {
     /// Makes no target wait longer than the longest wait from now on, both in milliseconds: a clock that was set back since
     /// would make it wait for as long as it was set back.
     pub fn clamp_waiting(&mut self, now: Millis, longest: Millis) -> Result<()> {
+        let latest = now.saturating_add(longest) as i64;
+        let mut query =
+            self.check(self.db.prepare_cached("SELECT 1 FROM waiting WHERE not_before > ? LIMIT 1"))?;
+        // Nearly always there is none: then nothing is written, and nothing synced.
+        if !self.check(query.exists([latest]))? {
+            return Ok(());
+        }
+        drop(query);
         self.begin()?;
         let clamp = "UPDATE waiting SET not_before = ?1, throttled_since = min(throttled_since, ?2) WHERE not_before > ?1";
-        self.check(self.db.execute(clamp, [now.saturating_add(longest) as i64, now as i64]))?;
+        self.check(self.db.execute(clamp, [latest, now as i64]))?;
         self.commit()
     }
 

@@ -144,10 +144,10 @@ pub(super) struct FetchThread {
     pub(super) receiving: Cell<usize>,
     /// of replies that wait until it is certain whose they are,
     pub(super) held_bytes: Cell<usize>,
-    /// Tasks whose large bodies wait for room in memory.
-    pub(super) waiting_for_room: Cell<usize>,
     /// and a sign that they may have become fewer, or those that were not taken.
     pub(super) room: Notify,
+    /// Tasks whose large bodies wait for room in memory.
+    pub(super) waiting_for_room: Cell<usize>,
     /// Connections without a request, until they have been silent for long enough.
     pub(super) resting: RestingConnections<StreamConnection>,
     /// Those that have rested, and since when: should something come late, what was certain is in doubt. At most as many
