@@ -368,6 +368,28 @@ def test_what_is_below_a_folder_without_a_listing_stays(
     assert changing.names() == sorted(held(dest))
 
 
+def test_what_is_below_a_folder_without_a_listing_stays_when_its_name_is_not_utf_8(
+    run: Run, nginx: MakeNginx, served: Path, dest: Path, tmp_path: Path
+) -> None:
+    """The listing lacks its names too."""
+    switch = tmp_path / "broken"
+    site = Site(directives=f"location ~ ^/d[^a-z]/$ {{ if (-f {switch}) {{ return 403; }} }}")
+    folder = Path(os.fsdecode(os.fsencode(served) + b"/d\xff"))
+    folder.mkdir()
+    for name in ("kept.txt", "other.txt"):
+        (folder / name).write_text(name)
+    (served / "gone.txt").write_text("gone")
+    source = Mirrored(nginx(files=site))
+    assert run("sync", source.url, dest).code == 0
+    (served / "gone.txt").unlink()
+    switch.touch()
+
+    ended = run("sync", source.url, dest, "--delete", "--max-delete", "100%", "--json")
+    assert ended.code == INCOMPLETE, ended.err
+    assert counts(report_of(ended), "failed_folders", "removed", "kept") == (1, 1, 2)
+    assert sorted(held(dest)) == ["d%FF/kept.txt", "d%FF/other.txt"]
+
+
 def test_the_destination_of_a_finished_job_is_taken_over(
     run: Run, site: Callable[..., Mirrored], changing: ChangingTree, served: Path, dest: Path
 ) -> None:

@@ -1,8 +1,10 @@
 """`fetchmill sync` of a tree that changes much, behind each of the servers that list folders."""
 
+import contextlib
 import json
 import logging
 import os
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import pytest
 
 from conftest import Ended
 from index_servers import SERVERS, index_server
-from synced import ChangingTree, held
+from synced import LONG_AGO, ChangingTree, bodies, held
 
 # `make sync-long` has 20,000.
 FILES = int(os.environ.get("FETCHMILL_SYNC_FILES") or 1000)
@@ -48,7 +50,7 @@ def test_a_tree_that_changes_much_is_made_identical(
         asked = source.asked()
         again = run(*words, "--delete", "--json")
 
-    assert (ended.code, again.code) == (0, 0), ended.err + again.err
+    assert (ended.code, again.code) == (0, 0), ended.out[-800:] + ended.err + again.err
     assert held(dest) == after
     report = json.loads(ended.out.splitlines()[-1])
     assert (report["fetched"], report["removed"], report["failed"]) == (len(fetched), len(gone), 0)
@@ -58,3 +60,49 @@ def test_a_tree_that_changes_much_is_made_identical(
     assert asked.same == (Counter() if server == "nginx-json" else Counter(unchanged))
     second = json.loads(again.out.splitlines()[-1])
     assert (second["unchanged"], second["fetched"], second["removed"]) == (len(after), 0, 0)
+
+
+@pytest.mark.parametrize("server", ["nginx-json", "nginx-html"])
+def test_sync_has_the_names_of_get_when_they_are_not_utf_8(
+    run: Callable[..., Ended], served: Path, tmp_path: Path, server: str
+) -> None:
+    """`get`, `sync` and the `get` of a manifest make the same files, and a sync over a `get` changes nothing."""
+    names = [b"caf\xe9.txt", b"d\xff/\xe9.txt", b"plain.txt", b"%bytes:caf%E9.txt"]
+    for name in names:
+        path = Path(os.fsdecode(os.fsencode(served) + b"/" + name))
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(name)
+        os.utime(path, (LONG_AGO, LONG_AGO))
+    got, mirror, listed = tmp_path / "got", tmp_path / "mirror", tmp_path / "listed"
+    with index_server(server, served, tmp_path / "server") as source:
+        assert run("get", source.url, got, "--quiet").code == 0
+        files = bodies(got)
+        assert run("sync", source.url, mirror, "--quiet").code == 0
+        again = run("sync", source.url, mirror, "--delete", "--json")
+        over = run("sync", source.url, got, "--delete", "--json")
+        assert run("list", source.url, tmp_path / "manifest.csv").code == 0
+        assert run("get", tmp_path / "manifest.csv", listed, "--allow-private", "--quiet").code == 0
+    assert sorted(files.values()) == sorted(names)
+    assert bodies(mirror) == bodies(got) == bodies(listed) == files
+    for ended in (again, over):
+        report = json.loads(ended.out.splitlines()[-1])
+        assert (ended.code, report["fetched"], report["removed"], report["unchanged"]) == (0, 0, 0, len(names))
+
+
+def test_sync_keeps_the_names_of_an_older_release(run: Callable[..., Ended], served: Path, tmp_path: Path) -> None:
+    """0.1.0 named what is not UTF-8 by its URL; its destinations fetch and remove nothing."""
+    Path(os.fsdecode(os.fsencode(served) + b"/caf\xe9.txt")).write_bytes(b"x")
+    mirror = tmp_path / "mirror"
+    with index_server("nginx-json", served, tmp_path / "server") as source:
+        assert run("sync", source.url, mirror, "--quiet").code == 0
+        host = source.url.removeprefix("http://").strip("/")
+        (mirror / host).mkdir()
+        (mirror / "caf%E9.txt").rename(mirror / host / "caf%25E9.txt")
+        with contextlib.closing(sqlite3.connect(mirror / ".fetchmill/sync/base.sqlite")) as base:
+            base.execute("DELETE FROM facts WHERE key = 'byte_names'")
+            base.execute("UPDATE objects SET name = ?", (f"{host}/caf%E9.txt".encode(),))
+            base.commit()
+        ended = run("sync", source.url, mirror, "--delete", "--check-local", "--json", "--refetch")
+    report = json.loads(ended.out.splitlines()[-1])
+    assert (ended.code, report["fetched"], report["removed"]) == (0, 1, 0), ended.err
+    assert list(bodies(mirror)) == [f"{host}/caf%25E9.txt"]

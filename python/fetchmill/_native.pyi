@@ -858,6 +858,9 @@ def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
         JournalError: the journal cannot be read.
     """
 
+def name_text(name: bytes) -> str:
+    """The text of a name, as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
+
 def failed_folders(dest: str, after: bytes | None, count: int) -> list[bytes]:
     """Paths of folders that gave no listing, sorted, behind one; also of a list, by its results.
 

@@ -12,9 +12,13 @@
 //! # Cost
 //! One pass without allocation for a name of plain ASCII.
 
+mod text;
+
 use crate::hidden_text::hide_secrets;
 use crate::limits::{NAME_PATH_BYTES_MAX, NAME_SEGMENT_BYTES_MAX, NAME_SEGMENTS_MAX};
 use crate::outcome::FailureKind;
+
+pub use text::{from_text, to_text};
 
 /// What a job keeps for itself in a destination.
 pub const STATE_FOLDER: &str = ".fetchmill";

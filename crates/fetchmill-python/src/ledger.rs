@@ -10,6 +10,7 @@ use fetchmill_core::extra_columns::ExtraColumns;
 use fetchmill_core::journal::{
     FailedFolder, JobLocation, must_have_objects, read_failed_folders, read_samples, read_shards, read_status,
 };
+use fetchmill_core::name;
 use fetchmill_core::outcome::ShardEnd;
 use fetchmill_core::sink::failures::{FailureRow, FailureRows};
 use pyo3::prelude::*;
@@ -78,6 +79,12 @@ pub(crate) fn failed_folders(
     let read = || read_failed_folders(&JobLocation::find(&dest, None)?, after.as_deref(), count);
     let folders = py.detach(read).map_err(|error| errors::of(&error))?;
     Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
+}
+
+/// The text of a name, as in a manifest.
+#[pyfunction]
+pub(crate) fn name_text(name: &[u8]) -> Cow<'_, str> {
+    name::to_text(name)
 }
 
 #[pyclass(frozen, module = "fetchmill._native")]

@@ -49,7 +49,7 @@ class BegunPass:
         """For the native module: how the plan is made.
 
         Args:
-            protected: beginnings of names that are not removed.
+            protected: texts (`name_text`) that the names of objects which are not removed begin with.
         """
         values = {name: value for name, value in asdict(self).items() if name != "is_applying"}
         return json.dumps(values | {"protected": protected})

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from fetchmill._destination.status import status
 from fetchmill._job.run import RunningJob
-from fetchmill._native import Job, SyncStore, failed_folders
+from fetchmill._native import Job, SyncStore, failed_folders, name_text
 from fetchmill._options.credentials import origin_of
 from fetchmill._options.sync import SyncOptions, allowed_removals
 from fetchmill._options.units import format_count
@@ -199,9 +199,9 @@ class SyncPass:
         last: bytes | None = None
         while paths := failed_folders(str(self._folder.listing), last, _FOLDERS):
             last = paths[-1]
-            # Names that are not UTF-8 are hosts and paths in a listing: those are protected below.
-            found += [path.decode() + "/" if path else "" for path in paths if _is_text(path)]
+            found += [name_text(path + b"/") if path else "" for path in paths]
         if last is not None:
+            # A destination of an older fetchmill names what is not UTF-8 by its URL.
             origin = origin_of(str(self._options.source))
             found.append((origin.partition("://")[2] if self._options.format == "files" else origin) + "/")
         return found
@@ -283,11 +283,3 @@ class SyncPass:
             notices=tuple(self._notices),
             **counted,
         )
-
-
-def _is_text(path: bytes) -> bool:
-    try:
-        path.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{CachedStatement, Connection, params};
 
-use super::database::{self, set_fact};
+use super::database::{self, set_byte_names, set_fact};
 use super::local::LocalFolder;
 use super::outcomes::for_each_manifest;
 use super::plan::is_ours;
@@ -59,6 +59,7 @@ pub(super) fn adopt(adoption: &Adoption<'_>) -> Result<u64> {
             set_fact(&db, "pass", "0")?;
             set_fact(&db, "source", source)?;
             set_fact(&db, "filters", filters)?;
+            set_byte_names(&db)?;
             db.execute_batch("COMMIT")
         };
         note().map_err(fail)?;

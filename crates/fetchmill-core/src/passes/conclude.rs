@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, params};
 use serde::{Deserialize, Serialize};
 
-use super::database::set_fact;
+use super::database::{set_byte_names, set_fact};
 use super::plan::{PlanCounts, PlanOptions};
 use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
@@ -79,6 +79,9 @@ pub(super) fn conclude(
         set_fact(db, "source", &options.source)?;
         set_fact(db, "filters", &options.filters)?;
         set_fact(db, "ledger", &text)?;
+        if options.byte_names {
+            set_byte_names(db)?;
+        }
         db.execute_batch("COMMIT")
     };
     write().map_err(fail)?;

@@ -10,6 +10,8 @@ use crate::journal::sqlite_error_of;
 
 /// KiB of a database in memory: the bound of what a pass takes, whatever the number of objects. Sorting has as much.
 const CACHE_KIB: i64 = 64 * 1024;
+/// The fact that names that are not UTF-8 are names.
+const BYTE_NAMES: &str = "byte_names";
 /// Raised when an older fetchmill could not read the base.
 const VERSION: i64 = 2;
 
@@ -125,6 +127,17 @@ pub(super) fn attach(db: &Connection, path: &Path, name: &str) -> Result<()> {
 /// A fact of a database; none that it does not have.
 pub(super) fn fact(db: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
     db.query_row("SELECT value FROM facts WHERE key = ?", [key], |row| row.get(0)).optional()
+}
+
+/// Whether the objects of a base whose names are not UTF-8 have these names: those of a new one have. fetchmill 0.1.0
+/// named them by their URLs, and such a base goes on so.
+pub(super) fn has_byte_names(db: &Connection) -> rusqlite::Result<bool> {
+    Ok(fact(db, "pass")?.is_none() || fact(db, BYTE_NAMES)?.is_some())
+}
+
+/// Notes that they have these names.
+pub(super) fn set_byte_names(db: &Connection) -> rusqlite::Result<()> {
+    set_fact(db, BYTE_NAMES, "1")
 }
 
 /// Notes one.

@@ -1,5 +1,6 @@
 //! What a source lists, as `fetchmill list` has written it, in the order of names.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::path::Path;
 
@@ -9,6 +10,7 @@ use super::database;
 use crate::entry::behind_scheme;
 use crate::error::{Error, Result};
 use crate::journal::sqlite_error_of;
+use crate::name;
 use crate::results::ResultsFormat;
 use crate::row::LISTED_COLUMNS;
 use crate::source::list::{ListFormat, TableReader};
@@ -32,13 +34,14 @@ pub(super) struct ListedObject {
     pub(super) modified: Option<i64>,
 }
 
-/// What objects are called that their source gives no name.
+/// How a destination names objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListedNames {
-    /// `host/path?query` of their URLs: those of files.
-    Paths,
-    /// Their URLs: those of objects in shards.
-    Urls,
+pub(super) struct ListedNames {
+    /// An object without a name has its URL as its name, as in shards; else `host/path?query`, as files have.
+    pub(super) of_urls: bool,
+    /// A name that is not UTF-8 is a name. fetchmill 0.1.0 named such objects by their URL, and the destinations of
+    /// its syncs keep that.
+    pub(super) of_bytes: bool,
 }
 
 /// The next object; none behind the last.
@@ -70,8 +73,12 @@ impl ListingFile {
         let text = |column| value(column).map(|value| String::from_utf8_lossy(value).into_owned());
         let url = text(1);
         // As the job calls it that fetches it.
-        let of_url = |url| if self.names == ListedNames::Urls { url } else { behind_scheme(url) };
-        let name = value(0).or_else(|| value(1).map(of_url)).unwrap_or_default().to_vec();
+        let of_url = |url| if self.names.of_urls { url } else { behind_scheme(url) };
+        let name = match value(0).map(name::from_text) {
+            Some(Cow::Owned(_)) if !self.names.of_bytes => None,
+            found => found,
+        };
+        let name = name.or_else(|| value(1).map(|url| of_url(url).into())).unwrap_or_default().into_owned();
         let wrong = |what| {
             Error::Journal(format!(
                 "{} of {} has no {what}; remove it to list again",

@@ -69,8 +69,12 @@ pub struct PlanOptions {
     pub check_local: bool,
     /// Files that somebody else has changed are replaced.
     pub overwrite_local: bool,
-    /// Beginnings of names that are not removed: their folder gave no listing.
+    /// Texts ([`name::to_text`]) of prefixes: no object whose name begins with one is removed, since its folder gave no
+    /// listing.
     pub protected: Vec<String>,
+    /// Names that are not UTF-8 are names; the plan of an older fetchmill has URLs for them.
+    #[serde(default)]
+    pub byte_names: bool,
 }
 
 /// How many objects a plan has of each.
@@ -164,6 +168,8 @@ struct PlanWriter<'o> {
     db: Connection,
     made: std::path::PathBuf,
     options: &'o PlanOptions,
+    /// Beginnings of names that are not removed.
+    protected: Vec<Vec<u8>>,
     dest: Option<LocalFolder>,
     path: Vec<u8>,
     counts: PlanCounts,
@@ -178,7 +184,16 @@ impl<'o> PlanWriter<'o> {
             None
         };
         let db = database::create(&made, TABLES)?;
-        Ok(PlanWriter { db, made, options, dest, path: Vec::new(), counts: PlanCounts::default() })
+        let protected = options.protected.iter().map(|text| name::from_text(text.as_bytes()).into_owned());
+        Ok(PlanWriter {
+            db,
+            made,
+            options,
+            protected: protected.collect(),
+            dest,
+            path: Vec::new(),
+            counts: PlanCounts::default(),
+        })
     }
 
     fn finish(self, place: &PlanPlace<'_>, counts: &PlanCounts) -> Result<()> {
@@ -233,7 +248,7 @@ impl<'o> PlanWriter<'o> {
     /// An object of the base that the source does not list.
     fn gone(&mut self, base: &BaseObject) -> Result<()> {
         self.counts.base += 1;
-        let is_protected = self.options.protected.iter().any(|start| base.name.starts_with(start.as_bytes()));
+        let is_protected = self.protected.iter().any(|start| base.name.starts_with(start));
         if !self.options.delete || is_protected {
             self.counts.kept += 1;
             return Ok(());

@@ -12,6 +12,7 @@ use crate::durable;
 use crate::error::{Error, Result};
 use crate::extra_columns::ExtraColumns;
 use crate::journal::sqlite_error_of;
+use crate::name;
 use crate::results::{ResultsFile, ResultsFormat, TableFormat};
 use crate::row::{LISTED_COLUMNS, ListRow, RowValues};
 use crate::time_text::http_date;
@@ -48,13 +49,11 @@ pub(super) fn write(plan: &Path, path: &Path) -> Result<u64> {
 fn request(row: &Row<'_>) -> rusqlite::Result<ListRow<'static>> {
     let name: Vec<u8> = row.get(0)?;
     let url: Option<String> = row.get(1)?;
-    // Without a name it is called by its URL here, too.
-    let name = String::from_utf8(name).ok();
     // A field must be text; one that is none is not sent.
     let etag = row.get::<_, Option<Vec<u8>>>(5)?.and_then(|etag| String::from_utf8(etag).ok());
     let modified = row.get::<_, Option<i64>>(6)?.and_then(|seconds| u64::try_from(seconds).ok());
     Ok(ListRow {
-        name: name.map(Cow::Owned),
+        name: Some(Cow::Owned(name::to_text(&name).into_owned())),
         url: url.map(Cow::Owned),
         size: row.get::<_, Option<i64>>(2)?.and_then(|size| u64::try_from(size).ok()),
         etag: row.get::<_, Option<String>>(3)?.map(Cow::Owned),

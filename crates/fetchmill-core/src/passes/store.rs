@@ -195,8 +195,11 @@ impl SyncStore {
         self.application = None;
         let base = database::look_at_base(&self.base_path())?;
         let path = self.plan_path();
-        let names = if self.format == Format::Files { ListedNames::Paths } else { ListedNames::Urls };
-        plan::make(&PlanPlace { path: &path, dest: &self.dest, names }, &base, listing, options)
+        let of_bytes =
+            database::has_byte_names(&base).map_err(|error| sqlite_error_of(&self.base_path(), &error))?;
+        let names = ListedNames { of_urls: self.format != Format::Files, of_bytes };
+        let options = PlanOptions { byte_names: of_bytes, ..options.clone() };
+        plan::make(&PlanPlace { path: &path, dest: &self.dest, names }, &base, listing, &options)
     }
 
     /// The counts of the plan that is there.

@@ -329,8 +329,8 @@ fn random_listings_are_compared_as_sets_are() {
     }
 
     let options = PlanOptions { delete: true, protected: vec!["n1".into()], ..PlanOptions::default() };
-    let place =
-        PlanPlace { path: &world.path("pass.sqlite"), dest: &world.path("dest"), names: ListedNames::Paths };
+    let names = ListedNames { of_urls: false, of_bytes: true };
+    let place = PlanPlace { path: &world.path("pass.sqlite"), dest: &world.path("dest"), names };
     let counts = plan::make(&place, &db, &world.list(&rows), &options).unwrap();
 
     let unchanged =

@@ -21,7 +21,7 @@ pub const LISTED_COLUMNS: [(&str, ColumnKind); 5] = [
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ListRow<'a> {
-    /// What its object is called; none when that is its URL, or no text.
+    /// The text of its name ([`crate::name::to_text`]); none when the URL is the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Cow<'a, str>>,
     /// Its URL; none when there is none that leads to it.

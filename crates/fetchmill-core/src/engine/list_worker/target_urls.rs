@@ -46,7 +46,7 @@ impl TargetUrls {
                 let url = String::from_utf8(url).ok();
                 let url = url.filter(|url| !listed.name.is_empty() && serves_url(url)).map(Cow::Owned);
                 ListRow {
-                    name: text_of(listed.name),
+                    name: Some(name::to_text(listed.name)),
                     url,
                     size: listed.size,
                     last_modified: listed.modified.and_then(ListedTime::utc),
@@ -58,7 +58,7 @@ impl TargetUrls {
                 let mut url = before.clone().into_bytes();
                 name::encode(key, &mut url);
                 ListRow {
-                    name: text_of(key),
+                    name: Some(name::to_text(key)),
                     url: String::from_utf8(url).ok().filter(|url| serves_url(url)).map(Cow::Owned),
                     size,
                     etag: text_of(etag).filter(|etag| !etag.is_empty()),
@@ -72,7 +72,7 @@ impl TargetUrls {
                 let url = text_of(url).filter(|url| !url.is_empty());
                 let kept = read.kept_values().unwrap_or_default();
                 ListRow {
-                    name: key.and_then(text_of),
+                    name: key.map(name::to_text),
                     url,
                     size: expected.size,
                     etag: expected.etag.and_then(text_of),
@@ -121,10 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_has_its_url_all_the_same() {
+    fn a_name_that_is_not_utf_8_has_its_text_and_its_url() {
         let row = server().row_of(b"caf\xe9");
 
-        assert_eq!((row.name, row.url.as_deref()), (None, Some("http://a:81/get/caf%E9")));
+        assert_eq!(row.name.as_deref(), Some("%bytes:caf%E9"));
+        assert_eq!(row.url.as_deref(), Some("http://a:81/get/caf%E9"));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::expected_hash::ExpectedHash;
 use crate::extra_columns::{ColumnType, column_types, write_extra};
 use crate::limits::{KEPT_BYTES_MAX, REQUEST_BYTES_MAX};
-use crate::name::for_display;
+use crate::name::{for_display, from_text};
 use crate::row::LISTED_COLUMNS;
 use crate::source_metadata::ListedTime;
 use crate::target_request::{TargetRequest, is_condition};
@@ -349,8 +349,12 @@ impl ColumnPlan {
         out.clear();
         // An empty key names nothing, and a manifest's name is that of the whole object.
         let manifest = self.manifest.filter(|_| !self.has_range());
-        let key = self.key.or(manifest).and_then(|column| values.get(column)).filter(|key| !key.is_empty());
-        let key = name.map(str::as_bytes).or(key);
+        let value = |column| values.get(column).filter(|value| !value.is_empty());
+        let key = match self.key {
+            Some(column) => value(column).map(Cow::Borrowed),
+            None => manifest.and_then(value).map(from_text),
+        };
+        let key = name.map(str::as_bytes).or(key.as_deref());
         let kept = self.kept_values(values, scratch)?;
         let expected = self.expected(values)?;
         ListEntry { url: url.as_bytes(), key, kept, expected, request }.write(out);
