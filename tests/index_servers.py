@@ -22,6 +22,8 @@ LOG_SECONDS = 60.0
 # Files without a type get neither an ETag nor a time from it.
 LIGHTTPD = """
 mimetype.assign = ("" => "text/plain")
+# A file that becomes a folder within a second would still be a file to it.
+server.stat-cache-engine = "disable"
 server.modules = ("mod_dirlisting", "mod_accesslog")
 server.document-root = "{root}"
 server.bind = "127.0.0.1"
