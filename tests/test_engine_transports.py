@@ -821,16 +821,17 @@ def test_a_proxy_that_is_silent_is_too_slow(opened: Open) -> None:
         assert kind_of(ask("http://a.test/")) == "head-timeout"
 
 
-@pytest.mark.parametrize("without", ["*", "127.0.0.1", "0.1", "localhost"])
+@pytest.mark.parametrize("without", ["*", "127.0.0.1", "127.0.0.0/8", "0.1", "localhost"])
 def test_some_hosts_are_reached_without_the_proxy(
     opened: Open, raw: Callable[..., RawServer], proxy: Callable[..., ForwardProxy], without: str
 ) -> None:
-    """A name stands for its subdomains."""
+    """The rules are those of the native engine; an end of an address is no name."""
     server = raw({"/a": reply(b"a")})
     between = proxy()
+    proxies = {"http": between.url(), "https": "http://127.0.0.1:9", "without": [without]}
 
-    assert body_of(opened(proxy=between.url(), no_proxy=(without,))(f"{server.url}/a")) == b"a"
-    assert len(between.asked) == (without == "localhost")
+    assert body_of(opened(proxy=proxies)(f"{server.url}/a")) == b"a"
+    assert len(between.asked) == (without in ("localhost", "0.1"))
 
 
 # Reach
@@ -938,7 +939,7 @@ def _look_up_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
 
 def test_a_transport_can_be_sent_to_a_process() -> None:
     """Made in the parent, started in a child."""
-    options = TransportOptions(connections=3, proxy="http://a:b@127.0.0.1:9", no_proxy=("x",))
+    options = TransportOptions(connections=3, proxy={"http": "http://a:b@127.0.0.1:9", "without": ["x"]})
 
     for made in (RequestsTransport(options), AiohttpTransport(options)):
         assert type(pickle.loads(pickle.dumps(made))) is type(made)  # noqa: S301 - what was just written

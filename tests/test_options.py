@@ -45,7 +45,7 @@ OF_PYTHON = {"auth", "bearer", "netrc", "engine", "transform", "format"}
 OF_PYTHON |= {"dashboard", "dashboard_addr", "dashboard_token", "dashboard_host"}
 OF_PYTHON |= set(keywords.Planning.__annotations__) | set(keywords.Syncing.__annotations__)
 # What the core has besides: made of other options, or by the engines.
-OF_CORE = {"any_text", "no_proxy"}
+OF_CORE = {"any_text"}
 
 
 def options(**given: Any) -> GetOptions:  # noqa: ANN401

@@ -164,6 +164,41 @@ def test_the_environments_proxy_is_for_those_who_ask_for_it(
     assert len(forwards.asked) == 1 + len(OBJECTS)
 
 
+@pytest.mark.parametrize("engine", ["native", "threads", "asyncio"])
+def test_each_scheme_goes_through_its_own_proxy_of_the_environment(
+    run: Run,
+    nginx: Start,
+    proxy: StartProxy,
+    certificates: Certificates,
+    served: Path,
+    tmp_path: Path,
+    environment: dict[str, str],
+    engine: str,
+) -> None:
+    """As with curl, a token for an http origin never comes to the proxy of https; no_proxy is read as curl reads it."""
+    offer(served, OBJECTS)
+    server = nginx(plain=Site(), tls=Site(leaf=certificates.good))
+    plain, tls = proxy(), proxy()
+    variables = {name: value for name, value in environment.items() if "proxy" not in name.lower()}
+    urls = tmp_path / "urls.txt"
+
+    def fetch(name: str, scheme: str, **proxies: str) -> None:
+        urls.write_text(f"{server.url(scheme)}/get/object-1\n")
+        options = ("--proxy", "env", "--engine", engine, "--allow-private", "--ca-file", certificates.ca_file)
+        bearer = ("--bearer", TOKEN, "--credentials-for", server.url(scheme))
+        ended = run("get", urls, tmp_path / name, *options, *bearer, env=variables | proxies)
+        assert ended.code == 0, ended.err
+
+    fetch("plain", "plain", http_proxy=plain.url(), https_proxy=tls.url())
+    assert (len(plain.asked), len(tls.asked)) == (1, 0)
+    fetch("tls", "tls", http_proxy=plain.url(), https_proxy=tls.url())
+    assert (len(plain.asked), [asked.method for asked in tls.asked]) == (1, ["CONNECT"])
+    assert TOKEN not in repr(tls.asked)
+    fetch("alone", "plain", https_proxy=tls.url())
+    fetch("covered", "plain", http_proxy=plain.url(), no_proxy="x.test, LOCALHOST,127.0.0.0/8")
+    assert (len(plain.asked), len(tls.asked)) == (1, 1)
+
+
 def test_who_uses_a_proxy_is_not_stored(run: Run, nginx: Start, proxy: StartProxy, served: Path, dest: Path) -> None:
     """The journal does without: the next run is told again."""
     offer(served, OBJECTS)

@@ -184,13 +184,21 @@ def test_an_iterable_has_no_listing_that_could_be_filtered(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_proxy_is_that_of_the_scheme_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buckets are asked over https unless an endpoint says otherwise."""
+def test_each_scheme_has_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them a store is asked through depends on its endpoint."""
+    for name in ("no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:2")
-
-    assert native(proxy="env")["proxy"] == "http://127.0.0.1:2"
-    assert native(proxy="env", endpoint_url="http://127.0.0.1:7070")["proxy"] == "http://127.0.0.1:1"
+    assert native(proxy="env")["proxy"] == {
+        "http": "http://127.0.0.1:1",
+        "https": "http://127.0.0.1:2",
+        "without": [""],
+    }
+    monkeypatch.delenv("http_proxy")
+    assert native(proxy="env")["proxy"]["http"] is None
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:3")
+    assert native(proxy="env")["proxy"]["http"] == "http://127.0.0.1:3"
 
 
 def test_streams_have_the_same_options() -> None:

@@ -858,6 +858,9 @@ def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
         JournalError: the journal cannot be read.
     """
 
+def no_proxy_covers(entries: list[str], host: str, port: int) -> bool:
+    """Whether the entries of no_proxy say that a host, without brackets, is reached without a proxy."""
+
 def name_text(name: bytes) -> str:
     """The text of a name, as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
 

@@ -2,6 +2,7 @@
 
 use fetchmill_core::answer_pattern::AnswerPattern;
 use fetchmill_core::engine::{JobOptions, option_tables};
+use fetchmill_core::transport::NoProxy;
 use pyo3::prelude::*;
 
 use crate::errors;
@@ -15,6 +16,13 @@ pub(crate) fn parse(json: &str) -> PyResult<JobOptions> {
 pub(crate) fn answer_matches(pattern: &str, kind: Option<&str>, status: Option<u16>) -> PyResult<bool> {
     let pattern = AnswerPattern::parse(pattern).map_err(|error| errors::of(&error))?;
     Ok(pattern.matches(kind, status))
+}
+
+/// Whether the entries of no_proxy say that a host is reached without a proxy.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+pub(crate) fn no_proxy_covers(entries: Vec<String>, host: &str, port: u16) -> bool {
+    NoProxy::parse(entries.iter().map(String::as_str)).covers(host, port)
 }
 
 /// All options with their defaults and bounds: those of jobs, of checks and of streams.

@@ -5,6 +5,7 @@ Everything here belongs to one origin; the core sends it nowhere else.
 
 import base64
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from fetchmill.errors import UsageError
@@ -63,20 +64,17 @@ def _netrc_entry(origin: str) -> tuple[str, str]:
     return entry[0], entry[2] or ""
 
 
-def proxy_of(proxy: str | None, source: str) -> tuple[str | None, list[str] | None]:
-    """The proxy's URL and the hosts that are reached without it.
+def proxy_of(proxy: str | None) -> str | dict[str, Any] | None:
+    """The proxies as the native module takes them: a URL for both schemes, or what the environment says.
 
     Args:
-        proxy: as the option says it; `env` for what http_proxy, https_proxy and no_proxy say.
-        source: decides between the two when it is a URL; a list takes that of https.
+        proxy: as the option says it; `env` for what http_proxy, https_proxy, all_proxy and no_proxy say.
     """
     if proxy != "env":
-        return proxy, None
+        return proxy
     # It takes as long to load as a sixth of a command that fetches little, and few want it.
     from urllib.request import getproxies_environment
 
     known = getproxies_environment()
-    scheme = "http" if source.startswith("http://") else "https"
-    found = known.get(scheme) or known.get("all") or (known.get("http") if "://" not in source else None)
-    without = [host.strip().lstrip(".") for host in known.get("no", "").split(",") if host.strip()]
-    return found, without or None
+    found = {scheme: known.get(scheme) or known.get("all") for scheme in ("http", "https")}
+    return {**found, "without": [known.get("no", "")]} if any(found.values()) else None

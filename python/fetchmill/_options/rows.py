@@ -102,7 +102,7 @@ class Options:
         """The options that the core knows, as it takes them; what is left out has its default.
 
         Args:
-            asked: who is asked first, as a URL: the proxy of the environment depends on it, and what ~/.netrc is for.
+            asked: who is asked first, as a URL: what ~/.netrc is for.
 
         Raises:
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
@@ -120,7 +120,7 @@ class Options:
         values["headers"] = request_fields(
             self.headers, auth, bearer, origin if has_netrc else None, has_command=has_command
         )
-        values["proxy"], values["no_proxy"] = proxy_of(self.proxy, asked)
+        values["proxy"] = proxy_of(self.proxy)
         return {name: value for name, value in values.items() if value is not None}
 
 

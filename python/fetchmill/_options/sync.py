@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from fetchmill._options.credentials import origin_of, proxy_of
+from fetchmill._options.credentials import origin_of
 from fetchmill._options.dates import seconds_of
 from fetchmill._options.get import GetOptions
 from fetchmill._options.keywords import SyncKeywords
@@ -132,9 +132,6 @@ class SyncOptions(Options):
             UsageError: credentials that have no origin, or no entry in ~/.netrc.
         """
         values = json.loads(self._for_get(requests, dest, is_iterable=is_iterable).to_json())
-        # What the environment says depends on who is asked.
-        found = zip(("proxy", "no_proxy"), proxy_of(self.proxy, self.endpoint_url or str(self.source)), strict=True)
-        values |= {name: value for name, value in found if value is not None}
         if self.listing == "json":
             values["named_origin"] = origin_of(str(self.source))
         return json.dumps(values | ({"pass": dict(next_numbers)} if next_numbers else {}))

@@ -151,7 +151,6 @@ def _transport_options(options: GetOptions, values: dict[str, Any], connections:
         ca_file=None if options.ca_file is None else str(options.ca_file),
         insecure_hosts=tuple(options.insecure_host or ()),
         proxy=values.get("proxy"),
-        no_proxy=tuple(values.get("no_proxy", ())),
         # As for the native engine: a list that somebody else has made leads to public addresses.
         public_only=not options.allow_private if is_list else options.public_only,
         named_origin=origin_of(str(options.source)) if is_named else None,

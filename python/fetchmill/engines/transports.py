@@ -50,8 +50,8 @@ class TransportOptions:
         max_size: bytes of the largest body.
         ca_file: certificates to trust instead of the system's, in PEM.
         insecure_hosts: hosts whose certificate is not checked.
-        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT.
-        no_proxy: hosts that are reached without it; a name stands for its subdomains too, `*` for all.
+        proxy: proxy for all requests, http://[USER:PASSWORD@]HOST:PORT; or `http` and `https`, one for each scheme or
+            None, and `without`, the hosts that are reached without one, as in no_proxy.
         public_only: whether no connection may be made to an address that is not public.
         named_origin: the origin that the user has named, scheme://host[:port]: it may be anywhere all the same.
     """
@@ -64,8 +64,7 @@ class TransportOptions:
     max_size: int = 64 << 20
     ca_file: str | None = None
     insecure_hosts: tuple[str, ...] = ()
-    proxy: str | None = None
-    no_proxy: tuple[str, ...] = ()
+    proxy: "str | Mapping[str, Any] | None" = None
     public_only: bool = False
     named_origin: str | None = None
 

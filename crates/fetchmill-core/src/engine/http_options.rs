@@ -69,9 +69,7 @@ options! {
         /// Whether HTTP/2 is offered.
         http2: bool = true;
         /// What stands between this machine and the origins.
-        proxy: Option<Proxy> = None;
-        /// Hosts that are reached without it.
-        no_proxy: Vec<String> = Vec::new();
+        proxy: Option<ProxySetup> = None;
         /// Who looks names up.
         resolver: Resolvers = Resolvers::Configured;
         /// Whether no request may lead to an address that is not public.
@@ -243,9 +241,9 @@ impl HttpOptions {
         }
     }
 
-    /// The proxy, and whom it is for.
-    pub(super) fn proxy_setup(&self) -> Option<ProxySetup> {
-        self.proxy.clone().map(|proxy| ProxySetup { proxy, without: self.no_proxy.clone() })
+    /// The proxy that an origin is asked through; none: it is asked directly.
+    pub(super) fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
+        self.proxy.as_ref()?.proxy_of(key)
     }
 
     /// The rate to each host, when there is one.
@@ -281,7 +279,7 @@ impl HttpOptions {
             tls: Arc::new(TlsSetup::new(self.tls(&store.options))),
             names: self.names(threads),
             idle_max: 0,
-            proxy: self.proxy_setup().map(Arc::new),
+            proxy: self.proxy.clone().map(Arc::new),
             reach,
             times_phases: false,
         }

@@ -772,11 +772,10 @@ impl JobOptions {
             SourceOptions::List(_) | SourceOptions::Iterable => return Ok(None),
         };
         let fields = fields.of(&key);
-        let setup = self.http.proxy_setup().filter(|setup| setup.is_for(key.host()) && !key.is_tls());
-        let template = match setup {
+        let template = match self.http.proxy_of(&key).filter(|_| !key.is_tls()) {
             None => RequestTemplate::new(key.authority(), &prefix, behind, &fields)?,
-            Some(setup) => {
-                let authorization = setup.proxy.authorization.as_deref();
+            Some(proxy) => {
+                let authorization = proxy.authorization.as_deref();
                 RequestTemplate::for_proxy(key.authority(), &prefix, behind, &fields, authorization)?
             }
         };

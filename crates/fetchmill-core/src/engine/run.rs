@@ -354,7 +354,7 @@ impl Run {
             // It has many addresses, which change: they are looked up while the job runs.
             return Ok(Some(ListingServer { key, template, addresses: None }));
         }
-        if self.options.http.proxy_setup().is_some_and(|setup| setup.is_for(key.host())) {
+        if self.options.http.proxy_of(&key).is_some() {
             // The proxy looks it up.
             return Ok(Some(ListingServer { key, template, addresses: None }));
         }

@@ -167,7 +167,7 @@ impl Pool {
 
     /// The proxy that an origin is asked through.
     pub fn proxy_of(&self, key: &OriginKey) -> Option<&Proxy> {
-        self.settings.proxy.as_ref().filter(|setup| setup.is_for(key.host())).map(|setup| &setup.proxy)
+        self.settings.proxy.as_ref()?.proxy_of(key)
     }
 
     /// Makes room for another origin: those that nobody uses go.

@@ -11,18 +11,19 @@ use tokio::net::TcpStream;
 use url::Url;
 
 use super::errno;
+use super::no_proxy::NoProxy;
 use crate::error::{Error, Result};
 use crate::http1::{BodySink, ReplyProgress, ReplyReader};
 use crate::name;
 use crate::options::OptionValue;
+use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
 
 /// The answer to a request for a tunnel is read in pieces of this.
 const READ_BYTES: usize = 4096;
 
-/// `--proxy`.
-#[derive(Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+/// Where a proxy is, and who asks it.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Proxy {
     /// A name or an address, without brackets.
     pub host: String,
@@ -43,24 +44,21 @@ impl std::fmt::Debug for Proxy {
     }
 }
 
-impl OptionValue for Proxy {}
-
-impl TryFrom<String> for Proxy {
-    type Error = Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        Proxy::parse(&text)
-    }
-}
-
 impl Proxy {
-    /// Parses `http://[user:password@]host[:port]`. No message shows what stands there: it may hold a password.
+    /// Parses `[http://][user:password@]host[:port]`. No message shows what stands there: it may hold a password.
     pub fn parse(text: &str) -> Result<Self> {
+        Proxy::parse_of("--proxy", text)
+    }
+
+    /// The same of the option or environment variable `source`, which messages name.
+    fn parse_of(source: &str, text: &str) -> Result<Self> {
         let refused = |why: &str| {
             Err(Error::Usage(format!(
-                "--proxy: {why}; write it as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
+                "{source}: {why}; write it as http://HOST:PORT or http://USER:PASSWORD@HOST:PORT"
             )))
         };
+        // As curl takes it.
+        let text = &if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
         if text.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return refused("it holds a space or a control character");
         }
@@ -103,22 +101,59 @@ impl Proxy {
     }
 }
 
-/// A proxy, and what is reached without it.
-#[derive(Debug)]
+/// The proxies of a job, and what is reached without one.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ProxyText")]
 pub struct ProxySetup {
-    /// The proxy.
-    pub proxy: Proxy,
-    /// Names of hosts and ends of names; `*` is all.
-    pub without: Vec<String>,
+    /// For `http://` origins.
+    http: Option<Proxy>,
+    /// For `https://` origins.
+    https: Option<Proxy>,
+    without: NoProxy,
 }
 
+/// As it is given in JSON.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ProxyText {
+    /// `--proxy URL`: one for both schemes.
+    Both(String),
+    /// `--proxy env`: what http_proxy, https_proxy and no_proxy say.
+    OfEnvironment { http: Option<String>, https: Option<String>, without: Vec<String> },
+}
+
+impl TryFrom<ProxyText> for ProxySetup {
+    type Error = Error;
+
+    fn try_from(text: ProxyText) -> Result<Self> {
+        match text {
+            ProxyText::Both(text) => Ok(ProxySetup::of_both(Proxy::parse(&text)?)),
+            ProxyText::OfEnvironment { http, https, without } => {
+                let parse = |source, text: Option<String>| {
+                    text.map(|text| Proxy::parse_of(source, &text)).transpose()
+                };
+                Ok(ProxySetup {
+                    http: parse("http_proxy", http)?,
+                    https: parse("https_proxy", https)?,
+                    without: NoProxy::parse(without.iter().map(String::as_str)),
+                })
+            }
+        }
+    }
+}
+
+impl OptionValue for ProxySetup {}
+
 impl ProxySetup {
-    /// Whether a host is asked through it.
-    pub fn is_for(&self, host: &str) -> bool {
-        !self.without.iter().any(|end| {
-            let before = host.strip_suffix(end.as_str());
-            end == "*" || before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
-        })
+    /// One proxy for everything.
+    pub fn of_both(proxy: Proxy) -> Self {
+        ProxySetup { http: Some(proxy.clone()), https: Some(proxy), without: NoProxy::default() }
+    }
+
+    /// The proxy that an origin is asked through; none: it is asked directly.
+    pub fn proxy_of(&self, origin: &OriginKey) -> Option<&Proxy> {
+        let proxy = if origin.is_tls() { &self.https } else { &self.http };
+        proxy.as_ref().filter(|_| !self.without.covers(origin.host(), origin.port()))
     }
 }
 

@@ -17,7 +17,7 @@ from fetchmill.engines.http.aiohttp_connector import CURRENT_ATTEMPT, AsyncAttem
 from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import BodyEnd, body_end
 from fetchmill.engines.http.held_answers import OriginReplies
-from fetchmill.engines.http.proxies import Proxy, proxy_error
+from fetchmill.engines.http.proxies import Proxies, Proxy, proxy_error
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.transports import AnswerReceiver, Target, TransportOptions
@@ -32,22 +32,22 @@ class AiohttpClient:
 
     Args:
         options: of the job.
-        proxy: the job's, if it has one.
+        proxies: the job's.
         origin: what the replies of this process were like.
         receiver: told of answers that are held until it is certain whose they are.
     """
 
     def __init__(
-        self, options: TransportOptions, proxy: Proxy | None, origin: OriginReplies, receiver: AnswerReceiver
+        self, options: TransportOptions, proxies: Proxies, origin: OriginReplies, receiver: AnswerReceiver
     ) -> None:
         self._options = options
-        self._proxy = proxy
+        self._proxies = proxies
         self._receiver = receiver
         self._memory = receiver.body_memory
         self._connections = HeldConnections(options.connections, origin, receiver)
         self._direct = session(self._connections, options)
-        # For the proxy, whose own address may be private.
-        self._proxied = session(self._connections, None) if proxy else None
+        # For a proxy, whose own address may be private.
+        self._proxied = session(self._connections, None) if proxies.of_scheme else None
         self._tls = TlsContexts(options, HandshakeContext)
 
     async def fetch(self, target: Target) -> Answer | None:
@@ -76,7 +76,7 @@ class AiohttpClient:
         Raises:
             Failure: there is no complete reply.
         """
-        proxy = self._proxy if self._proxy and self._proxy.is_for(address.host) else None
+        proxy = self._proxies.proxy_of(address)
         # Made before time counts: the first one reads all authorities of the system.
         context = self._tls.context_for(address.host) if address.scheme == "https" else None
         attempt = AsyncAttempt(address, context, self._options, is_fresh=is_fresh)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from fetchmill.engines.answers import Answer
 from fetchmill.engines.http.held_answers import OriginReplies
 from fetchmill.engines.http.libraries import import_library
-from fetchmill.engines.http.proxies import Proxy
+from fetchmill.engines.http.proxies import Proxies
 from fetchmill.engines.transports import AnswerReceiver, Target, TransportOptions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class AiohttpTransport:
     def __init__(self, options: TransportOptions) -> None:
         import_library("aiohttp")
         self._options = options
-        self._proxy = Proxy.of(options)
+        self._proxies = Proxies.of(options)
 
     @cached_property
     def origin_replies(self) -> OriginReplies:
@@ -38,7 +38,7 @@ class AiohttpTransport:
         """What a loop has for itself."""
         from fetchmill.engines.http.aiohttp_client import AiohttpClient
 
-        return AiohttpClient(self._options, self._proxy, self.origin_replies, receiver)
+        return AiohttpClient(self._options, self._proxies, self.origin_replies, receiver)
 
     def fetch(self, target: Target, state: "AiohttpClient") -> Awaitable[Answer | None]:
         """One attempt at a target."""

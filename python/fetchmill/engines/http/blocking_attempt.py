@@ -8,7 +8,7 @@ from fetchmill.engines.http import address_policy, connection, failure_kinds
 from fetchmill.engines.http.deadlines import Deadlines
 from fetchmill.engines.http.failure_kinds import AttemptError
 from fetchmill.engines.http.framing import BodyEnd
-from fetchmill.engines.http.proxies import Proxy, no_way_to_proxy
+from fetchmill.engines.http.proxies import Proxies, Proxy, no_way_to_proxy
 from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.http.tls_contexts import TlsContexts
 from fetchmill.engines.transports import TransportOptions
@@ -48,7 +48,8 @@ class BlockingAttempt:
     """
 
     def __init__(self, options: TransportOptions) -> None:
-        self.proxy = Proxy.of(options)
+        self.proxy_of_attempt: Proxy | None = None
+        self._proxies = Proxies.of(options)
         self.is_reused = False
         # The one that was used last; None before the first.
         self.connection: Any = None
@@ -67,7 +68,7 @@ class BlockingAttempt:
         if self._must_be_public:
             address_policy.check_host(address.host)
         self.address = address
-        self.proxy_of_attempt = self.proxy if self.proxy and self.proxy.is_for(address.host) else None
+        self.proxy_of_attempt = self._proxies.proxy_of(address)
         self.context = self._tls.context_for(address.host) if address.scheme == "https" else None
         self.deadlines = Deadlines(self._options)
         self.reply = ReplyProgress()

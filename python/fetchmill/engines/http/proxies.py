@@ -1,13 +1,15 @@
-"""The proxy of a job, and what is reached without it."""
+"""The proxies of a job, and what is reached without one."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
+from fetchmill._native import no_proxy_covers
 from fetchmill.engines.http.failure_kinds import AttemptError
+from fetchmill.engines.http.request_url import RequestUrl
 from fetchmill.engines.transports import TransportOptions
 
 _RETRIED = (408, 429)
@@ -21,28 +23,51 @@ class Proxy:
     Args:
         url: where it is, without user and password.
         fields: what says to it who asks; a secret, which goes to the proxy and nowhere else.
-        without: hosts that are reached without it; a name stands for its subdomains too, `*` for all.
     """
 
     url: str
     fields: dict[str, str] = field(repr=False)
-    without: tuple[str, ...]
 
     @classmethod
-    def of(cls, options: TransportOptions) -> Self | None:
-        """The one that the options name, if they name one; they were checked before."""
-        if options.proxy is None:
+    def of_text(cls, text: str | None) -> Self | None:
+        """What an option or the environment says; that was checked before."""
+        if not text:
             return None
-        parts = urlsplit(options.proxy)
+        parts = urlsplit(text if "://" in text else f"http://{text}")
         fields = {}
         if parts.username is not None:
             user = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             fields["Proxy-Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
-        return cls(f"http://{parts.netloc.rpartition('@')[2]}", fields, options.no_proxy)
+        return cls(f"http://{parts.netloc.rpartition('@')[2]}", fields)
 
-    def is_for(self, host: str) -> bool:
-        """Whether a host is asked through it."""
-        return not any(end in ("*", host) or host.endswith(f".{end.lstrip('.')}") for end in self.without)
+
+@dataclass(frozen=True)
+class Proxies:
+    """One for each scheme, or none.
+
+    Args:
+        of_scheme: by `http` and `https`.
+        without: hosts that are reached without one, as in no_proxy.
+    """
+
+    of_scheme: dict[str, Proxy]
+    without: list[str]
+
+    @classmethod
+    def of(cls, options: TransportOptions) -> Self:
+        """Those that the options name."""
+        given = options.proxy
+        values = given if isinstance(given, Mapping) else {"http": given, "https": given}
+        named = {scheme: Proxy.of_text(values.get(scheme)) for scheme in ("http", "https")}
+        of_scheme = {scheme: proxy for scheme, proxy in named.items() if proxy is not None}
+        return cls(of_scheme, list(values.get("without") or ()))
+
+    def proxy_of(self, address: RequestUrl) -> Proxy | None:
+        """The one that a URL is asked through; None: it is asked directly."""
+        proxy = self.of_scheme.get(address.scheme)
+        if proxy is None or no_proxy_covers(self.without, address.host, address.port):
+            return None
+        return proxy
 
 
 @contextmanager

@@ -95,7 +95,7 @@ class _Adapter(HTTPAdapter):
         return manager
 
     def proxy_headers(self, proxy: str) -> dict[str, str]:  # noqa: ARG002
-        return dict(self._attempt.proxy.fields) if self._attempt.proxy else {}
+        return dict(self._attempt.proxy_of_attempt.fields) if self._attempt.proxy_of_attempt else {}
 
     def build_connection_pool_key_attributes(self, *_: LibraryValue, **__: LibraryValue) -> LibraryValue:
         """Which connection can be used: one to the same place, with the same trust."""

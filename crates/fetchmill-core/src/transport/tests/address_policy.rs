@@ -125,7 +125,7 @@ fn a_proxy_is_asked_for_names_and_for_no_address_that_is_not_public() {
         })
         .await;
         let proxy = Proxy::parse(&format!("http://{proxy}")).unwrap();
-        let proxy = Some(Arc::new(ProxySetup { proxy, without: Vec::new() }));
+        let proxy = Some(Arc::new(ProxySetup::of_both(proxy)));
         let pool = Pool::new(PoolSettings { proxy, ..public_only() }, Rc::default());
         let mut connection = Connection::default();
 

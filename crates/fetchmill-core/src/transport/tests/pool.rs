@@ -242,18 +242,21 @@ fn a_host_that_answers_nobody_fails_all_at_once() {
 }
 
 #[test]
-fn a_proxy_is_for_those_who_are_not_named() {
-    let proxy = Proxy::parse("http://proxy.test:3128").unwrap();
-    let setup = ProxySetup { proxy, without: vec!["localhost".into(), "own.test".into()] };
+fn each_scheme_has_its_proxy_but_for_hosts_without_one() {
+    let both: ProxySetup = serde_json::from_str("\"both.test:3128\"").unwrap();
+    let of_environment: ProxySetup =
+        serde_json::from_str(r#"{"http": "http://plain.test", "without": ["own.test"]}"#).unwrap();
+    let host = |setup: &ProxySetup, url: &str| {
+        setup.proxy_of(&OriginKey::of_url(url).unwrap().0).map(|proxy| proxy.host.clone())
+    };
 
-    for (host, is_for) in [
-        ("a.test", true),
-        ("own.test", false),
-        ("x.own.test", false),
-        ("notown.test", true),
-        ("localhost", false),
-    ] {
-        assert_eq!(setup.is_for(host), is_for, "{host}");
-    }
-    assert!(!ProxySetup { without: vec!["*".into()], ..setup }.is_for("a.test"));
+    assert_eq!(host(&both, "http://a.test/").as_deref(), Some("both.test"));
+    assert_eq!(host(&both, "https://own.test/").as_deref(), Some("both.test"));
+    assert_eq!(host(&of_environment, "http://a.test/").as_deref(), Some("plain.test"));
+    assert_eq!(host(&of_environment, "https://a.test/"), None);
+    assert_eq!(host(&of_environment, "http://x.own.test/"), None);
+    let refused = serde_json::from_str::<ProxySetup>(r#"{"https": "socks5://a", "without": []}"#);
+    assert!(
+        refused.unwrap_err().to_string().starts_with("https_proxy: a proxy is not spoken to over socks5")
+    );
 }

@@ -44,13 +44,16 @@ fn a_proxy_is_what_a_user_writes() {
 
     let plain = proxy("http://Proxy.test");
     assert_eq!((plain.host.as_str(), plain.port, plain.authorization), ("proxy.test", 80, None));
+    // As curl takes it.
+    let bare = proxy("localhost:3128");
+    assert_eq!((bare.host.as_str(), bare.port), ("localhost", 3128));
 }
 
 #[test]
 fn what_is_no_proxy_is_refused_without_its_password() {
     for (text, why) in [
         ("", "no URL"),
-        ("proxy.test:3128", "no URL"),
+        ("user@", "no URL"),
         ("https://u:canary@p:1", "not spoken to over https"),
         ("socks5://u:canary@p:1", "not spoken to over socks5"),
         ("http://u:canary@p:1/path", "a path"),
