@@ -1,6 +1,8 @@
 """What objects are called: by a template of a list's columns, by what their replies say, without a leading path."""
 
+import contextlib
 import json
+import sqlite3
 import subprocess
 import tarfile
 import time
@@ -521,6 +523,49 @@ def test_an_object_with_the_name_of_a_sidecar_keeps_it(run: Run, stored_at: str,
 
     assert done.code == 0, done.err
     assert {tuple(sample) for sample in samples(dest)} == {("__key__", "json", "json.json")}
+    assert run("verify", dest).code == 0
+
+
+def test_samples_with_dots_or_one_key_keep_their_sidecars(run: Run, stored_at: str, dest: Path, tmp_path: Path) -> None:
+    """An id with dots has a key of its own, and an id that comes again is another sample: no member comes twice."""
+    ids = ["2101.00001", "2101.00002", "v1.0", "v1.0"]
+    made = [
+        {"url": f"{stored_at}/{name}", "id": identifier, "caption": f"caption of {name}"}
+        for name, identifier in zip(BODIES, ids, strict=True)
+    ]
+    listed = write_list(tmp_path, made, "parquet")
+    columns = ("--keep-columns", "caption", "--sidecar", "txt=caption", "--sidecar", "json")
+    options = (*columns, "--allow-private", "--threads", "1")
+    for names in ("{id}.bin", "{id}"):
+        out = dest / names
+        done = run("get", listed, out, "--format", "tar", "--names", names, *options)
+        assert done.code == 0, done.err
+        found = [name for name, _ in members(out)]
+        assert len(set(found)) == len(found) == 3 * len(BODIES)
+        assert run("verify", out).code == 0
+        with fetchmill.open(out) as objects:
+            assert {item.name for item in objects.records()} == {names.format(id=one) for one in ids}
+    captions = {(sample["bin"], sample["txt"].decode()) for sample in samples(dest / "{id}.bin")}
+    assert captions == {(body, f"caption of {name}") for name, body in BODIES.items()}
+
+
+def test_a_job_of_an_older_release_keeps_the_keys_of_its_samples(
+    run: Run, start: Start, raw: Raw, dest: Path, tmp_path: Path
+) -> None:
+    """The journal says with which rules a job began; one of 0.1.0 says nothing."""
+    listed = slow_list(raw, tmp_path)
+    sidecars = ("--keep-columns", "id", "--sidecar", "txt=id")
+    options = ("--names", "v1.{index}.{ext}", "--format", "tar", *sidecars, *SLOW)
+    run_and_kill(start("get", listed, dest, *options, "--rate", "100"), dest)
+    with contextlib.closing(sqlite3.connect(dest / ".fetchmill/job.sqlite")) as journal:
+        assert journal.execute("SELECT value FROM job WHERE key = 'rules'").fetchone() == ("2",)
+        journal.execute("DELETE FROM job WHERE key = 'rules'")
+        journal.commit()
+    assert run("get", listed, dest, *options).code == 0
+    found = [name for name, _ in members(dest)]
+    later = [name for name in found if not name.startswith("v1%2E")]
+    assert later
+    assert {name.rpartition("/")[2].split(".", 1)[0] for name in later} == {"v1"}
     assert run("verify", dest).code == 0
 
 

@@ -305,7 +305,7 @@ pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
 /// Objects of a shard: its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
 /// Objects of the open shards of all workers together: a hash (8 bytes) and a sequence number (8) of each are in
-/// memory, 32 MiB.
+/// memory, 32 MiB; with tar a hash of its member as well, in tables of at most 57 MiB while they grow.
 pub const OPEN_ROWS_MAX: u64 = 1 << 21;
 
 /// Objects of one shard when there are so many workers; a block more may come before it is sealed.

@@ -1,6 +1,6 @@
 """What an engine asks of a transport, and what a transport must know."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -64,7 +64,7 @@ class TransportOptions:
     max_size: int = 64 << 20
     ca_file: str | None = None
     insecure_hosts: tuple[str, ...] = ()
-    proxy: "str | Mapping[str, Any] | None" = None
+    proxy: str | Mapping[str, Any] | None = None
     public_only: bool = False
     named_origin: str | None = None
 

@@ -304,6 +304,7 @@ fn resume_times(control: &Control, journal: &mut Journal) -> Result<()> {
 
 /// Opens the list, if the source is one, and completes the options: with what it, the environment and the profile say.
 fn open_source(options: &mut JobOptions, given: Option<Box<dyn Items>>) -> Result<Option<OpenedList>> {
+    options.settle_rules()?;
     options.resolve_s3()?;
     if options.http.ca_file.is_some() || options.s3.ca_bundle.is_some() {
         // What is wrong with it is told before anything is made.

@@ -20,12 +20,14 @@ use crate::error::{Error, Result};
 use crate::extra_columns::{ColumnType, ExtraColumns, TypesByName, column_types};
 use crate::hidden_text::hide_secrets;
 use crate::http1::RequestTemplate;
-use crate::journal::{FOLDERS, INDEX_PAGES, JobLocation, SITEMAPS, folder_listing, has_text_columns};
+use crate::journal::{
+    FOLDERS, INDEX_PAGES, JobLocation, JobRules, SITEMAPS, folder_listing, has_text_columns,
+};
 use crate::limits;
 use crate::options::{Bounds, options, seconds, some_seconds, words};
 use crate::origin::{OriginFields, OriginKey, is_open};
 use crate::outcome::Tally;
-use crate::pack::{Sidecars, WarcOrigin};
+use crate::pack::{SampleKeys, Sidecars, WarcOrigin};
 use crate::planner::concurrency::ConcurrencyBounds;
 use crate::planner::hosts::HostRules;
 use crate::planner::origin::Millis;
@@ -337,6 +339,8 @@ options! {
         upload: Option<UploadDestination>,
         /// What objects have besides the standard columns: of a list, their URLs and what `--keep-columns` names.
         columns: ExtraColumns,
+        /// Those of the job, which may have begun with an older release.
+        rules: JobRules,
         /// Who fetches.
         workers: Workers,
         /// How requests are made.
@@ -410,7 +414,9 @@ impl JobOptions {
 
     /// What stands beside objects.
     pub(super) fn sidecars(&self) -> Result<Sidecars> {
-        Sidecars::parse(&self.sidecar, &self.columns, self.naming() == Naming::Url)
+        let keys = if self.rules == JobRules::FIRST { SampleKeys::FirstDot } else { SampleKeys::OwnKey };
+        let sidecars = Sidecars::parse(&self.sidecar, &self.columns, self.naming() == Naming::Url)?;
+        Ok(sidecars.with_keys(keys))
     }
 
     /// The columns that objects are stored with, so that they are read again.
@@ -454,6 +460,17 @@ impl JobOptions {
             ))),
             None => Ok(told),
         }
+    }
+
+    /// A job that has begun goes on with the rules that it began with.
+    pub(super) fn settle_rules(&mut self) -> Result<()> {
+        match JobLocation::find(&self.dest, self.state.as_deref()) {
+            Ok(place) => self.rules = JobRules::of(&place)?,
+            // There is no job yet, or the destination is refused later, with what to do.
+            Err(Error::Usage(_)) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     /// A job that began when all values were text goes on with text.

@@ -9,6 +9,7 @@ use super::fence::Fence;
 use super::identity::Identity;
 use super::live::{self, LivePage};
 use super::location::JobLocation;
+use super::rules::{JobRules, RULES};
 use super::schema;
 use super::sqlite_error::error_of;
 use crate::error::Result;
@@ -40,7 +41,10 @@ impl Journal {
     pub fn open(place: &JobLocation, identity: &Identity, is_durable: bool) -> Result<Self> {
         let journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
-            None => journal.found(identity)?,
+            None => {
+                journal.found(identity)?;
+                journal.set(RULES, &JobRules::CURRENT.to_text())?;
+            }
             Some(stored) if identity.equals(&stored) => {}
             Some(_) if !journal.is_begun()? => journal.found_anew(identity)?,
             Some(stored) => identity.must_equal(&stored, &place.dest)?,
@@ -92,7 +96,7 @@ impl Journal {
     /// Makes another job of one that was stopped before anything was listed.
     fn found_anew(&self, identity: &Identity) -> Result<()> {
         self.fence.begin(&self.db, &self.path)?;
-        let forget = "DELETE FROM folders; DELETE FROM samples; DELETE FROM job; COMMIT";
+        let forget = "DELETE FROM folders; DELETE FROM samples; DELETE FROM job WHERE key != 'rules'; COMMIT";
         self.check(self.db.execute_batch(forget))?;
         self.found(identity)
     }

@@ -2,6 +2,7 @@
 //! files, syncs and receipts are the sinks' business.
 
 pub mod jsonl;
+mod member_name;
 mod number;
 pub mod parquet;
 mod sidecar;
@@ -9,6 +10,7 @@ pub mod tar;
 pub mod warc;
 
 pub use jsonl::{JsonlDecoder, JsonlEncoder};
+pub use member_name::SampleKeys;
 pub use sidecar::Sidecars;
 pub use tar::{TarDecoder, TarEncoder};
 pub use warc::{WarcDecoder, WarcEncoder, WarcOrigin};

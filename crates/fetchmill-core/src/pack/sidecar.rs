@@ -3,6 +3,7 @@
 
 use super::Damage;
 use super::jsonl::JsonColumns;
+use super::member_name::{SampleKeys, is_sidecar};
 use crate::error::{Error, Result};
 use crate::extra_columns::{ExtraColumns, extra_values};
 use crate::limits::SIDECARS_MAX;
@@ -20,6 +21,7 @@ pub struct Sidecars {
     values: Vec<(String, usize)>,
     /// Whether an object that has no URL besides is called by it.
     names_are_urls: bool,
+    keys: SampleKeys,
 }
 
 impl Sidecars {
@@ -62,6 +64,17 @@ impl Sidecars {
         Ok(made)
     }
 
+    /// The same with other keys.
+    #[must_use]
+    pub fn with_keys(self, keys: SampleKeys) -> Self {
+        Sidecars { keys, ..self }
+    }
+
+    /// How they get their keys; none: an object has no sidecars.
+    pub(super) fn keys(&self) -> Option<SampleKeys> {
+        (self.json.is_some() || !self.values.is_empty()).then_some(self.keys)
+    }
+
     /// Calls `each` with the extension and the content of each sidecar of an object; one without a value is empty.
     pub(super) fn for_each(
         &self,
@@ -87,23 +100,6 @@ fn is_extension(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
-/// The name of a sidecar of an object. Where the object itself has it, it has its extension twice.
-pub(super) fn sidecar_name(name: &[u8], extension: &str) -> Vec<u8> {
-    let key = key_of(name);
-    let dotted = format!(".{extension}");
-    let is_taken = name[key.len()..].eq_ignore_ascii_case(dotted.as_bytes());
-    [key, dotted.as_bytes(), if is_taken { dotted.as_bytes() } else { b"" }].concat()
-}
-
-/// What stands before the first dot of the last segment; all of it where that has none, or begins with it.
-fn key_of(name: &[u8]) -> &[u8] {
-    let segment = memchr::memrchr(b'/', name).map_or(0, |slash| slash + 1);
-    match memchr::memchr(b'.', &name[segment..]) {
-        Some(dot) if dot > 0 => &name[..segment + dot],
-        _ => name,
-    }
-}
-
 /// What a sidecar says of the object's facts.
 #[derive(Debug, Default)]
 pub(super) struct ReadSidecars {
@@ -112,25 +108,23 @@ pub(super) struct ReadSidecars {
 }
 
 impl ReadSidecars {
-    /// Takes the next member behind an object.
+    /// Takes the next member after that of an object, which is given with its name.
     pub(super) fn read(
         &mut self,
-        object: &[u8],
-        name: &[u8],
+        (object, name): (&[u8], &[u8]),
+        sidecar: &[u8],
         content: &[u8],
     ) -> std::result::Result<(), Damage> {
         const FOREIGN: Damage = Damage("there is another member behind it");
-        let key = key_of(object);
-        let rest = name.strip_prefix(key).and_then(|rest| rest.strip_prefix(b".")).ok_or(FOREIGN)?;
-        let extension = rest.split(|byte| *byte == b'.').next().unwrap_or_default();
-        let extension =
-            std::str::from_utf8(extension).ok().filter(|text| is_extension(text)).ok_or(FOREIGN)?;
-        if sidecar_name(object, extension) != name {
+        let dot = memchr::memrchr(b'.', sidecar).ok_or(FOREIGN)?;
+        let extension = std::str::from_utf8(&sidecar[dot + 1..]).ok();
+        let extension = extension.filter(|text| is_extension(text)).ok_or(FOREIGN)?;
+        if !is_sidecar(sidecar, (object, name), extension) {
             return Err(FOREIGN);
         }
         if extension == Sidecars::JSON {
             let (url, kept) = JsonColumns::read(content).ok_or(Damage("its columns are no JSON of ours"))?;
-            (self.url, self.kept) = (url.filter(|url| url != object), Some(kept));
+            (self.url, self.kept) = (url.filter(|url| url != name), Some(kept));
         }
         Ok(())
     }
@@ -142,21 +136,6 @@ mod tests {
 
     fn columns(names: &[&str]) -> Vec<String> {
         names.iter().map(|name| (*name).to_owned()).collect()
-    }
-
-    #[test]
-    fn a_sidecar_has_the_key_of_its_object() {
-        for (name, extension, sidecar) in [
-            ("a/7.jpg", "json", "a/7.json"),
-            ("a.b/7.seg.png", "txt", "a.b/7.txt"),
-            ("7", "txt", "7.txt"),
-            (".jpg", "txt", ".jpg.txt"),
-            ("7.json", "json", "7.json.json"),
-            ("7.JSON", "json", "7.json.json"),
-            ("", "txt", ".txt"),
-        ] {
-            assert_eq!(sidecar_name(name.as_bytes(), extension), sidecar.as_bytes());
-        }
     }
 
     #[test]

@@ -3,15 +3,15 @@
 //!
 //! # Rules
 //! - Regular files only, and member names that stay beneath the folder they are unpacked in, whatever unpacks them
-//!   ([`name::to_member`]): a shard is safe to extract.
+//!   ([`super::member_name`]): a shard is safe to extract.
 //! - A length is told once, or twice the same: readers that ignore pax must not see other members than those that
 //!   know it. So the pax header says it only where ustar has no room for it.
 //! - Two runs give the same bytes for the same objects: owner and mode are fixed.
 
+use super::member_name::{MemberNames, object_name, sidecar_member};
 use super::number::{parse_decimal, write_decimal};
-use super::sidecar::{ReadSidecars, Sidecars, sidecar_name};
+use super::sidecar::{ReadSidecars, Sidecars};
 use super::{Damage, Decoder, Encoder};
-use crate::name;
 use crate::object::{Object, StoredObject};
 use crate::target::Sequence;
 
@@ -56,15 +56,17 @@ const fn put(header: &mut TarHeader, start: usize, bytes: &[u8]) {
 /// Writes tar records.
 #[derive(Debug, Default)]
 pub struct TarEncoder {
-    members: MemberHeaders,
+    headers: MemberHeaders,
+    names: MemberNames,
     sidecars: Sidecars,
     content: Vec<u8>,
+    /// The member of the object that is being written.
+    member: Vec<u8>,
 }
 
 /// Writes what stands in front of members.
 #[derive(Debug, Default)]
 struct MemberHeaders {
-    member: Vec<u8>,
     pax: Vec<u8>,
 }
 
@@ -91,13 +93,11 @@ impl TarEncoder {
 
 impl MemberHeaders {
     /// Everything in front of a body.
-    fn write(&mut self, name: &[u8], stand_in: StandIn<'_>, size: u64, mtime: u64, out: &mut Vec<u8>) {
-        self.member.clear();
-        name::to_member(name, &mut self.member);
+    fn write(&mut self, member: &[u8], stand_in: StandIn<'_>, size: u64, mtime: u64, out: &mut Vec<u8>) {
         self.pax.clear();
-        let parts = split(&self.member);
+        let parts = split(member);
         if parts.is_none() {
-            pax_record(b"path", &self.member, &mut self.pax);
+            pax_record(b"path", member, &mut self.pax);
         }
         for (key, number) in [(b"size".as_slice(), size), (b"mtime", mtime)] {
             if number > OCTAL_MAX {
@@ -121,20 +121,23 @@ impl MemberHeaders {
 }
 
 impl Encoder for TarEncoder {
-    fn start(&mut self, _: &mut Vec<u8>) {}
+    fn start(&mut self, _: &mut Vec<u8>) {
+        self.names.clear();
+    }
 
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
-        let TarEncoder { members, sidecars, content } = self;
+        let TarEncoder { headers, names, sidecars, content, member } = self;
         let mtime = object.facts.last_modified.unwrap_or(object.facts.fetched_at / 1_000_000);
-        let mut push = |name: &[u8], extension: &str, body: &[u8]| {
+        let mut push = |member: &[u8], extension: &str, body: &[u8]| {
             let stand_in = StandIn { sequence: object.sequence, extension };
-            members.write(name, stand_in, body.len() as u64, mtime, out);
+            headers.write(member, stand_in, body.len() as u64, mtime, out);
             out.extend_from_slice(body);
             pad(body.len(), out);
         };
-        push(object.name, "", object.body);
+        names.write((object.sequence, object.name), sidecars.keys(), member);
+        push(member, "", object.body);
         sidecars.for_each(object, content, |extension, body| {
-            push(&sidecar_name(object.name, extension), extension, body);
+            push(&sidecar_member(member, extension), extension, body);
         });
     }
 
@@ -220,17 +223,18 @@ pub struct TarDecoder;
 impl Decoder for TarDecoder {
     fn decode(&self, record: &[u8]) -> Result<StoredObject, Damage> {
         let (object, mut rest) = read_member(record)?;
+        let name = object_name(&object.member).ok_or(Damage("the name is not one of a member"))?;
         let mut sidecars = ReadSidecars::default();
         while !rest.is_empty() {
             let (sidecar, behind) = read_member(rest)?;
             if sidecar.mtime != object.mtime {
                 return Err(Damage("a sidecar has not the time of its object"));
             }
-            sidecars.read(&object.name, &sidecar.name, sidecar.body)?;
+            sidecars.read((&object.member, &name), &sidecar.member, sidecar.body)?;
             rest = behind;
         }
         Ok(StoredObject {
-            name: object.name,
+            name,
             body: object.body.to_vec(),
             last_modified: (object.mtime > 0).then_some(object.mtime),
             url: sidecars.url,
@@ -242,7 +246,8 @@ impl Decoder for TarDecoder {
 
 /// A member with all that pax says of it.
 struct ReadMember<'a> {
-    name: Vec<u8>,
+    /// As it is in the archive.
+    member: Vec<u8>,
     body: &'a [u8],
     mtime: u64,
 }
@@ -263,9 +268,9 @@ fn read_member(record: &[u8]) -> Result<(ReadMember<'_>, &[u8]), Damage> {
         return Err(Damage("the member is not a regular file"));
     }
     let (body, behind) = split_padded(rest, with_pax(file.size, pax.size)?)?;
-    let name = pax.path.map_or_else(|| name::from_member(&file.path()), name::from_member);
+    let member = pax.path.map_or_else(|| file.path(), <[u8]>::to_vec);
     let mtime = with_pax(file.mtime, pax.mtime)?;
-    Ok((ReadMember { name: name.ok_or(Damage("the name is not one of a member"))?, body, mtime }, behind))
+    Ok((ReadMember { member, body, mtime }, behind))
 }
 
 /// A number that pax tells is one that ustar has no room for.

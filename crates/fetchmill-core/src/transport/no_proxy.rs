@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The entries. What is no name, address or network covers nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NoProxy(Vec<Entry>);
+pub struct NoProxy(Vec<NoProxyEntry>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
+struct NoProxyEntry {
     hosts: Hosts,
     /// None: any port.
     port: Option<u16>,
@@ -33,7 +33,7 @@ impl NoProxy {
     /// Reads entries; one may itself be a list with commas or spaces.
     pub fn parse<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         let separate = |text: &'t str| text.split([',', ' ', '\t', '\n']).filter(|entry| !entry.is_empty());
-        NoProxy(texts.into_iter().flat_map(separate).filter_map(Entry::parse).collect())
+        NoProxy(texts.into_iter().flat_map(separate).filter_map(NoProxyEntry::parse).collect())
     }
 
     /// Whether a host, without brackets, is reached without the proxy.
@@ -42,10 +42,10 @@ impl NoProxy {
     }
 }
 
-impl Entry {
+impl NoProxyEntry {
     fn parse(text: &str) -> Option<Self> {
         if text.parse::<Ipv6Addr>().is_ok() {
-            return Some(Entry { hosts: Hosts::parse(text)?, port: None });
+            return Some(NoProxyEntry { hosts: Hosts::parse(text)?, port: None });
         }
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port))
@@ -55,7 +55,7 @@ impl Entry {
             }
             _ => (text, None),
         };
-        Some(Entry { hosts: Hosts::parse(host)?, port })
+        Some(NoProxyEntry { hosts: Hosts::parse(host)?, port })
     }
 }
 

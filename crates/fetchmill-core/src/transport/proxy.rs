@@ -118,7 +118,7 @@ pub struct ProxySetup {
 enum ProxyText {
     /// `--proxy URL`: one for both schemes.
     Both(String),
-    /// `--proxy env`: what http_proxy, https_proxy and no_proxy say.
+    /// `--proxy env`: what `http_proxy`, `https_proxy` and `no_proxy` say.
     OfEnvironment { http: Option<String>, https: Option<String>, without: Vec<String> },
 }
 

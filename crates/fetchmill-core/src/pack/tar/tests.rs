@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::extra_columns::{ExtraColumns, write_extra};
+use crate::name;
 use crate::object::Facts;
 
 fn object<'a>(name: &'a [u8], body: &'a [u8]) -> Object<'a> {

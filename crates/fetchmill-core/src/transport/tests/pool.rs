@@ -13,7 +13,7 @@ use super::{Authority, MAX_BODY, listen, listen_mute, listen_tls, read_request, 
 use crate::limits;
 use crate::origin::{OriginFields, OriginKey};
 use crate::transport::{
-    AddressPolicy, Connection, IoBuffers, NameResolverSetup, OriginConnections, Pool, PoolSettings, Proxy,
+    AddressPolicy, Connection, IoBuffers, NameResolverSetup, OriginConnections, Pool, PoolSettings,
     ProxySetup, RequestTarget, Resolver, Timeouts, TlsOptions, TlsSetup,
 };
 

@@ -1,0 +1,58 @@
+//! The rules that a job started with: how it names objects, and how it reads its list. A later release may have better
+//! ones, and a job that has begun keeps its own.
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+
+use super::location::JobLocation;
+use super::sqlite_error::error_of;
+use crate::error::Result;
+
+/// The fact of the journal.
+pub(super) const RULES: &str = "rules";
+
+/// Rules by number. fetchmill 0.1.0 had the first ones, and its journals do not say so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct JobRules(u32);
+
+impl JobRules {
+    /// Those of a job of 0.1.0.
+    pub const FIRST: JobRules = JobRules(1);
+    /// Those of a new job: sidecars have the key of the whole name; the delimiter of a list is detected.
+    pub const CURRENT: JobRules = JobRules(2);
+
+    /// Those of the job that has begun at a place; those of a new one if none has.
+    pub fn of(place: &JobLocation) -> Result<Self> {
+        let path = place.journal_path();
+        if !path.exists() {
+            return Ok(JobRules::CURRENT);
+        }
+        let read = || -> rusqlite::Result<Self> {
+            let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            db.busy_timeout(std::time::Duration::from_secs(10))?;
+            let has_facts = "SELECT 1 FROM sqlite_schema WHERE name = 'job'";
+            if db.query_row(has_facts, [], |_| Ok(())).optional()?.is_none() {
+                return Ok(JobRules::CURRENT);
+            }
+            let fact = |key| {
+                let query = "SELECT value FROM job WHERE key = ?";
+                db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
+            };
+            Ok(match fact(RULES)? {
+                Some(number) => number.parse().map_or(JobRules::CURRENT, JobRules),
+                None if fact("identity")?.is_some() => JobRules::FIRST,
+                None => JobRules::CURRENT,
+            })
+        };
+        read().map_err(|error| error_of(&path, &error))
+    }
+
+    pub(super) fn to_text(self) -> String {
+        self.0.to_string()
+    }
+}
+
+impl Default for JobRules {
+    fn default() -> Self {
+        JobRules::CURRENT
+    }
+}

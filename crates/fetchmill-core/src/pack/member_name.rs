@@ -1,0 +1,204 @@
+//! Names of the members of a tar shard: of objects, and of the sidecars next to them.
+//!
+//! # Rules
+//! - Two members of a shard never have one name. An object whose name, or whose key with sidecars, is in the shard
+//!   already is `%again/SEQUENCE/NAME`; no escaping of a name looks like that.
+//! - Readers group members by the key: what comes before the first dot of a file's name. So with sidecars a dot that
+//!   is not that of the extension is `%2E`: objects with ids such as `2101.00001` keep keys of their own.
+
+use std::collections::HashSet;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::number::write_decimal;
+use crate::name;
+use crate::target::Sequence;
+
+/// The folder of objects whose name is in the shard already.
+const AGAIN: &[u8] = b"%again/";
+/// A longer suffix is no extension.
+const EXTENSION_BYTES_MAX: usize = 16;
+
+/// How an object's sidecars get the key of its name.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum SampleKeys {
+    /// The whole name without its extension: each object has a key of its own.
+    #[default]
+    OwnKey,
+    /// What comes before the first dot, as jobs of 0.1.0 have it.
+    FirstDot,
+}
+
+/// Gives each object of a shard a name of its own.
+#[derive(Debug, Default)]
+pub(super) struct MemberNames {
+    /// Hashes of names or keys: 8 bytes an object, within the bound of [`crate::limits::OPEN_ROWS_MAX`].
+    seen: HashSet<u64>,
+}
+
+impl MemberNames {
+    /// Begins a shard.
+    pub(super) fn clear(&mut self) {
+        self.seen.clear();
+    }
+
+    /// Writes the member of an object; `keys` when it has sidecars.
+    pub(super) fn write(
+        &mut self,
+        object: (Sequence, &[u8]),
+        keys: Option<SampleKeys>,
+        member: &mut Vec<u8>,
+    ) {
+        let (sequence, name) = object;
+        member.clear();
+        name::to_member(name, member);
+        if keys == Some(SampleKeys::OwnKey) {
+            escape_dots(member);
+        }
+        let unique = if keys.is_some() { key_of(member) } else { &*member };
+        // Two names with one hash are rare, and the second one only gets a longer name.
+        if !self.seen.insert(xxh3_64(unique)) {
+            let mut before = AGAIN.to_vec();
+            write_decimal(sequence, &mut before);
+            before.push(b'/');
+            member.splice(0..0, before);
+        }
+    }
+}
+
+/// The name of the object that a member is of; none for what is no member of ours.
+pub(super) fn object_name(member: &[u8]) -> Option<Vec<u8>> {
+    let member = match member.strip_prefix(AGAIN) {
+        Some(rest) => {
+            let (number, member) = rest.split_at(memchr::memchr(b'/', rest)?);
+            super::number::parse_decimal(number)?;
+            &member[1..]
+        }
+        None => member,
+    };
+    name::from_member(member).or_else(|| {
+        let name = name::unescape(member)?;
+        let mut again = Vec::with_capacity(member.len());
+        name::to_member(&name, &mut again);
+        escape_dots(&mut again);
+        (again == member).then_some(name)
+    })
+}
+
+/// The name of a sidecar next to the member of an object. Where the object itself has it, the extension comes twice.
+pub(super) fn sidecar_member(member: &[u8], extension: &str) -> Vec<u8> {
+    let key = key_of(member);
+    let dotted = format!(".{extension}");
+    let is_taken = member[key.len()..].eq_ignore_ascii_case(dotted.as_bytes());
+    [key, dotted.as_bytes(), if is_taken { dotted.as_bytes() } else { b"" }].concat()
+}
+
+/// Whether a member is that sidecar of an object with this member and name.
+pub(super) fn is_sidecar(sidecar: &[u8], (member, name): (&[u8], &[u8]), extension: &str) -> bool {
+    if sidecar_member(member, extension) == sidecar {
+        return true;
+    }
+    // 0.1.0 appended the extension to such names, not to their members.
+    if !name.is_empty() && !name.ends_with(b"/") {
+        return false;
+    }
+    let mut of_0_1_0 = Vec::new();
+    name::to_member(&[name, b".", extension.as_bytes()].concat(), &mut of_0_1_0);
+    of_0_1_0 == sidecar
+}
+
+/// What comes before the first dot of the last segment; all of it if that has none, or begins with it.
+fn key_of(member: &[u8]) -> &[u8] {
+    let segment = last_segment(member);
+    match memchr::memchr(b'.', &member[segment..]) {
+        Some(dot) if dot > 0 => &member[..segment + dot],
+        _ => member,
+    }
+}
+
+/// Escapes the dots of the last segment but that of its extension.
+fn escape_dots(member: &mut Vec<u8>) {
+    let segment = last_segment(member);
+    let extension = extension_start(&member[segment..]).map(|dot| segment + dot);
+    if memchr::memchr_iter(b'.', &member[segment..]).all(|dot| Some(segment + dot) == extension) {
+        return;
+    }
+    let rest = member.split_off(segment);
+    for (position, byte) in rest.into_iter().enumerate() {
+        if byte == b'.' && Some(segment + position) != extension {
+            member.extend_from_slice(&name::escaped(byte));
+        } else {
+            member.push(byte);
+        }
+    }
+}
+
+/// Where the dot of an extension is: what follows has up to 16 letters and digits, not only digits.
+fn extension_start(segment: &[u8]) -> Option<usize> {
+    let dot = memchr::memrchr(b'.', segment).filter(|dot| *dot > 0)?;
+    let extension = &segment[dot + 1..];
+    let is_one = extension.len() <= EXTENSION_BYTES_MAX
+        && extension.iter().all(u8::is_ascii_alphanumeric)
+        && extension.iter().any(u8::is_ascii_alphabetic);
+    is_one.then_some(dot)
+}
+
+fn last_segment(member: &[u8]) -> usize {
+    memchr::memrchr(b'/', member).map_or(0, |slash| slash + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(names: &[&str], keys: Option<SampleKeys>) -> Vec<String> {
+        let mut made = MemberNames::default();
+        let mut member = Vec::new();
+        let names = names.iter().zip(1..).map(|(name, sequence)| {
+            made.write((sequence, name.as_bytes()), keys, &mut member);
+            assert_eq!(object_name(&member).as_deref(), Some(name.as_bytes()));
+            String::from_utf8(member.clone()).unwrap()
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn an_id_with_dots_has_a_key_of_its_own() {
+        for (name, member, sidecar) in [
+            ("2101.00001.jpg", "2101%2E00001.jpg", "2101%2E00001.txt"),
+            ("2101.00001", "2101%2E00001", "2101%2E00001.txt"),
+            ("a.b/7.seg.png", "a.b/7%2Eseg.png", "a.b/7%2Eseg.txt"),
+            ("a/7.mp3", "a/7.mp3", "a/7.txt"),
+            ("7", "7", "7.txt"),
+            (".jpg", "%2Ejpg", "%2Ejpg.txt"),
+            ("7.txt", "7.txt", "7.txt.txt"),
+            ("7.TXT", "7.TXT", "7.txt.txt"),
+            ("", "%empty", "%empty.txt"),
+            ("a/", "a%2F", "a%2F.txt"),
+        ] {
+            assert_eq!(members(&[name], Some(SampleKeys::OwnKey)), [member]);
+            assert_eq!(sidecar_member(member.as_bytes(), "txt"), sidecar.as_bytes());
+        }
+    }
+
+    #[test]
+    fn a_name_that_comes_again_is_another_member() {
+        assert_eq!(members(&["a", "b", "a", "a"], None), ["a", "b", "%again/3/a", "%again/4/a"]);
+        // One key, so sidecars of one name.
+        let with_sidecars = members(&["7.jpg", "7.png", "8.png"], Some(SampleKeys::OwnKey));
+        assert_eq!(with_sidecars, ["7.jpg", "%again/2/7.png", "8.png"]);
+        assert_eq!(members(&["7.jpg", "7.png"], None), ["7.jpg", "7.png"]);
+    }
+
+    #[test]
+    fn a_job_of_0_1_0_keeps_its_keys() {
+        assert_eq!(members(&["a.b.jpg"], Some(SampleKeys::FirstDot)), ["a.b.jpg"]);
+    }
+
+    #[test]
+    fn what_is_no_member_has_no_name() {
+        for member in ["%again/x/a", "%again/1", "%again/", "../a", "a%2", "a//b", "/a", "%again/1/../a"] {
+            assert_eq!(object_name(member.as_bytes()), None, "{member}");
+        }
+    }
+}
