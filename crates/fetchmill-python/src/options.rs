@@ -18,7 +18,7 @@ pub(crate) fn answer_matches(pattern: &str, kind: Option<&str>, status: Option<u
     Ok(pattern.matches(kind, status))
 }
 
-/// Whether the entries of no_proxy say that a host is reached without a proxy.
+/// Whether the entries of `no_proxy` say that a host is reached without a proxy.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
 pub(crate) fn no_proxy_covers(entries: Vec<String>, host: &str, port: u16) -> bool {
