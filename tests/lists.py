@@ -1,9 +1,11 @@
 """Lists of URLs in every form, made with other people's code."""
 
+import bz2
 import csv
 import gzip
 import io
 import json
+import lzma
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 Row = Mapping[str, str]
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "parquet")
-COMPRESSIONS = ("", ".gz", ".zst")
+COMPRESSIONS = ("", ".gz", ".zst", ".xz", ".bz2")
 
 
 def encode(format: str, rows: Sequence[Row]) -> bytes:
@@ -37,6 +39,8 @@ def compress(suffix: str, data: bytes) -> bytes:
     """As the end of a file's name says."""
     if suffix == ".gz":
         return gzip.compress(data, mtime=0)
+    if suffix in (".xz", ".bz2"):
+        return (lzma if suffix == ".xz" else bz2).compress(data)
     return bytes(pa.compress(data, codec="zstd", asbytes=True)) if suffix == ".zst" else data
 
 

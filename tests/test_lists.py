@@ -1,6 +1,7 @@
 """`fetchmill get LIST DEST`: every form of a list, what a bad line costs, and how a killed job goes on."""
 
 import gzip
+import io
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -592,3 +594,107 @@ def _recorder(seen: list[bytes]) -> tuple[Any, int]:
 
     threading.Thread(target=serve, daemon=True).start()
     return listener, listener.getsockname()[1]
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    """A zip archive."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as opened:
+        for name, content in files.items():
+            opened.writestr(name, content)
+    return made.getvalue()
+
+
+def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) -> None:
+    """Its name in the archive says what it is, whatever the archive is called."""
+    text = "".join(f"{number},site-{number}.test\r\n" for number in range(1, 2000)).encode()
+    options = ("--column", "2", "--template", "https://www.{}")
+    for name, inside in (("top-1m.csv.zip", "top-1m.csv"), ("download", "a/top.csv"), ("b.zip", "c.csv.gz")):
+        content = gzip.compress(text) if inside.endswith(".gz") else text
+        (tmp_path / name).write_bytes(archive({inside: content, "__MACOSX/._x": b"\0"}))
+        urls, said = urls_in(run, tmp_path / name, *options)
+        assert (urls, said) == ([f"https://www.site-{number}.test/" for number in range(1, 2000)], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("two.zip", archive({"a.csv": b"x", "b.csv": b"y"}), "is a zip archive of 2 files (a.csv, b.csv); unpack it"),
+        ("none.zip", archive({}), "is a zip archive without a file"),
+        ("cut.csv.zip", archive({"a.csv": b"http://a.test/\n" * 100})[:60], "is a zip archive that cannot be read"),
+        ("book.xlsx", archive({"[Content_Types].xml": b"<x/>", "xl/a.xml": b""}), "save its sheet as CSV"),
+        ("urls.txt", b"PAR1\x15\x04", "is no list but Parquet; say --list-format parquet"),
+        ("urls.csv", b"%PDF-1.7\n%\xe2", "is no list but a PDF"),
+        ("page.txt", b"<!DOCTYPE html>\n<p>", "is no list but an HTML or XML page"),
+        ("urls.jsonl", b'[\n  {"url": "http://a.test/"}\n]\n', "convert it: jq -c '.[]' FILE"),
+        ("urls.bin", b"http://a.test/\0", "is no list but binary"),
+        ("urls.gz", gzip.compress(b"a" * 257 + b"ustar\x0000"), "is no list but a tar archive"),
+        ("urls.7z", b"7z\xbc\xaf\x27\x1c\0\4", "is no list but a 7z archive"),
+    ],
+)
+@pytest.mark.parametrize("command", ["list", "check"])
+def test_what_is_no_list_is_refused_in_a_line(
+    run: Run, tmp_path: Path, command: str, name: str, content: bytes, message: str
+) -> None:
+    """Lines of it would be targets that nobody meant."""
+    (tmp_path / name).write_bytes(content)
+    ended = run(command, tmp_path / name)
+    assert ended.code == 2, ended.err
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def events_of(run: Run, listed: Path, *options: object) -> list[dict[str, Any]]:
+    """What `fetchmill list` says of a list."""
+    ended = run("list", listed, "--json", *options)
+    assert ended.code == 0, ended.err
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+def urls_in(run: Run, listed: Path, *options: object) -> tuple[list[str], list[str]]:
+    """The URLs that a list gives, and what is said of it."""
+    events = events_of(run, listed, *options)
+    urls = [event["url"] for event in events if event["event"] == "target"]
+    return urls, [event["message"] for event in events if event["event"] == "notice"]
+
+
+def test_the_delimiter_is_detected_or_given(run: Run, tmp_path: Path) -> None:
+    """A header with semicolons, tabs or bars shows it; a URL with a semicolon is no header."""
+    listed = tmp_path / "urls.csv"
+    for delimiter in (";", "\t", "|", ","):
+        listed.write_text(f'id{delimiter}url\n1{delimiter}"http://a.test/x;y"\n')
+        assert urls_in(run, listed) == (["http://a.test/x;y"], [])
+    listed.write_text("http://a.test/;x=1\nhttp://b.test/;x=2\n")
+    assert urls_in(run, listed)[0] == ["http://a.test/;x=1", "http://b.test/;x=2"]
+    listed.write_text("1;http://a.test/\n")
+    assert urls_in(run, listed, "--column", "2")[0] == ["http://a.test/"]
+    other = tmp_path / "urls.dat"
+    other.write_text("url~x\nhttp://a.test/~'b~c'\n")
+    assert urls_in(run, other, "--delimiter", "~", "--quote", "'") == (["http://a.test/"], [])
+    refused = run("list", tmp_path / "urls.jsonl", "--delimiter", "long")
+    assert refused.code == 2
+    assert "cannot open the list" in refused.err or "--delimiter must be" in refused.err
+
+
+def test_a_quote_in_tsv_takes_no_line(run: Run, tmp_path: Path) -> None:
+    """TSV of the wild is not quoted; TSV that is quoted as a whole is read as well."""
+    listed = tmp_path / "captions.tsv"
+    captions = ["plain", '"Is it dangerous?', "plain", 'he said "no" to me', '"', "plain"]
+    lines = [f"http://a.test/{number}\t{caption}\n" for number, caption in enumerate(captions)]
+    listed.write_text("url\tcaption\n" + "".join(lines))
+    events = events_of(run, listed, "--column", "url", "--keep-columns", "caption")
+    assert [event["columns"]["caption"] for event in events if event["event"] == "target"] == captions
+    strict = urls_in(run, listed, "--column", "url", "--quote", '"')
+    assert len(strict[0]) < len(captions)
+    listed.write_text('url\tcaption\nhttp://a.test/1\t"two\nlines ""here"""\nhttp://a.test/2\t"a\tb"\n')
+    assert urls_in(run, listed) == (["http://a.test/1", "http://a.test/2"], [])
+
+
+def test_records_with_other_fields_are_reported_by_number(run: Run, tmp_path: Path) -> None:
+    """They are targets as far as their columns are there."""
+    listed = tmp_path / "urls.csv"
+    listed.write_text("url,a,b\nhttp://a.test/1,x,y\n\nhttp://a.test/2,x, and more,y\nhttp://a.test/3\n")
+    urls, said = urls_in(run, listed)
+    assert urls == [f"http://a.test/{number}" for number in (1, 2, 3)]
+    assert len(said) == 1
+    assert "2 records have another number of fields than the first record, which has 3; line 4 has 4" in said[0]

@@ -70,6 +70,8 @@ pub const LIST_STRETCH_BYTES: usize = 16 * MIB;
 /// Window of a .zst: 128 MiB, what `zstd --long` (27) needs; `zstd -19` and all below it need 8 MiB at most. The decoder
 /// takes what the list's own header names, beside the budget of 192 MiB: docs/lists.md says what such a list costs.
 pub const LIST_ZSTD_WINDOW_LOG_MAX: u32 = 27;
+/// What the decoder of a .xz may take, in KiB: `xz -9` has a dictionary of 64 MiB. A larger one is refused.
+pub const LIST_XZ_KIB_MAX: u32 = 72 * 1024;
 /// What a Parquet list may take at once, decompressed: dictionaries and pages of the columns that are read, all pages of
 /// one batch, and what the page that is being read has on disk. 1 MiB is usual, beside the budget of 192 MiB for more.
 pub const LIST_PARQUET_BYTES_MAX: u64 = 96 * MIB as u64;

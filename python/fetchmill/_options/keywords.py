@@ -274,6 +274,14 @@ class OfList(TypedDict, total=False):
     csv_header: Annotated[
         CsvHeader, Option("choice", "Whether the first row of a csv or tsv list has the columns' names.")
     ]
+    delimiter: Annotated[
+        str | None,
+        Option("text", "Character between the fields of a csv list, or `tab`; detected if not given."),
+    ]
+    quote: Annotated[
+        str | None,
+        Option("text", "Character that fields of a csv or tsv list may be quoted with, or `none`."),
+    ]
     key_column: Annotated[
         str | None, Option("text", "Column of a list with the names of objects; their URLs if not given.")
     ]

@@ -465,7 +465,10 @@ impl JobOptions {
     /// A job that has begun goes on with the rules that it began with.
     pub(super) fn settle_rules(&mut self) -> Result<()> {
         match JobLocation::find(&self.dest, self.state.as_deref()) {
-            Ok(place) => self.rules = JobRules::of(&place)?,
+            Ok(place) => {
+                self.rules = JobRules::of(&place)?;
+                self.list.has_first_rules = self.rules == JobRules::FIRST;
+            }
             // There is no job yet, or the destination is refused later, with what to do.
             Err(Error::Usage(_)) => {}
             Err(error) => return Err(error),

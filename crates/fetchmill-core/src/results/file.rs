@@ -94,6 +94,9 @@ impl TextOutput {
                 TextOutput::Gzip(Box::new(GzEncoder::new(file, flate2::Compression::new(GZIP_LEVEL))))
             }
             Some(Compression::Zstd) => TextOutput::Zstd(Box::new(zstd::Encoder::new(file, ZSTD_LEVEL)?)),
+            Some(Compression::Xz | Compression::Bzip2 | Compression::Zip) => {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, "results are compressed with gzip or zstd"));
+            }
         })
     }
 

@@ -48,6 +48,9 @@ impl ResultsFormat {
             Some(ListFormat::Text | ListFormat::Tsv | ListFormat::Inventory) | None => None,
         };
         let table = table.or(named)?;
+        if !matches!(compression, None | Some(Compression::Gzip | Compression::Zstd)) {
+            return None;
+        }
         (table != TableFormat::Parquet || compression.is_none())
             .then_some(ResultsFormat { table, compression })
     }

@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::{Error, Result};
+use crate::source::list::is_zip;
 
 /// A pipe that is empty for so long says so: the thread that reads looks whether the job is to end.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -41,6 +42,15 @@ pub(super) fn cannot_open(path: &Path, error: &std::io::Error) -> Error {
 /// Bytes of a regular file; none for a pipe, whose length nobody knows.
 pub(super) fn length(file: &File) -> Option<u64> {
     file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len())
+}
+
+/// Whether a regular file is a zip archive.
+pub(super) fn is_zip_file(file: &File) -> std::io::Result<bool> {
+    use std::os::unix::fs::FileExt as _;
+
+    let mut head = [0; 4];
+    let count = file.read_at(&mut head, 0)?;
+    Ok(is_zip(&head[..count]))
 }
 
 /// A stream as a file without a name, in the folder for temporary files.

@@ -1,5 +1,6 @@
 //! A list of URLs: read ahead of the fetching, as far as there is room.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::hand_over::hand_over;
@@ -12,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::extra_columns::ColumnType;
 use crate::journal::Journal;
 use crate::source::list::{
-    Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded, format_of,
+    Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded, format_of,
+    open_only_member,
 };
 
 /// The fact of a job that has the length of its list.
@@ -52,7 +54,17 @@ fn open(
     let length = input::length(&file);
     let label = path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
     let (named, promised) = path.map_or((None, None), |path| format_of(&path.to_string_lossy()));
-    let format = format.or(named).unwrap_or(ListFormat::Text);
+    let has_fields = options.delimiter.is_some() || options.quote.is_some();
+    let unnamed = if has_fields { ListFormat::Csv } else { ListFormat::Text };
+    let is_archive = length.is_some()
+        && input::is_zip_file(&file).map_err(|error| Error::storage("read", Path::new(&label), error))?;
+    if is_archive {
+        let member = open_only_member(&label, file)?;
+        let (of_member, promised) = format_of(&member.name);
+        let format = format.or(of_member).or(named).unwrap_or(unnamed);
+        return Ok((of_stream(&label, member.content, (format, promised), options)?, length));
+    }
+    let format = format.or(named).unwrap_or(unnamed);
     let reader = match (format, length) {
         (ListFormat::Inventory, _) => {
             let (inventory, files) = inventory_files::open(path, file, &label)?;
@@ -61,20 +73,29 @@ fn open(
         (ListFormat::Parquet, Some(_)) if promised.is_none() => {
             ListReader::of_parquet(&label, file, options)?
         }
-        // It is read at places: what comes as a stream is laid out first.
-        (ListFormat::Parquet, _) => {
-            let laid_out = input::buffer_to_file(decoded(Box::new(file), promised)).map_err(|error| {
-                Error::Listing(format!("the list {label} cannot be laid out as a file: {error}"))
-            })?;
-            ListReader::of_parquet(&label, laid_out, options)?
-        }
-        (_, Some(_)) => ListReader::of_stream(&label, Box::new(file), (format, promised), options)?,
+        (ListFormat::Parquet, _) | (_, Some(_)) => of_stream(&label, Box::new(file), (format, promised), options)?,
         (_, None) => {
             let patient = Box::new(input::PollingInput(file));
             ListReader::of_stream(&label, patient, (format, promised), options)?
         }
     };
     Ok((reader, length))
+}
+
+fn of_stream(
+    label: &str,
+    stream: Box<dyn Read + Send>,
+    (format, promised): (ListFormat, Option<Compression>),
+    options: &ListOptions,
+) -> Result<ListReader> {
+    if format != ListFormat::Parquet {
+        return ListReader::of_stream(label, stream, (format, promised), options);
+    }
+    // It is read at places: what comes as a stream is laid out first.
+    let laid_out = input::buffer_to_file(decoded(stream, promised)).map_err(|error| {
+        Error::Listing(format!("the list {label} cannot be laid out as a file: {error}"))
+    })?;
+    ListReader::of_parquet(label, laid_out, options)
 }
 
 impl OpenedList {
@@ -164,6 +185,9 @@ pub(super) fn read(control: &Control, mut list: OpenedList) -> Result<()> {
             ListStep::NothingNow => {}
             ListStep::End => break,
         }
+    }
+    if let Some(notice) = list.reader.notice() {
+        control.notice(&notice);
     }
     if control.stop.get() == Stop::No {
         control.journal.send(JournalRequest::EndListing);

@@ -5,6 +5,7 @@ use std::ops::Range;
 use csv_core::{ReadRecordResult, ReaderBuilder, Terminator};
 
 use super::columns::{ColumnPlan, ColumnSelector, is_manifest};
+use super::dialect::{Dialect, Quotes};
 use super::lines::{LineSearch, Lines, ReadStep};
 use super::normalise;
 use super::records::{RecordStep, RecordValues, Records};
@@ -13,6 +14,9 @@ use crate::error::{Error, Result};
 use crate::limits::{LIST_COLUMNS_MAX, LIST_LINE_BYTES_MAX, LIST_RECORD_LINES_MAX};
 use crate::source::ListPosition;
 
+const TOO_WIDE: &str = "it has more than 16,384 columns";
+/// A field of TSV goes on over no more lines: each line that opens a quote may cost reading so many.
+const LENIENT_LINES_MAX: u64 = 100;
 /// Field names that are shown when one is missing.
 const SHOWN_NAMES: usize = 20;
 
@@ -27,10 +31,47 @@ pub(super) struct Csv {
     places: Option<Vec<Option<usize>>>,
     /// Where the last record began.
     line: u64,
+    odd: OddRecords,
+}
+
+/// Records that have another number of fields than the first one.
+#[derive(Default)]
+struct OddRecords {
+    count: u64,
+    /// Where the first of them began, and how many fields it has.
+    first: (u64, usize),
+}
+
+impl OddRecords {
+    fn see(&mut self, line: u64, record: &mut FieldSplitter) {
+        let fields = record.total;
+        if *record.usual.get_or_insert(fields) == fields {
+            return;
+        }
+        if self.count == 0 {
+            self.first = (line, fields);
+        }
+        self.count += 1;
+    }
+
+    fn notice(&self, record: &FieldSplitter) -> Option<String> {
+        let (line, fields) = self.first;
+        let usual = record.usual.filter(|_| self.count > 0)?;
+        let records = if self.count == 1 { "1 record has" } else { &format!("{} records have", self.count) };
+        Some(format!(
+            "{records} another number of fields than the first record, which has {usual}; line {line} has {fields}: check \
+             --delimiter and --quote"
+        ))
+    }
 }
 
 impl Csv {
-    pub(super) fn new(lines: Lines, delimiter: u8, plan: &ColumnPlan, header: Option<bool>) -> Result<Self> {
+    pub(super) fn new(
+        lines: Lines,
+        dialect: Dialect,
+        plan: &ColumnPlan,
+        header: Option<bool>,
+    ) -> Result<Self> {
         if header == Some(false) && plan.has_names() {
             return Err(Error::Usage(format!(
                 "the list {} has no header, so its columns have no names: give their numbers, from 1",
@@ -38,13 +79,14 @@ impl Csv {
             )));
         }
         Ok(Csv {
-            fields: FieldSplitter::new(lines, delimiter),
+            fields: FieldSplitter::new(lines, dialect),
             wanted: plan.wanted().to_vec(),
             url: plan.url_column(),
             header: header.or(plan.has_names().then_some(true)),
             has_template: plan.has_template(),
             places: None,
             line: 0,
+            odd: OddRecords::default(),
         })
     }
 
@@ -52,6 +94,12 @@ impl Csv {
     fn begin(&mut self) -> Result<ReadStep> {
         if self.places.is_some() {
             return Ok(ReadStep::Done);
+        }
+        if self.fields.dialect.is_detected {
+            match self.fields.detect(&self.wanted[self.url])? {
+                ReadStep::Done => {}
+                other => return Ok(other),
+            }
         }
         let next = match self.fields.next(LIST_COLUMNS_MAX)? {
             NextRecord::Record(next) => next,
@@ -65,6 +113,7 @@ impl Csv {
         };
         if self.header.unwrap_or_else(|| self.looks_like_a_header()) {
             self.places = Some(self.places_by_names()?);
+            self.odd.see(1, &mut self.fields);
             self.fields.consume(next);
         } else {
             self.places = Some(self.places_without_names()?);
@@ -160,6 +209,7 @@ impl Records for Csv {
         match next {
             NextRecord::Record(next) => {
                 self.give(values);
+                self.odd.see(self.line + next.empty, &mut self.fields);
                 self.consume(next);
                 Ok(RecordStep::Record)
             }
@@ -175,6 +225,10 @@ impl Records for Csv {
 
     fn place(&self) -> String {
         format!("line {}", self.line)
+    }
+
+    fn notice(&self) -> Option<String> {
+        self.odd.notice(&self.fields)
     }
 
     fn position(&mut self) -> ListPosition {
@@ -215,27 +269,51 @@ struct Extent {
 /// Splits records into fields.
 struct FieldSplitter {
     lines: Lines,
-    delimiter: u8,
+    dialect: Dialect,
     parser: csv_core::Reader,
     /// A record with quotes, without them. One without quotes stays where it is.
     unquoted: Vec<u8>,
     ends: Vec<usize>,
     /// Where the fields are, as far as they were asked for.
     places: Vec<Range<u32>>,
+    /// All fields of the record.
+    total: usize,
+    /// Fields of the first record; none before it.
+    usual: Option<usize>,
     is_unquoted: bool,
 }
 
 impl FieldSplitter {
-    fn new(lines: Lines, delimiter: u8) -> Self {
-        let parser = ReaderBuilder::new().delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
+    fn new(lines: Lines, dialect: Dialect) -> Self {
         FieldSplitter {
             lines,
-            delimiter,
-            parser,
+            parser: parser_of(dialect),
+            dialect,
             unquoted: Vec::new(),
             ends: Vec::new(),
             places: Vec::new(),
+            total: 0,
+            usual: None,
             is_unquoted: false,
+        }
+    }
+
+    /// Finds the delimiter in the first line that is not empty. To be called again until it is done.
+    fn detect(&mut self, url: &ColumnSelector) -> Result<ReadStep> {
+        let mut from = 0;
+        loop {
+            match self.lines.find(from)? {
+                (LineSearch::Line(place), next) if place.is_empty() => from = next,
+                (LineSearch::Line(place), _) => {
+                    let delimiter = self.dialect.detect(self.lines.bytes(place), url);
+                    self.dialect = Dialect { delimiter, is_detected: false, ..self.dialect };
+                    self.parser = parser_of(self.dialect);
+                    return Ok(ReadStep::Done);
+                }
+                (LineSearch::NothingNow, _) => return Ok(ReadStep::NothingNow),
+                // What there is says it itself.
+                (LineSearch::TooLong | LineSearch::End, _) => return Ok(ReadStep::Done),
+            }
         }
     }
 
@@ -280,11 +358,17 @@ impl FieldSplitter {
                 extent = Extent { bytes: next, empty: extent.empty + 1, ..extent };
                 continue;
             }
-            if memchr::memchr(b'"', self.lines.bytes(place.clone())).is_none() {
-                self.split(place, last);
-                return Ok(NextRecord::Record(Extent { bytes: next, ..extent }));
+            let has = |quote| memchr::memchr(quote, self.lines.bytes(place.clone())).is_some();
+            match self.dialect.quotes {
+                Quotes::Strict(quote) if has(quote) => {
+                    return self.unquote(extent, next, LIST_RECORD_LINES_MAX as u64);
+                }
+                Quotes::Lenient(quote) if has(quote) => {
+                    return self.unquote_leniently(extent, (place, next), quote);
+                }
+                _ => self.split(place, last),
             }
-            return self.unquote(extent, next);
+            return Ok(NextRecord::Record(Extent { bytes: next, ..extent }));
         }
     }
 
@@ -292,7 +376,8 @@ impl FieldSplitter {
         self.is_unquoted = false;
         let mut start = line.start;
         let bytes = self.lines.bytes(line.clone());
-        for delimiter in memchr::memchr_iter(self.delimiter, bytes).take(last.saturating_add(1)) {
+        self.total = memchr::memchr_iter(self.dialect.delimiter, bytes).count() + 1;
+        for delimiter in memchr::memchr_iter(self.dialect.delimiter, bytes).take(last.saturating_add(1)) {
             let end = line.start + delimiter;
             self.places.push(start as u32..end as u32);
             start = end + 1;
@@ -300,9 +385,70 @@ impl FieldSplitter {
         self.places.push(start as u32..line.end as u32);
     }
 
+    /// A record in which a quote may be a part of its field. One that opens a quote and does not close it on its line goes
+    /// on over lines only if that makes a record with the usual number of fields of lines that are none.
+    fn unquote_leniently(
+        &mut self,
+        before: Extent,
+        (line, next): (Range<usize>, usize),
+        quote: u8,
+    ) -> Result<NextRecord> {
+        let first_line = Extent { bytes: next, ..before };
+        let Some(is_open) = self.unquote_line(line.clone(), quote) else {
+            return Ok(NextRecord::Bad(first_line, TOO_WIDE));
+        };
+        if !is_open || self.usual.is_none() {
+            return Ok(NextRecord::Record(first_line));
+        }
+        self.places.clear();
+        match self.unquote(before, next, LENIENT_LINES_MAX)? {
+            NextRecord::NothingNow => return Ok(NextRecord::NothingNow),
+            NextRecord::Record(extent) if self.is_over_lines(before.bytes..extent.bytes) => {
+                return Ok(NextRecord::Record(extent));
+            }
+            _ => {}
+        }
+        self.places.clear();
+        self.unquote_line(line, quote);
+        Ok(NextRecord::Record(first_line))
+    }
+
+    /// Whether lines are one record, and not a record each.
+    fn is_over_lines(&self, lines: Range<usize>) -> bool {
+        let bytes = self.lines.bytes(lines);
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n');
+        let fields = |line| memchr::memchr_iter(self.dialect.delimiter, line).count() + 1;
+        Some(self.total) == self.usual && !lines.into_iter().all(|line| Some(fields(line)) == self.usual)
+    }
+
+    /// A line whose fields may each be quoted as a whole. Whether it opens a quote and does not close it; none: it has more
+    /// fields than a list may have.
+    fn unquote_line(&mut self, line: Range<usize>, quote: u8) -> Option<bool> {
+        let FieldSplitter { lines, dialect, unquoted, places, .. } = self;
+        unquoted.clear();
+        let mut rest = Some(lines.bytes(line));
+        let mut is_open = false;
+        while let Some(bytes) = rest {
+            let start = unquoted.len() as u32;
+            rest = match take_quoted(bytes, dialect.delimiter, quote, unquoted) {
+                FieldTaken::Quoted(rest) => rest,
+                not_quoted => {
+                    is_open |= matches!(not_quoted, FieldTaken::Open);
+                    take_plain(bytes, dialect.delimiter, unquoted)
+                }
+            };
+            places.push(start..unquoted.len() as u32);
+            if places.len() > LIST_COLUMNS_MAX {
+                return None;
+            }
+        }
+        (self.total, self.is_unquoted) = (self.places.len(), true);
+        Some(is_open)
+    }
+
     /// A record with quotes may go over many lines. One that would be too long is none: its first line is bad, and
     /// the next line may be a record again.
-    fn unquote(&mut self, before: Extent, first_end: usize) -> Result<NextRecord> {
+    fn unquote(&mut self, before: Extent, first_end: usize, lines_max: u64) -> Result<NextRecord> {
         let first_line = Extent { bytes: first_end, ..before };
         let unclosed = Ok(NextRecord::Bad(first_line, "a quote is not closed within 1,000 lines and 1 MiB"));
         let mut extent = before;
@@ -315,13 +461,13 @@ impl FieldSplitter {
                     return Ok(NextRecord::Record(Extent { bytes: end, ..extent }));
                 }
                 LineFed::TooWide => {
-                    return Ok(NextRecord::Bad(first_line, "it has more than 16,384 columns"));
+                    return Ok(NextRecord::Bad(first_line, TOO_WIDE));
                 }
                 LineFed::Open => {}
             }
             extent = Extent { bytes: end, lines: extent.lines + 1, ..extent };
             let is_long = extent.bytes >= LIST_LINE_BYTES_MAX;
-            if is_long || extent.lines - before.lines >= LIST_RECORD_LINES_MAX as u64 {
+            if is_long || extent.lines - before.lines >= lines_max {
                 return unclosed;
             }
             match self.lines.find(extent.bytes)? {
@@ -340,6 +486,7 @@ impl FieldSplitter {
             self.places.push(start as u32..*end as u32);
             start = *end;
         }
+        self.total = self.places.len();
         let has_cr = self.lines.bytes(last_line).ends_with(b"\r\n");
         if let Some(last) = self.places.last_mut()
             && has_cr
@@ -349,6 +496,56 @@ impl FieldSplitter {
             last.end -= 1;
         }
     }
+}
+
+fn parser_of(dialect: Dialect) -> csv_core::Reader {
+    let mut builder = ReaderBuilder::new();
+    builder.delimiter(dialect.delimiter).terminator(Terminator::Any(b'\n'));
+    if let Quotes::Strict(quote) | Quotes::Lenient(quote) = dialect.quotes {
+        builder.quote(quote);
+    }
+    builder.build()
+}
+
+/// Whether a field is quoted as a whole, with what is after its delimiter, if there is one.
+#[derive(Debug, PartialEq, Eq)]
+enum FieldTaken<'b> {
+    Quoted(Option<&'b [u8]>),
+    /// It begins with a quote that is not closed.
+    Open,
+    Plain,
+}
+
+/// Appends the first field of `bytes` without its quotes, if it is quoted as a whole; else nothing.
+fn take_quoted<'b>(bytes: &'b [u8], delimiter: u8, quote: u8, field: &mut Vec<u8>) -> FieldTaken<'b> {
+    let start = field.len();
+    if bytes.first() != Some(&quote) {
+        return FieldTaken::Plain;
+    }
+    let mut position = 1;
+    while let Some(found) = bytes.get(position..).and_then(|rest| memchr::memchr(quote, rest)) {
+        field.extend_from_slice(&bytes[position..position + found]);
+        position += found + 1;
+        match bytes.get(position) {
+            None => return FieldTaken::Quoted(None),
+            Some(next) if *next == delimiter => return FieldTaken::Quoted(Some(&bytes[position + 1..])),
+            Some(next) if *next == quote => field.push(quote),
+            Some(_) => {
+                field.truncate(start);
+                return FieldTaken::Plain;
+            }
+        }
+        position += 1;
+    }
+    field.truncate(start);
+    FieldTaken::Open
+}
+
+/// Appends the first field of `bytes` unchanged; gives what is after its delimiter, if there is one.
+fn take_plain<'b>(bytes: &'b [u8], delimiter: u8, field: &mut Vec<u8>) -> Option<&'b [u8]> {
+    let end = memchr::memchr(delimiter, bytes);
+    field.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+    end.map(|end| &bytes[end + 1..])
 }
 
 /// How far a record with quotes is taken apart.
@@ -412,6 +609,43 @@ impl QuoteState {
                     return LineFed::Whole;
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(line: &str) -> Vec<String> {
+        let mut rest = Some(line.as_bytes());
+        let mut found = Vec::new();
+        while let Some(bytes) = rest {
+            let mut field = Vec::new();
+            rest = match take_quoted(bytes, b'\t', b'"', &mut field) {
+                FieldTaken::Quoted(rest) => rest,
+                FieldTaken::Open | FieldTaken::Plain => take_plain(bytes, b'\t', &mut field),
+            };
+            found.push(String::from_utf8(field).unwrap());
+        }
+        found
+    }
+
+    #[test]
+    fn a_quote_that_does_not_end_a_field_is_part_of_it() {
+        for (line, expected) in [
+            ("a\tb", &["a", "b"][..]),
+            ("\"a\tb\"\tc", &["a\tb", "c"]),
+            ("\"Is it dangerous?\tb", &["\"Is it dangerous?", "b"]),
+            ("a\the said \"no\" to me", &["a", "he said \"no\" to me"]),
+            ("\"no\" he said\tb", &["\"no\" he said", "b"]),
+            ("\"he said \"\"no\"\"\"\tb", &["he said \"no\"", "b"]),
+            ("\"\"\t\"\"", &["", ""]),
+            ("\"", &["\""]),
+            ("\"\"\"", &["\"\"\""]),
+            ("\t\"x", &["", "\"x"]),
+        ] {
+            assert_eq!(fields(line), expected, "{line}");
         }
     }
 }

@@ -2,11 +2,14 @@
 
 use std::io::{self, BufReader, Read};
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
 use zstd::stream::read::Decoder;
 
 use super::Compression;
-use crate::limits::{LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
+use super::zip_member::is_zip;
+use crate::limits::{LIST_XZ_KIB_MAX, LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
 
 /// Bytes that tell how the rest is compressed.
 const MAGIC_BYTES: usize = 4;
@@ -26,6 +29,8 @@ enum DecodeState {
     Plain(Input),
     Gzip(Box<MultiGzDecoder<Input>>),
     Zstd(Box<Decoder<'static, Input>>),
+    Xz(Box<XzReader<PatientInput>>),
+    Bzip2(Box<MultiBzDecoder<Input>>),
     Broken,
 }
 
@@ -65,6 +70,17 @@ impl DecodedInput {
                 decoder.window_log_max(LIST_ZSTD_WINDOW_LOG_MAX)?;
                 DecodeState::Zstd(Box::new(decoder))
             }
+            Some(Compression::Xz) => {
+                let decoder = XzReader::new_mem_limit(PatientInput(input), true, LIST_XZ_KIB_MAX);
+                DecodeState::Xz(Box::new(decoder))
+            }
+            Some(Compression::Bzip2) => DecodeState::Bzip2(Box::new(MultiBzDecoder::new(input))),
+            Some(Compression::Zip) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "it is a zip archive, which is read from a file and not from a stream: store it in a file",
+                ));
+            }
         };
         Ok(())
     }
@@ -82,11 +98,42 @@ impl Read for DecodedInput {
             DecodeState::Plain(input) => input.read(buffer),
             DecodeState::Gzip(decoder) => decoder.read(buffer),
             DecodeState::Zstd(decoder) => decoder.read(buffer).map_err(explain_window),
+            DecodeState::Xz(decoder) => decoder.read(buffer).map_err(explain_dictionary),
+            DecodeState::Bzip2(decoder) => decoder.read(buffer),
             DecodeState::Start(..) | DecodeState::Broken => {
                 Err(io::Error::other("it could not be read before"))
             }
         }
     }
+}
+
+/// Waits for an input that has nothing at the moment: the decoder of xz cannot be asked again.
+struct PatientInput(Input);
+
+impl Read for PatientInput {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+/// An error of xz, in the user's words where it is about memory.
+fn explain_dictionary(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::OutOfMemory {
+        return error;
+    }
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "it was compressed with a dictionary that takes more than {} MiB of memory: compress it again with at \
+             most xz -9",
+            LIST_XZ_KIB_MAX / 1024
+        ),
+    )
 }
 
 /// An error of zstd, in the user's words where its own ones mislead: a window is no damage.
@@ -109,7 +156,10 @@ fn explain_window(error: io::Error) -> io::Error {
 fn compression_of(head: &[u8]) -> Option<Compression> {
     match head {
         [0x1f, 0x8b, ..] => Some(Compression::Gzip),
-        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Some(Compression::Zstd),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Some(Compression::Zstd),
+        [0xfd, b'7', b'z', b'X', ..] => Some(Compression::Xz),
+        [b'B', b'Z', b'h', b'1'..=b'9', ..] => Some(Compression::Bzip2),
+        _ if is_zip(head) => Some(Compression::Zip),
         _ => None,
     }
 }

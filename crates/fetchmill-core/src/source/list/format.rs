@@ -63,7 +63,21 @@ pub enum Compression {
     Gzip,
     /// One or more zstd frames.
     Zstd,
+    /// One or more xz streams.
+    Xz,
+    /// One or more bzip2 streams.
+    Bzip2,
+    /// A zip archive with one file.
+    Zip,
 }
+
+const SUFFIXES: [(&str, Compression); 5] = [
+    (".gz", Compression::Gzip),
+    (".zst", Compression::Zstd),
+    (".xz", Compression::Xz),
+    (".bz2", Compression::Bzip2),
+    (".zip", Compression::Zip),
+];
 
 /// What a file's name says of its format and its compression.
 pub fn format_of(path: &str) -> (Option<ListFormat>, Option<Compression>) {
@@ -71,13 +85,8 @@ pub fn format_of(path: &str) -> (Option<ListFormat>, Option<Compression>) {
     if name == INVENTORY {
         return (Some(ListFormat::Inventory), None);
     }
-    let (stem, compression) = if let Some(stem) = name.strip_suffix(".gz") {
-        (stem, Some(Compression::Gzip))
-    } else if let Some(stem) = name.strip_suffix(".zst") {
-        (stem, Some(Compression::Zstd))
-    } else {
-        (name.as_str(), None)
-    };
+    let of_suffix = |(suffix, compression)| Some((name.strip_suffix(suffix)?, Some(compression)));
+    let (stem, compression) = SUFFIXES.into_iter().find_map(of_suffix).unwrap_or((name.as_str(), None));
     let extension = stem.rsplit_once('.').map(|(_, extension)| extension);
     (extension.and_then(ListFormat::from_name), compression)
 }
@@ -92,6 +101,9 @@ mod tests {
             ("a/b.txt", Some(ListFormat::Text), None),
             ("B.CSV.GZ", Some(ListFormat::Csv), Some(Compression::Gzip)),
             ("a.tsv.zst", Some(ListFormat::Tsv), Some(Compression::Zstd)),
+            ("top-1m.csv.zip", Some(ListFormat::Csv), Some(Compression::Zip)),
+            ("a.txt.xz", Some(ListFormat::Text), Some(Compression::Xz)),
+            ("a.bz2", None, Some(Compression::Bzip2)),
             ("a.ndjson", Some(ListFormat::Jsonl), None),
             ("a.jsonl", Some(ListFormat::Jsonl), None),
             ("a.parquet", Some(ListFormat::Parquet), None),

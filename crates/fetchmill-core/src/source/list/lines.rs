@@ -6,6 +6,7 @@ use std::ops::Range;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::decode::DecodedInput;
+use super::{ListFormat, not_a_list};
 use crate::error::{Error, Result};
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_STRETCH_BYTES, READ_BYTES};
 use crate::source::ListPosition;
@@ -38,6 +39,7 @@ pub(super) enum ReadStep {
 pub(super) struct Lines {
     /// For messages.
     label: String,
+    format: ListFormat,
     input: DecodedInput,
     buffer: Vec<u8>,
     /// The bytes of the buffer that are read and not consumed.
@@ -57,9 +59,10 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new(label: &str, input: DecodedInput) -> Self {
+    pub(super) fn new(label: &str, input: DecodedInput, format: ListFormat) -> Self {
         Lines {
             label: label.to_owned(),
+            format,
             input,
             buffer: vec![0; READ_BYTES],
             unread: 0..0,
@@ -199,13 +202,14 @@ impl Lines {
         Ok(ReadStep::Done)
     }
 
-    /// Leaves out a byte order mark; whether it could be seen.
+    /// Refuses what is no list, and leaves out a byte order mark; whether it could be seen.
     fn begin(&mut self) -> Result<bool> {
-        while self.unread.len() < BYTE_ORDER_MARK.len() {
+        while self.unread.len() < not_a_list::HEAD_BYTES {
             match self.fill()? {
                 ReadStep::Done => {}
-                ReadStep::NothingNow => return Ok(false),
-                ReadStep::End => break,
+                ReadStep::NothingNow if self.unread.len() < BYTE_ORDER_MARK.len() => return Ok(false),
+                // Who writes a line into a pipe and waits for its object gets it.
+                ReadStep::NothingNow | ReadStep::End => break,
             }
         }
         let unread = &self.buffer[self.unread.clone()];
@@ -214,6 +218,9 @@ impl Lines {
                 "the list {} is UTF-16; convert it: iconv -f UTF-16 -t UTF-8",
                 self.label
             )));
+        }
+        if let Some(kind) = not_a_list::kind_of(unread, self.format) {
+            return Err(Error::Usage(format!("the list {} is no list but {kind}", self.label)));
         }
         if unread.starts_with(BYTE_ORDER_MARK) {
             self.consume(BYTE_ORDER_MARK.len(), 0);
@@ -287,7 +294,7 @@ mod tests {
     use super::*;
 
     fn lines_of(bytes: &[u8]) -> Lines {
-        Lines::new("x", DecodedInput::new(Box::new(io::Cursor::new(bytes.to_vec())), None))
+        Lines::new("x", DecodedInput::new(Box::new(io::Cursor::new(bytes.to_vec())), None), ListFormat::Text)
     }
 
     fn all(lines: &mut Lines) -> Vec<String> {

@@ -13,6 +13,7 @@
 mod columns;
 mod csv;
 mod decode;
+mod dialect;
 mod filters;
 mod format;
 mod inventory;
@@ -21,6 +22,7 @@ mod json;
 mod json_template;
 mod lines;
 mod name_template;
+mod not_a_list;
 mod page_header;
 mod parquet;
 mod parquet_pages;
@@ -33,6 +35,7 @@ mod template;
 mod text;
 mod url_text;
 mod value;
+mod zip_member;
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +51,7 @@ pub use request::{RequestOptions, RowHeader};
 pub use sample::ListSample;
 pub use table::TableReader;
 pub use url_text::{is_plain_at, normalise, origin_of};
+pub use zip_member::{ZipMember, is_zip, open_only_member};
 
 use serde::{Deserialize, Serialize};
 
@@ -110,6 +114,10 @@ options! {
         template: Option<String> = None;
         /// See [`CsvHeader`].
         csv_header: CsvHeader = CsvHeader::Auto;
+        /// What separates the fields of a CSV: a character or `tab`; none: the first record shows it.
+        delimiter: Option<String> = None;
+        /// What fields of a CSV may be quoted with: a character, or `none`.
+        quote: Option<String> = None;
         /// Which column has the targets' names.
         key_column: Option<String> = None;
         /// Columns that are carried into the output.
@@ -130,6 +138,9 @@ options! {
         request: RequestOptions,
         /// What objects are called; none: by their keys or URLs.
         name_template: Option<NameTemplate>,
+        /// Whether the job began with the rules of 0.1.0: delimiters are not detected, and quotes in TSV mean the same as in
+        /// CSV.
+        has_first_rules: bool,
     }
 }
 
@@ -168,10 +179,12 @@ impl ListOptions {
         };
         let many =
             |name: &str, values: &[String]| values.iter().map(|value| format!("{name}={value:?}")).collect();
-        let parts: [Vec<String>; 9] = [
+        let parts: [Vec<String>; 11] = [
             one("column", &self.column),
             one("template", &self.template),
             one("header", &self.csv_header.said().map(|header| header.to_string())),
+            one("delimiter", &self.delimiter),
+            one("quote", &self.quote),
             one("key-column", &self.key_column),
             many("keep-columns", &self.keep_columns),
             many("include", &self.include),

@@ -8,6 +8,7 @@ use ::parquet::file::reader::ChunkReader;
 use super::columns::ColumnPlan;
 use super::csv::Csv;
 use super::decode::DecodedInput;
+use super::dialect::Dialect;
 use super::inventory::{DataFiles, Inventory, InventoryRecords};
 use super::items::{ItemRecords, Items, KEY_COLUMN};
 use super::json::JsonRecords;
@@ -76,17 +77,13 @@ impl ListReader {
         options: &ListOptions,
     ) -> Result<Self> {
         let plan = ColumnPlan::new(options)?;
-        if options.csv_header.said().is_some() && !matches!(format, ListFormat::Csv | ListFormat::Tsv) {
-            return Err(Error::Usage(format!(
-                "the list {label} is {}, which has no header: leave out --csv-header",
-                format.name()
-            )));
-        }
-        let lines = Lines::new(label, DecodedInput::new(input, promised));
+        let dialect = Dialect::of(label, format, options)?.unwrap_or(Dialect::OURS);
+        let lines = Lines::new(label, DecodedInput::new(input, promised), format);
         let records: Box<dyn Records> = match format {
             ListFormat::Text => Box::new(TextRecords::new(lines, &plan)?),
-            ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, options.csv_header.said())?),
-            ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, options.csv_header.said())?),
+            ListFormat::Csv | ListFormat::Tsv => {
+                Box::new(Csv::new(lines, dialect, &plan, options.csv_header.said())?)
+            }
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
             ListFormat::Inventory => {
                 return Err(Error::Usage(format!(
@@ -105,11 +102,7 @@ impl ListReader {
 
     /// A Parquet file: it is read at places, its footer first.
     pub fn of_parquet<F: ChunkReader + 'static>(label: &str, file: F, options: &ListOptions) -> Result<Self> {
-        if options.csv_header.said().is_some() {
-            return Err(Error::Usage(format!(
-                "the list {label} is parquet, which has no header: leave out --csv-header"
-            )));
-        }
+        Dialect::of(label, ListFormat::Parquet, options)?;
         let plan = ColumnPlan::new(options)?;
         let records = Box::new(ParquetRecords::open(label, file, &plan)?);
         Self::new(format!("the list {label}"), records, plan, options)
@@ -122,7 +115,8 @@ impl ListReader {
         files: D,
         options: &ListOptions,
     ) -> Result<Self> {
-        let has_own = options.csv_header.said().is_some() || options.request.has_hash();
+        Dialect::of(label, ListFormat::Inventory, options)?;
+        let has_own = options.request.has_hash();
         if !options.may_be_manifest() || has_own {
             return Err(Error::Usage(format!(
                 "the inventory {label} says itself what its columns are, and its objects are fetched with a plain GET: \
@@ -140,6 +134,8 @@ impl ListReader {
         if asked.iter().any(|column| column.is_some())
             || !options.keep_columns.is_empty()
             || options.csv_header.said().is_some()
+            || options.delimiter.is_some()
+            || options.quote.is_some()
             || options.request.has_range()
             || options.request.has_hash()
         {
@@ -182,6 +178,11 @@ impl ListReader {
     /// What messages call it.
     pub fn called(&self) -> &str {
         &self.called
+    }
+
+    /// What a user should know of records that were read all the same.
+    pub fn notice(&self) -> Option<String> {
+        self.records.notice().map(|notice| format!("{}: {notice}", self.called))
     }
 
     /// What the kept columns are called, in the order of an entry's kept values, and what these are.

@@ -42,6 +42,11 @@ pub(super) trait Records: Send {
         ColumnType::String
     }
 
+    /// What a user should know of records that were read all the same.
+    fn notice(&self) -> Option<String> {
+        None
+    }
+
     /// What a position counts.
     fn unit(&self) -> &'static str {
         "bytes"

@@ -7,6 +7,7 @@ use ::parquet::file::reader::ChunkReader;
 use super::columns::ColumnPlan;
 use super::csv::Csv;
 use super::decode::DecodedInput;
+use super::dialect::Dialect;
 use super::json::JsonRecords;
 use super::lines::Lines;
 use super::parquet::ParquetRecords;
@@ -35,11 +36,11 @@ impl TableReader {
         columns: &[&str],
     ) -> Result<Self> {
         let plan = plan(columns)?;
-        let lines = Lines::new(label, DecodedInput::new(input, promised));
+        let lines = Lines::new(label, DecodedInput::new(input, promised), format);
         let records: Box<dyn Records> = match format {
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
-            ListFormat::Csv => Box::new(Csv::new(lines, b',', &plan, Some(true))?),
-            ListFormat::Tsv => Box::new(Csv::new(lines, b'\t', &plan, Some(true))?),
+            ListFormat::Csv => Box::new(Csv::new(lines, Dialect::OURS, &plan, Some(true))?),
+            ListFormat::Tsv => Box::new(Csv::new(lines, Dialect { delimiter: b'\t', ..Dialect::OURS }, &plan, Some(true))?),
             ListFormat::Text | ListFormat::Parquet | ListFormat::Inventory => {
                 return Err(Error::Internal(format!("{label} has no columns as a stream")));
             }

@@ -1,0 +1,72 @@
+//! What the first bytes of a file say that is no list: a target for each of its lines would be garbage.
+
+use super::ListFormat;
+
+/// Bytes that are looked at, if that many come at once.
+pub(super) const HEAD_BYTES: usize = 4096;
+/// Where a tar archive says that it is one.
+const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
+
+/// The first bytes of a kind of file, what that is, and what to do.
+const KINDS: [(&[u8], &str); 21] = [
+    (b"PAR1", "Parquet; say --list-format parquet"),
+    (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save its sheet as CSV"),
+    (b"ARROW1", "an Arrow file; convert it to Parquet"),
+    (b"ORC", "an ORC file; convert it to Parquet"),
+    (b"Obj\x01", "an Avro file; convert it to Parquet or JSON lines"),
+    (b"SQLite format 3\0", "an SQLite database; export a table as CSV"),
+    (b"\x89HDF", "an HDF5 file; convert it to Parquet"),
+    (b"\x93NUMPY", "a NumPy array; write it as text, a URL a line"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive; unpack it"),
+    (b"Rar!", "a rar archive; unpack it"),
+    (b"\x04\x22\x4d\x18", "compressed with lz4; decompress it"),
+    (b"%PDF", "a PDF"),
+    (b"\x89PNG", "an image"),
+    (b"\xff\xd8\xff", "an image"),
+    (b"GIF8", "an image"),
+    (b"\x7fELF", "a program"),
+    (b"<!DOCTYPE", "an HTML or XML page"),
+    (b"<!doctype", "an HTML page"),
+    (b"<html", "an HTML page"),
+    (b"<HTML", "an HTML page"),
+    (b"<?xml", "XML; a sitemap is read from its server: fetchmill get https://HOST/sitemap.xml"),
+];
+
+/// What a file is whose text begins with `head`, when it is no list; `head` may be less than all that comes.
+pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
+    let found = KINDS.iter().find(|(magic, _)| head.starts_with(magic));
+    if let Some((_, kind)) = found {
+        return Some(kind);
+    }
+    if head.get(TAR_MAGIC.0..).is_some_and(|head| head.starts_with(TAR_MAGIC.1)) {
+        return Some("a tar archive; unpack it and name one of its files");
+    }
+    if memchr::memchr(0, &head[..head.len().min(HEAD_BYTES)]).is_some() {
+        return Some("binary: it has NUL bytes");
+    }
+    let is_array = format == ListFormat::Jsonl && head.trim_ascii_start().starts_with(b"[");
+    is_array.then_some("one JSON array, not a value a line; convert it: jq -c '.[]' FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_lists() {
+        for head in [&b""[..], b"http://a.test/\n", b"url,name\n", b"# GIF89a", b"<a href", b"PAR", b"OR", b"{}"] {
+            assert_eq!(kind_of(head, ListFormat::Jsonl), None, "{head:?}");
+        }
+        assert_eq!(kind_of(b"[::1]/a", ListFormat::Text), None);
+    }
+
+    #[test]
+    fn other_files_are_none() {
+        let mut tar = vec![b'a'; 257];
+        tar.extend_from_slice(b"ustar\x0000");
+        assert!(kind_of(&tar, ListFormat::Text).is_some_and(|kind| kind.contains("tar archive")));
+        assert!(kind_of(b"a\0b", ListFormat::Csv).is_some_and(|kind| kind.contains("NUL")));
+        assert!(kind_of(b" \n[{}]", ListFormat::Jsonl).is_some_and(|kind| kind.contains("jq -c")));
+        assert!(kind_of(b"%PDF-1.7", ListFormat::Text).is_some());
+    }
+}
