@@ -40,7 +40,7 @@ def compress(suffix: str, data: bytes) -> bytes:
     if suffix == ".gz":
         return gzip.compress(data, mtime=0)
     if suffix in (".xz", ".bz2"):
-        return (lzma if suffix == ".xz" else bz2).compress(data)
+        return lzma.compress(data) if suffix == ".xz" else bz2.compress(data)
     return bytes(pa.compress(data, codec="zstd", asbytes=True)) if suffix == ".zst" else data
 
 

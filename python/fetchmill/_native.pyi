@@ -861,6 +861,9 @@ def samples(dest: str, state: str | None) -> list[dict[str, Any]]:
 def no_proxy_covers(entries: list[str], host: str, port: int) -> bool:
     """Whether the entries of no_proxy say that a host, without brackets, is reached without a proxy."""
 
+def skipped(dest: str, state: str | None) -> list[tuple[str, int, list[bytes]]]:
+    """What a listing has left out: each reason, how many, and names of the first 100."""
+
 def name_text(name: bytes) -> str:
     """The text of a name, as in a manifest: the name, or `%bytes:` and the percent-encoded name."""
 

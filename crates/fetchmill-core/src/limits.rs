@@ -304,6 +304,12 @@ pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
     if share == 0 { 1 } else { share }
 }
 
+/// Names of entries that a page has left out which are kept for each reason, for `status --skipped`.
+pub const SKIPPED_NAMES_PAGE: u64 = 16;
+/// The same of a job: with six reasons 600 names of at most a KiB.
+pub const SKIPPED_NAMES_MAX: usize = 100;
+/// Bytes of such a name.
+pub const SKIPPED_NAME_BYTES_MAX: usize = 1024;
 /// Objects of a shard: its manifest numbers rows with 20 bits.
 pub const SHARD_ROWS_MAX: u64 = 1 << 20;
 /// Objects of the open shards of all workers together: a hash (8 bytes) and a sequence number (8) of each are in

@@ -18,7 +18,7 @@ use fetchmill_core::pack::{Sidecars, WarcOrigin};
 use fetchmill_core::reader::verify::{Verify, VerifyOptions};
 use fetchmill_core::reader::{ArrowBatches, Destination, Objects};
 use fetchmill_core::sink::{Block, FetchedBody, Format, SinkSetup, Stage, UnfetchedSetup, Validators};
-use fetchmill_core::source::{ListedPage, PageCursor};
+use fetchmill_core::source::{ListedPage, PageCursor, Skips};
 use fetchmill_core::target::Names;
 
 const WAIT: Duration = Duration::from_secs(30);
@@ -85,7 +85,8 @@ fn store(dest: &Path, format: Format, parts: &[&[StoredObject]]) {
         }
         let next = (journal.next_sequence() + names.len() as u64).to_string();
         let cursor = PageCursor::Marker { from: None, next: Some(next) };
-        let first = journal.add_page(&ListedPage { names, skipped: 0, total: None, cursor }).unwrap();
+        let first =
+            journal.add_page(&ListedPage { names, skipped: Skips::default(), total: None, cursor }).unwrap();
         let mut block = Block::default();
         for (object, sequence) in objects.iter().zip(first..) {
             let facts: Facts<'_> = object.as_object(sequence).facts;

@@ -236,6 +236,8 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &JobReport) -> PyResult<
     dict.set_item("limited_by", limited_by)?;
     set_doubtful(&dict, &report.doubtful)?;
     dict.set_item("notices", &report.notices)?;
+    dict.set_item("skipped_by", report.skipped.counts())?;
+    dict.set_item("found_nothing", report.found_nothing)?;
     if let Some(summary) = &report.summary {
         dict.set_item("check", summary_dict(py, summary)?)?;
     }

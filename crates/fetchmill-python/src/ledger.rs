@@ -8,7 +8,8 @@ use std::sync::Mutex;
 use fetchmill_core::error::Error;
 use fetchmill_core::extra_columns::ExtraColumns;
 use fetchmill_core::journal::{
-    FailedFolder, JobLocation, must_have_objects, read_failed_folders, read_samples, read_shards, read_status,
+    FailedFolder, JobLocation, SkippedOf, must_have_objects, read_failed_folders, read_samples, read_shards,
+    read_skipped, read_status,
 };
 use fetchmill_core::name;
 use fetchmill_core::outcome::ShardEnd;
@@ -20,6 +21,9 @@ use crate::errors;
 use crate::job::{read_json, set_tally, wait_dicts};
 use crate::names::{set_doubtful, whole_text};
 use crate::objects::kept_dict;
+
+/// A reason, how many, and names of some.
+type SkippedTuple = (String, u64, Vec<Cow<'static, [u8]>>);
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 1000;
@@ -53,6 +57,8 @@ pub(crate) fn status(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> P
     dict.set_item("attempts", 0)?;
     set_doubtful(&dict, &status.doubtful)?;
     dict.set_item("notices", Vec::<String>::new())?;
+    dict.set_item("skipped_by", status.skipped)?;
+    dict.set_item("found_nothing", false)?;
     Ok(dict)
 }
 
@@ -79,6 +85,23 @@ pub(crate) fn failed_folders(
     let read = || read_failed_folders(&JobLocation::find(&dest, None)?, after.as_deref(), count);
     let folders = py.detach(read).map_err(|error| errors::of(&error))?;
     Ok(folders.into_iter().map(|folder| Cow::Owned(folder.path)).collect())
+}
+
+/// What a listing has left out, by reason: how many, and names of some.
+#[pyfunction]
+#[pyo3(signature = (dest, state))]
+#[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
+pub(crate) fn skipped(
+    py: Python<'_>,
+    dest: PathBuf,
+    state: Option<PathBuf>,
+) -> PyResult<Vec<SkippedTuple>> {
+    let read = || read_skipped(&JobLocation::find(&dest, state.as_deref())?);
+    let found = py.detach(read).map_err(|error| errors::of(&error))?;
+    let of_reason = |(reason, of): (String, SkippedOf)| {
+        (reason, of.count, of.names.into_iter().map(Cow::Owned).collect())
+    };
+    Ok(found.into_iter().map(of_reason).collect())
 }
 
 /// The text of a name, as in a manifest.

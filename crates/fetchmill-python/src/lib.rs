@@ -62,6 +62,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ledger::samples, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::failed_folders, module)?)?;
     module.add_function(wrap_pyfunction!(ledger::name_text, module)?)?;
+    module.add_function(wrap_pyfunction!(ledger::skipped, module)?)?;
     module.add_function(wrap_pyfunction!(options::no_proxy_covers, module)?)?;
     module.add_function(wrap_pyfunction!(objects::column_value, module)?)?;
     module.add_function(wrap_pyfunction!(errors::hide_secrets, module)?)?;

@@ -77,6 +77,6 @@ impl OpenList {
             let url = (!url.is_empty()).then(|| String::from_utf8_lossy(url).into_owned());
             (url, String::from_utf8_lossy(&self.names.stored(entry, &name, None)).into_owned())
         });
-        Ok(Some((rows.collect(), page.skipped)))
+        Ok(Some((rows.collect(), page.skipped.total())))
     }
 }

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from fetchmill._job.report import Failure, Status
 from fetchmill._native import Failures, hide_secrets
+from fetchmill._native import skipped as listed_skips
 from fetchmill._native import status as journal_status
 
 
@@ -48,3 +49,29 @@ def failures(dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | No
     while batch := batches.next_batch():
         for values in batch:
             yield Failure.from_native(values)
+
+
+def skipped(
+    dest: str | os.PathLike[str], *, state: str | os.PathLike[str] | None = None
+) -> list[tuple[str, int, list[str]]]:
+    """What a job has skipped, by reason.
+
+    Args:
+        dest: the destination.
+        state: folder of the journal, when the job was given one.
+
+    Returns:
+        For each reason its name (see `Report.skipped_by`), how many, and names of the first 100 that the listing left
+        out; bytes that are not UTF-8 are escaped with a backslash. Reasons that replies gave have no names.
+
+    Raises:
+        UsageError: there is no job.
+        JournalError: the journal cannot be read.
+    """
+    place = os.fspath(dest), None if state is None else os.fspath(state)
+    listed = {reason: names for reason, _, names in listed_skips(*place)}
+    counts = Status.from_native(journal_status(*place)).skipped_by
+    return [
+        (reason, count, [name.decode(errors="backslashreplace") for name in listed.get(reason, [])])
+        for reason, count in counts.items()
+    ]

@@ -38,6 +38,7 @@ class CheckReport:
             late (docs/http-support.md). The first 10,000 of them.
         doubtful_count: how many such targets there are.
         notices: what a person should know, a line each.
+        found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.
     """
 
     source: str
@@ -56,6 +57,7 @@ class CheckReport:
     doubtful: tuple[str, ...]
     doubtful_count: int
     notices: tuple[str, ...]
+    found_nothing: bool = False
 
     def count(self, pattern: str) -> int:
         """How many rows gave an answer that a pattern means.
@@ -97,6 +99,7 @@ class CheckReport:
             doubtful=tuple(values["doubtful"]),
             doubtful_count=values["doubtful_count"],
             notices=tuple(values["notices"]),
+            found_nothing=values["found_nothing"],
         )
 
 

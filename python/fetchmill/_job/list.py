@@ -58,6 +58,7 @@ class ListReport:
         interrupted: whether the run was stopped before the end; the same call resumes one with a manifest.
         resumed: whether an earlier run began the list.
         notices: what a person should know, a line each.
+        found_nothing: whether a list has no target, or all that is listed was skipped and nobody asked for that.
     """
 
     source: str
@@ -71,6 +72,7 @@ class ListReport:
     interrupted: bool
     resumed: bool
     notices: tuple[str, ...]
+    found_nothing: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -92,6 +94,7 @@ class ListReport:
             interrupted=values["interrupted"],
             resumed=values["resumed"],
             notices=tuple(values["notices"]),
+            found_nothing=values["found_nothing"],
         )
 
 

@@ -216,6 +216,10 @@ class Report:
         doubtful_count: how many such objects there are.
         limited_by: what has held this run back for longest; None when it was over before that was measured.
         notices: what a person should know, a line each.
+        skipped_by: skipped targets by reason: `filter`, `other-origin`, `other-path`, `robots`, `folder-marker`,
+            `no-object`, `unchanged` (304), `dropped` (by a transform); empty for a job of 0.1.0.
+        found_nothing: whether the job is finished without an object for a reason that nobody asked for: all that is
+            listed was skipped, or a list has no target. The command line exits with 3 then.
     """
 
     source: str
@@ -241,6 +245,8 @@ class Report:
     doubtful_count: int
     limited_by: LimitedBy | None = None
     notices: tuple[str, ...]
+    skipped_by: Mapping[str, int] = field(default_factory=dict)
+    found_nothing: bool = False
 
     @property
     def settled(self) -> int:
@@ -261,6 +267,7 @@ class Report:
         """For JSON: times are ISO 8601, UTC."""
         values = asdict(self)
         values["failures"] = dict(self.failures)
+        values["skipped_by"] = dict(self.skipped_by)
         values["doubtful"] = list(self.doubtful)
         values["notices"] = list(self.notices)
         values["listed_at"] = self.listed_at.isoformat() if self.listed_at else None

@@ -19,7 +19,18 @@ _JSON_ONLY = (
     *("items_field", "url_field", "name_field", "size_field", "modified_field"),
     *("next_page", "next_field", "page_param", "offset_param"),
 )
-_LIST_ONLY = ("list_format", "column", "template", "csv_header", "delimiter", "quote", "key_column", "keep_columns", "sample", "names")
+_LIST_ONLY = (
+    "list_format",
+    "column",
+    "template",
+    "csv_header",
+    "delimiter",
+    "quote",
+    "key_column",
+    "keep_columns",
+    "sample",
+    "names",
+)
 _REQUESTS = ("method", "data", "data_json", "idempotent", "offset_column", "length_column", "coalesce", "hash_column")
 _FILTERS = ("size_from", "size_to", "modified_from", "modified_to")
 _ACCESS = ("endpoint_url", "region", "profile", "no_sign_request", "addressing_style")

@@ -91,7 +91,7 @@ def _run(
         return 128 + signals.number
     if report.stopped_by:
         return STOPPED_BY_A_RULE
-    return FOUND_WHAT_FAILS if found or report.doubtful_count else 0
+    return FOUND_WHAT_FAILS if found or report.doubtful_count or report.found_nothing else 0
 
 
 command = click.Command(

@@ -21,6 +21,7 @@ from fetchmill.cli.summary import (
     ledger_line,
     limit_lines,
     run_line,
+    skipped_lines,
     stop_lines,
 )
 from fetchmill.cli.watch import STOPPED_BY_A_RULE, Signals, announce_dashboard, choose_display, watch
@@ -114,6 +115,8 @@ def _run(
         return 128 + signals.number
     if report.stopped_by:
         return STOPPED_BY_A_RULE
+    if report.found_nothing:
+        return FINISHED_WITH_FAILURES
     has_failures = report.failed or (report.absent and not checked.allow_absent)
     return FINISHED_WITH_FAILURES if report.doubtful_count or (has_failures and not report.tolerated) else 0
 
@@ -195,6 +198,7 @@ def _summary(report: Report, settled_before: int, state: str | None) -> list[str
         *done,
         *limit_lines(report),
         ledger_line(report),
+        *skipped_lines(report, state),
         *failure_lines(report, state),
         *doubtful_lines(report, state),
     ]

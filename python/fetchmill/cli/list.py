@@ -85,7 +85,7 @@ def _run(
     _conclude(report, display, as_json=as_json, quiet=quiet)
     if report.interrupted and signals.number is not None:
         return 128 + signals.number
-    return INCOMPLETE if report.failed_folders else 0
+    return INCOMPLETE if report.failed_folders or report.found_nothing else 0
 
 
 command = TableCommand(

@@ -25,16 +25,20 @@ Examples:
   fetchmill status out/
   fetchmill status out/ --watch                       until its job ends
   fetchmill status out/ --failures | cut -f1          the names
-  fetchmill status out/ --failures --json             JSON lines"""
+  fetchmill status out/ --failures --json             JSON lines
+  fetchmill status out/ --skipped                     what was left out, and why"""
 
 
 @click.command("status", epilog=_EPILOG, short_help="Show the ledger of a destination, also while its job runs.")
 @click.argument("dest", metavar="DEST", type=click.Path())
 @click.option("--failures", is_flag=True, help="List the absent and failed targets instead of the ledger.")
+@click.option("--skipped", is_flag=True, help="List what was skipped, by reason, instead of the ledger.")
 @click.option("--watch", is_flag=True, help="Show it again each second until the job ends.")
 @click.option("--state", type=click.Path(), help="Folder of the journal, when the job was given one.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures one a line.")
-def command(dest: str, failures: bool, watch: bool, state: str | None, as_json: bool) -> int:
+@click.option(
+    "--json", "as_json", is_flag=True, help="Write JSON: an object, or with --failures and --skipped one a line."
+)
+def command(dest: str, failures: bool, skipped: bool, watch: bool, state: str | None, as_json: bool) -> int:
     """Show the ledger of the job of DEST as its last commit has it, and whether it is running.
 
     While it runs, also how fast it is, what is left, and what holds it back. With --watch, again each second until the
@@ -45,12 +49,18 @@ def command(dest: str, failures: bool, watch: bool, state: str | None, as_json: 
     escaped with a backslash. Signatures and tokens in URLs are hidden; fetchmill.failures in Python gives them as they
     are.
 
+    With --skipped, list what was skipped: reason, number, and a name, with tabs between. A reason has a line for each
+    of its first 100 names.
+
     Of a folder that `fetchmill sync` keeps it is the last pass, and how far one is that is not finished.
     """
-    if failures:
+    if failures and skipped:
+        raise click.UsageError("--failures and --skipped exclude each other")
+    if failures or skipped:
         if watch:
-            raise click.UsageError("--watch shows the ledger, not --failures: leave out one of them")
-        _write_failures(dest, state, as_json)
+            option = "--failures" if failures else "--skipped"
+            raise click.UsageError(f"--watch shows the ledger, not {option}: leave out one of them")
+        (_write_failures if failures else _write_skipped)(dest, state, as_json)
     elif watch:
         _watch(dest, state, as_json)
     else:
@@ -132,6 +142,21 @@ def _write_failures(dest: str, state: str | None, as_json: bool) -> None:
         line = json.dumps(asdict(hidden)) if as_json else _tab_separated(hidden)
         if not write_line(sys.stdout, line):
             return
+
+
+def _write_skipped(dest: str, state: str | None, as_json: bool) -> None:
+    """A line for each name that is known, and one for a reason without names."""
+    if state is None and _is_synced(dest):
+        raise click.UsageError(f"{dest} is kept by fetchmill sync, which keeps no list of what it skipped")
+    from fetchmill._destination.status import skipped
+
+    for reason, count, names in skipped(dest, state=state):
+        for name in names or [""]:
+            shown = without_secrets(name)
+            told = {"reason": reason, "count": count, "name": shown or None}
+            line = json.dumps(told) if as_json else "\t".join((reason, str(count), escape(shown) or "-"))
+            if not write_line(sys.stdout, line):
+                return
 
 
 def _write_sync_failures(dest: str, as_json: bool) -> None:

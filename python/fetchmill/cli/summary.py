@@ -37,6 +37,14 @@ def ledger_line(report: Report) -> str:
     return f"{format_count(report.listed)} listed = " + " + ".join(parts)
 
 
+def skipped_lines(report: Report, state: str | None) -> list[str]:
+    """Why targets were skipped, and the command that lists them."""
+    if not report.skipped_by:
+        return []
+    reasons = describe_failures(report.skipped_by, None)
+    return [f"skipped: {reasons}; list them: fetchmill status {destination_arguments(report.dest, state)} --skipped"]
+
+
 def failure_lines(report: Report, state: str | None) -> list[str]:
     """What went wrong, and the commands that go on from there."""
     if not report.failed and not report.absent:

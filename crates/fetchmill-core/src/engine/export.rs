@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use super::job::Snapshot;
 use super::job_state::{Interruption, JobReport};
 use super::recovery;
+use super::skipped::SkippedByReason;
 use super::window_outcomes::WindowOutcomes;
 use crate::background::Background;
 use crate::entry::{Naming, behind_scheme};
@@ -36,7 +37,7 @@ use crate::sink::{
     Block, EntryDescription, FetchedBody, FileSystemSync, Format, Sink, SinkSetup, Stage, UnfetchedSetup,
     Validators,
 };
-use crate::source::{ListedPage, PageCursor};
+use crate::source::{ListedPage, PageCursor, Skips};
 use crate::stored_name::StoredNames;
 use crate::target::{Names, Sequence};
 
@@ -398,6 +399,8 @@ impl ExportThread {
             limited_by: None,
             summary: None,
             notices: Vec::new(),
+            skipped: SkippedByReason::default(),
+            found_nothing: false,
         })
     }
 }
@@ -505,7 +508,7 @@ impl ExportWriter<'_> {
             let names = std::mem::take(&mut self.names);
             let next = self.journal.next_sequence() + names.len() as u64;
             let cursor = PageCursor::Marker { from: None, next: Some(next.to_string()) };
-            self.journal.add_page(&ListedPage { names, skipped: 0, total: None, cursor })?;
+            self.journal.add_page(&ListedPage { names, skipped: Skips::default(), total: None, cursor })?;
         }
         let mut block = std::mem::take(&mut self.block);
         let mut stored = 0;

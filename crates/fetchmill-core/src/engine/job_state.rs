@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::control::Control;
+use super::skipped::SkippedByReason;
 use super::stop_rules::{Standing, StopReason, StopRules};
 use super::telemetry::LimitedBy;
 use crate::journal::Doubtful;
@@ -62,6 +63,7 @@ impl Interruption {
 
 /// A job that has ended.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct JobReport {
     /// The ledger: what is durable.
     pub tally: Tally,
@@ -90,4 +92,8 @@ pub struct JobReport {
     pub summary: Option<Summary>,
     /// What a user should know.
     pub notices: Vec<String>,
+    /// What was skipped, by reason.
+    pub skipped: SkippedByReason,
+    /// Whether the job has no object, for a reason that nobody asked for.
+    pub found_nothing: bool,
 }

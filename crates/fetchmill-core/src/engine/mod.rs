@@ -49,6 +49,7 @@ mod s3;
 mod sampler;
 mod second_pass;
 mod shared_plan;
+mod skipped;
 mod stop;
 mod stop_rules;
 mod stop_watch;
@@ -83,6 +84,7 @@ pub use options::{
 };
 pub use s3::S3Options;
 pub use second_pass::RetryFailed;
+pub use skipped::SkippedByReason;
 pub use stop_rules::{MaxFailed, StopReason};
 pub use stream::{
     Channel, Fetcher, InputState, ReplyBatch, ReplyBody, ReplyRecord, ReplyRows, RequestBatch, RequestTimes,

@@ -12,6 +12,7 @@ use super::host_gate::HostGate;
 use super::http_options::{Concurrency, HttpOptions};
 use super::s3::{Access, S3Options};
 use super::second_pass::RetryFailed;
+use super::skipped::SkippedByReason;
 use super::stop_rules::{MaxFailed, StopRules};
 use super::threads::processors;
 use crate::content_encoding::ACCEPTED_ENCODINGS;
@@ -191,13 +192,12 @@ impl RowsOptions {
 
 impl SourceOptions {
     /// What is said when there was nothing to do: an empty result may be a slip of the pen.
-    pub(super) fn notice_of_nothing(&self, tally: Tally) -> Option<String> {
+    pub(super) fn notice_of_nothing(&self, tally: Tally, skipped: &SkippedByReason) -> Option<String> {
         if tally.listed > tally.skipped {
             return None;
         }
         if tally.listed > 0 {
-            let count = tally.listed;
-            return Some(format!("nothing was fetched: filters left out all that is listed ({count})"));
+            return skipped.notice(tally.listed);
         }
         Some(match self {
             SourceOptions::S3 { bucket, prefix } if !prefix.is_empty() => {

@@ -259,6 +259,7 @@ mod tests {
     use super::*;
     use crate::object::Facts;
     use crate::sink::FetchedBody;
+    use crate::source::Skips;
     use crate::target::Names;
 
     fn preflight(inodes: u64, bytes: u64) -> Preflight {
@@ -281,7 +282,7 @@ mod tests {
         let mut names = Names::default();
         (0..count).for_each(|_| names.push(b"n"));
         let cursor = PageCursor::Marker { from: None, next: next.map(Into::into) };
-        ListedPage { names, skipped: 0, total, cursor }
+        ListedPage { names, skipped: Skips::default(), total, cursor }
     }
 
     fn listed(count: u64) -> Tally {

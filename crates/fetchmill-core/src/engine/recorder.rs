@@ -148,7 +148,8 @@ impl Recorder<'_> {
         match self.journal.add_page(&page) {
             Ok(first) => {
                 control.note_listed_page(self.journal.total());
-                control.listing_counters().add_listed(page.names.len() as u64 + page.skipped, page.skipped);
+                let skipped = page.skipped.total();
+                control.listing_counters().add_listed(page.names.len() as u64 + skipped, skipped);
                 if !page.names.is_empty() {
                     let live_bytes = Arc::clone(&control.plan.live_bytes);
                     afterwards.pages.push(Arc::new(Page::new(first, page.names, Some(live_bytes))));

@@ -22,6 +22,7 @@ use super::options::{JobOptions, Listing, SourceOptions, Workers};
 use super::recorder;
 use super::s3::{Client, contact};
 use super::sampler::{SampledJob, Sampler};
+use super::skipped::SkippedByReason;
 use super::stop::Stop;
 use super::stop_watch::StopWatch;
 use super::threads::{join, network_runtime, spawn};
@@ -198,7 +199,7 @@ impl Run {
                 self.place.state.display()
             ));
         }
-        report(shared, &self.journal, notices, was_finished)
+        report(shared, &self.journal, (notices, &self.options), was_finished)
     }
 
     /// Says hello to the bucket of the job: where it is, is in the options from then on.
@@ -697,7 +698,8 @@ impl FinishedJob {
                 )));
             }
             self.conclude(&mut journal, control)?;
-            self.notices.extend(self.options.source.notice_of_nothing(tally));
+            let skipped = SkippedByReason::read(&journal)?;
+            self.notices.extend(self.options.source.notice_of_nothing(tally, &skipped));
         }
         // After an error a journaled window may still be there: the next run puts it in its place.
         if control.stop.get() != Stop::Abort && journal.staged()?.is_empty() {
@@ -705,7 +707,7 @@ impl FinishedJob {
         }
         match failure {
             Some(error) => Err(error),
-            None => report(shared, &journal, self.notices, false),
+            None => report(shared, &journal, (self.notices, &self.options), false),
         }
     }
 }
@@ -713,7 +715,7 @@ impl FinishedJob {
 fn report(
     shared: &JobState,
     journal: &Journal,
-    notices: Vec<String>,
+    (notices, options): (Vec<String>, &JobOptions),
     was_finished: bool,
 ) -> Result<JobReport> {
     let sum = shared.control.sum();
@@ -724,9 +726,15 @@ fn report(
         (_, None) => Some(Interruption::Asked),
         (_, Some(reason)) => Some(Interruption::Rule(reason)).filter(|_| !is_finished),
     };
+    let tally = journal.tally();
+    let skipped = SkippedByReason::read(journal)?;
+    let kinds = journal.kinds()?;
+    let of_list = matches!(options.source, SourceOptions::List(_)).then_some(&kinds);
     Ok(JobReport {
-        tally: journal.tally(),
-        kinds: journal.kinds()?,
+        tally,
+        found_nothing: is_finished && skipped.found_nothing(tally, of_list),
+        skipped,
+        kinds,
         doubtful: journal.doubtful()?,
         elapsed: shared.control.clock.elapsed(),
         attempts: sum.attempts,

@@ -42,8 +42,10 @@ impl Journal {
             self.live.insert(first, LivePage::new(count));
         }
         self.next_sequence += count as u64;
-        self.tally.listed += count as u64 + page.skipped;
-        self.tally.skipped += page.skipped;
+        self.note_skips(&page.skipped)?;
+        let skipped = page.skipped.total();
+        self.tally.listed += count as u64 + skipped;
+        self.tally.skipped += skipped;
         Ok(first)
     }
 
@@ -159,9 +161,11 @@ impl Journal {
         self.check(self.db.execute("DELETE FROM markers", []))?;
         self.forget("marker")?;
         self.set(RELISTING, "")?;
-        // Targets that filters leave out will be counted once more.
-        self.tally.listed -= self.tally.skipped;
-        self.tally.skipped = 0;
+        // What is left out will be counted once more.
+        // A journal of 0.1.0 has no reasons.
+        let skipped = if self.knows_skips()? { self.forget_skips()? } else { self.tally.skipped };
+        self.tally.listed -= skipped;
+        self.tally.skipped -= skipped;
         Ok(())
     }
 

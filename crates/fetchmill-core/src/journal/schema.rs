@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::sqlite_error::error_of;
-use super::{fence, version};
+use super::{fence, skips, version};
 use crate::durable;
 use crate::entry::EntryTraits;
 use crate::error::{Error, Result};
@@ -84,6 +84,7 @@ pub(super) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(fence::TABLE)?;
+        db.execute_batch(skips::TABLES)?;
         version::write(db, VERSION)?;
         db.execute_batch("COMMIT")
     };

@@ -1,5 +1,7 @@
 //! What a journal tells to somebody who only looks, also while the job runs; and the second pass over failures.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::doubtful::{self, Doubtful};
@@ -8,7 +10,7 @@ use super::location::JobLocation;
 use super::samples::PROGRESS;
 use super::sqlite_error::error_of;
 use super::transactions::{Journal, now_text};
-use super::{schema, shards};
+use super::{schema, shards, skips};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -40,6 +42,8 @@ pub struct Status {
     pub waits: Vec<Wait>,
     /// How fast it is and what holds it back, if it runs: JSON.
     pub progress: Option<String>,
+    /// What was skipped, by reason.
+    pub skipped: BTreeMap<String, u64>,
 }
 
 /// Something that a job waits for.
@@ -89,6 +93,7 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
             waiting: db.query_row("SELECT count(*) FROM waiting", [], |row| row.get::<_, i64>(0))? as u64,
             is_running,
             progress: fact(PROGRESS)?.filter(|_| is_running),
+            skipped: skips::by_reason(&db)?,
             waits: waits.and_then(|waits| serde_json::from_str(&waits).ok()).unwrap_or_default(),
         })
     };

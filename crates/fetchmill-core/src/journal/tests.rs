@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 use crate::file_name::FileName;
 use crate::outcome::{FailureKind, Receipt, Runs, ShardEnd, Tally};
-use crate::source::{ListPosition, ListedPage, PageCursor};
+use crate::source::{ListPosition, ListedPage, PageCursor, SkipReason, Skips};
 use crate::target::{Names, WaitingTarget};
 
 fn identity(source: &str) -> Identity {
@@ -23,7 +23,7 @@ fn page(names: &[&str], from: Option<&str>, next: Option<&str>) -> ListedPage {
         listed.push(name.as_bytes());
     }
     let cursor = PageCursor::Marker { from: from.map(Into::into), next: next.map(Into::into) };
-    ListedPage { names: listed, skipped: 0, total: None, cursor }
+    ListedPage { names: listed, skipped: Skips::default(), total: None, cursor }
 }
 
 fn receipt(sequences: &[u64]) -> Receipt {
@@ -230,7 +230,10 @@ fn the_deepest_folder_comes_first() {
         digest: 9,
         is_last: true,
     };
-    journal.add_page(&ListedPage { names: Names::default(), skipped: 2, total: None, cursor }).unwrap();
+    let mut skipped = Skips::default();
+    skipped.add(SkipReason::Filter, b"x");
+    skipped.add(SkipReason::Filter, b"y");
+    journal.add_page(&ListedPage { names: Names::default(), skipped, total: None, cursor }).unwrap();
 
     assert_eq!(journal.next_folder().unwrap().unwrap().path, b"a/b");
     journal.fail_folder(b"a/b", Some(403), 1, "403").unwrap();

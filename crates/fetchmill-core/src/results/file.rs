@@ -95,7 +95,10 @@ impl TextOutput {
             }
             Some(Compression::Zstd) => TextOutput::Zstd(Box::new(zstd::Encoder::new(file, ZSTD_LEVEL)?)),
             Some(Compression::Xz | Compression::Bzip2 | Compression::Zip) => {
-                return Err(io::Error::new(io::ErrorKind::Unsupported, "results are compressed with gzip or zstd"));
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    "results are compressed with gzip or zstd",
+                ));
             }
         })
     }

@@ -1,6 +1,7 @@
 //! Which of the listed keys are fetched.
 
 use crate::options::{Bounds, options};
+use crate::source::SkipReason;
 use crate::source::list::Filters;
 use crate::source_metadata::ListedKey;
 
@@ -52,10 +53,14 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Whether a key is a target. Folder markers are none: they have no bytes, and a name that no file can have.
-    pub fn takes(&self, listed: &ListedKey<'_>) -> bool {
-        let is_marker = listed.key.ends_with(b"/") && listed.size == Some(0);
-        !is_marker && self.bounds.allow(listed) && self.filters.allows(listed.key)
+    /// Why a key is no target; none: it is one. Folder markers are none: they have no bytes, and a name that no file can
+    /// have.
+    pub fn reason_to_skip(&self, listed: &ListedKey<'_>) -> Option<SkipReason> {
+        if listed.key.ends_with(b"/") && listed.size == Some(0) {
+            return Some(SkipReason::FolderMarker);
+        }
+        let is_taken = self.bounds.allow(listed) && self.filters.allows(listed.key);
+        (!is_taken).then_some(SkipReason::Filter)
     }
 }
 
@@ -80,7 +85,11 @@ mod tests {
         for (size, modified, is_taken) in
             [(10, 5, true), (19, 5, true), (9, 5, false), (20, 5, false), (10, 4, false), (10, 6, false)]
         {
-            assert_eq!(selection.takes(&listed("k", size, modified)), is_taken, "{size} {modified}");
+            assert_eq!(
+                selection.reason_to_skip(&listed("k", size, modified)).is_none(),
+                is_taken,
+                "{size} {modified}"
+            );
         }
         assert_eq!(bounds.text().unwrap(), "size from 10, size to 20, modified from 5, modified to 6");
         assert_eq!(KeyBounds::default().text(), None);
@@ -90,8 +99,8 @@ mod tests {
     fn a_folder_marker_is_no_target() {
         let selection = Selection::default();
 
-        assert!(!selection.takes(&listed("a/", 0, 0)));
-        assert!(selection.takes(&listed("a/", 1, 0)));
-        assert!(selection.takes(&listed("a", 0, 0)));
+        assert_eq!(selection.reason_to_skip(&listed("a/", 0, 0)), Some(SkipReason::FolderMarker));
+        assert_eq!(selection.reason_to_skip(&listed("a/", 1, 0)), None);
+        assert_eq!(selection.reason_to_skip(&listed("a", 0, 0)), None);
     }
 }

@@ -7,7 +7,7 @@
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BadPage, ListedPage, OriginUrl, PageCursor, resolve_marker};
+use super::{BadPage, ListedPage, OriginUrl, PageCursor, Skips, resolve_marker};
 use crate::error::{Error, Result};
 use crate::limits::MARKER_BYTES_MAX;
 use crate::options::options;
@@ -89,7 +89,7 @@ impl ApiNames {
             return Err(BadPage(format!("the page's marker is longer than {MARKER_BYTES_MAX} bytes")));
         }
         let ApiPage { names, total, .. } = found;
-        Ok(ListedPage { names, skipped: 0, total, cursor: PageCursor::Marker { from, next } })
+        Ok(ListedPage { names, skipped: Skips::default(), total, cursor: PageCursor::Marker { from, next } })
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
-use super::{BadPage, ListedPage, PendingFolder};
+use super::{BadPage, ListedPage, PendingFolder, SkipReason};
 use crate::error::Error;
 use crate::source_metadata::ListedTime;
 use crate::time_text::parse_http_date;
@@ -167,7 +167,7 @@ impl<'de, E: FnMut(ListedPage) -> Result<(), Error>> Visitor<'de> for EntriesSee
             let kind = match entry.kind.as_str() {
                 "file" => EntryKind::File(entry.facts()),
                 "directory" => EntryKind::Folder,
-                _ => EntryKind::Other,
+                _ => EntryKind::LeftOut(SkipReason::NoObject),
             };
             if let Err(error) = self.pages.push(&entry.name.0, kind) {
                 *self.failed = Some(error);
@@ -209,7 +209,7 @@ mod tests {
 
         assert_eq!(pages.len(), 1);
         assert_eq!(pages[0].names.iter().collect::<Vec<_>>(), [b"\0\0top/\xff\""]);
-        assert_eq!(pages[0].skipped, 1);
+        assert_eq!(pages[0].skipped.total(), 1);
         let PageCursor::Folder { found, refused, is_last, .. } = &pages[0].cursor else { panic!() };
         assert_eq!(found.iter().collect::<Vec<_>>(), [b"top/d"]);
         assert_eq!(refused.iter().collect::<Vec<_>>(), [b"top/.."]);

@@ -4,7 +4,7 @@
 //! When the connection breaks in the middle the folder is read again from its start; what is in the journal already
 //! is passed over, and a digest proves that it is the same.
 
-use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder};
+use super::{BadPage, ListedPage, OriginUrl, PageCursor, PendingFolder, SkipReason, Skips};
 use crate::entry::{ExpectedObject, ListEntry};
 use crate::error::Error;
 use crate::limits::{FOLDER_DEPTH_MAX, FOLDER_PAGE_TARGETS};
@@ -52,7 +52,7 @@ pub(super) enum EntryKind {
     /// A folder.
     Folder,
     /// Neither: it is counted as skipped.
-    Other,
+    LeftOut(SkipReason),
     /// A target by its URL, of a sitemap.
     Url(Option<ListedTime>),
     /// Another sitemap, by its path.
@@ -77,7 +77,7 @@ pub(super) struct FolderPages<'f, E> {
     scratch: Vec<u8>,
     found: Names,
     refused: Names,
-    skipped: u64,
+    skipped: Skips,
 }
 
 impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
@@ -91,7 +91,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
             scratch: Vec::new(),
             found: Names::default(),
             refused: Names::default(),
-            skipped: 0,
+            skipped: Skips::default(),
         }
     }
 
@@ -121,7 +121,7 @@ impl<'f, E: FnMut(ListedPage) -> Result<(), Error>> FolderPages<'f, E> {
             }
             EntryKind::Folder if self.may_enter(name) => self.found.push_parts(&parts),
             EntryKind::Folder => self.refused.push_parts(&parts),
-            EntryKind::Other => self.skipped += 1,
+            EntryKind::LeftOut(reason) => self.skipped.add(reason, name),
             EntryKind::Url(modified) => {
                 self.scratch.clear();
                 let expected = ExpectedObject { modified, ..ExpectedObject::default() };

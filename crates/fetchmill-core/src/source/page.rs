@@ -1,6 +1,7 @@
 //! A page as it was listed, and where a listing goes on.
 
 use super::position::ListPosition;
+use super::skips::Skips;
 use crate::target::Names;
 
 /// What a page brings besides names: the cursor behind it.
@@ -63,7 +64,7 @@ pub struct ListedPage {
     /// The targets.
     pub names: Names,
     /// Entries that were left out.
-    pub skipped: u64,
+    pub skipped: Skips,
     /// How many objects the whole listing has, when it says so.
     pub total: Option<u64>,
     /// What the journal keeps.

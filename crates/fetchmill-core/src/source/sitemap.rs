@@ -16,7 +16,7 @@ use quick_xml::events::{BytesRef, Event};
 use super::bounded_reader::{BoundedReader, read_error};
 use super::folder::{EntryKind, FolderPages, FolderReadError};
 use super::list::normalise;
-use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder, SkipReason, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, URL_BYTES_MAX, XML_DEPTH_MAX};
 use crate::name::for_display;
@@ -263,7 +263,8 @@ impl SitemapParser {
                 SitemapKind::Urls => (url.as_bytes().to_vec(), EntryKind::Url(modified)),
                 SitemapKind::Index => (url.as_bytes()[self.start.len()..].to_vec(), EntryKind::Sitemap),
             },
-            _ => (text.as_bytes().to_vec(), EntryKind::Other),
+            (Ok(_), _) => (text.as_bytes().to_vec(), EntryKind::LeftOut(SkipReason::OtherOrigin)),
+            _ => (text.as_bytes().to_vec(), EntryKind::LeftOut(SkipReason::NoObject)),
         };
         if !self.seen.insert(xxhash_rust::xxh3::xxh3_128(&entry)) {
             return Ok(None);
@@ -304,7 +305,7 @@ mod tests {
         let page = read_as(format!("{HEAD}{body}").as_bytes(), "").unwrap().remove(0);
         let PageCursor::Folder { found, refused, is_last: true, .. } = &page.cursor else { panic!() };
         assert!(refused.is_empty());
-        (page.names.iter().map(text).collect(), found.iter().map(text).collect(), page.skipped)
+        (page.names.iter().map(text).collect(), found.iter().map(text).collect(), page.skipped.total())
     }
 
     fn refusal(body: &[u8], path: &str) -> String {

@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::extra_columns::ColumnType;
 use crate::journal::Journal;
 use crate::source::list::{
-    Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded, format_of,
-    open_only_member,
+    Compression, Items, ListFormat, ListOptions, ListReader, ListSample, ListSource, ListStep, decoded,
+    format_of, open_only_member,
 };
 
 /// The fact of a job that has the length of its list.
@@ -73,7 +73,9 @@ fn open(
         (ListFormat::Parquet, Some(_)) if promised.is_none() => {
             ListReader::of_parquet(&label, file, options)?
         }
-        (ListFormat::Parquet, _) | (_, Some(_)) => of_stream(&label, Box::new(file), (format, promised), options)?,
+        (ListFormat::Parquet, _) | (_, Some(_)) => {
+            of_stream(&label, Box::new(file), (format, promised), options)?
+        }
         (_, None) => {
             let patient = Box::new(input::PollingInput(file));
             ListReader::of_stream(&label, patient, (format, promised), options)?
@@ -92,9 +94,8 @@ fn of_stream(
         return ListReader::of_stream(label, stream, (format, promised), options);
     }
     // It is read at places: what comes as a stream is laid out first.
-    let laid_out = input::buffer_to_file(decoded(stream, promised)).map_err(|error| {
-        Error::Listing(format!("the list {label} cannot be laid out as a file: {error}"))
-    })?;
+    let laid_out = input::buffer_to_file(decoded(stream, promised))
+        .map_err(|error| Error::Listing(format!("the list {label} cannot be laid out as a file: {error}")))?;
     ListReader::of_parquet(label, laid_out, options)
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::limits;
 use crate::source::folder::folder_path;
 use crate::source::robots::Robots;
-use crate::source::{ListedPage, PageCursor, percent};
+use crate::source::{ListedPage, PageCursor, SkipReason, Skips, percent};
 use crate::source_metadata::SizedName;
 use crate::target::Names;
 
@@ -59,18 +59,16 @@ impl RobotsFilter {
         if self.robots.is_empty() {
             return page;
         }
-        let mut left_out = 0;
-        let names = self.keep(&page.names, b"", &mut left_out);
-        page.names = names;
+        let before = page.skipped.total();
+        page.names = self.keep(&page.names, b"", &mut page.skipped);
         if let PageCursor::Folder { found, .. } = &mut page.cursor {
-            *found = self.keep(found, b"/", &mut left_out);
+            *found = self.keep(found, b"/", &mut page.skipped);
         }
-        page.skipped += left_out;
-        self.left_out += left_out;
+        self.left_out += page.skipped.total() - before;
         page
     }
 
-    fn keep(&self, names: &Names, behind: &[u8], left_out: &mut u64) -> Names {
+    fn keep(&self, names: &Names, behind: &[u8], skipped: &mut Skips) -> Names {
         let mut kept = Names::default();
         for entry in names.iter() {
             // Paths of folders have nothing before them, and begin with no NUL: that is refused before.
@@ -78,7 +76,7 @@ impl RobotsFilter {
             if self.robots.allows(&[&self.base, name, behind].concat()) {
                 kept.push(entry);
             } else {
-                *left_out += 1;
+                skipped.add(SkipReason::Robots, name);
             }
         }
         kept

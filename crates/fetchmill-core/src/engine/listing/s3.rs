@@ -27,7 +27,7 @@ use crate::outcome::FailureKind;
 use crate::planner::origin::{Millis, Observations};
 use crate::planner::retry::{self, Jitter};
 use crate::s3::{BucketName, ListedKey, PageEnd, Selection, between, list_query, read_page};
-use crate::source::{KeyRange, ListedPage, PageCursor};
+use crate::source::{KeyRange, ListedPage, PageCursor, Skips};
 use crate::target::Names;
 use crate::transport::{Connection, PoolSettings};
 use crate::verdict::{AttemptState, Rules, Verdict};
@@ -224,7 +224,7 @@ impl BucketLister {
                 if is_truncated {
                     return Err(self.endless(&after));
                 }
-                self.advance(id, after, Names::default(), 0, true);
+                self.advance(id, after, (Names::default(), Skips::default()), true);
                 return Ok(());
             };
             empty_pages = 0;
@@ -237,7 +237,7 @@ impl BucketLister {
             let taken = RangePage { until: until.as_deref(), selection: &self.setup.selection };
             let (names, skipped, is_behind) = taken.select(&page.keys);
             let is_last = is_behind || is_end;
-            self.advance(id, last, names, skipped, is_last);
+            self.advance(id, last, (names, skipped), is_last);
             if is_last {
                 return Ok(());
             }
@@ -261,7 +261,7 @@ impl BucketLister {
     }
 
     /// A piece of a range is listed: it goes to the journal with how far the range is.
-    fn advance(&self, id: u64, after: Vec<u8>, names: Names, skipped: u64, is_last: bool) {
+    fn advance(&self, id: u64, after: Vec<u8>, (names, skipped): (Names, Skips), is_last: bool) {
         let cursor = PageCursor::Keys { range: id, after: after.clone(), is_last };
         hand_over(&self.setup.control, ListedPage { names, skipped, total: None, cursor });
         if is_last {
@@ -505,17 +505,16 @@ struct RangePage<'p> {
 
 impl RangePage<'_> {
     /// The targets, how many keys were left out, and whether the range's end was reached.
-    fn select(&self, keys: &Names) -> (Names, u64, bool) {
-        let (mut names, mut skipped) = (Names::default(), 0);
+    fn select(&self, keys: &Names) -> (Names, Skips, bool) {
+        let (mut names, mut skipped) = (Names::default(), Skips::default());
         for entry in keys.iter() {
             let listed = ListedKey::read(entry);
             if self.until.is_some_and(|until| listed.key > until) {
                 return (names, skipped, true);
             }
-            if self.selection.takes(&listed) {
-                names.push(entry);
-            } else {
-                skipped += 1;
+            match self.selection.reason_to_skip(&listed) {
+                None => names.push(entry),
+                Some(reason) => skipped.add(reason, listed.key),
             }
             if self.until == Some(listed.key) {
                 return (names, skipped, true);

@@ -25,7 +25,7 @@ use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::origin::{Millis, Observations};
 use crate::planner::retry::{self, Jitter};
 use crate::source::list::Filters;
-use crate::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor};
+use crate::source::{ApiNames, BadPage, ListedPage, OriginUrl, PageCursor, SkipReason};
 use crate::target::Names;
 use crate::transport::{
     AddressPolicy, BrokenExchange, ConnectFailure, Connection, Deadlines, OriginConnections, Pool,
@@ -625,9 +625,15 @@ pub(super) fn allowed(mut page: ListedPage, filters: &Filters, naming: Naming) -
         return page;
     }
     let mut names = Names::default();
-    let is_allowed = |entry: &&[u8]| filters.allows(naming.name_of(0, entry, &mut Vec::new()));
-    page.names.iter().filter(is_allowed).for_each(|entry| names.push(entry));
-    page.skipped += (page.names.len() - names.len()) as u64;
+    let mut number = Vec::new();
+    for entry in page.names.iter() {
+        let name = naming.name_of(0, entry, &mut number);
+        if filters.allows(name) {
+            names.push(entry);
+        } else {
+            page.skipped.add(SkipReason::Filter, name);
+        }
+    }
     page.names = names;
     page
 }

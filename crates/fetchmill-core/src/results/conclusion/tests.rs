@@ -4,7 +4,7 @@ use super::*;
 use crate::journal::Identity;
 use crate::outcome::{Receipt, Runs, Tally};
 use crate::sink::failures::FailuresShard;
-use crate::source::{ListedPage, PageCursor};
+use crate::source::{ListedPage, PageCursor, Skips};
 use crate::target::Names;
 
 const ROWS: u64 = 3;
@@ -33,7 +33,7 @@ impl Settled {
             shard.add_line(&line).unwrap();
         }
         let cursor = PageCursor::Marker { from: None, next: None };
-        journal.add_page(&ListedPage { names, skipped: 0, total: None, cursor }).unwrap();
+        journal.add_page(&ListedPage { names, skipped: Skips::default(), total: None, cursor }).unwrap();
         let settled = Runs::from_unsorted(&mut (0..ROWS).collect::<Vec<_>>());
         let tally = Tally { fetched: ROWS, ..Tally::default() };
         let failures = shard.checkpoint().unwrap();

@@ -17,6 +17,8 @@ pub(super) enum IndexLink {
     Folder(Vec<u8>),
     /// The folder itself, in another order say, or one above it: no index is without these.
     Own,
+    /// It leads to another origin.
+    OtherOrigin,
     /// Anything else.
     Outside,
 }
@@ -54,10 +56,7 @@ impl IndexPlace {
             Some(at) => (&href[..at], Some(&href[at..])),
             None => (href, None),
         };
-        let meant = match self.local_path(path) {
-            Some(path) => self.resolve(path),
-            None => IndexLink::Outside,
-        };
+        let meant = self.local_path(path).map_or_else(|elsewhere| elsewhere, |path| self.resolve(path));
         match meant {
             // A view of an entry is another object.
             IndexLink::File(_) | IndexLink::Folder(_) if query.is_some() => IndexLink::Outside,
@@ -65,24 +64,21 @@ impl IndexPlace {
         }
     }
 
-    /// A link without scheme and host, when these are the folder's own.
-    fn local_path<'a>(&self, link: &'a [u8]) -> Option<&'a [u8]> {
-        let rest = match scheme_of(link) {
-            Some(scheme) => {
-                let rest = link[scheme.len() + 1..].strip_prefix(b"//")?;
-                if !scheme.eq_ignore_ascii_case(self.scheme.as_bytes()) {
-                    return None;
-                }
-                rest
+    /// A link without scheme and host, when these are the folder's own; else what it is.
+    fn local_path<'a>(&self, link: &'a [u8]) -> Result<&'a [u8], IndexLink> {
+        let scheme = scheme_of(link);
+        let after_scheme = scheme.map_or(link, |scheme| &link[scheme.len() + 1..]);
+        let rest = match (scheme, after_scheme.strip_prefix(b"//")) {
+            (None, None) => return Ok(link),
+            (Some(_), None) => return Err(IndexLink::Outside),
+            (Some(scheme), Some(_)) if !scheme.eq_ignore_ascii_case(self.scheme.as_bytes()) => {
+                return Err(IndexLink::OtherOrigin);
             }
-            None => match link.strip_prefix(b"//") {
-                Some(rest) => rest,
-                None => return Some(link),
-            },
+            (_, Some(rest)) => rest,
         };
         let (authority, path) = rest.split_at(memchr::memchr(b'/', rest).unwrap_or(rest.len()));
         let is_own = authority.eq_ignore_ascii_case(self.authority.as_bytes());
-        is_own.then_some(if path.is_empty() { b"/" } else { path })
+        if is_own { Ok(if path.is_empty() { b"/" } else { path }) } else { Err(IndexLink::OtherOrigin) }
     }
 
     fn resolve(&self, path: &[u8]) -> IndexLink {
@@ -199,16 +195,20 @@ mod tests {
             "%",
             "x?y",
             "x/?C=N",
-            "//b.test/top%20x/in/y",
-            "http://a.test/top%20x/in/y",
-            "https://a.test:81/top%20x/in/y",
-            "http://u@a.test:81/top%20x/in/y",
             "http:/top%20x/in/y",
             "javascript:alert(1)",
             "mailto:x@y",
             "data:text/html,x",
         ] {
             assert_eq!(read("in", href.as_bytes()), IndexLink::Outside, "{href}");
+        }
+        for href in [
+            "//b.test/top%20x/in/y",
+            "http://a.test/top%20x/in/y",
+            "https://a.test:81/top%20x/in/y",
+            "http://u@a.test:81/top%20x/in/y",
+        ] {
+            assert_eq!(read("in", href.as_bytes()), IndexLink::OtherOrigin, "{href}");
         }
     }
 

@@ -14,7 +14,7 @@ use self::link::{IndexLink, IndexPlace};
 use self::tokens::{IndexToken, tokens};
 use super::bounded_reader::read_error;
 use super::folder::{EntryKind, FileFacts, FolderPages, FolderReadError};
-use super::{BadPage, ListedPage, OriginUrl, PendingFolder, listed_time};
+use super::{BadPage, ListedPage, OriginUrl, PendingFolder, SkipReason, listed_time};
 use crate::error::Error;
 use crate::limits::{INDEX_ENTRIES_MAX, INDEX_HREF_BYTES_MAX};
 use crate::name::for_display;
@@ -137,11 +137,12 @@ impl IndexReader {
 /// What a link is of the folder; none for what is the folder's own.
 fn entry_of(place: &IndexPlace, href: &[u8], behind: &[u8]) -> Option<(Vec<u8>, EntryKind)> {
     if href.len() > INDEX_HREF_BYTES_MAX {
-        return Some((href.to_vec(), EntryKind::Other));
+        return Some((href.to_vec(), EntryKind::LeftOut(SkipReason::OtherPath)));
     }
     match place.read(href) {
         IndexLink::Own => None,
-        IndexLink::Outside => Some((href.to_vec(), EntryKind::Other)),
+        IndexLink::OtherOrigin => Some((href.to_vec(), EntryKind::LeftOut(SkipReason::OtherOrigin))),
+        IndexLink::Outside => Some((href.to_vec(), EntryKind::LeftOut(SkipReason::OtherPath))),
         IndexLink::Folder(name) => Some((name, EntryKind::Folder)),
         IndexLink::File(name) => Some((name, EntryKind::File(facts(behind)))),
     }

@@ -51,7 +51,7 @@ fn read(body: &[u8]) -> Result<Entries, FolderReadError> {
         entries.0.extend(page.names.iter().map(SizedName::read).map(|file| (text(file.name), file.size)));
         let PageCursor::Folder { found, .. } = &page.cursor else { panic!() };
         entries.1.extend(found.iter().map(text));
-        entries.2 += page.skipped;
+        entries.2 += page.skipped.total();
     }
     Ok(entries)
 }

@@ -15,7 +15,7 @@ use crate::name::for_display;
 use crate::source::api::whole_number;
 use crate::source::json_text::JsonText;
 use crate::source::list::{Filters, normalise};
-use crate::source::listed_time;
+use crate::source::{SkipReason, Skips, listed_time};
 use crate::source_metadata::ListedTime;
 use crate::target::Names;
 
@@ -45,7 +45,7 @@ pub(super) struct ReadItems {
     /// Items, with those that were left out.
     pub(super) count: u64,
     /// Those that a filter has left out.
-    pub(super) skipped: u64,
+    pub(super) skipped: Skips,
     /// Those without the field of the URL.
     pub(super) without_url: u64,
     /// Of all of them, as they stand in the page.
@@ -81,7 +81,7 @@ impl ItemReader<'_> {
         let mut entry = Vec::new();
         match self.item(text) {
             Ok(Item { url, .. }) if !self.filters.allows(url.as_bytes()) => {
-                self.read.skipped += 1;
+                self.read.skipped.add(SkipReason::Filter, url.as_bytes());
                 return Ok(());
             }
             Ok(Item { url, name, size, modified }) => {

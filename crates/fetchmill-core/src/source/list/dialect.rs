@@ -75,7 +75,7 @@ impl Dialect {
         if !self.is_detected || line.contains(&self.delimiter) || has_url && !is_later_column {
             return self.delimiter;
         }
-        let count = |delimiter: &u8| line.iter().filter(|byte| *byte == delimiter).count();
+        let count = |delimiter: &u8| memchr::memchr_iter(*delimiter, line).count();
         // Of two that are as frequent the first.
         let best = OTHER_DELIMITERS.into_iter().rev().max_by_key(count);
         best.filter(|delimiter| count(delimiter) > 0).unwrap_or(self.delimiter)
@@ -111,8 +111,7 @@ mod tests {
 
     fn dialect(format: ListFormat, delimiter: Option<&str>, quote: Option<&str>) -> Result<Option<Dialect>> {
         let own = |text: Option<&str>| text.map(str::to_owned);
-        let options =
-            ListOptions { delimiter: own(delimiter), quote: own(quote), ..ListOptions::default() };
+        let options = ListOptions { delimiter: own(delimiter), quote: own(quote), ..ListOptions::default() };
         Dialect::of("l", format, &options)
     }
 
@@ -139,7 +138,11 @@ mod tests {
             (ListFormat::Csv, None, Some("")),
             (ListFormat::Csv, Some("'"), Some("'")),
         ] {
-            assert_eq!(dialect(format, delimiter, quote).unwrap_err().exit_code(), 2, "{delimiter:?} {quote:?}");
+            assert_eq!(
+                dialect(format, delimiter, quote).unwrap_err().exit_code(),
+                2,
+                "{delimiter:?} {quote:?}"
+            );
         }
     }
 

@@ -54,7 +54,9 @@ mod tests {
 
     #[test]
     fn lists_are_lists() {
-        for head in [&b""[..], b"http://a.test/\n", b"url,name\n", b"# GIF89a", b"<a href", b"PAR", b"OR", b"{}"] {
+        for head in
+            [&b""[..], b"http://a.test/\n", b"url,name\n", b"# GIF89a", b"<a href", b"PAR", b"OR", b"{}"]
+        {
             assert_eq!(kind_of(head, ListFormat::Jsonl), None, "{head:?}");
         }
         assert_eq!(kind_of(b"[::1]/a", ListFormat::Text), None);

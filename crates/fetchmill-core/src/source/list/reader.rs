@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::extra_columns::ColumnType;
 use crate::limits::{LIST_FIRST_PAGE_TARGETS, LIST_PAGE_BYTES, LIST_PAGE_ENTRIES, LIST_PAGE_TARGETS};
 use crate::source::ListPosition;
-use crate::source::{ListedPage, PageCursor};
+use crate::source::{ListedPage, PageCursor, SkipReason, Skips};
 use crate::target::Names;
 
 /// A list that is read.
@@ -55,8 +55,8 @@ enum ReaderState {
 enum RecordResult {
     /// A target; its entry is there.
     Target,
-    /// A filter or the sample has left it out.
-    Skipped,
+    /// It is left out; what was made of its entry names it.
+    Skipped(SkipReason),
     NothingNow,
     End,
 }
@@ -206,7 +206,7 @@ impl ListReader {
         loop {
             match self.make_entry()? {
                 RecordResult::Target => finder.offer(self.entries - 1),
-                RecordResult::Skipped => {}
+                RecordResult::Skipped(_) => {}
                 RecordResult::NothingNow if goes_on() => {}
                 RecordResult::NothingNow => return Ok(None),
                 RecordResult::End => return Ok(Some(finder.sample())),
@@ -222,7 +222,9 @@ impl ListReader {
             RecordStep::Record => match self.plan.url(&self.values) {
                 Ok(url) if !self.filters.allows(url.as_bytes()) => {
                     self.entries += 1;
-                    return Ok(RecordResult::Skipped);
+                    self.entry.clear();
+                    self.entry.extend_from_slice(url.as_bytes());
+                    return Ok(RecordResult::Skipped(SkipReason::Filter));
                 }
                 Ok(url) => {
                     let (plan, values) = (&self.plan, &self.values);
@@ -244,7 +246,8 @@ impl ListReader {
             RecordStep::Bad(reason) => Some(Cow::Borrowed(reason)),
             RecordStep::LeftOut => {
                 self.entries += 1;
-                return Ok(RecordResult::Skipped);
+                self.entry = self.records.place().into_bytes();
+                return Ok(RecordResult::Skipped(SkipReason::NoObject));
             }
             RecordStep::NothingNow => return Ok(RecordResult::NothingNow),
             RecordStep::End => return Ok(RecordResult::End),
@@ -260,7 +263,7 @@ impl ListReader {
         }
         self.entries += 1;
         let is_taken = self.sample.is_none_or(|sample| sample.takes(self.entries - 1));
-        Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped })
+        Ok(if is_taken { RecordResult::Target } else { RecordResult::Skipped(SkipReason::Filter) })
     }
 
     /// Goes behind what an earlier run has read.
@@ -288,11 +291,11 @@ impl ListReader {
     fn fill_page(&mut self, page: &mut PageBuilder) -> Result<RecordResult> {
         while page.names.len() < self.page_targets
             && page.names.byte_len() < LIST_PAGE_BYTES
-            && page.names.len() as u64 + page.skipped < LIST_PAGE_ENTRIES
+            && page.names.len() as u64 + page.skipped.total() < LIST_PAGE_ENTRIES
         {
             match self.make_entry()? {
                 RecordResult::Target => page.names.push(&self.entry),
-                RecordResult::Skipped => page.skipped += 1,
+                RecordResult::Skipped(reason) => page.skipped.add(reason, &self.entry),
                 other => return Ok(other),
             }
         }
@@ -329,12 +332,12 @@ impl ListReader {
 #[derive(Default)]
 struct PageBuilder {
     names: Names,
-    skipped: u64,
+    skipped: Skips,
 }
 
 impl PageBuilder {
     fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.skipped == 0
+        self.names.is_empty() && self.skipped.total() == 0
     }
 }
 

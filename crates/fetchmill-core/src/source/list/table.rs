@@ -40,7 +40,9 @@ impl TableReader {
         let records: Box<dyn Records> = match format {
             ListFormat::Jsonl => Box::new(JsonRecords::new(lines, &plan)?),
             ListFormat::Csv => Box::new(Csv::new(lines, Dialect::OURS, &plan, Some(true))?),
-            ListFormat::Tsv => Box::new(Csv::new(lines, Dialect { delimiter: b'\t', ..Dialect::OURS }, &plan, Some(true))?),
+            ListFormat::Tsv => {
+                Box::new(Csv::new(lines, Dialect { delimiter: b'\t', ..Dialect::OURS }, &plan, Some(true))?)
+            }
             ListFormat::Text | ListFormat::Parquet | ListFormat::Inventory => {
                 return Err(Error::Internal(format!("{label} has no columns as a stream")));
             }

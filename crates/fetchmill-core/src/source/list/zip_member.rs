@@ -154,7 +154,10 @@ mod tests {
         let several = [("a", &b"1"[..]), ("b", b"2"), ("c", b"3"), ("d", b"4")];
         for (made, message) in [
             (archive(&several, CompressionMethod::Stored), "of 4 files (a, b, c, ...); unpack it"),
-            (archive(&[(OF_OFFICE, b""), ("xl/x.xml", b"")], CompressionMethod::Stored), "save its sheet as CSV"),
+            (
+                archive(&[(OF_OFFICE, b""), ("xl/x.xml", b"")], CompressionMethod::Stored),
+                "save its sheet as CSV",
+            ),
             (archive(&[], CompressionMethod::Stored), "without a file"),
             (b"PK\x03\x04 and no more".to_vec(), "cannot be read"),
         ] {

@@ -9,10 +9,10 @@ use super::super::columns::ColumnPlan;
 use super::super::csv::Csv;
 use super::super::decode::DecodedInput;
 use super::super::dialect::Dialect;
-use super::super::{ListFormat, format_of};
 use super::super::lines::{Lines, ReadStep, unreadable};
 use super::super::parquet::ParquetRecords;
 use super::super::records::{RecordStep, RecordValues, Records};
+use super::super::{ListFormat, format_of};
 use super::DataFiles;
 use super::description::{DataFormat, Inventory};
 use super::row::RowPlan;
@@ -102,7 +102,8 @@ impl<D: DataFiles> InventoryRecords<D> {
         let plan = ColumnPlan::of_columns(self.rows.columns().to_vec())?;
         Ok(match self.inventory.format {
             DataFormat::Csv => {
-                let lines = Lines::new(label, DecodedInput::new(Box::new(file), format_of(label).1), ListFormat::Csv);
+                let lines =
+                    Lines::new(label, DecodedInput::new(Box::new(file), format_of(label).1), ListFormat::Csv);
                 Box::new(Csv::new(lines, Dialect::OURS, &plan, Some(false))?)
             }
             DataFormat::Parquet => Box::new(ParquetRecords::open(label, file, &plan)?),

@@ -1,0 +1,126 @@
+"""What a job has skipped: the real reason, in the summary, in `status --skipped`, and in the exit code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from fetchmill.testing import s3
+from nginx import Nginx, Site
+from raw_server import RawServer, reply
+
+Run = Callable[..., Ended]
+Raw = Callable[..., RawServer]
+MAP = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
+
+
+def page(*links: str) -> bytes:
+    """An index page, as nginx makes it."""
+    lines = "".join(f'<a href="{link}">x</a>\n' for link in links)
+    body = f"<html><head><title>Index of /f/</title></head><body><h1>Index of /f/</h1><pre>{lines}</pre></body></html>"
+    return reply(body.encode(), "Content-Type: text/html")
+
+
+def sitemap(*urls: str) -> bytes:
+    """A sitemap."""
+    return reply(f"<urlset {MAP}>{''.join(f'<url><loc>{url}</loc></url>' for url in urls)}</urlset>".encode())
+
+
+ELSEWHERE = ("http://other.test/a.txt", "http://other.test/b.txt")
+
+
+@pytest.mark.parametrize("command", ["get", "list"])
+@pytest.mark.parametrize(
+    ("path", "content", "options", "reason"),
+    [
+        ("/f/", page("../", *ELSEWHERE), ("--listing", "html"), "other-origin"),
+        ("/f/", page("../", "/lib/a.txt", "/lib/b.txt"), ("--listing", "html"), "other-path"),
+        ("/sitemap.xml", sitemap(*ELSEWHERE), (), "other-origin"),
+    ],
+    ids=["index-origin", "index-path", "sitemap"],
+)
+def test_a_job_that_skips_all_for_no_wish_of_the_user_exits_with_3(
+    run: Run, raw: Raw, dest: Path, command: str, path: str, content: bytes, options: tuple[str, ...], reason: str
+) -> None:
+    """The reason is the real one, and the same command again says the same."""
+    server = raw({path: content, "/robots.txt": reply(b"", status="404 Not Found")})
+    words = (command, f"{server.url}{path}", dest if command == "get" else dest.with_suffix(".csv"), *options)
+    for _ in range(2):
+        ended = run(*words)
+        assert ended.code == 3, ended.err
+    first = run(*words[:2], dest.with_name("again" if command == "get" else "again.csv"), *options)
+    assert "filter" not in first.err
+    assert {"other-origin": "2 at another origin", "other-path": "2 outside of SOURCE's folder"}[reason] in first.err
+    if command == "get":
+        assert f"skipped: {reason} 2; list them: fetchmill status {dest.with_name('again')} --skipped" in first.err
+        shown = run("status", dest, "--skipped")
+        assert [line.split("\t")[:2] for line in shown.out.splitlines()] == [[reason, "2"]] * 2
+        as_json = [json.loads(line) for line in run("status", dest, "--skipped", "--json").out.splitlines()]
+        assert {line["reason"] for line in as_json} == {reason}
+        assert len({line["name"] for line in as_json}) == 2
+
+
+def test_a_filter_that_takes_nothing_is_a_wish(run: Run, raw: Raw, dest: Path) -> None:
+    """Exit code 0, and the reason is told."""
+    server = raw({"/f/": page("../", "a.txt", "b.txt"), "/robots.txt": reply(b"", status="404 Not Found")})
+    ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--include", "*.jpg")
+    assert ended.code == 0, ended.err
+    assert "nothing was fetched of 2 listed: 2 left out by filters" in ended.err
+    with pytest.raises(fetchmill.UsageError):
+        fetchmill.status(dest.with_name("nowhere"))
+    assert dict(fetchmill.status(dest).skipped_by) == {"filter": 2}
+
+
+def test_what_is_taken_beside_what_is_skipped_is_well(run: Run, raw: Raw, dest: Path) -> None:
+    """One object is enough; reasons are counted all the same."""
+    listed = page("../", "a.txt", *ELSEWHERE, "/lib/x", "mailto:a@b.test")
+    server = raw({"/f/": listed, "/f/a.txt": reply(b"a"), "/robots.txt": reply(b"", status="404 Not Found")})
+    ended = run("get", f"{server.url}/f/", dest, "--listing", "html", "--json")
+    assert ended.code == 0, ended.err
+    report = json.loads(ended.out.splitlines()[-1])
+    assert report["skipped_by"] == {"other-origin": 2, "other-path": 2}
+    assert (report["listed"], report["fetched"], report["skipped"]) == (5, 1, 4)
+    assert "other-origin" in fetchmill.status(dest).skipped_by
+
+
+def test_robots_and_folder_markers_are_reasons(run: Run, raw: Raw, dest: Path, environment: dict[str, str]) -> None:
+    """Nobody asked for them either."""
+    robots = reply(b"User-agent: *\nDisallow: /f/private\n")
+    server = raw({"/f/": page("../", "private.txt"), "/robots.txt": robots})
+    ended = run("get", f"{server.url}/f/", dest, "--listing", "html")
+    assert ended.code == 3
+    assert "1 forbidden by robots.txt; --no-robots takes them" in ended.err
+    with s3({"only/": b""}) as store:
+        source = f"s3://{store.bucket}/only/"
+        ended = run("get", source, dest.with_name("bucket"), env=environment | store.environment())
+    assert ended.code == 3, ended.err
+    assert "1 markers of folders" in ended.err
+
+
+def test_what_has_not_changed_is_no_trouble(
+    run: Run, nginx: Callable[..., Nginx], served: Path, tmp_path: Path
+) -> None:
+    """A sync with nothing to do says nothing of filters, and exits with 0; so does a finished job."""
+    for number in range(5):
+        (served / f"f{number}").write_text("x")
+    source = f"{nginx(files=Site(autoindex='html')).url('files')}/"
+    for _ in range(2):
+        ended = run("sync", source, tmp_path / "mirror")
+        assert ended.code == 0, ended.err
+        assert "filter" not in ended.err
+        assert "nothing was fetched" not in ended.err
+        got = run("get", source, tmp_path / "got")
+        assert got.code == 0, got.err
+
+
+@pytest.mark.parametrize("content", ["", "# only a comment\n", "no url\n"])
+def test_a_list_without_a_target_exits_with_3(run: Run, tmp_path: Path, content: str) -> None:
+    """In each command that reads one; an iterable may be empty."""
+    listed = tmp_path / "urls.txt"
+    listed.write_text(content)
+    for words in (("get", listed, tmp_path / "out"), ("list", listed), ("check", listed)):
+        assert run(*words).code == 3, words
+    assert not fetchmill.get([], tmp_path / "empty").found_nothing
