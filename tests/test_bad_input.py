@@ -194,6 +194,32 @@ def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Ca
     assert asked[1] - asked[0] >= 2
 
 
+def test_dates_are_read_in_each_form_that_servers_send(run: Run, raw: Raw, tmp_path: Path) -> None:
+    """RFC 9110, 5.6.7: a recipient must accept three. A day that does not exist is no date. A sync asks on a condition."""
+    forms = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
+    forms += ["Sun, 6 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37 +0000", "Thu, 31 Feb 2027 08:49:37 GMT"]
+
+    def answer(form: str) -> Callable[[Exchange], bytes]:
+        def to(exchange: Exchange) -> bytes:
+            if b"if-modified-since: sun, 06 nov 1994 08:49:37 gmt" in exchange.head.lower():
+                return bare_reply(status="304 Not Modified")
+            return reply(b"x", f"Last-Modified: {form}")
+
+        return to
+
+    server = raw({f"/{number}": answer(form) for number, form in enumerate(forms)})
+    (tmp_path / "urls.txt").write_text("".join(f"{server.url}/{number}\n" for number in range(len(forms))))
+    assert run("get", tmp_path / "urls.txt", tmp_path / "out", "--format", "jsonl", "--allow-private").code == 0
+    rows = [json.loads(line) for path in (tmp_path / "out").glob("*.jsonl") for line in path.read_text().splitlines()]
+    found = {row["name"].rsplit("/", 1)[1]: row.get("last_modified") for row in rows}
+    assert found == {str(number): "1994-11-06T08:49:37Z" for number in range(5)} | {"5": None}
+    for _ in range(2):
+        ended = run("sync", tmp_path / "urls.txt", tmp_path / "mirror", "--allow-private", "--json")
+        assert ended.code == 0, ended.err
+    report = json.loads(ended.out.splitlines()[-1])
+    assert (report["unchanged"], report["fetched"]) == (5, 1)
+
+
 @pytest.mark.parametrize(
     "behaviour",
     [

@@ -10,6 +10,8 @@ const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /// `2026-11-20T21:08:00`, to which a fraction and the zone are added.
+/// A longer text is no date of HTTP.
+const LOOSE_DATE_BYTES_MAX: usize = 64;
 const DATE_BYTES: usize = 19;
 
 /// Seconds since 1970 as `2026-11-20T21:08:00Z`.
@@ -86,9 +88,15 @@ pub(crate) fn http_date(seconds: u64) -> String {
     format!("{day}, {} {month} {} {} GMT", &text[8..10], &text[..4], &text[11..19])
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`, the one form that servers must send (RFC 9110, 5.6.7), as seconds since 1970; the
-/// name of the day is not compared with the date.
+/// A date of HTTP in any of the forms that a recipient must accept (RFC 9110, 5.6.7), as seconds since 1970. Forms that
+/// servers send besides are read as well: a day with one digit, `UTC` or `+0000` for `GMT`, no zone. Of a date with a year of
+/// two digits 70 to 99 are in the last century, as curl has it. The name of the day is not compared with the date.
 pub(crate) fn parse_http_date(value: &[u8]) -> Option<u64> {
+    parse_fixed_date(value).or_else(|| LooseDate::parse(std::str::from_utf8(value).ok()?)?.seconds())
+}
+
+/// `Sun, 06 Nov 1994 08:49:37 GMT`, the form that nearly all servers send.
+fn parse_fixed_date(value: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(value).ok()?;
     let &[_, _, _, b',', b' ', _, _, b' ', _, _, _, b' ', _, _, _, _, b' ', _, _, b':', _, _, b':', _, _, ..] =
         value
@@ -104,6 +112,99 @@ pub(crate) fn parse_http_date(value: &[u8]) -> Option<u64> {
     let month = MONTHS.iter().position(|month| *month == &text[8..11])? as u64 + 1;
     let (day, year) = (number(&value[5..7])?, number(&value[12..16])?);
     seconds_of(year, month, day, &value[17..25])
+}
+
+/// The parts of a date, in whatever order they come.
+#[derive(Default)]
+struct LooseDate<'t> {
+    year: Option<u64>,
+    month: Option<u64>,
+    day: Option<u64>,
+    /// `08:49:37`.
+    time: Option<&'t str>,
+    /// Seconds east of UTC.
+    zone: Option<i64>,
+}
+
+impl<'t> LooseDate<'t> {
+    fn parse(text: &'t str) -> Option<Self> {
+        let mut date = LooseDate::default();
+        if text.len() > LOOSE_DATE_BYTES_MAX {
+            return None;
+        }
+        for (position, word) in text.split([' ', ',', '\t']).filter(|word| !word.is_empty()).enumerate() {
+            let is_weekday = position == 0 && is_day_name(word);
+            if !is_weekday {
+                date.take(word)?;
+            }
+        }
+        Some(date)
+    }
+
+    /// Takes a word; none: it is no part of a date, or the second one of its kind.
+    fn take(&mut self, word: &'t str) -> Option<()> {
+        if word.contains(':') {
+            return set(&mut self.time, word);
+        }
+        if let Some(zone) = zone_of(word).filter(|_| self.time.is_some()) {
+            return set(&mut self.zone, zone);
+        }
+        // `06-Nov-94`.
+        let is_joined = word.starts_with(|first: char| first.is_ascii_digit());
+        for part in word.split('-').filter(|part| is_joined || *part == word) {
+            self.take_part(part)?;
+        }
+        is_joined.then_some(()).or_else(|| self.month.map(drop))
+    }
+
+    fn take_part(&mut self, part: &str) -> Option<()> {
+        if let Some(month) = MONTHS.iter().position(|month| month.eq_ignore_ascii_case(part)) {
+            return set(&mut self.month, month as u64 + 1);
+        }
+        let value = number(part.as_bytes()).filter(|_| !part.is_empty())?;
+        match part.len() {
+            1 | 2 if self.day.is_none() => set(&mut self.day, value),
+            2 => set(&mut self.year, if value < 70 { 2000 + value } else { 1900 + value }),
+            4 => set(&mut self.year, value),
+            _ => None,
+        }
+    }
+
+    fn seconds(&self) -> Option<u64> {
+        let time = self.time?;
+        // One digit for the hour is filled up.
+        let time = if time.len() == 7 { format!("0{time}") } else { time.to_owned() };
+        let is_time = time.as_bytes().get(2) == Some(&b':') && time.as_bytes().get(5) == Some(&b':');
+        let local = seconds_of(self.year?, self.month?, self.day?, time.as_bytes()).filter(|_| is_time)?;
+        local.checked_add_signed(-self.zone.unwrap_or_default())
+    }
+}
+
+fn set<T>(part: &mut Option<T>, value: T) -> Option<()> {
+    if part.is_some() {
+        return None;
+    }
+    *part = Some(value);
+    Some(())
+}
+
+/// `Sun` or `Sunday`.
+fn is_day_name(word: &str) -> bool {
+    let short = word.get(..3).unwrap_or_default();
+    let is_known = DAYS.iter().any(|day| day.eq_ignore_ascii_case(short));
+    is_known && (word.len() == 3 || word.to_ascii_lowercase().ends_with("day"))
+}
+
+/// Seconds east of UTC of `GMT`, `UTC`, `Z` or `+0100`.
+fn zone_of(word: &str) -> Option<i64> {
+    if ["GMT", "UTC", "UT", "Z"].iter().any(|zone| zone.eq_ignore_ascii_case(word)) {
+        return Some(0);
+    }
+    let sign = if word.starts_with('+') { 1 } else { -1 };
+    let digits = word.strip_prefix(['+', '-'])?.as_bytes();
+    let (hours, minutes) = digits.split_at_checked(2).filter(|(_, minutes)| minutes.len() == 2)?;
+    let seconds = (number(hours)? * 60 + number(minutes)?) * 60;
+    Some(sign * seconds as i64)
 }
 
 /// Seconds since 1970 of `2026-11-20` and `21:08:00`, in whatever zone; `None` for a day that its month does not have.
@@ -136,8 +237,12 @@ fn seconds_of(year: u64, month: u64, day: u64, time: &[u8]) -> Option<u64> {
     let &[h, hh, _, m, mm, _, s, ss] = time else { return None };
     let (hour, minute, second) = (number(&[h, hh])?, number(&[m, mm])?, number(&[s, ss])?);
     let in_day = hour < 24 && minute < 60 && second <= 60;
-    let valid = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day) && in_day;
-    valid.then(|| ((days_since_1970(year, month, day) * 24 + hour) * 60 + minute) * 60 + second)
+    let valid =
+        (1970..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day) && in_day;
+    let days = valid.then(|| days_since_1970(year, month, day))?;
+    // Not each month has 31 days.
+    let has_day = number(&date(days * 86_400)[8..10]) == Some(day);
+    has_day.then(|| ((days * 24 + hour) * 60 + minute) * 60 + second)
 }
 
 /// Of the Gregorian calendar, for years from 1970.
@@ -263,7 +368,37 @@ mod tests {
     fn dates_of_http_are_read() {
         assert_eq!(parse_http_date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
         assert_eq!(parse_http_date(b"Fri, 31 Dec 9999 23:59:59 GMT"), Some(SECONDS_MAX));
-        for text in ["", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:37 UTC", "0", "-1"] {
+        for text in [
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun, 06 Nov 1994 08:49:37 UTC",
+            "Sun, 06 Nov 1994 08:49:37 +0000",
+            "Sun, 06 Nov 1994 09:49:37 +0100",
+            "Sun, 06 Nov 1994 03:19:37 -0530",
+            "Sun, 6 Nov 1994 8:49:37 GMT",
+            "Sun, 06-Nov-1994 08:49:37 GMT",
+            "06 Nov 1994 08:49:37 gmt",
+        ] {
+            assert_eq!(parse_http_date(text.as_bytes()), Some(784_111_777), "{text}");
+        }
+        assert_eq!(parse_http_date(b"Wednesday, 01-Jan-70 00:00:00 GMT"), Some(0));
+        assert_eq!(parse_http_date(b"Thu, 01 Jan 1970 00:00:00 +0100"), None);
+        for text in [
+            "",
+            "0",
+            "-1",
+            "Sun, 31 Feb 2027 08:49:37 GMT",
+            "Mon, 30 Feb 2028 08:49:37 GMT",
+            "Sun, 06 Nov 1994 GMT",
+            "Sun, 06 Nov 1994 08:49 GMT",
+            "Sun, 06 Nov 1994 08:49:37 CET",
+            "Sun, 06 Nov 1994 08:49:37 GMT GMT",
+            "Sun, 06 Nov 1994 08:49:37 08:49:37",
+            "Sun, 06 Nov 19940 08:49:37 GMT",
+            "Sun, 06 Nov 1994 24:49:37 GMT",
+            "Nov Nov 6 08:49:37 1994",
+            "2026-11-20 08:49:37",
+        ] {
             assert_eq!(parse_http_date(text.as_bytes()), None, "{text}");
         }
     }

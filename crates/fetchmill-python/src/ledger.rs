@@ -91,11 +91,7 @@ pub(crate) fn failed_folders(
 #[pyfunction]
 #[pyo3(signature = (dest, state))]
 #[expect(clippy::needless_pass_by_value, reason = "Python gives values")]
-pub(crate) fn skipped(
-    py: Python<'_>,
-    dest: PathBuf,
-    state: Option<PathBuf>,
-) -> PyResult<Vec<SkippedTuple>> {
+pub(crate) fn skipped(py: Python<'_>, dest: PathBuf, state: Option<PathBuf>) -> PyResult<Vec<SkippedTuple>> {
     let read = || read_skipped(&JobLocation::find(&dest, state.as_deref())?);
     let found = py.detach(read).map_err(|error| errors::of(&error))?;
     let of_reason = |(reason, of): (String, SkippedOf)| {

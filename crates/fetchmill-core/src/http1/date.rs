@@ -1,4 +1,4 @@
-//! Owns `Retry-After`: seconds, or a date in the one form that servers must send (RFC 9110, 5.6.7).
+//! Owns `Retry-After`: seconds, or a date (RFC 9110, 10.2.3).
 
 use crate::time_text::{number, parse_http_date};
 
@@ -19,8 +19,13 @@ pub enum RetryAfter {
 impl RetryAfter {
     /// `None` for anything else. `date` is the value of the field `Date`.
     pub fn parse(value: &[u8], date: Option<&[u8]>) -> Option<Self> {
-        if value.first()?.is_ascii_digit() {
-            return number(value).map(RetryAfter::Seconds);
+        let is_number = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+        if value.first()?.is_ascii_digit() && value.iter().all(is_number) {
+            // Some servers send `4.0`; a part of a second counts as one.
+            let (whole, fraction) = value.split_at(memchr::memchr(b'.', value).unwrap_or(value.len()));
+            let has_part = fraction.iter().any(|byte| matches!(byte, b'1'..=b'9'));
+            number(fraction.strip_prefix(b".").unwrap_or_default())?;
+            return Some(RetryAfter::Seconds(number(whole)?.saturating_add(u64::from(has_part))));
         }
         Some(RetryAfter::Date { at: parse_http_date(value)?, sent: date.and_then(parse_http_date) })
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::sqlite_error::error_of;
-use super::{fence, skips, version};
+use super::{fence, version};
 use crate::durable;
 use crate::entry::EntryTraits;
 use crate::error::{Error, Result};
@@ -50,6 +50,8 @@ CREATE TABLE IF NOT EXISTS shards (
     objects INTEGER NOT NULL, bytes INTEGER NOT NULL, replaced_by INTEGER);
 CREATE TABLE IF NOT EXISTS samples (time REAL PRIMARY KEY, sample TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS begun (id INTEGER PRIMARY KEY CHECK (id = 0), sequences BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS skipped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS skipped_names (id INTEGER PRIMARY KEY, reason TEXT NOT NULL, name BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS uploads (number INTEGER PRIMARY KEY, uploaded_at TEXT);
 INSERT OR IGNORE INTO tally VALUES (0, 0, 0, 0, 0, 0, 0, 0);
 ";
@@ -84,7 +86,6 @@ pub(super) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(fence::TABLE)?;
-        db.execute_batch(skips::TABLES)?;
         version::write(db, VERSION)?;
         db.execute_batch("COMMIT")
     };

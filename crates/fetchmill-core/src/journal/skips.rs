@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::identity::TRANSFORM;
+use super::identity::{Identity, TRANSFORM};
 use super::location::JobLocation;
 use super::rules::RULES;
 use super::schema;
@@ -13,12 +13,6 @@ use super::transactions::Journal;
 use crate::error::Result;
 use crate::limits::SKIPPED_NAMES_MAX;
 use crate::source::Skips;
-
-/// Names of a reason have one after another a number, so that the first ones stay.
-pub(super) const TABLES: &str = "
-CREATE TABLE IF NOT EXISTS skipped (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS skipped_names (id INTEGER PRIMARY KEY, reason TEXT NOT NULL, name BLOB NOT NULL);
-";
 
 /// Targets that a condition has left as they are: the server answered 304.
 pub const UNCHANGED: &str = "unchanged";
@@ -54,7 +48,8 @@ impl Journal {
 
     /// How many were skipped, by reason. A job of 0.1.0 has no reasons.
     pub fn skipped(&self) -> Result<BTreeMap<String, u64>> {
-        self.check(by_reason(&self.db))
+        let identity = self.get("identity")?.map(|stored| Identity::from_json(&stored)).unwrap_or_default();
+        self.check(by_reason(&self.db, &identity))
     }
 
     /// Whether it has reasons: one of 0.1.0 has none.
@@ -96,19 +91,19 @@ fn read(db: &Connection) -> rusqlite::Result<BTreeMap<String, SkippedOf>> {
 }
 
 /// How many were skipped: by the listing, and as replies came.
-pub(super) fn by_reason(db: &Connection) -> rusqlite::Result<BTreeMap<String, u64>> {
-    let fact = |key| {
-        let query = "SELECT value FROM job WHERE key = ?";
-        db.query_row(query, [key], |row| row.get::<_, String>(0)).optional()
-    };
-    if fact(RULES)?.is_none() {
+pub(super) fn by_reason(
+    db: &Connection,
+    identity: &BTreeMap<String, String>,
+) -> rusqlite::Result<BTreeMap<String, u64>> {
+    let rules = "SELECT 1 FROM job WHERE key = ?";
+    if db.query_row(rules, [RULES], |_| Ok(())).optional()?.is_none() {
         return Ok(BTreeMap::new());
     }
     let mut counts = counts(db)?;
     let skipped = schema::read_tally(db)?.0.skipped;
     let by_replies = skipped.saturating_sub(counts.values().sum());
     if by_replies > 0 {
-        let transforms = super::status::identity(db)?.contains_key(TRANSFORM);
+        let transforms = identity.contains_key(TRANSFORM);
         counts.insert(if transforms { DROPPED } else { UNCHANGED }.to_owned(), by_replies);
     }
     Ok(counts)

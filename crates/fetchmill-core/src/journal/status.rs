@@ -82,8 +82,9 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
         };
         let is_running = place.is_running();
         let waits = fact("waits")?.filter(|_| is_running);
+        let identity = identity(&db)?;
         Ok(Status {
-            identity: identity(&db)?,
+            identity: identity.clone(),
             tally: schema::read_tally(&db)?.0,
             kinds: schema::read_kinds(&db)?,
             started_at: fact("started_at")?,
@@ -93,7 +94,7 @@ pub fn read_status(place: &JobLocation) -> Result<Status> {
             waiting: db.query_row("SELECT count(*) FROM waiting", [], |row| row.get::<_, i64>(0))? as u64,
             is_running,
             progress: fact(PROGRESS)?.filter(|_| is_running),
-            skipped: skips::by_reason(&db)?,
+            skipped: skips::by_reason(&db, &identity)?,
             waits: waits.and_then(|waits| serde_json::from_str(&waits).ok()).unwrap_or_default(),
         })
     };

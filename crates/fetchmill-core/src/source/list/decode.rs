@@ -12,7 +12,7 @@ use super::zip_member::is_zip;
 use crate::limits::{LIST_XZ_KIB_MAX, LIST_ZSTD_WINDOW_LOG_MAX, MIB, READ_BYTES};
 
 /// Bytes that tell how the rest is compressed.
-const MAGIC_BYTES: usize = 4;
+pub(super) const MAGIC_BYTES: usize = 4;
 
 type Input = BufReader<io::Chain<io::Cursor<Vec<u8>>, Box<dyn Read + Send>>>;
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::decode::DecodedInput;
+use super::decode::{DecodedInput, MAGIC_BYTES};
 use super::{ListFormat, not_a_list};
 use crate::error::{Error, Result};
 use crate::limits::{LIST_LINE_BYTES_MAX, LIST_STRETCH_BYTES, READ_BYTES};
@@ -204,7 +204,8 @@ impl Lines {
 
     /// Refuses what is no list, and leaves out a byte order mark; whether it could be seen.
     fn begin(&mut self) -> Result<bool> {
-        while self.unread.len() < not_a_list::HEAD_BYTES {
+        // The first read gives no more than what tells the compression, the second one what there is.
+        while self.unread.len() <= MAGIC_BYTES {
             match self.fill()? {
                 ReadStep::Done => {}
                 ReadStep::NothingNow if self.unread.len() < BYTE_ORDER_MARK.len() => return Ok(false),

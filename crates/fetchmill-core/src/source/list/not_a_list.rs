@@ -2,8 +2,10 @@
 
 use super::ListFormat;
 
-/// Bytes that are looked at, if that many come at once.
-pub(super) const HEAD_BYTES: usize = 4096;
+/// Bytes that are searched for NULs.
+const HEAD_BYTES: usize = 4096;
+/// Of so many bytes one may be a NUL: a line of text that was damaged is a failed target, and no more.
+const BYTES_PER_NUL: usize = 8;
 /// Where a tar archive says that it is one.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
@@ -41,8 +43,9 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     if head.get(TAR_MAGIC.0..).is_some_and(|head| head.starts_with(TAR_MAGIC.1)) {
         return Some("a tar archive; unpack it and name one of its files");
     }
-    if memchr::memchr(0, &head[..head.len().min(HEAD_BYTES)]).is_some() {
-        return Some("binary: it has NUL bytes");
+    let head_of_text = &head[..head.len().min(HEAD_BYTES)];
+    if memchr::memchr_iter(0, head_of_text).count() * BYTES_PER_NUL > head_of_text.len() {
+        return Some("binary: it has many NUL bytes");
     }
     let is_array = format == ListFormat::Jsonl && head.trim_ascii_start().starts_with(b"[");
     is_array.then_some("one JSON array, not a value a line; convert it: jq -c '.[]' FILE")
@@ -60,6 +63,7 @@ mod tests {
             assert_eq!(kind_of(head, ListFormat::Jsonl), None, "{head:?}");
         }
         assert_eq!(kind_of(b"[::1]/a", ListFormat::Text), None);
+        assert_eq!(kind_of(b"http://a.test/\n\0\nhttp://b.test/", ListFormat::Text), None);
     }
 
     #[test]
@@ -67,7 +71,7 @@ mod tests {
         let mut tar = vec![b'a'; 257];
         tar.extend_from_slice(b"ustar\x0000");
         assert!(kind_of(&tar, ListFormat::Text).is_some_and(|kind| kind.contains("tar archive")));
-        assert!(kind_of(b"a\0b", ListFormat::Csv).is_some_and(|kind| kind.contains("NUL")));
+        assert!(kind_of(b"a\0b\0", ListFormat::Csv).is_some_and(|kind| kind.contains("NUL")));
         assert!(kind_of(b" \n[{}]", ListFormat::Jsonl).is_some_and(|kind| kind.contains("jq -c")));
         assert!(kind_of(b"%PDF-1.7", ListFormat::Text).is_some());
     }
