@@ -195,7 +195,7 @@ def test_a_page_is_asked_for_when_the_server_said(run: Run, raw: Raw, canary: Ca
 
 
 def test_dates_are_read_in_each_form_that_servers_send(run: Run, raw: Raw, tmp_path: Path) -> None:
-    """RFC 9110, 5.6.7: a recipient must accept three. A day that does not exist is no date. A sync asks on a condition."""
+    """RFC 9110, 5.6.7: a recipient must accept three forms. A sync asks on the condition of each."""
     forms = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"]
     forms += ["Sun, 6 Nov 1994 08:49:37 UTC", "Sun, 06 Nov 1994 08:49:37 +0000", "Thu, 31 Feb 2027 08:49:37 GMT"]
 

@@ -631,6 +631,7 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
         ("urls.gz", gzip.compress(b"a" * 257 + b"ustar\x0000"), "is no list but a tar archive"),
         ("urls.7z", b"7z\xbc\xaf\x27\x1c\0\4", "is no list but a 7z archive"),
     ],
+    ids=lambda value: value if isinstance(value, str) and " " not in value else "",
 )
 @pytest.mark.parametrize("command", ["list", "check"])
 def test_what_is_no_list_is_refused_in_a_line(

@@ -53,6 +53,7 @@ def test_every_error_is_public_and_has_its_exit_code() -> None:
         "BusyError": 9,
         "JournalError": 10,
         "DeleteLimitError": 11,
+        "AccessError": 12,
         "ReplyError": 3,
         "StatusError": 3,
         "StrayReplyError": 3,

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fetchmill._transform.reply import FetchedReply
     from fetchmill.cli.config import load_config
     from fetchmill.errors import (
+        AccessError,
         BusyError,
         DeleteLimitError,
         FetchmillError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AccessError",
     "BusyError",
     "Change",
     "CheckOptions",

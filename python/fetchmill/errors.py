@@ -69,6 +69,12 @@ class DeleteLimitError(FetchmillError):
     exit_code = 11
 
 
+class AccessError(FetchmillError):
+    """The server refuses everything: 401 or 403. The job can be resumed with other credentials."""
+
+    exit_code = 12
+
+
 class ReplyError(FetchmillError):
     """A request without a complete reply: `reply.error` of a stream, raised with `on_error="raise"`.
 

@@ -37,6 +37,9 @@ pub enum Error {
     /// The destination is not where it was when the job began. Exit 7.
     #[error("{0}")]
     Moved(String),
+    /// The server refuses everything: 401 or 403. Exit 12.
+    #[error("{0}")]
+    Refused(String),
     /// Another process runs this job. Exit 9.
     #[error("{0}")]
     Busy(String),
@@ -67,6 +70,7 @@ impl Error {
             Error::Temporary(_) => 5,
             Error::Security(_) => 6,
             Error::Storage { .. } | Error::NoRoom(_) | Error::Moved(_) => 7,
+            Error::Refused(_) => 12,
             Error::Busy(_) => 9,
             Error::Journal(_) => 10,
         }

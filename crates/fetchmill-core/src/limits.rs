@@ -304,6 +304,10 @@ pub const fn row_groups_max(workers: usize, columns: usize) -> usize {
     if share == 0 { 1 } else { share }
 }
 
+/// Equal answers of 401 or 403 in a row after which a job stops that had no success.
+pub const REFUSED_TARGETS_MAX: u64 = 200;
+/// How long an answer is waited for that shows whether all is refused.
+pub const ACCESS_CHECK: Duration = Duration::from_secs(30);
 /// Names of entries that a page has left out which are kept for each reason, for `status --skipped`.
 pub const SKIPPED_NAMES_PAGE: u64 = 16;
 /// The same of a job: with six reasons 600 names of at most a KiB.

@@ -28,6 +28,7 @@ pub(crate) fn of(error: &Error) -> PyErr {
         Error::Temporary(_) => "TemporaryError",
         Error::Security(_) => "SecurityError",
         Error::Storage { .. } | Error::NoRoom(_) | Error::Moved(_) => "StorageError",
+        Error::Refused(_) => "AccessError",
         Error::Busy(_) => "BusyError",
         Error::Journal(_) => "JournalError",
     };

@@ -76,7 +76,8 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
     epilog="Exit codes: 0 all fetched, 1 internal error, 2 usage, 3 finished with failed or absent targets (check: "
     "what --fail-on names; diff: something differs; list: a folder is missing), 4 listing, 5 temporary, 6 security, "
     "7 local storage, 8 stopped by --max-failed, --max-duration or --max-bytes, "
-    "9 job in use, 10 journal damaged, 11 sync would remove more than --max-delete, 130 and 143 stopped by SIGINT and "
+    "9 job in use, 10 journal damaged, 11 sync would remove more than --max-delete, 12 the server refuses everything, "
+    "130 and 143 stopped by SIGINT and "
     "SIGTERM after a checkpoint.",
 )
 @click.option(

@@ -10,12 +10,13 @@ use super::clock::Clock;
 use super::coalescing::Coalescing;
 use super::counters::{self, Counters, Sum};
 use super::courtesy::Courtesy;
-use super::health_check_link::HealthCheckLink;
+use super::health_check_link::{HealthCheckLink, OriginQuestion};
 use super::job_origins::JobOrigins;
 use super::journal_link::{JournalLink, JournalRequest};
 use super::options::JobOptions;
 use super::pipeline::Pipeline;
 use super::preflight::Preflight;
+use super::refusals::{self, AccessRefusals, Refusal};
 use super::s3::Access;
 use super::shared_plan::SharedPlan;
 use super::stop::{StopSignal, Wakers};
@@ -41,6 +42,8 @@ pub(super) struct Control {
     pub(super) origins: JobOrigins,
     pub(super) journal: JournalLink,
     pub(super) health_checks: HealthCheckLink,
+    /// Whether the only origin refuses everything.
+    pub(super) refusals: AccessRefusals,
     pub(super) waits: Waits,
     /// What is known of stores of S3, if the job has anything to do with them.
     pub(super) store: Arc<Access>,
@@ -102,6 +105,7 @@ impl Control {
             origins: JobOrigins::new(options.rows.is_some()),
             journal: JournalLink::new(to_journal),
             health_checks: HealthCheckLink::default(),
+            refusals: AccessRefusals::new(options.max_failed.is_some() || options.rows.is_some()),
             waits: Waits::default(),
             store: Access::new(options.s3.clone()),
             tokens: options.token_origin().map(BearerTokens::new),
@@ -136,7 +140,7 @@ impl Control {
     pub(super) fn turn(&self, worker: usize, report: WorkerReport, max: usize) -> NextWork {
         let turn = self.plan.turn(worker, report, max, self.clock.now(), &self.journal);
         if let Some(asked) = turn.health_check
-            && !self.health_checks.ask(asked.clone())
+            && !self.health_checks.ask(OriginQuestion::Health(asked.clone()))
         {
             self.health_checked(&asked, HealthStatus::Unknown);
         }
@@ -153,6 +157,46 @@ impl Control {
             self.plan.wake_all();
         }
         turn.next
+    }
+
+    /// A target was refused with 401 or 403. Whether it has failed; else the job ends, and the target stays pending.
+    pub(super) fn refused(&self, status: u16) -> bool {
+        if self.origins.are_many() {
+            return true;
+        }
+        match self.refusals.note(status) {
+            Refusal::OfTarget => true,
+            Refusal::OfAll => {
+                self.stop.fail(Error::Refused(refusals::describe(status)));
+                false
+            }
+            Refusal::InDoubt => {
+                let now = self.clock.now();
+                match self.plan.last_fetched() {
+                    Some(entry) if self.health_checks.ask(OriginQuestion::Access(entry.clone(), status)) => {
+                        self.plan.pause(now + limits::ACCESS_CHECK.as_millis() as Millis, now);
+                    }
+                    // Nobody can tell.
+                    _ => self.refusals.go_on(),
+                }
+                true
+            }
+        }
+    }
+
+    /// An object that was fetched was asked for again after many refusals with `refused`.
+    pub(super) fn access_checked(&self, refused: u16, answered: Option<u16>) {
+        if answered == Some(refused) {
+            self.stop.fail(Error::Refused(refusals::describe(refused)));
+        } else {
+            self.notice(&format!(
+                "many targets in a row were refused ({refused}), and what was fetched before was still given: the job \
+                 went on"
+            ));
+            self.refusals.go_on();
+        }
+        self.plan.pause(0, self.clock.now());
+        self.plan.wake_all();
     }
 
     /// A health check has come back.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 
 use super::control::Control;
+use super::health_check_link::OriginQuestion;
 use super::job_origins::ListingServer;
 use super::s3::BucketResolver;
 use super::stop::Stop;
@@ -47,17 +48,32 @@ impl BodySink for Discarded {
 
 impl HealthChecker {
     /// Answers until nobody asks any more.
-    pub(super) fn run(&self, questions: &Receiver<HealthCheck>) -> Result<()> {
-        while let Ok(asked) = questions.recv() {
-            let status = match self.find(&asked) {
-                Some((key, path)) => network_runtime()?.block_on(self.check(&key, &path)),
-                None => HealthStatus::Unknown,
-            };
-            if self.control.stop.get() == Stop::No {
-                self.control.health_checked(&asked, status);
+    pub(super) fn run(&self, questions: &Receiver<OriginQuestion>) -> Result<()> {
+        while let Ok(question) = questions.recv() {
+            match question {
+                OriginQuestion::Health(asked) => {
+                    let status = self.ask(&asked)?.health();
+                    if self.control.stop.get() == Stop::No {
+                        self.control.health_checked(&asked, status);
+                    }
+                }
+                OriginQuestion::Access(entry, refused) => {
+                    let answer = self.ask(&HealthCheck::Object(entry))?;
+                    let answered = if let Answer::Status(status) = answer { Some(status) } else { None };
+                    if self.control.stop.get() == Stop::No {
+                        self.control.access_checked(refused, answered);
+                    }
+                }
             }
         }
         Ok(())
+    }
+
+    fn ask(&self, asked: &HealthCheck) -> Result<Answer> {
+        Ok(match self.find(asked) {
+            Some((key, path)) => network_runtime()?.block_on(self.check(&key, &path)),
+            None => Answer::Unknown,
+        })
     }
 
     /// Where what is asked for is.
@@ -82,7 +98,7 @@ impl HealthChecker {
         Some((key, path.to_owned()))
     }
 
-    async fn check(&self, key: &OriginKey, path: &str) -> HealthStatus {
+    async fn check(&self, key: &OriginKey, path: &str) -> Answer {
         let control = &self.control;
         let clock = Rc::new(Cell::new(control.clock.now()));
         let settings = PoolSettings { connections: 1, times_phases: false, ..self.pool.clone() };
@@ -96,7 +112,7 @@ impl HealthChecker {
             }
             _ => match pool.origin(key) {
                 Ok(origin) => origin,
-                Err(_) => return HealthStatus::Unknown,
+                Err(_) => return Answer::Unknown,
             },
         };
         let mut connection = Connection::default();
@@ -105,17 +121,17 @@ impl HealthChecker {
         let exchange = async {
             match pool.open(&mut connection, &watch, AddressPolicy::Anywhere).await {
                 Ok(()) => {}
-                Err(ConnectFailure::Failed(_)) => return HealthStatus::Down,
+                Err(ConnectFailure::Failed(_)) => return Answer::Down,
                 // This machine is to blame.
-                Err(ConnectFailure::Exhausted(_)) => return HealthStatus::Unknown,
+                Err(ConnectFailure::Exhausted(_)) => return Answer::Unknown,
             }
             let replied = connection
                 .exchange(RequestTarget::Path(path), &buffers, &mut Discarded, &watch, max_body)
                 .await;
             match replied {
-                Ok(replied) if is_good(replied.head.status) => HealthStatus::Healthy,
-                Err(broken) if !broken.kind.is_retryable() => HealthStatus::Healthy,
-                Ok(_) | Err(_) => HealthStatus::Down,
+                Ok(replied) => Answer::Status(replied.head.status),
+                Err(broken) if !broken.kind.is_retryable() => Answer::Unusable,
+                Err(_) => Answer::Down,
             }
         };
         let tick = async {
@@ -133,6 +149,29 @@ impl HealthChecker {
         tokio::select! {
             status = exchange => status,
             never = tick => never,
+        }
+    }
+}
+
+/// What came of asking.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    /// A complete reply.
+    Status(u16),
+    /// A reply that cannot be used, of a server that is not in trouble.
+    Unusable,
+    Down,
+    /// It cannot be asked for by us: nothing is known.
+    Unknown,
+}
+
+impl Answer {
+    fn health(self) -> HealthStatus {
+        match self {
+            Answer::Status(status) if !is_good(status) => HealthStatus::Down,
+            Answer::Status(_) | Answer::Unusable => HealthStatus::Healthy,
+            Answer::Down => HealthStatus::Down,
+            Answer::Unknown => HealthStatus::Unknown,
         }
     }
 }

@@ -7,22 +7,31 @@ use crossbeam_channel::{Receiver, Sender};
 use crate::planner::probing::HealthCheck;
 use crate::sync::lock;
 
+/// What is asked.
+#[derive(Debug)]
+pub(super) enum OriginQuestion {
+    /// Whether the origin is well.
+    Health(HealthCheck),
+    /// Whether it still gives an object that was fetched, after refusals with this status.
+    Access(Box<[u8]>, u16),
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct HealthCheckLink {
-    sender: Mutex<Option<Sender<HealthCheck>>>,
+    sender: Mutex<Option<Sender<OriginQuestion>>>,
 }
 
 impl HealthCheckLink {
     /// From now on there is somebody who asks.
-    pub(super) fn open(&self) -> Receiver<HealthCheck> {
+    pub(super) fn open(&self) -> Receiver<OriginQuestion> {
         let (sender, questions) = crossbeam_channel::unbounded();
         *lock(&self.sender) = Some(sender);
         questions
     }
 
     /// Asks; `false` when nobody can. The planner has one question at a time.
-    pub(super) fn ask(&self, asked: HealthCheck) -> bool {
+    pub(super) fn ask(&self, asked: OriginQuestion) -> bool {
         lock(&self.sender).as_ref().is_some_and(|sender| sender.send(asked).is_ok())
     }
 

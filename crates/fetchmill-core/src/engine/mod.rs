@@ -42,6 +42,7 @@ mod rate_wait;
 mod recorder;
 mod recovery;
 mod redirect;
+mod refusals;
 mod renewal;
 mod resting;
 mod run;

@@ -133,6 +133,18 @@ impl SharedPlan {
         all / workers + usize::from(worker < all % workers)
     }
 
+    /// An object that was fetched, as its page has it.
+    pub(super) fn last_fetched(&self) -> Option<Box<[u8]>> {
+        self.lock().last_fetched()
+    }
+
+    /// Holds targets that are not started until then; a moment that is past lets them go.
+    pub(super) fn pause(&self, until: Millis, now: Millis) {
+        let mut planner = self.lock();
+        planner.pause(until);
+        self.show(&planner, now);
+    }
+
     /// A health check has come back.
     pub(super) fn health_checked(
         &self,

@@ -98,6 +98,8 @@ pub struct Planner {
     /// In a job over many hosts: their state is with the workers that have them.
     routes: Option<Routes>,
     jitter: Jitter,
+    /// Until when targets are held for another reason than the origin's state; 0: they are not.
+    paused_until: Millis,
 }
 
 impl Planner {
@@ -107,6 +109,7 @@ impl Planner {
         let jitter = Jitter::new(options.seed);
         let concurrency = options.auto.map(|bounds| ConcurrencyLimit::new(bounds, options.workers));
         Planner {
+            paused_until: 0,
             options,
             ready: VecDeque::new(),
             ready_targets: 0,
@@ -210,6 +213,7 @@ impl Planner {
             return self.next_of_hosts(worker, max.min(limits::BATCH_TARGETS_MAX), now);
         }
         let next = match self.origin.gate(now) {
+            _ if self.paused_until > now => NextWork::WaitUntil(self.paused_until),
             Gate::Resting(until) => NextWork::WaitUntil(until),
             Gate::Asking => self.next_probe(now),
             Gate::Open(_) => match self.take(max.min(limits::BATCH_TARGETS_MAX), now) {
@@ -559,10 +563,20 @@ impl Planner {
     /// Until when targets that were handed out and not started are held, if they are; all but the [`Planner::probe`].
     pub fn held_until(&self, now: Millis) -> Option<Millis> {
         match self.origin.gate(now) {
-            Gate::Resting(until) => Some(until),
+            Gate::Resting(until) => Some(until.max(self.paused_until)),
             Gate::Asking => Some(Millis::MAX),
-            Gate::Open(_) => None,
+            Gate::Open(_) => Some(self.paused_until).filter(|until| *until > now),
         }
+    }
+
+    /// Holds targets until then, whatever the origin does.
+    pub fn pause(&mut self, until: Millis) {
+        self.paused_until = until;
+    }
+
+    /// An object that was fetched, as its page has it.
+    pub fn last_fetched(&self) -> Option<Box<[u8]>> {
+        self.probing.last_fetched()
     }
 
     /// Until when the origin rests, if it does.

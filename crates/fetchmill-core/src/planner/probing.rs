@@ -68,6 +68,11 @@ impl Probing {
         }
     }
 
+    /// The last object that was fetched.
+    pub(super) fn last_fetched(&self) -> Option<Box<[u8]>> {
+        self.fetched.clone()
+    }
+
     /// Whether there is anything that is known to be there.
     pub(super) fn can_check(&self) -> bool {
         self.fetched.is_some() || self.has_first_page

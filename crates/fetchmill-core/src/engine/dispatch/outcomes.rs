@@ -51,6 +51,7 @@ impl Dispatcher {
             bytes: length,
         });
         self.replied_well();
+        self.control.refusals.note_success();
         self.done.fetched.get_or_insert_with(|| target.entry.as_slice().into());
         Ok(())
     }

@@ -126,6 +126,10 @@ impl Worker {
             }
             Verdict::Settle(outcome, detail) => {
                 let status = replied.map_or(0, |replied| replied.head.status);
+                if !self.is_answer(outcome, status) {
+                    self.leave(target, RequestOutcome::Nothing);
+                    return FetchAttempt::Over;
+                }
                 if let Outcome::Failed(kind) = outcome {
                     self.observe(kind, target.state.attempts, retry_after);
                 }
@@ -185,6 +189,7 @@ impl Worker {
             self.block.borrow_mut().push_fetched(target.sequence, attempts, &name, body, &facts);
         }
         self.settled();
+        self.control().refusals.note_success();
         self.note_fetched(target);
         self.leave(target, RequestOutcome::Answer);
     }
@@ -217,6 +222,18 @@ impl Worker {
     }
 
     /// No target will fare better: they stay pending.
+    /// Whether a target has this outcome; one that is refused as all are stays pending.
+    fn is_answer(&self, outcome: Outcome, status: u16) -> bool {
+        match outcome {
+            Outcome::Failed(_) if matches!(status, 401 | 403) => self.control().refused(status),
+            Outcome::Skipped => {
+                self.control().refusals.note_success();
+                true
+            }
+            _ => true,
+        }
+    }
+
     fn stop(&self, target: &mut CurrentTarget, error: Error) -> FetchAttempt {
         self.control().stop.fail(error);
         self.leave(target, RequestOutcome::Nothing);

@@ -1,0 +1,99 @@
+"""A server that refuses everything: the job stops early, and goes on with other credentials."""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fetchmill
+from conftest import Ended
+from raw_server import Exchange, RawServer, page, reply
+
+Run = Callable[..., Ended]
+Raw = Callable[..., RawServer]
+NAMES = [f"f{number:05}" for number in range(3000)]
+REFUSED = 12
+
+
+def token_server(raw: Raw, status: str, valid: Callable[[Exchange], bool]) -> RawServer:
+    """A server of the list/get API that lists for anybody, and gives objects to those whose token is valid."""
+
+    def answer(exchange: Exchange) -> bytes:
+        return reply(b"x") if valid(exchange) else reply(b"no", status=status)
+
+    return raw({"/list": page(NAMES)} | {f"/get/{name}": answer for name in NAMES})
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden"])
+@pytest.mark.parametrize("engine", ["native", "threads"])
+def test_a_job_stops_when_all_are_refused_and_goes_on_with_a_token(
+    run: Run, raw: Raw, dest: Path, status: str, engine: str
+) -> None:
+    """Some 200 targets are used up, not all; the others are fetched by the same command with a valid token."""
+    server = token_server(raw, status, lambda exchange: b"bearer right" in exchange.head.lower())
+    words = ("get", server.url, dest, "--format", "jsonl", "--engine", engine, "-j", "16")
+    ended = run(*words, "--bearer", "wrong")
+    assert ended.code == REFUSED, ended.err
+    assert f"answered {status[:3]} to 200 targets in a row" in ended.err
+    found = fetchmill.status(dest)
+    assert found.failed <= 250
+    assert found.pending == len(NAMES) - found.failed
+    ended = run(*words, "--bearer", "right", f"--retry-failed={status[:3]}")
+    assert ended.code == 0, ended.err
+    assert fetchmill.status(dest).fetched == len(NAMES)
+
+
+def test_a_token_that_expires_stops_the_job(run: Run, raw: Raw, dest: Path) -> None:
+    """What was fetched is asked for again, and is refused as well."""
+    given: list[str] = []
+    lock = threading.Lock()
+
+    def valid(exchange: Exchange) -> bool:
+        with lock:
+            given.append(exchange.target)
+            return len(given) <= 500
+
+    server = token_server(raw, "403 Forbidden", valid)
+    ended = run("get", server.url, dest, "--format", "jsonl", "-j", "16")
+    assert ended.code == REFUSED, ended.err
+    found = fetchmill.status(dest)
+    assert found.fetched == 500
+    assert 200 <= found.failed < 600
+    assert len(set(given)) < len(given)
+
+
+@pytest.mark.parametrize("options", [(), ("--max-failed", "100%")])
+def test_targets_that_are_forbidden_for_themselves_do_not_stop_a_job(
+    run: Run, raw: Raw, dest: Path, options: tuple[str, ...]
+) -> None:
+    """What was fetched is still given; or the user says how many may fail."""
+    limit = "/get/f00100"
+    server = token_server(raw, "403 Forbidden", lambda exchange: not options and exchange.target < limit)
+    ended = run("get", server.url, dest, "--format", "jsonl", "-j", "16", *options)
+    found: Any = fetchmill.status(dest)
+    assert (ended.code, found.pending) == ((0, 0) if options else (3, 0)), ended.err
+    assert found.fetched == (0 if options else 100)
+    assert ("what was fetched before was still given" in ended.err) == (not options)
+
+
+def test_404_is_an_answer(run: Run, raw: Raw, dest: Path) -> None:
+    """It never stops a job, and neither does a refusal of a site that is checked."""
+    server = token_server(raw, "404 Not Found", lambda _: False)
+    assert run("get", server.url, dest, "--format", "jsonl").code == 3
+    assert fetchmill.status(dest).absent == len(NAMES)
+    refusing = token_server(raw, "403 Forbidden", lambda _: False)
+    urls = dest.with_suffix(".txt")
+    urls.write_text("".join(f"{refusing.url}/get/{name}\n" for name in NAMES[:400]))
+    ended = run("check", urls, "--allow-private", "--json", "--rate-per-host", "0")
+    assert ended.code == 0
+    assert json.loads(ended.out.splitlines()[-1])["counts"] == {"403": 400}
+
+
+def test_python_raises_what_the_command_line_exits_with(raw: Raw, dest: Path) -> None:
+    """`AccessError`."""
+    server = token_server(raw, "403 Forbidden", lambda _: False)
+    with pytest.raises(fetchmill.errors.AccessError, match="answered 403 to 200 targets"):
+        fetchmill.get(server.url, dest, format="jsonl")
