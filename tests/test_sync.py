@@ -331,7 +331,11 @@ def test_a_dry_run_touches_nothing(
     before = snapshot(dest)
     shown = run("sync", source.url, dest, "--delete", "--dry-run")
 
-    assert shown.out.splitlines() == ["fetch d000/f00003", "fetch odd\\nname", "remove d000/f00004"]
+    planned = ["fetch d000/f00003", "fetch odd\\nname", "remove d000/f00004"]
+    assert shown.out.splitlines() == planned
+    above_limit = run("sync", source.url, dest, "--delete", "--dry-run", "--max-delete", "0")
+    assert above_limit.code == 11
+    assert above_limit.out.splitlines() == planned
     assert snapshot(dest) == before
     assert not [path for path in tmp_path.iterdir() if "sync" in path.name]
 
@@ -360,6 +364,7 @@ def test_what_is_below_a_folder_without_a_listing_stays(
     ended = run("sync", source.url, dest, "--delete", "--json")
     assert ended.code == INCOMPLETE, ended.err
     assert counts(report_of(ended), "failed_folders", "removed", "kept") == (1, 1, 20)
+    assert any("nothing below them is removed: d001/" in notice for notice in report_of(ended)["notices"])
     assert (dest / "d001/f00025").exists()
 
     switch.unlink()

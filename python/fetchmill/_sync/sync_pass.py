@@ -23,6 +23,8 @@ Phase = Literal["listing", "comparing", "fetching", "preparing", "applying"]
 _STEP_SECONDS = 0.2
 # Folders that are asked for at once.
 _FOLDERS = 1000
+# Of those that gave no listing, so many are named.
+_FOLDERS_NAMED = 5
 _PLANNED = ("delete", "refetch", "overwrite_local", "check_local")
 
 
@@ -71,6 +73,8 @@ class SyncPass:
         self._attempts = 0
         self._notices: list[str] = []
         self._plan: SyncPlan | None = None
+        # Shows the plan of a dry run, also one that removes more than is allowed.
+        self._show: Callable[[SyncStore], object] = lambda _: None
 
     def run(self) -> SyncReport:
         """The pass to its end, or until the runner is stopped.
@@ -93,15 +97,17 @@ class SyncPass:
 
         Args:
             show: called with the plan.
+
+        Raises:
+            DeleteLimitError: more would be removed than is allowed; the plan was shown.
         """
+        self._show = show
         base = self._store.base()
         self._require_same(base)
         if base is None and self._store.has_job():
             self._notices.append("the destination holds a job of get, which a sync takes over: it will fetch less")
         begun = self._new(0 if base is None else base["pass"])
         begun = self._list_and_compare(begun)
-        if self._plan is not None:
-            show(self._store)
         return self._report(begun, is_resumed=False, interrupted=self._plan is None)
 
     def _begin(self) -> tuple[BegunPass, bool]:
@@ -188,6 +194,7 @@ class SyncPass:
         plan = SyncPlan(
             objects=counts["base"], **{name: counts[name] for name in ("unchanged", "fetch", "ask", "remove", "kept")}
         )
+        self._show(self._store)
         if not wanted.is_applying:
             self._require_allowed(plan)
         self._plan = plan
@@ -197,10 +204,15 @@ class SyncPass:
         """Beginnings of names that may be missing because a folder gave no listing."""
         found: list[str] = []
         last: bytes | None = None
+        named: list[bytes] = []
         while paths := failed_folders(str(self._folder.listing), last, _FOLDERS):
             last = paths[-1]
+            named += paths[: _FOLDERS_NAMED - len(named)]
             found += [name_text(path + b"/") if path else "" for path in paths]
         if last is not None:
+            shown = ", ".join(path.decode(errors="backslashreplace") + "/" for path in named)
+            more = f" and {format_count(len(found) - len(named))} more" if len(found) > len(named) else ""
+            self._notices.append(f"these folders gave no listing, and nothing below them is removed: {shown}{more}")
             # A destination of an older fetchmill names what is not UTF-8 by its URL.
             origin = origin_of(str(self._options.source))
             found.append((origin.partition("://")[2] if self._options.format == "files" else origin) + "/")
