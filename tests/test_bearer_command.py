@@ -134,6 +134,30 @@ def test_a_job_that_is_stopped_ends_a_command_that_hangs(start: Start, dest: Pat
         assert len(server.answered) == max(lasts - 1, 0)
 
 
+def test_a_command_does_not_outlive_a_job_that_is_killed(start: Start, dest: Path, tmp_path: Path) -> None:
+    """Nor does what it has started."""
+    with TokenServer(OBJECTS, tmp_path) as server:
+        pid = tmp_path / "pid"
+        job = start("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & echo $! > {pid}; wait")
+        while not pid.exists() or not pid.read_text().strip():
+            assert job.poll() is None
+            time.sleep(0.02)
+        job.kill()
+        job.wait(10)
+        deadline = time.monotonic() + 10
+        status = Path(f"/proc/{pid.read_text().strip()}/status")
+        while status.exists() and "\nState:\tZ" not in status.read_text():
+            assert time.monotonic() < deadline, "it is left behind"
+            time.sleep(0.05)
+
+
+def test_a_child_that_keeps_the_output_open_loses_no_token(run: Run, dest: Path, tmp_path: Path) -> None:
+    """The token counts once the command has ended."""
+    with TokenServer(OBJECTS, tmp_path) as server:
+        ended = run("get", server.url, dest, *FEW, "--bearer-command", f"sleep 60 & {server.command}")
+        assert ended.code == 0, ended.err
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -181,7 +181,9 @@ def test_what_a_file_gives_a_job_takes(server: Serve, dest: Path, tmp_path: Path
         ("[get]\nlimit = \n", "conf.toml is no TOML: Invalid value (at line 2, column 9)"),
         ("[get]\nlimit = 1\nlimit = 2\n", "conf.toml is no TOML: Cannot overwrite a value (at line 3"),
         ("[get]\nbearer = '\ud800'\n", "conf.toml is no TOML"),
-        ("#" * (1 << 20) + "\n", "conf.toml is larger than 1 MiB: that is no file of options"),
+        ("#" * (1 << 20) + "\n", "conf.toml is larger than 64 KiB: that is no file of options"),
+        ("[get]\nx = " + "[" * 10_000 + "]" * 10_000, "conf.toml is nested too deep"),
+        ("[get]\n" + ".".join("a" * 30_000) + " = 1\n", "conf.toml"),
     ],
 )
 def test_what_a_file_may_not_say_is_refused_with_its_place(run: Run, tmp_path: Path, text: str, message: str) -> None:

@@ -104,6 +104,9 @@ failure_kinds! {
     TlsSelfSigned = "tls-self-signed", Final;
     /// No certificate authority that is trusted has signed the certificate.
     TlsUnknownCa = "tls-unknown-ca", Final;
+    /// The certificate, or one that it depends on, may not be used: its key or signature is too weak, it is not for servers, or
+    /// it breaks a rule of its chain.
+    TlsCertificate = "tls-certificate", Final;
     /// The connection broke before the reply's head.
     Reset = "reset", Transient;
     /// No connection in time.
@@ -176,8 +179,8 @@ impl FailureKind {
 
     /// Whether the server could not show that it is the one that was asked for.
     pub fn is_untrusted(self) -> bool {
-        use FailureKind::{TlsExpired, TlsSelfSigned, TlsUnknownCa, TlsWrongName};
-        matches!(self, TlsExpired | TlsSelfSigned | TlsUnknownCa | TlsWrongName)
+        use FailureKind::{TlsCertificate, TlsExpired, TlsSelfSigned, TlsUnknownCa, TlsWrongName};
+        matches!(self, TlsExpired | TlsSelfSigned | TlsUnknownCa | TlsWrongName | TlsCertificate)
     }
 
     /// Whether another attempt may help.

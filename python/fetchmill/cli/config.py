@@ -18,8 +18,8 @@ from fetchmill._options.values import check_value
 from fetchmill.errors import UsageError
 
 VARIABLE = "FETCHMILL_CONFIG"
-# Of a file; longer ones are something else.
-_BYTES_MAX = 1 << 20
+# Of a file; longer ones are something else. Parsing dotted keys takes the square of their length.
+_BYTES_MAX = 1 << 16
 # Options that say what is run, by command; and those that are about the command line itself.
 _COMMANDS_IN_FILES = {"transform", "contender", "bearer_command"}
 _OF_THE_COMMAND_LINE = {"config", "help", "version"}
@@ -93,6 +93,8 @@ def read_config(path: str, command: click.Command, commands: Collection[str]) ->
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is no TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deep: options are lists of texts at most") from None
     for name, table in tables.items():
         if name not in commands or not isinstance(table, Mapping):
             what = f"command{_nearest(name, commands)}" if isinstance(table, Mapping) else "table"
@@ -115,7 +117,7 @@ def _read(path: str) -> str:
         with Path(path).open("rb") as file:
             content = file.read(_BYTES_MAX + 1)
         if len(content) > _BYTES_MAX:
-            raise UsageError(f"{path} is larger than 1 MiB: that is no file of options")
+            raise UsageError(f"{path} is larger than 64 KiB: that is no file of options")
         return content.decode()
     except OSError as error:
         raise UsageError(f"cannot read the options in {path}: {error.strerror}") from None

@@ -9,6 +9,7 @@ use crate::options::Options as _;
 use crate::origin::OriginFields;
 use crate::row::RowKind;
 use crate::sink::Format;
+use crate::transport::check_insecure_host;
 
 impl JobOptions {
     /// Refuses what cannot be meant.
@@ -25,6 +26,7 @@ impl JobOptions {
                 "--names with a template and --key-column both say what objects are called: give one of them",
             );
         }
+        self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
         self.check_sidecars()?;
         if !self.columns.kept().is_empty() && !self.keeps_columns() {
             return refuse("--keep-columns needs --format parquet or jsonl, or tar with --sidecar");

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use crate::origin::OriginKey;
 use crate::outcome::FailureKind;
+use crate::transport::rejection_of;
 
 /// What stops the job; none when the failure says nothing of trust.
 pub(super) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
@@ -13,10 +14,12 @@ pub(super) fn distrust(key: &OriginKey, kind: FailureKind) -> Option<Error> {
         FailureKind::TlsUnknownCa => {
             ("is signed by an authority that is not known", "give the authority as --ca-file")
         }
+        FailureKind::TlsCertificate => ("may not be used", "replace it"),
         _ => return None,
     };
+    let reason = rejection_of(key.host()).map(|reason| format!("; {reason}")).unwrap_or_default();
     Some(Error::Security(format!(
-        "the certificate of {} {what} ({}): {remedy}, or take it as it is with --insecure-host {}",
+        "the certificate of {} {what} ({}{reason}): {remedy}, or take it as it is with --insecure-host {}",
         key.text(),
         kind.name(),
         key.host()

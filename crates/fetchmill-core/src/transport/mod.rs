@@ -43,7 +43,7 @@ pub use pool::{Pool, PoolSettings};
 pub use proxy::{Proxy, ProxySetup};
 pub use resolve::Resolver;
 pub use stream::ByteStream;
-pub use tls::{Alpn, Tls, TlsOptions, TlsRoots, TlsSetup};
+pub use tls::{Alpn, Tls, TlsOptions, TlsRoots, TlsSetup, check_insecure_host, rejection_of};
 pub use unused::UnusedState;
 
 use std::cell::RefCell;

@@ -82,7 +82,7 @@ def handshake_kind(error: OSError) -> str:
     """What it means that no TLS came about: `ssl.SSLError` is an OSError, and so is a broken connection."""
     match error:
         case ssl.SSLCertVerificationError():
-            return _CERTIFICATE_KINDS.get(error.verify_code, "tls")
+            return _CERTIFICATE_KINDS.get(error.verify_code, "tls-certificate")
         case ssl.SSLEOFError() | ssl.SSLZeroReturnError() | ssl.SSLSyscallError():
             return "reset"
         case ssl.SSLError():

@@ -2,9 +2,11 @@
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::refresher::stopped;
 use crate::error::{Error, Result};
@@ -16,6 +18,8 @@ use crate::panics;
 const POLL: Duration = Duration::from_millis(10);
 /// What a command has written is here soon after its end, unless it has left somebody behind who may still write.
 const REST: Duration = Duration::from_millis(500);
+/// What is read of its output at once.
+const PIECE_BYTES: usize = 4096;
 
 /// What a command writes, run by a shell as other programs do it. It ends with the job. `what` it is, for people; an error
 /// has the first line that it complains with, and never what it writes.
@@ -44,15 +48,60 @@ pub(in crate::engine) fn run_command(
         std::thread::sleep(POLL);
     };
     if !status.success() {
-        let said = complaints.recv_timeout(REST).unwrap_or_default();
+        let said = read_rest(&complaints);
         let line = String::from_utf8_lossy(&said).lines().next().map(|line| for_display(line.as_bytes()));
         return Err(failed(&format!("ends with {status}: {}", line.unwrap_or_default())));
     }
-    Ok(output.recv_timeout(REST).unwrap_or_default())
+    Ok(read_rest(&output))
 }
 
-/// A command and all that it starts: they end when this is dropped.
-struct CommandProcess(Child);
+/// What has come, and what comes soon: somebody whom the command has left behind may hold its output open.
+fn read_rest(pieces: &Receiver<Vec<u8>>) -> Vec<u8> {
+    let end = Instant::now() + REST;
+    let mut bytes = Vec::new();
+    loop {
+        match pieces.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            Ok(piece) => bytes.extend(piece),
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return bytes,
+        }
+    }
+}
+
+/// A command and all that it starts: they end when this is dropped, and when this process is killed.
+struct CommandProcess {
+    shell: Child,
+    guard: Option<Guard>,
+    is_waited_for: bool,
+}
+
+/// Ends a group of processes when the process that started it is gone, however that has ended.
+struct Guard {
+    shell: Child,
+    /// Closed by the kernel at the end of this process.
+    _stdin: Option<ChildStdin>,
+}
+
+impl Guard {
+    fn start(group: u32) -> std::io::Result<Self> {
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", "read _; kill -s KILL -- \"-$0\"", &group.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let stdin = shell.stdin.take();
+        Ok(Guard { shell, _stdin: stdin })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.shell.kill();
+        let _ = self.shell.wait();
+    }
+}
 
 impl CommandProcess {
     fn start(command: &str) -> std::io::Result<Self> {
@@ -63,31 +112,49 @@ impl CommandProcess {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()?;
-        Ok(CommandProcess(child))
+        // Without a guard only a kill of this process leaves it behind.
+        let guard = Guard::start(child.id()).ok();
+        Ok(CommandProcess { shell: child, guard, is_waited_for: false })
     }
 
     fn output(&mut self) -> Receiver<Vec<u8>> {
-        read(self.0.stdout.take())
+        read(self.shell.stdout.take())
     }
 
     fn complaints(&mut self) -> Receiver<Vec<u8>> {
-        read(self.0.stderr.take())
+        read(self.shell.stderr.take())
     }
 
+    /// How it has ended, with all that it has left behind in its group: these are ended first, while nobody else can have
+    /// its number.
     fn ended(&mut self) -> std::io::Result<Option<ExitStatus>> {
-        self.0.try_wait()
+        let Some(pid) = Pid::from_raw(self.shell.id() as i32) else { return Ok(None) };
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if waitid(WaitId::Pid(pid), look)?.is_none() {
+            return Ok(None);
+        }
+        // What it has written to the end is in the pipes.
+        std::thread::sleep(POLL);
+        self.end_group();
+        self.is_waited_for = true;
+        self.shell.wait().map(Some)
+    }
+
+    fn end_group(&mut self) {
+        if let Some(group) = Pid::from_raw(self.shell.id() as i32) {
+            // There may be nobody in it.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        self.guard = None;
     }
 }
 
 impl Drop for CommandProcess {
     fn drop(&mut self) {
-        // Once it is waited for, its group may be another's.
-        if matches!(self.0.try_wait(), Ok(None)) {
-            if let Some(group) = rustix::process::Pid::from_raw(self.0.id() as i32) {
-                // It may have ended by itself.
-                let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-            }
-            let _ = self.0.wait();
+        // Once it was waited for, its group may be another's.
+        if !self.is_waited_for {
+            self.end_group();
+            let _ = self.shell.wait();
         }
     }
 }
@@ -96,13 +163,16 @@ impl Drop for CommandProcess {
 fn read(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     let work = move || {
-        let mut bytes = Vec::new();
-        if let Some(pipe) = pipe {
-            // What comes before an error is judged by who wants it.
-            let _ = pipe.take(limits::CREDENTIALS_BYTES_MAX as u64).read_to_end(&mut bytes);
+        let Some(pipe) = pipe else { return };
+        let mut pipe = pipe.take(limits::CREDENTIALS_BYTES_MAX as u64);
+        let mut piece = vec![0; PIECE_BYTES];
+        // What comes before an error is judged by who wants it.
+        while let Ok(count @ 1..) = pipe.read(&mut piece) {
+            if sender.send(piece[..count].to_vec()).is_err() {
+                // Nobody waits for it any more.
+                return;
+            }
         }
-        // Nobody may wait for it any more.
-        let _ = sender.send(bytes);
     };
     // Without a thread the sender is gone, and nothing is read.
     let _ = std::thread::Builder::new().name("credentials".into()).spawn(panics::inherited(work));
@@ -114,6 +184,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_child_that_keeps_the_output_open_is_ended_and_loses_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid = folder.path().join("pid");
+        let command = format!("sleep 60 & echo $! > '{}'; echo token", pid.display());
+        let output = run_command(&command, "command", Duration::from_secs(10), &|| false).unwrap();
+
+        assert_eq!(output, b"token\n");
+        must_end(&pid);
+    }
+
+    fn must_end(pid: &std::path::Path) {
+        let started = Pid::from_raw(std::fs::read_to_string(pid).unwrap().trim().parse().unwrap());
+        let end = Instant::now() + Duration::from_secs(10);
+        while rustix::process::test_kill_process(started.unwrap()).is_ok() {
+            assert!(Instant::now() < end, "it is left behind");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    #[test]
     fn a_command_that_hangs_is_ended_with_all_that_it_has_started() {
         let folder = tempfile::tempdir().unwrap();
         let pid = folder.path().join("pid");
@@ -121,12 +211,6 @@ mod tests {
         let error = run_command(&command, "command", Duration::from_secs(1), &|| false).unwrap_err();
 
         assert_eq!(error.to_string(), "the command takes over 1 s; run it by hand to see what is wrong");
-        let started =
-            rustix::process::Pid::from_raw(std::fs::read_to_string(pid).unwrap().trim().parse().unwrap());
-        let end = Instant::now() + Duration::from_secs(10);
-        while rustix::process::test_kill_process(started.unwrap()).is_ok() {
-            assert!(Instant::now() < end, "it is left behind");
-            std::thread::sleep(POLL);
-        }
+        must_end(&pid);
     }
 }

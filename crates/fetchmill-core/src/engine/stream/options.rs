@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::limits;
 use crate::options::{Bounds, OptionValue, Options};
 use crate::origin::OriginFields;
-use crate::transport::{AddressPolicy, PoolSettings};
+use crate::transport::{AddressPolicy, PoolSettings, check_insecure_host};
 
 /// See the module.
 #[derive(Debug, Default, Clone)]
@@ -30,6 +30,7 @@ impl StreamOptions {
     pub fn check(&self) -> Result<()> {
         Self::CONCURRENCY.check("concurrency", self.http.concurrency.number())?;
         self.http.check_bounds(str::to_owned)?;
+        self.http.insecure_host.iter().try_for_each(|host| check_insecure_host(host))?;
         self.fields().map(drop)
     }
 

@@ -15,7 +15,7 @@ use super::{
     sleep,
 };
 use crate::outcome::FailureKind;
-use crate::transport::{Alpn, Http1Connection, Tls, TlsOptions, TlsRoots};
+use crate::transport::{Alpn, Http1Connection, Tls, TlsOptions, TlsRoots, rejection_of};
 
 async fn connect(address: SocketAddr) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
@@ -72,9 +72,19 @@ fn certificates_that_are_not_believed_are_told_apart() {
             ),
             ("self-signed authority", self_signed(own_authority.clone()), FailureKind::TlsSelfSigned),
             ("unknown authority", Authority::new().sign(&["a.test"]), FailureKind::TlsUnknownCa),
-            ("an authority as a server", authority.sign_as(own_authority), FailureKind::Tls),
+            ("an authority as a server", authority.sign_as(own_authority), FailureKind::TlsCertificate),
         ] {
             assert_eq!(handshake(&tls, &identity, "a.test").await, Err(kind), "{what}");
+            let reason = rejection_of("a.test").unwrap_or_default();
+            let words = match what {
+                "expired" => "it expired at ",
+                "not yet valid" => {
+                    "it is valid from 4000-01-01T00:00:00Z on, and this machine's clock says 2"
+                }
+                "an authority as a server" => "it breaks a rule of its chain: CaUsedAsEndEntity",
+                _ => "",
+            };
+            assert!(reason.starts_with(words), "{what}: {reason}");
         }
     });
 }

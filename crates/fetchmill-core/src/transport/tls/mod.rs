@@ -3,10 +3,13 @@
 //! Everything of rustls that is chosen is chosen here. Certificates are verified unless their host is named as
 //! insecure; the handshake's signatures always are.
 
+mod rejection;
 mod roots;
 mod verifier;
 
+pub use rejection::rejection_of;
 pub use roots::{TlsOptions, TlsRoots};
+pub use verifier::check_insecure_host;
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -148,6 +151,8 @@ fn kind_of_certificate(error: &CertificateError) -> FailureKind {
         }
         CertificateError::Other(other) if other.0.is::<SelfSigned>() => FailureKind::TlsSelfSigned,
         CertificateError::UnknownIssuer => FailureKind::TlsUnknownCa,
-        _ => FailureKind::Tls,
+        // The server does not hold its key: in a chain an issuer with another signature is unknown.
+        CertificateError::BadSignature => FailureKind::Tls,
+        _ => FailureKind::TlsCertificate,
     }
 }

@@ -10,6 +10,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, SignatureScheme};
 use webpki::EndEntityCert;
 
+use super::rejection;
 use super::roots::TlsRoots;
 use crate::error::{Error, Result};
 use crate::name;
@@ -74,11 +75,16 @@ impl Verifier {
     }
 }
 
+/// Whether `--insecure-host` can be this.
+pub fn check_insecure_host(host: &str) -> Result<()> {
+    insecure_host(host).map(drop)
+}
+
 fn insecure_host(host: &str) -> Result<ServerName<'static>> {
     let literal = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     server_name(&literal.to_ascii_lowercase()).ok_or_else(|| {
         Error::Usage(format!(
-            "--insecure-host {}: this is no host; give a name or an address, without port and path",
+            "--insecure-host {}: not a host; give a name or an address, without port and path",
             name::for_display(host.as_bytes())
         ))
     })
@@ -100,6 +106,11 @@ impl ServerCertVerifier for Verifier {
             .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             .or_else(|error| self.verify_given(error, end_entity, server_name, now))
             .map_err(|error| told_apart(error, end_entity))
+            .inspect_err(|error| {
+                if let rustls::Error::InvalidCertificate(reason) = error {
+                    rejection::note(&server_name.to_str(), reason);
+                }
+            })
     }
 
     fn verify_tls12_signature(
