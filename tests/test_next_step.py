@@ -74,7 +74,7 @@ def test_a_source_without_objects_is_told(run: Run, server: Serve, dest: Path, t
 
     assert (nothing.code, left_out.code, some.code) == (0, 0, 0)
     assert f"nothing is listed: {empty.url} has no target\n" in nothing.err
-    assert "nothing was fetched: filters left out all that is listed (5)\n" in left_out.err
+    assert "nothing was fetched of 5 listed: 5 left out by filters\n" in left_out.err
     assert "nothing" not in some.err
     assert any("nothing is listed" in notice for notice in fetchmill.get(empty.url, tmp_path / "d").notices)
 

@@ -78,7 +78,9 @@ class PlanOptions(Options):
             format: how.
             other: options that differ.
         """
-        values = self._given(GetOptions) | {"dest": dest, "format": format, "durability": "process"}
+        # The probe says itself what failed, also when everything is refused.
+        of_probe = {"dest": dest, "format": format, "durability": "process", "max_failed": "100%"}
+        values = self._given(GetOptions) | of_probe
         return GetOptions(**values | other)
 
     def listing_job(self) -> ListOptions:

@@ -27,7 +27,8 @@ impl JobRules {
             return Ok(JobRules::CURRENT);
         }
         let read = || -> rusqlite::Result<Self> {
-            let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+            // Nothing is written, nor the log of writes removed: the job's lock is not held yet.
+            let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;
             let has_facts = "SELECT 1 FROM sqlite_schema WHERE name = 'job'";
             if db.query_row(has_facts, [], |_| Ok(())).optional()?.is_none() {
