@@ -8,7 +8,7 @@ import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 HOSTS = ("localhost", "127.0.0.1")
 ANOTHER_HOST = "elsewhere.test"
@@ -51,6 +51,7 @@ class Certificates:
         self.too_early = self._issued("too-early", self._authority, *HOSTS, start=now + DAY, end=now + 2 * DAY)
         self.wrong_name = self._issued("wrong-name", self._authority, ANOTHER_HOST)
         self.unknown_ca = self._issued("unknown-ca", trustme.CA(organization_name="nobody's"), *HOSTS)
+        self.wrong_purpose = self._for_clients("wrong-purpose", now)
         self.self_signed = self._signed_by_itself("self-signed", now)
         # As `openssl req -x509` makes them, of an authority that signs itself and is a server, too.
         self.own_authority = self._signed_by_itself("own-authority", now, is_authority=True)
@@ -66,6 +67,26 @@ class Certificates:
     ) -> Leaf:
         issued = authority.issue_cert(*hosts, common_name=hosts[0], not_before=start, not_after=end)
         return self._written(name, issued.cert_chain_pems[0].bytes(), issued.private_key_pem.bytes())
+
+    def _for_clients(self, name: str, now: datetime) -> Leaf:
+        """One of the trusted authority that is for clients only, by its extended key usage."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        authority = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes())
+        signer = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
+        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        called = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOSTS[0])])
+        certificate = (
+            x509.CertificateBuilder(authority.subject, called, key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - DAY)
+            .not_valid_after(now + DAY)
+            .add_extension(x509.SubjectAlternativeName([x509.DNSName(HOSTS[0])]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=True)
+            .sign(signer, hashes.SHA256())
+        )
+        pem = serialization.Encoding.PEM
+        bare, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        return self._written(name, certificate.public_bytes(pem), key.private_bytes(pem, bare, plain))
 
     def _signed_by_itself(self, name: str, now: datetime, *, is_authority: bool = False) -> Leaf:
         """A certificate whose issuer is its subject: a server's own, or one that may sign others as well."""

@@ -145,7 +145,15 @@ def answer_bucket(server: RawServer) -> Behaviour:
         if not left:
             return reply(b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>")
         found = server.routes[f"s3 {left[0]}"]
-        return found if isinstance(found, bytes) else found(exchange)
+        if not isinstance(found, bytes):
+            return found(exchange)
+        if after in ("", *(part[-1] for part in PARTS)):
+            return found
+        # A range of keys that is listed beside others may begin anywhere.
+        keys = [key for key in PARTS[left[0]] if key > after]
+        contents = "".join(f"<Contents><Key>{key}</Key><Size>{len(BODIES[key])}</Size></Contents>" for key in keys)
+        is_cut = str(left[0] + 1 < PAGES).lower()
+        return reply(f"<ListBucketResult><IsTruncated>{is_cut}</IsTruncated>{contents}</ListBucketResult>".encode())
 
     return behave
 

@@ -647,6 +647,7 @@ def test_a_name_that_cannot_be_looked_up(opened: Open, monkeypatch: pytest.Monke
         ("wrong_name", "tls-wrong-name"),
         ("self_signed", "tls-self-signed"),
         ("unknown_ca", "tls-unknown-ca"),
+        ("wrong_purpose", "tls-certificate"),
     ],
 )
 def test_certificates_are_judged(

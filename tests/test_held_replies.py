@@ -210,6 +210,33 @@ def test_a_connection_that_does_not_end_as_it_says_is_listened_to_for_longer(
     assert strays
 
 
+@pytest.mark.parametrize("engine", ["asyncio", "combo"])
+def test_a_server_that_ignores_the_wish_to_close_is_asked_little_again(raw: Raw, tmp_path: Path, engine: str) -> None:
+    """After one stray reply: what such a connection has brought is certain by its silence."""
+    names = [f"o{number:05}" for number in range(400)]
+    strays: list[str] = []
+
+    def behaviour(name: str) -> Behaviour:
+        def behave(exchange: Exchange) -> None:
+            time.sleep(0.003)
+            exchange.send(reply(name.encode()))
+            if name == names[5] and not strays:
+                strays.append(name)
+                time.sleep(0.001)
+                exchange.send(STRAY)
+
+        return behave
+
+    server = raw(mirror(names, {name: behaviour(name) for name in names}))
+    report = fetchmill.get(server.url, tmp_path / "out", format="jsonl", limit=8, **engine_keywords(engine))
+    assert report.fetched == len(names)
+    assert dict(read_objects(tmp_path / "out", "jsonl")) == {name: name.encode() for name in names}
+    asked = server.asked()
+    assert strays
+    assert len(asked) <= 2 * len(names)
+    assert max(asked.count(f"/get/{name}") for name in names) <= 4
+
+
 def test_connections_that_rest_are_bounded_while_targets_come_slowly(raw: Raw, tmp_path: Path) -> None:
     """One slow reply makes each rest long; a task that waits for the listing parts from its connection."""
     limit, pages, at_first = 2, 50, 100

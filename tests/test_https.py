@@ -33,9 +33,17 @@ BAD = {
     "wrong_name": "tls-wrong-name",
     "self_signed": "tls-self-signed",
     "unknown_ca": "tls-unknown-ca",
+    "wrong_purpose": "tls-certificate",
 }
 # The same for OpenSSL: X509_V_ERR_CERT_HAS_EXPIRED and so on.
-OPENSSL_CODES = {"expired": 10, "too_early": 9, "wrong_name": 62, "self_signed": 18, "unknown_ca": 20}
+OPENSSL_CODES = {
+    "expired": 10,
+    "too_early": 9,
+    "wrong_name": 62,
+    "self_signed": 18,
+    "unknown_ca": 20,
+    "wrong_purpose": 26,
+}
 
 
 @pytest.mark.parametrize("fault", BAD)

@@ -29,6 +29,7 @@ ELSEWHERE = {
     "checksum": "tests/test_s3_checksums.py: of a store of S3",
     "dns": "look-ups that are malformed: crates/fetchmill-core/src/transport/dns/tests",
     "unreachable": "the table of errors: crates/fetchmill-core/src/transport/errno.rs",
+    "tls-certificate": "tests/test_https.py",
     "proxy": "tests/test_proxy.py",
     "proxy-refused": "tests/test_proxy.py",
     "idle-timeout": "tests/test_framing.py: a check has one time for the whole attempt",

@@ -8,4 +8,8 @@ STATE = Path(".fetchmill", "sync")
 
 def is_synced(dest: str) -> bool:
     """Whether a sync keeps this folder."""
-    return any((Path(dest) / STATE / name).exists() for name in ("base.sqlite", "pass.json"))
+    try:
+        return any((Path(dest) / STATE / name).exists() for name in ("base.sqlite", "pass.json"))
+    except PermissionError:
+        # Whoever opens it next says that it is another user's.
+        return False

@@ -165,10 +165,17 @@ def _refuse_foreign(dest: Path, *, is_overwriting: bool) -> None:
         raise UsageError(f"{dest} is not a folder; choose a new or empty one as destination") from None
     except OSError as error:
         raise StorageError(f"cannot read {dest}: {error.strerror or error}") from None
-    if (state / "state").exists():
-        raise UsageError(f"the job of {dest} has its journal elsewhere (--state): sync cannot take it over")
     marks = (STATE / "base.sqlite", STATE / "pass.json", STATE.parent / "job.sqlite")
-    is_known = any((dest / mark).exists() for mark in marks)
+    try:
+        is_elsewhere = (state / "state").exists()
+        is_known = any((dest / mark).exists() for mark in marks)
+    except PermissionError:
+        raise UsageError(
+            f"{dest} is kept by another user: {state} may not be entered; run this as that user, or choose another "
+            "destination"
+        ) from None
+    if is_elsewhere:
+        raise UsageError(f"the job of {dest} has its journal elsewhere (--state): sync cannot take it over")
     if foreign is not None and not is_known and not is_overwriting:
         raise UsageError(
             f"{dest} is not empty and was made by no sync (there is {foreign}); choose a new or empty destination, or "

@@ -1,7 +1,7 @@
 //! The rules that a job started with: how it names objects, and how it reads its list. A later release may have better
 //! ones, and a job that has begun keeps its own.
 
-use rusqlite::{Connection, OpenFlags, OptionalExtension as _};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
 use super::location::JobLocation;
 use super::sqlite_error::error_of;
@@ -26,9 +26,8 @@ impl JobRules {
         if !path.exists() {
             return Ok(JobRules::CURRENT);
         }
-        let read = || -> rusqlite::Result<Self> {
-            // Nothing is written, nor the log of writes removed: the job's lock is not held yet.
-            let db = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        let read = |flags| -> rusqlite::Result<Self> {
+            let db = Connection::open_with_flags(&path, flags)?;
             db.busy_timeout(std::time::Duration::from_secs(10))?;
             let has_facts = "SELECT 1 FROM sqlite_schema WHERE name = 'job'";
             if db.query_row(has_facts, [], |_| Ok(())).optional()?.is_none() {
@@ -44,7 +43,15 @@ impl JobRules {
                 None => JobRules::CURRENT,
             })
         };
-        read().map_err(|error| error_of(&path, &error))
+        // Nothing is written, nor the log of writes removed: the job's lock is not held yet. But what a kill has left of a
+        // transaction is undone by who opens the database next, and that is no reader.
+        let found = match read(OpenFlags::SQLITE_OPEN_READ_ONLY) {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::ReadOnly) => {
+                read(OpenFlags::SQLITE_OPEN_READ_WRITE)
+            }
+            found => found,
+        };
+        found.map_err(|error| error_of(&path, &error))
     }
 
     pub(super) fn to_text(self) -> String {

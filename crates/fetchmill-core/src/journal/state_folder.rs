@@ -41,6 +41,7 @@ const STAGES: [&str; 2] = ["stage", "fetched"];
 pub(super) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     let hidden = dest.join(STATE_FOLDER);
     refuse_links(&hidden)?;
+    refuse_closed(dest, state.unwrap_or(&hidden))?;
     let state = match state {
         Some(state) => state.to_owned(),
         None => match named_by(&hidden)? {
@@ -51,6 +52,19 @@ pub(super) fn find(dest: &Path, state: Option<&Path>) -> Result<PathBuf> {
     };
     refuse_links_below(&state)?;
     Ok(state)
+}
+
+/// Refuses a state folder that this user may not enter: it would look as if there was no job.
+fn refuse_closed(dest: &Path, state: &Path) -> Result<()> {
+    match std::fs::metadata(state.join("job.sqlite")) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::Usage(format!(
+            "{} holds a job of another user: {} may not be entered; run this as that user, or choose another \
+             destination",
+            dest.display(),
+            state.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Where a job that writes one file keeps what it knows.

@@ -21,6 +21,8 @@ struct Rule {
     is_to_the_end: bool,
     /// Bytes of the rule: the longest decides.
     length: usize,
+    /// Bytes of its parts: a shorter path does not fit. So a rule with many stars costs no more than a path has bytes.
+    least: usize,
 }
 
 impl Robots {
@@ -53,13 +55,15 @@ impl Robots {
                 of_all.push(rule);
             }
         }
-        Robots { rules: own.unwrap_or(of_all) }
+        let mut rules = own.unwrap_or(of_all);
+        // The first one that fits decides.
+        rules.sort_by_key(|rule| std::cmp::Reverse((rule.length, rule.is_allowed)));
+        Robots { rules }
     }
 
     /// Whether a path may be asked for; decoded, from the first slash on.
     pub fn allows(&self, path: &[u8]) -> bool {
-        let fitting = self.rules.iter().filter(|rule| rule.fits(path));
-        fitting.max_by_key(|rule| (rule.length, rule.is_allowed)).is_none_or(|rule| rule.is_allowed)
+        self.rules.iter().find(|rule| rule.fits(path)).is_none_or(|rule| rule.is_allowed)
     }
 
     /// Whether nothing is forbidden.
@@ -99,11 +103,22 @@ impl Rule {
             Some(pattern) => (pattern, true),
             None => (path, false),
         };
-        let parts = pattern.split(|byte| *byte == b'*').map(decoded).collect();
-        Some(Rule { is_allowed, parts, is_to_the_end, length: path.len() })
+        let mut parts: Vec<_> = pattern.split(|byte| *byte == b'*').map(decoded).collect();
+        // Several stars together are one.
+        let last = parts.len() - 1;
+        let mut position = 0;
+        parts.retain(|part| {
+            position += 1;
+            !part.is_empty() || position == 1 || position == last + 1
+        });
+        let least = parts.iter().map(Vec::len).sum();
+        Some(Rule { is_allowed, parts, is_to_the_end, length: path.len(), least })
     }
 
     fn fits(&self, path: &[u8]) -> bool {
+        if path.len() < self.least {
+            return false;
+        }
         let Some((first, others)) = self.parts.split_first() else { return false };
         let Some(mut rest) = path.strip_prefix(first.as_slice()) else { return false };
         let Some((last, between)) = others.split_last() else {
@@ -145,8 +160,7 @@ mod tests {
 
     #[test]
     fn stars_are_any_text() {
-        let robots =
-            "User-agent: *\nDisallow: /*.gif$\nDisallow: /p*q*r\nDisallow: *secret\nDisallow: /%2A%24\n";
+        let robots = "User-agent: *\nDisallow: /*.gif$\nDisallow: /p*q*r\nDisallow: *secret\nDisallow: /%2A%24\nDisallow: /u***v**\n";
 
         for (path, is_allowed) in [
             ("/a.gif", false),
@@ -158,6 +172,8 @@ mod tests {
             ("/x/secret/y", false),
             ("/*$", false),
             ("/x$", true),
+            ("/u-v", false),
+            ("/w", true),
         ] {
             assert_eq!(allows(robots, path), is_allowed, "{path}");
         }

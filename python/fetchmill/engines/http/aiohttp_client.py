@@ -180,15 +180,15 @@ def _used_connection(attempt: AsyncAttempt, end: BodyEnd) -> HoldingConnection:
     """What has brought a complete reply.
 
     Raises:
-        Failure: the end of the connection is no proof of whose reply it is: it is that of the body, or the server was
-            asked for it and does not say so.
+        Failure: the end of the connection is no proof of whose reply it is: it is that of the body.
     """
     connection = attempt.connection
     if connection is None:
         raise AttemptError("framing")
-    is_end_proof = end.is_delimited and not (connection.is_last and connection.is_open)
-    if not is_end_proof and not attempt.is_certain:
+    if not end.is_delimited and not attempt.is_certain:
         raise _UncertainError("framing")
+    # The server was asked to close and does not say that it will: only silence shows whose reply it is.
+    connection.is_unannounced = connection.is_last and connection.is_open and not attempt.is_certain
     return connection
 
 

@@ -80,6 +80,8 @@ class HoldingConnection(ResponseHandler):
         self.is_kept = False
         # The request that is out asks the server to close.
         self.is_last = False
+        # Its last reply does not say so: its end proves nothing.
+        self.is_unannounced = False
         self.has_surplus = False
         # It has ended otherwise than by the server's closing it.
         self.is_broken = False
@@ -304,7 +306,7 @@ class HeldConnections:
 
     def _settle_ended(self, connection: HoldingConnection) -> None:
         """The server has closed it behind as many replies as requests, or it broke."""
-        if connection.is_broken or connection.has_surplus:
+        if connection.is_broken or connection.has_surplus or connection.is_unannounced:
             self._lose(connection)
         else:
             self._give(connection.held.commit())
@@ -363,8 +365,13 @@ class HeldConnections:
             connection.timer = self._loop.call_later(max(left, _LOOK_SECONDS), self._on_rested, connection)
             return
         self._end_rest(connection)
-        if is_readable or connection.is_ending:
+        if is_readable:
             self.give_up(connection)
+        elif connection.is_ending:
+            # The server ignores that it should close, and was silent for the longest rest. If this was asked for again,
+            # the next such connection would hold it, and so on.
+            if self._settle_silent(connection):
+                self._drop(connection)
         elif self._settle_silent(connection):
             self._put_back(connection)
 
