@@ -6,11 +6,13 @@ use super::ListFormat;
 const HEAD_BYTES: usize = 4096;
 /// Of so many bytes one may be a NUL: a line of text that was damaged is a failed target, and no more.
 const BYTES_PER_NUL: usize = 8;
+/// Of these, one of a binary file is no text.
+const KIND_BYTES: usize = 64;
 /// Where a tar archive says that it is one.
 const TAR_MAGIC: (usize, &[u8]) = (257, b"ustar");
 
-/// The first bytes of a kind of file, what that is, and what to do.
-const KINDS: [(&[u8], &str); 21] = [
+/// The first bytes of a kind of binary file, what that is, and what to do.
+const BINARY_KINDS: [(&[u8], &str); 16] = [
     (b"PAR1", "Parquet; say --list-format parquet"),
     (b"\xd0\xcf\x11\xe0", "an Excel or Word document; save its sheet as CSV"),
     (b"ARROW1", "an Arrow file; convert it to Parquet"),
@@ -27,6 +29,10 @@ const KINDS: [(&[u8], &str); 21] = [
     (b"\xff\xd8\xff", "an image"),
     (b"GIF8", "an image"),
     (b"\x7fELF", "a program"),
+];
+
+/// The same of kinds of text.
+const TEXT_KINDS: [(&[u8], &str); 5] = [
     (b"<!DOCTYPE", "an HTML or XML page"),
     (b"<!doctype", "an HTML page"),
     (b"<html", "an HTML page"),
@@ -36,7 +42,10 @@ const KINDS: [(&[u8], &str); 21] = [
 
 /// What a file is whose text begins with `head`, when it is no list; `head` may be less than all that comes.
 pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
-    let found = KINDS.iter().find(|(magic, _)| head.starts_with(magic));
+    // A header of a CSV may begin with the same letters: ORCID, say.
+    let is_binary = is_binary(&head[..head.len().min(KIND_BYTES)]);
+    let of_binary = BINARY_KINDS.iter().filter(|_| is_binary);
+    let found = of_binary.chain(&TEXT_KINDS).find(|(magic, _)| head.starts_with(magic));
     if let Some((_, kind)) = found {
         return Some(kind);
     }
@@ -51,15 +60,29 @@ pub(super) fn kind_of(head: &[u8], format: ListFormat) -> Option<&'static str> {
     is_array.then_some("one JSON array, not a value a line; convert it: jq -c '.[]' FILE")
 }
 
+/// Whether there are control bytes, or bytes that are not UTF-8. A character may be cut at the end.
+fn is_binary(bytes: &[u8]) -> bool {
+    let is_control = |byte: &u8| byte.is_ascii_control() && !matches!(byte, b'\t'..=b'\r');
+    let is_utf_8 = std::str::from_utf8(bytes).err().is_none_or(|error| error.error_len().is_none());
+    !is_utf_8 || bytes.iter().any(is_control)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn lists_are_lists() {
-        for head in
-            [&b""[..], b"http://a.test/\n", b"url,name\n", b"# GIF89a", b"<a href", b"PAR", b"OR", b"{}"]
-        {
+        for head in [
+            &b""[..],
+            b"http://a.test/\n",
+            b"url,name\n",
+            b"# GIF89a",
+            b"<a href",
+            b"PAR1,url",
+            b"ORCID,url\n",
+            b"{}",
+        ] {
             assert_eq!(kind_of(head, ListFormat::Jsonl), None, "{head:?}");
         }
         assert_eq!(kind_of(b"[::1]/a", ListFormat::Text), None);
@@ -73,6 +96,6 @@ mod tests {
         assert!(kind_of(&tar, ListFormat::Text).is_some_and(|kind| kind.contains("tar archive")));
         assert!(kind_of(b"a\0b\0", ListFormat::Csv).is_some_and(|kind| kind.contains("NUL")));
         assert!(kind_of(b" \n[{}]", ListFormat::Jsonl).is_some_and(|kind| kind.contains("jq -c")));
-        assert!(kind_of(b"%PDF-1.7", ListFormat::Text).is_some());
+        assert!(kind_of(b"%PDF-1.7\n%\xe2\xe3", ListFormat::Text).is_some());
     }
 }
