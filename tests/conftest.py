@@ -215,12 +215,13 @@ def run(environment: dict[str, str], tmp_path: Path, request: pytest.FixtureRequ
     arguments of `subprocess.run` that a fork cannot have.
     """
     may_fork = request.node.get_closest_marker("entry_point") is None
+    # Here, and not in the call: tests call it in threads of their own, and pytest makes fixtures in one thread only.
+    server = request.getfixturevalue("command_server") if may_fork else None
 
     def run_command(*arguments: object, timeout: float = 240, **options: Any) -> Ended:  # noqa: ANN401
         texts = [str(argument) for argument in arguments]
         settings = {"cwd": tmp_path, "env": environment, "stdin": subprocess.DEVNULL, **options}
-        if may_fork and can_fork(settings):
-            server = request.getfixturevalue("command_server")
+        if server is not None and can_fork(settings):
             ended = Ended(*server.run(texts, timeout=timeout, **settings))
         else:
             started = [*COMMAND, *texts]

@@ -624,7 +624,7 @@ def test_the_only_file_of_a_zip_archive_is_the_list(run: Run, tmp_path: Path) ->
         ("cut.csv.zip", archive({"a.csv": b"http://a.test/\n" * 100})[:60], "is a zip archive that cannot be read"),
         ("book.xlsx", archive({"[Content_Types].xml": b"<x/>", "xl/a.xml": b""}), "save its sheet as CSV"),
         ("urls.txt", b"PAR1\x15\x04", "is no list but Parquet; say --list-format parquet"),
-        ("urls.csv", b"%PDF-1.7\n%\xe2", "is no list but a PDF"),
+        ("urls.csv", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "is no list but a PDF"),
         ("page.txt", b"<!DOCTYPE html>\n<p>", "is no list but an HTML or XML page"),
         ("urls.jsonl", b'[\n  {"url": "http://a.test/"}\n]\n', "convert it: jq -c '.[]' FILE"),
         ("urls.bin", bytes(range(8)) * 9 + bytes(9), "is no list but binary"),

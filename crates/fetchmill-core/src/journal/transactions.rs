@@ -133,7 +133,12 @@ impl Journal {
         }
         let done = self.db.execute(statement, rusqlite::params_from_iter(values));
         if !self.in_transaction {
-            self.check(self.db.execute_batch(if done.is_ok() { "COMMIT" } else { "ROLLBACK" }))?;
+            if done.is_ok() {
+                self.check(self.db.execute_batch("COMMIT"))?;
+            } else {
+                // After a full disk SQLite has rolled back itself; the first error is the one that counts.
+                let _ = self.db.execute_batch("ROLLBACK");
+            }
         }
         self.check(done).map(drop)
     }
