@@ -27,6 +27,7 @@ use crate::error::Error;
 use crate::hidden_text::hide_secrets;
 use crate::limits;
 use crate::origin::OriginKey;
+use crate::outcome::Outcome;
 use crate::planner::origin::{Millis, Observations};
 use crate::planner::pace::Pace;
 use crate::planner::probing::{HealthCheck, HealthStatus};
@@ -159,8 +160,19 @@ impl Control {
         turn.next
     }
 
-    /// A target was refused with 401 or 403. Whether it has failed; else the job ends, and the target stays pending.
-    pub(super) fn refused(&self, status: u16) -> bool {
+    /// Whether a target gets this outcome. If the server refuses everything, the job ends and the target stays pending.
+    pub(super) fn may_settle(&self, outcome: Outcome, status: u16) -> bool {
+        match (outcome, status) {
+            (Outcome::Failed(_), 401 | 403) => self.is_refused_alone(status),
+            (Outcome::Skipped, _) => {
+                self.refusals.note_success();
+                true
+            }
+            _ => true,
+        }
+    }
+
+    fn is_refused_alone(&self, status: u16) -> bool {
         if self.origins.are_many() {
             return true;
         }
@@ -189,10 +201,12 @@ impl Control {
         if answered == Some(refused) {
             self.stop.fail(Error::Refused(refusals::describe(refused)));
         } else {
-            self.notice(&format!(
-                "many targets in a row were refused ({refused}), and what was fetched before was still given: the job \
-                 went on"
-            ));
+            if answered.is_some_and(|status| (200..300).contains(&status)) {
+                self.notice(&format!(
+                    "many targets in a row were refused ({refused}), and what was fetched before was still given: the \
+                     job went on"
+                ));
+            }
             self.refusals.go_on();
         }
         self.plan.pause(0, self.clock.now());

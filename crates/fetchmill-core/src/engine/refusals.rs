@@ -93,8 +93,8 @@ pub(super) fn describe(status: u16) -> String {
     format!(
         "the server answered {status} to {REFUSED_TARGETS_MAX} targets in a row and gave none of them: the credentials are \
          missing, wrong or expired; run the same command again with valid ones to resume, and with \
-         --retry-failed={status} to fetch these targets, too (if each of them is forbidden for itself, --max-failed N \
-         goes on)"
+         --retry-failed={status} to fetch these targets, too (if each target is forbidden individually, add \
+         --max-failed N)"
     )
 }
 

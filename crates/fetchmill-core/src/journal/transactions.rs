@@ -42,8 +42,9 @@ impl Journal {
         let journal = Self::open_any(place, is_durable)?;
         match journal.get("identity")? {
             None => {
-                journal.found(identity)?;
+                // First: a kill before the identity is there leaves no job, and one without rules is of 0.1.0.
                 journal.set(RULES, &JobRules::CURRENT.to_text())?;
+                journal.found(identity)?;
             }
             Some(stored) if identity.equals(&stored) => {}
             Some(_) if !journal.is_begun()? => journal.found_anew(identity)?,

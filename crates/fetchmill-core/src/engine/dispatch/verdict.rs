@@ -106,9 +106,7 @@ impl Dispatcher {
     /// Everything but the object itself.
     fn carry_out(&mut self, target: CurrentTarget, verdict: Verdict, notes: AnswerNotes<'_>, now: Millis) {
         match verdict {
-            Verdict::Settle(Outcome::Failed(_), _)
-                if matches!(notes.status, 401 | 403) && !self.control.refused(notes.status) =>
-            {
+            Verdict::Settle(outcome, _) if !self.control.may_settle(outcome, notes.status) => {
                 // It stays pending.
                 self.hosts.left(&target, RequestOutcome::Nothing, now);
             }

@@ -126,7 +126,7 @@ impl Worker {
             }
             Verdict::Settle(outcome, detail) => {
                 let status = replied.map_or(0, |replied| replied.head.status);
-                if !self.is_answer(outcome, status) {
+                if !self.control().may_settle(outcome, status) {
                     self.leave(target, RequestOutcome::Nothing);
                     return FetchAttempt::Over;
                 }
@@ -222,18 +222,6 @@ impl Worker {
     }
 
     /// No target will fare better: they stay pending.
-    /// Whether a target has this outcome; one that is refused as all are stays pending.
-    fn is_answer(&self, outcome: Outcome, status: u16) -> bool {
-        match outcome {
-            Outcome::Failed(_) if matches!(status, 401 | 403) => self.control().refused(status),
-            Outcome::Skipped => {
-                self.control().refusals.note_success();
-                true
-            }
-            _ => true,
-        }
-    }
-
     fn stop(&self, target: &mut CurrentTarget, error: Error) -> FetchAttempt {
         self.control().stop.fail(error);
         self.leave(target, RequestOutcome::Nothing);

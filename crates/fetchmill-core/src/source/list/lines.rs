@@ -221,7 +221,7 @@ impl Lines {
             )));
         }
         if let Some(kind) = not_a_list::kind_of(unread, self.format) {
-            return Err(Error::Usage(format!("the list {} is no list but {kind}", self.label)));
+            return Err(Error::Usage(format!("the list {} is not a list: it is {kind}", self.label)));
         }
         if unread.starts_with(BYTE_ORDER_MARK) {
             self.consume(BYTE_ORDER_MARK.len(), 0);
