@@ -470,7 +470,7 @@ PATIENCE: dict[str, tuple[Callable[[], list[str]], float, float]] = {
     "empty": (lambda: ["Retry-After:"], 0.0, 3.0),
     "text": (lambda: ["Retry-After: soon"], 0.0, 3.0),
     "negative": (lambda: ["Retry-After: -1000"], 0.0, 3.0),
-    "fraction": (lambda: ["Retry-After: 1000.5"], 0.0, 3.0),
+    "fraction": (lambda: ["Retry-After: 1.5"], 2.0, 4.0),
     "list": (lambda: ["Retry-After: 1000, 2000"], 0.0, 3.0),
     "half-a-date": (lambda: ["Retry-After: Fri, 31 Dec"], 0.0, 3.0),
     "no-date": (lambda: ["Retry-After: Fri, 99 Dec 2099 99:99:99 GMT"], 0.0, 3.0),

@@ -37,6 +37,7 @@ mod unfetched;
 mod uploads;
 mod version;
 mod waiting;
+mod wal_index;
 
 pub use cdxj::CdxjFile;
 pub use column_types::has_text_columns;

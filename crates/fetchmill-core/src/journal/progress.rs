@@ -44,7 +44,7 @@ impl ProgressStore {
         }
         let path = place.state.join("stream.sqlite");
         let check = |error: rusqlite::Error| error_of(&path, &error);
-        let db = schema::open(&path, true).map_err(check)?;
+        let db = schema::open(&path, true)?;
         version::check(&db, &path, VERSION)?;
         db.execute_batch(TABLE).map_err(check)?;
         db.execute_batch(fence::TABLE).map_err(check)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::sqlite_error::error_of;
-use super::{fence, version};
+use super::{fence, version, wal_index};
 use crate::durable;
 use crate::entry::EntryTraits;
 use crate::error::{Error, Result};
@@ -66,9 +66,14 @@ pub(super) fn read_traits(db: &Connection) -> rusqlite::Result<EntryTraits> {
 }
 
 /// Opens the database to write. Without `is_durable` nothing is synced: safe against a kill, not a power cut.
-pub(super) fn open(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
-    // SQLite gives the files beside it the same mode. What stands against this it tells itself.
+pub(super) fn open(path: &Path, is_durable: bool) -> Result<Connection> {
+    // SQLite gives the files beside it the same mode, and reports what is against it.
     let _ = durable::keep_private(path);
+    wal_index::check_room(path)?;
+    connect(path, is_durable).map_err(|error| error_of(path, &error))
+}
+
+fn connect(path: &Path, is_durable: bool) -> rusqlite::Result<Connection> {
     let db = Connection::open(path)?;
     db.set_prepared_statement_cache_capacity(32);
     // First of all: to change the mode of the journal is a transaction, too.
@@ -83,6 +88,7 @@ pub(super) fn open(path: &Path, is_durable: bool) -> rusqlite::Result<Connection
 pub(super) fn make_tables(db: &Connection, path: &Path) -> Result<()> {
     version::check(db, path, VERSION)?;
     let make = || {
+        version::begin(db, VERSION)?;
         db.execute_batch("BEGIN IMMEDIATE")?;
         db.execute_batch(TABLES)?;
         db.execute_batch(fence::TABLE)?;

@@ -57,7 +57,7 @@ impl Journal {
     pub fn open_any(place: &JobLocation, is_durable: bool) -> Result<Self> {
         let path = place.journal_path();
         let check = |error: rusqlite::Error| error_of(&path, &error);
-        let db = schema::open(&path, is_durable).map_err(check)?;
+        let db = schema::open(&path, is_durable)?;
         schema::make_tables(&db, &path)?;
         // Of two that began at one moment the one that has marked the lock last goes on.
         place.must_be_ours()?;

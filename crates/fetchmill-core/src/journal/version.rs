@@ -31,6 +31,12 @@ pub(super) fn check(db: &Connection, path: &Path, known: i64) -> Result<()> {
     )))
 }
 
+/// Writes the number into a new database: the first transaction is a small one ([`super::wal_index`]).
+pub(super) fn begin(db: &Connection, number: i64) -> rusqlite::Result<()> {
+    let found: i64 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found == 0 { db.pragma_update(None, "user_version", number) } else { Ok(()) }
+}
+
 /// Writes the number, and this release. Part of the transaction that makes the tables.
 pub(super) fn write(db: &Connection, number: i64) -> rusqlite::Result<()> {
     db.execute_batch(TABLE)?;
