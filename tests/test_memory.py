@@ -14,6 +14,7 @@ from broken_bodies import BrokenObject, bytes_of
 from conftest import COMMAND
 from fetchmill.testing import Fault, Server
 from independent import find_problems, find_unbalanced, find_unfinished, read_ledger, synthetic
+from project_scripts import load_script
 from raw_server import RawServer, mirror
 from stored import find_wrong
 
@@ -133,6 +134,35 @@ def test_large_bodies_are_staged_or_wait_for_no_memory(
 
 
 MEGABYTE = 1_000_000
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("format", ["files", "tar", "warc", "jsonl", "parquet"])
+def test_the_largest_bodies_stream_into_each_format(peak: Peak, server: Serve, memory_path: Path, format: str) -> None:
+    """Eight threads store a body of 60 MB each: in memory they would have 480 MB, or three times that."""
+    dest = memory_path / "out"
+    source = server(synthetic=8, size=60 * MEGABYTE)
+
+    used = peak("get", source.url, dest, "--threads", 8, "--limit", 32, "--format", format, "--total-timeout", "90s")
+
+    assert used < BUDGET
+    assert find_problems(dest, synthetic(8, 60 * MEGABYTE), format) == []
+
+
+@pytest.mark.parametrize(("format", "most"), [("tar", 70), ("warc", BUDGET)], ids=["tar", "warc"])
+def test_long_heads_count_as_bodies_do(root: Path, tmp_path: Path, format: str, most: int) -> None:
+    """A thousand requests are in flight, with heads of 60 KB: WARC stores them as they came, tar does not."""
+    count, dest = 8000, tmp_path / "out"
+    served = [sys.executable, str(root / "scripts" / "long_heads.py"), str(count), "60000"]
+    with subprocess.Popen(served, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = f"http://127.0.0.1:{process.stdout.readline().strip()}"
+        command = ["get", url, str(dest), "--limit", "1000", "--format", format, "--quiet"]
+        ended, used = load_script("anonymous_peak.py").anonymous_peak([*map(str, COMMAND), *command])
+        process.terminate()
+
+    assert (ended, read_ledger(dest).fetched) == (0, count)
+    assert used < most
 
 
 @pytest.mark.thorough

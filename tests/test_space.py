@@ -224,6 +224,23 @@ def test_writes_that_are_cut_short_leave_nothing_half(
     assert find_problems(dest, expected, format) == []
 
 
+def test_too_little_address_space_is_refused(run: Run, server: Serve, dest: Path) -> None:
+    """An allocation that fails would end the process in the middle of the job."""
+    limit = 900 * MIB
+    low = run(
+        *("get", server(synthetic=10).url, dest, "--threads", 8),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+
+    assert low.code == 2
+    assert re.fullmatch(
+        r"fetchmill: error: 900 MiB of address space are allowed, and --threads 8 needs [\d,]+ MiB: raise the limit "
+        r"\(ulimit -v\), or use fewer threads\n",
+        low.err,
+    )
+    assert not has_journal(dest)
+
+
 def low_descriptors(count: int) -> Callable[[], None]:
     """For the child: neither it nor the program can raise this."""
     return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (count, count))

@@ -72,6 +72,23 @@ fn create_new_for(folder: BorrowedFd<'_>, name: &[u8], readers: Readers) -> Errn
     Ok(File::from(rustix::fs::openat(folder, name, flags, mode)?))
 }
 
+/// An empty file without a name, to write and to read: it is gone with its last handle.
+pub fn nameless_file(folder: &Path) -> std::io::Result<File> {
+    let mode = Mode::from(0o600);
+    match rustix::fs::open(folder, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+        // The file system does not know the flag: NFS, overlayfs of old, and most of FUSE.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        opened => return Ok(File::from(opened?)),
+    }
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let name = format!(".fetchmill-{}-{}", std::process::id(), since.as_nanos());
+    let folder = open_folder(folder)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::openat(&folder, &name, flags, mode)?);
+    remove(folder.as_fd(), name.as_bytes())?;
+    Ok(file)
+}
+
 /// Makes a file of a job's state the user's own, also one that an earlier release left open to others; creates it if it
 /// is not there. Where modes are not known or not ours to change it stays as it is.
 pub fn keep_private(path: &Path) -> ErrnoResult<()> {

@@ -131,6 +131,10 @@ pub const URL_BYTES_MAX: usize = 64 * 1024;
 
 /// Status line and header fields of all heads of one reply, interim ones included.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// What a connection keeps of a head's memory for the next one: usual heads have some hundred bytes. Longer ones are counted
+/// where bodies are, and given back with their reply. One whose end has not come takes `HEAD_BYTES_MAX`: 64 MiB for 1,000
+/// requests in flight.
+pub const HEAD_KEPT_BYTES: usize = 4096;
 /// One line of a head.
 pub const HEAD_LINE_BYTES_MAX: usize = 16 * 1024;
 /// Header fields of one head.

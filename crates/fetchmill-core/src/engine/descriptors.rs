@@ -1,6 +1,7 @@
-//! What this machine allows a job: processors and descriptors.
+//! What this machine allows a job: processors, descriptors and address space.
 
 use super::http_options::{Concurrency, HttpOptions, Resolvers};
+use super::memory_limits::{bound_kept_memory, check_address_space};
 use super::options::{JobOptions, SourceOptions};
 use super::threads::processors;
 use crate::error::{Error, Result};
@@ -45,9 +46,18 @@ pub(super) fn fit_stream(options: &mut HttpOptions) {
     }
 }
 
+/// Fits the options to this machine. Returns how many connections may rest beside those that make requests.
+pub(super) fn fit_machine(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
+    let resting_max = fit_descriptors(options, notices)?;
+    let workers = options.threads.unwrap_or_else(processors);
+    check_address_space(workers)?;
+    bound_kept_memory(workers);
+    Ok(resting_max)
+}
+
 /// Raises the soft limit of descriptors, and lowers the number of threads and of requests to what it allows. Returns how
 /// many connections may rest beside those that make requests.
-pub(super) fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
+fn fit_descriptors(options: &mut JobOptions, notices: &mut Vec<String>) -> Result<usize> {
     use limits::{DESCRIPTORS_A_WORKER, DESCRIPTORS_OF_NAMES, DESCRIPTORS_OF_TRANSFORM};
     use limits::{DESCRIPTORS_RESERVED, WORKER_CONNECTIONS_MIN};
     let allowed = raise_descriptors();

@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use super::clock::unix_micros;
 use super::control::Control;
-use super::descriptors::fit_descriptors;
+use super::descriptors::fit_machine;
 use super::dispatch::Dispatcher;
 use super::job_state::{JobReport, JobState, plus};
 use super::listing::OpenedList;
@@ -92,7 +92,7 @@ impl Job {
     pub fn start(mut options: JobOptions, given: Option<Box<dyn Items>>) -> Result<Self> {
         let mut list = open_source(&mut options, given)?;
         let mut notices = Vec::new();
-        let resting_max = fit_descriptors(&mut options, &mut notices)?;
+        let resting_max = fit_machine(&mut options, &mut notices)?;
         let place = options.prepare_place()?;
         options.settle_listing(&place)?;
         options.settle_types(&place)?;

@@ -33,6 +33,7 @@ mod journal_link;
 mod list_worker;
 mod listing;
 mod load_counter;
+mod memory_limits;
 mod option_checks;
 mod option_reader;
 mod options;

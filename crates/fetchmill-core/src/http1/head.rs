@@ -59,6 +59,8 @@ pub struct Head {
     pub retry_after: Option<RetryAfter>,
     /// Where fields stand that packs keep.
     pub kept: FieldSpans,
+    /// Bytes of the head.
+    pub length: u32,
 }
 
 /// Where the values of these fields are in the bytes of the head.
@@ -72,6 +74,25 @@ pub struct FieldSpans {
     pub last_modified: Option<Span>,
     /// `Location`, where a redirect leads.
     pub location: Option<Span>,
+}
+
+impl FieldSpans {
+    /// Copies the values out of their head to the end of `to`, which is empty; the new spans are of that.
+    #[must_use]
+    pub fn copy_values(self, head: &[u8], to: &mut Vec<u8>) -> Self {
+        let mut copy = |span: Option<Span>| {
+            let value = span?.in_head(head);
+            let start = u16::try_from(to.len()).ok()?;
+            to.extend_from_slice(value);
+            Some(Span { start, length: u16::try_from(value.len()).ok()? })
+        };
+        FieldSpans {
+            content_type: copy(self.content_type),
+            etag: copy(self.etag),
+            last_modified: copy(self.last_modified),
+            location: copy(self.location),
+        }
+    }
 }
 
 /// A part of a head, which is at most 64 KiB long.
@@ -146,7 +167,7 @@ pub(super) fn parse(input: &[u8], bodiless: bool) -> Result<Option<(Message, usi
         return Err(MalformedReply::framing("the status line is incomplete"));
     };
     let fields = HeadFields::of(reply.headers)?;
-    Ok(Some((fields.message(version, status, input, bodiless)?, length)))
+    Ok(Some((fields.message(version, status, &input[..length], bodiless)?, length)))
 }
 
 /// The values of all fields of a name, in their order, in the bytes of a head that was parsed before.
@@ -275,6 +296,7 @@ impl<'a> HeadFields<'a> {
             keep_alive: reusable && wanted && !self.close,
             retry_after: self.retry_after.and_then(|value| RetryAfter::parse(value, self.date)),
             kept: self.kept(head),
+            length: head.len() as u32,
         }))
     }
 

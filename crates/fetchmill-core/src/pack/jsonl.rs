@@ -14,12 +14,14 @@
 #[cfg(test)]
 mod tests;
 
+use std::io::{self, Write};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::number::write_decimal;
-use super::{Damage, Decoder, Encoder};
+use super::{Damage, Decoder, Encoder, FileBody};
 use crate::extra_columns::{
     ColumnType, ExtraColumns, OUTCOME_COLUMNS, TypedValue, extra_values, write_extra,
 };
@@ -169,6 +171,25 @@ impl Encoder for JsonlEncoder {
     fn start(&mut self, _: &mut Vec<u8>) {}
 
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
+        self.write_facts(object, out);
+        write_body(object.body, out);
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
+        let mut text = Vec::new();
+        self.write_facts(object, &mut text);
+        out.write_all(&text)?;
+        write_file_body(body, out)?;
+        out.write_all(b"}\n")
+    }
+
+    fn finish(&mut self, _: &mut Vec<u8>) {}
+}
+
+impl JsonlEncoder {
+    /// All of an object's line before its body.
+    fn write_facts(&self, object: &Object<'_>, out: &mut Vec<u8>) {
         let facts = &object.facts;
         out.extend_from_slice(b"{\"sequence\":");
         write_decimal(object.sequence, out);
@@ -200,11 +221,7 @@ impl Encoder for JsonlEncoder {
             write_outcome(Outcome::Fetched.name(), None, None, facts.attempts, out);
         }
         write_number("crc32c", u64::from(object.crc32c), out);
-        write_body(object.body, out);
-        out.extend_from_slice(b"}\n");
     }
-
-    fn finish(&mut self, _: &mut Vec<u8>) {}
 }
 
 fn write_key(key: &str, out: &mut Vec<u8>) {
@@ -268,6 +285,69 @@ fn write_body(body: &[u8], out: &mut Vec<u8>) {
         debug_assert!(written.is_ok_and(|written| start + written == out.len()));
     }
     out.push(b'"');
+}
+
+/// A body in a file, piece by piece. Whether it is text shows only when all of it is read.
+fn write_file_body(body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
+    let mut text = Vec::new();
+    if is_text(body)? {
+        open_text("body", &mut text);
+        let mut pieces = TextPieces::default();
+        body.for_each(|piece| {
+            pieces.take(piece, |piece| escape(piece, &mut text));
+            out.write_all(&text)?;
+            text.clear();
+            Ok(())
+        })?;
+    } else {
+        open_text("body_base64", &mut text);
+        out.write_all(&text)?;
+        // Each piece but the last one is of whole groups of three bytes.
+        body.for_each(|piece| out.write_all(STANDARD.encode(piece).as_bytes()))?;
+        text.clear();
+    }
+    text.push(b'"');
+    out.write_all(&text)
+}
+
+fn is_text(body: &FileBody) -> io::Result<bool> {
+    let mut pieces = TextPieces::default();
+    let mut is_text = true;
+    body.for_each(|piece| {
+        is_text = is_text && pieces.take(piece, |_| ());
+        Ok(())
+    })?;
+    Ok(is_text && pieces.cut.is_empty())
+}
+
+/// Text that comes in pieces, which may end within a character.
+#[derive(Debug, Default)]
+struct TextPieces {
+    /// The start of a character: three bytes at most.
+    cut: Vec<u8>,
+    whole: Vec<u8>,
+}
+
+impl TextPieces {
+    /// Calls `each` with the characters that are complete. False: this is no UTF-8.
+    fn take(&mut self, piece: &[u8], each: impl FnOnce(&str)) -> bool {
+        self.whole.clear();
+        self.whole.append(&mut self.cut);
+        self.whole.extend_from_slice(piece);
+        let (text, rest, is_text) = match std::str::from_utf8(&self.whole) {
+            Ok(text) => (text, &b""[..], true),
+            Err(error) => {
+                let (text, rest) = self.whole.split_at(error.valid_up_to());
+                // What is before the error is valid.
+                (std::str::from_utf8(text).unwrap_or_default(), rest, error.error_len().is_none())
+            }
+        };
+        each(text);
+        if is_text {
+            self.cut.extend_from_slice(rest);
+        }
+        is_text
+    }
 }
 
 /// How much is looked at in one go: runs of plain text are copied by so many bytes.

@@ -1,6 +1,7 @@
 //! Formats that put many objects into one file: how an object becomes a record, and a record an object again. Pure:
 //! files, syncs and receipts are the sinks' business.
 
+mod file_body;
 pub mod jsonl;
 mod member_name;
 mod number;
@@ -9,11 +10,14 @@ mod sidecar;
 pub mod tar;
 pub mod warc;
 
+pub use file_body::FileBody;
 pub use jsonl::{JsonlDecoder, JsonlEncoder};
 pub use member_name::SampleKeys;
 pub use sidecar::Sidecars;
 pub use tar::{TarDecoder, TarEncoder};
 pub use warc::{WarcDecoder, WarcEncoder, WarcOrigin};
+
+use std::io::{self, Write};
 
 use crate::object::{Object, StoredObject};
 
@@ -24,6 +28,9 @@ pub trait Encoder: Send + std::fmt::Debug {
 
     /// Appends an object's record.
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>);
+
+    /// The same for an object whose body is in a file; `object.body` is empty, and the checksum is that of the file.
+    fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()>;
 
     /// What stands behind the last record of a shard.
     fn finish(&mut self, out: &mut Vec<u8>);

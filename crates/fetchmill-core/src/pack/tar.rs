@@ -8,11 +8,13 @@
 //!   know it. So the pax header says it only where ustar has no room for it.
 //! - Two runs give the same bytes for the same objects: owner and mode are fixed.
 
+use std::io::{self, Write};
+
 use super::member_name::{MemberNames, object_name, sidecar_member};
 use super::number::{parse_decimal, write_decimal};
 use super::sidecar::{ReadSidecars, Sidecars};
-use super::{Damage, Decoder, Encoder};
-use crate::object::{Object, StoredObject};
+use super::{Damage, Decoder, Encoder, FileBody};
+use crate::object::{Object, Seconds, StoredObject};
 use crate::target::Sequence;
 
 /// Members start at multiples of it.
@@ -89,6 +91,26 @@ impl TarEncoder {
     pub fn with_sidecars(self, sidecars: Sidecars) -> Self {
         TarEncoder { sidecars, ..self }
     }
+
+    /// What comes before an object's body.
+    fn write_header(&mut self, object: &Object<'_>, length: u64, out: &mut Vec<u8>) {
+        self.names.write((object.sequence, object.name), self.sidecars.keys(), &mut self.member);
+        let stand_in = StandIn { sequence: object.sequence, extension: "" };
+        self.headers.write(&self.member, stand_in, length, modified(object), out);
+    }
+
+    /// What comes after it: padding, and the object's sidecars.
+    fn write_rest(&mut self, object: &Object<'_>, length: u64, out: &mut Vec<u8>) {
+        pad(length, out);
+        let TarEncoder { headers, sidecars, content, member, .. } = self;
+        sidecars.for_each(object, content, |extension, body| {
+            let stand_in = StandIn { sequence: object.sequence, extension };
+            let length = body.len() as u64;
+            headers.write(&sidecar_member(member, extension), stand_in, length, modified(object), out);
+            out.extend_from_slice(body);
+            pad(length, out);
+        });
+    }
 }
 
 impl MemberHeaders {
@@ -109,7 +131,7 @@ impl MemberHeaders {
         if !self.pax.is_empty() {
             push_header(PAX, b"", &stand_in.name(".x"), self.pax.len() as u64, 0, out);
             out.extend_from_slice(&self.pax);
-            pad(self.pax.len(), out);
+            pad(self.pax.len() as u64, out);
         }
         // A reader that ignores the size of pax skips as much of the body as can be said.
         let (size, mtime) = (size.min(OCTAL_MAX), mtime.min(OCTAL_MAX));
@@ -126,19 +148,19 @@ impl Encoder for TarEncoder {
     }
 
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
-        let TarEncoder { headers, names, sidecars, content, member } = self;
-        let mtime = object.facts.last_modified.unwrap_or(object.facts.fetched_at / 1_000_000);
-        let mut push = |member: &[u8], extension: &str, body: &[u8]| {
-            let stand_in = StandIn { sequence: object.sequence, extension };
-            headers.write(member, stand_in, body.len() as u64, mtime, out);
-            out.extend_from_slice(body);
-            pad(body.len(), out);
-        };
-        names.write((object.sequence, object.name), sidecars.keys(), member);
-        push(member, "", object.body);
-        sidecars.for_each(object, content, |extension, body| {
-            push(&sidecar_member(member, extension), extension, body);
-        });
+        self.write_header(object, object.body.len() as u64, out);
+        out.extend_from_slice(object.body);
+        self.write_rest(object, object.body.len() as u64, out);
+    }
+
+    fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
+        let mut around = Vec::new();
+        self.write_header(object, body.length(), &mut around);
+        out.write_all(&around)?;
+        body.for_each(|piece| out.write_all(piece))?;
+        around.clear();
+        self.write_rest(object, body.length(), &mut around);
+        out.write_all(&around)
     }
 
     fn finish(&mut self, out: &mut Vec<u8>) {
@@ -208,9 +230,14 @@ fn write_octal(mut number: u64, digits: &mut [u8]) {
     }
 }
 
-fn pad(length: usize, out: &mut Vec<u8>) {
+/// The time of an object's members.
+fn modified(object: &Object<'_>) -> Seconds {
+    object.facts.last_modified.unwrap_or(object.facts.fetched_at / 1_000_000)
+}
+
+fn pad(length: u64, out: &mut Vec<u8>) {
     const ZEROS: TarHeader = [0; BLOCK_BYTES];
-    let behind = length % BLOCK_BYTES;
+    let behind = (length % BLOCK_BYTES as u64) as usize;
     if behind > 0 {
         out.extend_from_slice(&ZEROS[behind..]);
     }

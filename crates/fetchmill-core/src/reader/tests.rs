@@ -96,7 +96,9 @@ fn origin() -> WarcOrigin {
 }
 
 fn encode_parquet(first: u64, objects: &[StoredObject]) -> (Vec<u8>, Vec<u64>) {
-    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default()).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default(), Box::new(tempfile::tempfile))
+            .unwrap();
     for (index, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(first + index as u64)).unwrap();
     }

@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 use crate::target::Sequence;
 
 /// A part of this size grows a block by what it needs.
-const LARGE_BYTES: usize = 64 * 1024;
+const LARGE_BYTES: usize = 16 * 1024;
 
 /// Where a body is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -330,7 +330,10 @@ impl Block {
             ..entry
         }));
         other.bytes.clear();
-        other.bytes.shrink_to(LARGE_BYTES);
+        if other.bytes.capacity() > LARGE_BYTES {
+            // Not a part of it: a hole of the other part would fit no second buffer of this size.
+            other.bytes = Vec::new();
+        }
     }
 
     /// Forgets everything and keeps the memory that a full one usually needs.

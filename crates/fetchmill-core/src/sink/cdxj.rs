@@ -1,12 +1,11 @@
 //! The index of a WARC shard (CDXJ): its lines in their order, in a file of its own beside it.
 
-use std::fs::File;
 use std::path::PathBuf;
 
 use super::ShardFolder;
 use super::shard::ShardFile;
-use super::sorted_lines::{PartsFile, SortedLines};
-use crate::durable::{self, Readers};
+use super::sorted_lines::SortedLines;
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::file_name::FileName;
 use crate::limits::INDEX_SORT_BYTES;
@@ -17,8 +16,8 @@ use crate::outcome::ShardEnd;
 pub struct CdxjWriter {
     shard_folder: ShardFolder,
     lines: SortedLines,
-    /// Where lines wait for their order; it is nobody else's and has no name any more.
-    parts_path: PathBuf,
+    /// Where lines wait for their order, in a file without a name.
+    folder: PathBuf,
 }
 
 impl CdxjWriter {
@@ -27,18 +26,16 @@ impl CdxjWriter {
 
     /// Of one shard.
     pub fn new(shard_folder: &ShardFolder) -> Result<Self> {
-        let name = format!("{}parts", open_name());
-        let parts_path = shard_folder.open_path().join(&name);
-        let to_write = shard_folder.create(&name, Readers::AsUsual)?;
-        let to_read = File::open(&parts_path).map_err(|error| Error::storage("read", &parts_path, error))?;
-        durable::remove_path(&parts_path).map_err(|error| Error::storage("remove", &parts_path, error))?;
-        let lines = SortedLines::new(PartsFile { to_write, to_read }, INDEX_SORT_BYTES);
-        Ok(CdxjWriter { shard_folder: shard_folder.clone(), lines, parts_path })
+        let folder = shard_folder.open_path();
+        let parts = durable::nameless_file(&folder)
+            .map_err(|error| Error::storage("make a file in", &folder, error))?;
+        let lines = SortedLines::new(parts, INDEX_SORT_BYTES);
+        Ok(CdxjWriter { shard_folder: shard_folder.clone(), lines, folder })
     }
 
     /// Adds a line, in any order.
     pub fn push(&mut self, line: &[u8]) -> Result<()> {
-        self.lines.push(line).map_err(|error| Error::storage("write", &self.parts_path, error))
+        self.lines.push(line).map_err(|error| Error::storage("write a file in", &self.folder, error))
     }
 
     /// Writes the index; it is durable then.
@@ -51,7 +48,7 @@ impl CdxjWriter {
         });
         match written {
             Ok(()) => file.checkpoint(),
-            Err(LineError::Sorted(error)) => Err(Error::storage("read", &self.parts_path, error)),
+            Err(LineError::Sorted(error)) => Err(Error::storage("read a file in", &self.folder, error)),
             Err(LineError::Written(error)) => Err(error),
         }
     }

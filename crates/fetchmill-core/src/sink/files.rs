@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
-use super::object::{read_staged, release};
 use super::{
     Block, BlockBody, BlockEntry, CheckpointResult, EntryDescription, FileSystemSync, RefusedObject, Sink,
     Stage,
@@ -64,7 +63,6 @@ pub struct FilesSink {
     stage: Arc<Stage>,
     /// What is written down of each object, for `verify`: in the same window as its file.
     manifest: ManifestWriter,
-    large: Vec<u8>,
     is_durable: bool,
     /// Whether a file is as old as the server says.
     keeps_server_times: bool,
@@ -87,7 +85,6 @@ impl FilesSink {
             places: DestinationFolder::open(dest)?,
             stage,
             manifest,
-            large: Vec::new(),
             is_durable,
             keeps_server_times: false,
             open: StageWindow::default(),
@@ -158,26 +155,26 @@ impl Sink for FilesSink {
     fn write(&mut self, block: &Block, from: usize) -> Result<usize> {
         for entry in block.entries()[from..].iter().filter(|entry| entry.outcome == Outcome::Fetched) {
             let modified = self.server_time(block, entry);
-            let body = if matches!(entry.body, BlockBody::Spilled(_)) {
+            let crc32c = if let BlockBody::Spilled(length) = entry.body {
                 if let Some(modified) = modified {
                     self.stage.set_modified(entry.sequence, modified);
                 }
-                read_staged(entry, &self.stage, &mut self.large)?
+                let body = self.stage.body(entry.sequence, length)?;
+                body.crc32c().map_err(|error| Error::storage("read a body in", self.stage.path(), error))?
             } else {
                 self.stage.write(entry.sequence, block.body(entry), modified)?;
-                block.body(entry)
+                crc32c::crc32c(block.body(entry))
             };
             let known = block.facts(entry);
             self.manifest.add(&ManifestRow {
                 sequence: entry.sequence,
                 name: block.name(entry),
                 length: entry.body.len(),
-                crc32c: crc32c::crc32c(body),
+                crc32c,
                 place: 0,
                 etag: known.etag.unwrap_or_default(),
                 last_modified: known.last_modified,
             })?;
-            release(&mut self.large);
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));
             let name = start..self.open.names.len();

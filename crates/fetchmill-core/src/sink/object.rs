@@ -1,15 +1,14 @@
 //! An entry of a block as the object that a pack stores and its manifest names.
 
-use std::sync::Arc;
-
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, Digest, SHA256, digest};
 
 use super::{Block, BlockBody, BlockEntry, Stage};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::extra_columns::{ExtraColumns, extra_values, write_extra};
 use crate::manifest::{ManifestRow, ManifestWriter};
 use crate::name::to_hex;
 use crate::object::{Facts, Object};
+use crate::pack::FileBody;
 
 /// Where shards have the `ETag` and the `Last-Modified` of their objects.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +19,6 @@ pub enum Validators {
     /// In the manifests, too: a sync reads them there.
     InManifests,
 }
-
-/// Memory that is kept for the next large body.
-const KEPT_BYTES: usize = crate::limits::MIB;
 
 /// Writes the hash of an object's body behind its other extra columns, for `--hash`.
 #[derive(Debug, Clone)]
@@ -42,8 +38,8 @@ impl HashColumn {
         HashColumn { before: columns.kept().len().saturating_sub(1), values: Vec::new() }
     }
 
-    fn fill<'c>(&'c mut self, facts: Facts<'c>, body: &[u8]) -> Facts<'c> {
-        let hash = to_hex(digest(&SHA256, body).as_ref());
+    fn fill<'c>(&'c mut self, facts: Facts<'c>, hash: Digest) -> Facts<'c> {
+        let hash = to_hex(hash.as_ref());
         let known = extra_values(facts.kept.unwrap_or_default()).chain(std::iter::repeat(None));
         self.values.clear();
         write_extra(known.take(self.before).chain([Some(hash.as_bytes())]), &mut self.values);
@@ -51,47 +47,62 @@ impl HashColumn {
     }
 }
 
-/// The object of a fetched entry. A body that was too large for memory is read back into `large`, one at a time, and
-/// leaves the stage: until its receipt is in the journal it would be fetched again anyway.
-pub(super) fn read_object<'o>(
-    block: &'o Block,
-    entry: &BlockEntry,
-    stage: &Arc<Stage>,
-    large: &'o mut Vec<u8>,
-    hash: Option<&'o mut HashColumn>,
-) -> Result<Object<'o>> {
-    let body = match entry.body {
-        BlockBody::Spilled(_) => {
-            let body = read_staged(entry, stage, large)?;
-            stage.remove(entry.sequence)?;
-            body
-        }
-        _ => block.body(entry),
-    };
-    let facts = block.facts(entry);
-    let facts = match hash {
-        Some(hash) => hash.fill(facts, body),
-        None => facts,
-    };
-    Ok(Object {
-        sequence: entry.sequence,
-        name: block.name(entry),
-        body,
-        crc32c: crc32c::crc32c(body),
-        facts,
-    })
+/// The object of a fetched entry.
+#[derive(Debug)]
+pub(super) struct SinkObject<'o> {
+    pub(super) object: Object<'o>,
+    /// Its body when that was too large for memory: `object` has none then.
+    pub(super) body: Option<FileBody>,
 }
 
-/// The body of an entry that lies in the stage, as a whole: its bound is `--max-size`.
-pub(super) fn read_staged<'l>(entry: &BlockEntry, stage: &Stage, large: &'l mut Vec<u8>) -> Result<&'l [u8]> {
-    stage.read(entry.sequence, entry.body.len(), large)?;
-    Ok(large)
+impl<'o> SinkObject<'o> {
+    /// A body in the stage loses its name: until its receipt is in the journal it would be fetched again anyway.
+    pub(super) fn of(
+        block: &'o Block,
+        entry: &BlockEntry,
+        stage: &Stage,
+        hash: Option<&'o mut HashColumn>,
+    ) -> Result<Self> {
+        let body = match entry.body {
+            BlockBody::Spilled(length) => Some(stage.take_out_body(entry.sequence, length)?),
+            _ => None,
+        };
+        let bytes = block.body(entry);
+        let fail = |error| Error::storage("read a body in", stage.path(), error);
+        let crc32c = match &body {
+            Some(body) => body.crc32c().map_err(fail)?,
+            None => crc32c::crc32c(bytes),
+        };
+        let facts = block.facts(entry);
+        let facts = match (hash, &body) {
+            (None, _) => facts,
+            (Some(hash), None) => hash.fill(facts, digest(&SHA256, bytes)),
+            (Some(hash), Some(body)) => hash.fill(facts, digest_file(body).map_err(fail)?),
+        };
+        let object = Object { sequence: entry.sequence, name: block.name(entry), body: bytes, crc32c, facts };
+        Ok(SinkObject { object, body })
+    }
+
+    /// Bytes of its body.
+    pub(super) fn length(&self) -> u64 {
+        self.body.as_ref().map_or(self.object.body.len() as u64, FileBody::length)
+    }
+}
+
+fn digest_file(body: &FileBody) -> std::io::Result<Digest> {
+    let mut context = Context::new(&SHA256);
+    body.for_each(|piece| {
+        context.update(piece);
+        Ok(())
+    })?;
+    Ok(context.finish())
 }
 
 /// Writes down an object in the manifest of its shard.
 pub(super) fn note(
     manifest: &mut ManifestWriter,
     object: &Object<'_>,
+    length: u64,
     place: u64,
     validators: Validators,
 ) -> Result<()> {
@@ -102,16 +113,10 @@ pub(super) fn note(
     manifest.add(&ManifestRow {
         sequence: object.sequence,
         name: object.name,
-        length: object.body.len() as u64,
+        length,
         crc32c: object.crc32c,
         place,
         etag: etag.unwrap_or_default(),
         last_modified,
     })
-}
-
-/// Forgets a large body.
-pub(super) fn release(large: &mut Vec<u8>) {
-    large.clear();
-    large.shrink_to(KEPT_BYTES);
 }

@@ -4,13 +4,12 @@
 
 use std::sync::Arc;
 
-use super::object::{HashColumn, Validators, note, read_object, release};
+use super::object::{HashColumn, SinkObject, Validators, note};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::Result;
 use crate::limits;
 use crate::manifest::ManifestWriter;
-use crate::object::Object;
 use crate::outcome::{OpenShard, Runs, SealedShard, ShardNumber};
 use crate::pack::Encoder;
 use crate::target::Sequence;
@@ -32,7 +31,6 @@ pub struct PackSink {
     /// In the shard since the last checkpoint.
     sequences: Vec<Sequence>,
     bytes: u64,
-    large: Vec<u8>,
     hash: Option<HashColumn>,
     validators: Validators,
 }
@@ -53,11 +51,25 @@ impl OpenPack {
         Ok(OpenPack { file, manifest, bytes: 0 })
     }
 
-    fn push(&mut self, object: &Object<'_>, encoder: &mut dyn Encoder, validators: Validators) -> Result<()> {
-        note(&mut self.manifest, object, self.file.end(), validators)?;
-        encoder.encode(object, self.file.buffer());
-        self.bytes += object.body.len() as u64;
-        self.file.flush_if_full()
+    fn push(
+        &mut self,
+        entry: &SinkObject<'_>,
+        encoder: &mut dyn Encoder,
+        validators: Validators,
+    ) -> Result<()> {
+        let SinkObject { object, body } = entry;
+        note(&mut self.manifest, object, entry.length(), self.file.end(), validators)?;
+        self.bytes += entry.length();
+        match body {
+            None => {
+                encoder.encode(object, self.file.buffer());
+                self.file.flush_if_full()
+            }
+            Some(body) => {
+                let copied = encoder.encode_file(object, body, &mut self.file);
+                copied.map_err(|error| self.file.fail("copy a staged body into", error))
+            }
+        }
     }
 }
 
@@ -83,7 +95,6 @@ impl PackSink {
             sealed: None,
             sequences: Vec::new(),
             bytes: 0,
-            large: Vec::new(),
             hash: None,
             validators: Validators::default(),
         }
@@ -138,11 +149,10 @@ impl Sink for PackSink {
                 Some(open) => open,
                 None => self.open.insert(OpenPack::create(&self.shard_folder, self.worker, encoder)?),
             };
-            let object = read_object(block, entry, &self.stage, &mut self.large, self.hash.as_mut())?;
+            let object = SinkObject::of(block, entry, &self.stage, self.hash.as_mut())?;
             open.push(&object, encoder, self.validators)?;
             self.sequences.push(entry.sequence);
             self.bytes += entry.body.len();
-            release(&mut self.large);
         }
         Ok(block.entries().len())
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::merging::{ShardSize, SmallShards};
-use super::object::{HashColumn, Validators, note, read_object, release};
+use super::object::{HashColumn, SinkObject, Validators, note};
 use super::shard::ShardFile;
 use super::{Block, CheckpointResult, RefusedObject, ShardFolder, Sink, Stage, UploadQueue};
 use crate::error::{Error, Result};
@@ -76,7 +76,6 @@ pub struct ParquetSink {
     /// In the open shard since the last checkpoint.
     sequences: Vec<Sequence>,
     bytes: u64,
-    large: Vec<u8>,
     hash: Option<HashColumn>,
 }
 
@@ -101,7 +100,6 @@ impl ParquetSink {
             removed: Vec::new(),
             sequences: Vec::new(),
             bytes: 0,
-            large: Vec::new(),
             hash: None,
         }
     }
@@ -182,10 +180,9 @@ impl Sink for ParquetSink {
                     &self.sizes.rows(),
                 )?),
             };
-            open.push(&read_object(block, entry, &self.stage, &mut self.large, self.hash.as_mut())?)?;
+            open.push_entry(SinkObject::of(block, entry, &self.stage, self.hash.as_mut())?)?;
             self.sequences.push(entry.sequence);
             self.bytes += entry.body.len();
-            release(&mut self.large);
         }
         Ok(block.entries().len())
     }
@@ -252,7 +249,7 @@ impl OpenParquet {
         let path = shard_folder.open_path().join(&data);
         let file = ShardFile::create(shard_folder, data)?;
         let row_group_bytes = limits::ROW_GROUPS_BYTES / workers.max(1);
-        let encoder = ParquetEncoder::new(file, row_group_bytes, columns)
+        let encoder = ParquetEncoder::new(file, row_group_bytes, columns, shard_folder.make_scratch())
             .map_err(|error| Error::storage("write", &path, error))?;
         let manifest = ManifestWriter::new(&shard_folder.open_path(), manifest, shard_folder.is_durable());
         let row_groups_max = limits::row_groups_max(workers, schema(columns).fields().len());
@@ -267,10 +264,21 @@ impl OpenParquet {
         })
     }
 
+    fn push_entry(&mut self, entry: SinkObject<'_>) -> Result<()> {
+        let SinkObject { object, body: Some(body) } = entry else { return self.push(&entry.object) };
+        self.note(&object, body.length())?;
+        let copied = self.encoder.push_file(&object, &body);
+        copied.map_err(|error| Error::storage("copy a staged body into", &self.path, error))
+    }
+
     pub(super) fn push(&mut self, object: &Object<'_>) -> Result<()> {
-        note(&mut self.manifest, object, self.encoder.rows(), self.validators)?;
-        self.bytes += object.body.len() as u64;
+        self.note(object, object.body.len() as u64)?;
         self.encoder.push(object).map_err(|error| Error::storage("write", &self.path, error))
+    }
+
+    fn note(&mut self, object: &Object<'_>, length: u64) -> Result<()> {
+        self.bytes += length;
+        note(&mut self.manifest, object, length, self.encoder.rows(), self.validators)
     }
 
     /// Ends the row group and syncs: what is written counts from here on. None when nothing was.
@@ -286,8 +294,9 @@ impl OpenParquet {
         let OpenParquet { encoder, manifest, bytes, path, validators, .. } = self;
         let mut failed = None;
         let mut each = |object: &Object<'_>, row: u64| {
-            *bytes += object.body.len() as u64;
-            note(manifest, object, row, *validators).map_err(|error| {
+            let length = object.body.len() as u64;
+            *bytes += length;
+            note(manifest, object, length, row, *validators).map_err(|error| {
                 failed = Some(error);
                 ShardError::Io(io::ErrorKind::Other.into())
             })

@@ -70,7 +70,7 @@ impl ShardFile {
         self.flush().map_err(|error| self.fail("write", error))
     }
 
-    fn fail(&self, action: &'static str, error: impl Into<io::Error>) -> Error {
+    pub(super) fn fail(&self, action: &'static str, error: impl Into<io::Error>) -> Error {
         Error::storage(action, self.shard_folder.open_path().join(&self.name), error)
     }
 

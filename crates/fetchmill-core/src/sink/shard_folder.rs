@@ -14,6 +14,7 @@ use crate::durable::{self, Readers};
 use crate::error::{Error, Result};
 use crate::name::STATE_FOLDER;
 use crate::outcome::ShardNumber;
+use crate::pack::parquet::MakeScratch;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -88,6 +89,12 @@ impl ShardFolder {
     /// Makes an open shard's file.
     pub fn create(&self, name: &str, readers: Readers) -> Result<File> {
         durable::create_in(&self.open_path(), name, readers, self.is_durable)
+    }
+
+    /// Makes files without a name beside open shards.
+    pub(super) fn make_scratch(&self) -> MakeScratch {
+        let folder = self.open_path();
+        Box::new(move || durable::nameless_file(&folder))
     }
 
     /// Gives a shard that is sealed its final name, and its manifest as well. What was renamed before stays.

@@ -16,22 +16,15 @@ pub(super) struct SortedLines {
     text: Vec<u8>,
     /// Where each line of the text ends, and where it begins.
     lines: Vec<(usize, usize)>,
-    /// Holds the parts, and may have no name any more.
-    file: PartsFile,
+    /// Holds the parts.
+    file: File,
     /// Where each part begins and ends.
     parts: Vec<(u64, u64)>,
 }
 
-/// A file, to write to and to read from.
-#[derive(Debug)]
-pub(super) struct PartsFile {
-    pub(super) to_write: File,
-    pub(super) to_read: File,
-}
-
 impl SortedLines {
     /// Holds about so many bytes in memory, the others in the file, which is empty.
-    pub(super) fn new(file: PartsFile, bytes_max: usize) -> Self {
+    pub(super) fn new(file: File, bytes_max: usize) -> Self {
         SortedLines { bytes_max, text: Vec::new(), lines: Vec::new(), file, parts: Vec::new() }
     }
 
@@ -51,7 +44,7 @@ impl SortedLines {
     fn end_part(&mut self) -> io::Result<()> {
         self.sort();
         let start = self.parts.last().map_or(0, |(_, end)| *end);
-        let mut out = io::BufWriter::new(&self.file.to_write);
+        let mut out = io::BufWriter::new(&self.file);
         for (from, to) in &self.lines {
             out.write_all(&self.text[*from..*to])?;
             out.write_all(b"\n")?;
@@ -76,7 +69,7 @@ impl SortedLines {
             self.end_part()?;
         }
         self.text = Vec::new();
-        let file = &self.file.to_read;
+        let file = &self.file;
         let mut parts: Vec<_> =
             self.parts.iter().map(|(start, end)| PartReader::new(file, *start, *end)).collect();
         let mut next = BinaryHeap::new();
@@ -132,9 +125,7 @@ mod tests {
     use super::*;
 
     fn sorted(lines: &[Vec<u8>], bytes_max: usize) -> (Vec<Vec<u8>>, usize) {
-        let to_write = tempfile::tempfile().unwrap();
-        let to_read = to_write.try_clone().unwrap();
-        let mut sorted = SortedLines::new(PartsFile { to_write, to_read }, bytes_max);
+        let mut sorted = SortedLines::new(tempfile::tempfile().unwrap(), bytes_max);
         for line in lines {
             sorted.push(line).unwrap();
         }

@@ -17,6 +17,7 @@ use crate::durable;
 use crate::error::{Error, Result};
 use crate::limits::{STAGE_FOLDER_FILES, STAGE_FOLDERS};
 use crate::object::Seconds;
+use crate::pack::FileBody;
 use crate::target::Sequence;
 
 /// See the module.
@@ -119,18 +120,20 @@ impl Stage {
         durable::append(file, bytes).map_err(|error| self.fail("write", &StagedName::of(sequence), error))
     }
 
-    /// Reads a staged object of this length.
-    pub fn read(&self, sequence: Sequence, length: u64, into: &mut Vec<u8>) -> Result<()> {
+    /// A staged object of this length, to be read.
+    pub fn body(&self, sequence: Sequence, length: u64) -> Result<FileBody> {
         let name = StagedName::of(sequence);
-        let mut read = || {
-            let mut file = durable::open_beneath(self.folder(), name.as_bytes())?;
-            into.clear();
-            file.read_to_end(into)?;
-            if into.len() as u64 == length { Ok(()) } else { Err(std::io::ErrorKind::UnexpectedEof.into()) }
-        };
-        read().map_err(|error: std::io::Error| {
+        let open = || FileBody::new(durable::open_beneath(self.folder(), name.as_bytes())?, length);
+        open().map_err(|error: std::io::Error| {
             Error::storage("read", self.path.join(String::from_utf8_lossy(name.as_bytes()).as_ref()), error)
         })
+    }
+
+    /// The same, and it has no name any more: see [`Stage::take_out`].
+    pub fn take_out_body(&self, sequence: Sequence, length: u64) -> Result<FileBody> {
+        let body = self.body(sequence, length)?;
+        self.remove(sequence)?;
+        Ok(body)
     }
 
     /// The first bytes of a staged object, so many at most.

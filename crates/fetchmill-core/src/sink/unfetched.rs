@@ -158,8 +158,13 @@ impl<'s> UnfetchedWriter<'s> {
         let SinkSetup { format, columns, .. } = self.setup;
         Ok(match (self.files, format) {
             (UnfetchedFiles::Rows, Format::Parquet) => {
-                let encoder = ParquetEncoder::new(file, limits::ROW_GROUPS_BYTES, columns)
-                    .map_err(|error| Error::storage("write", path, error))?;
+                let encoder = ParquetEncoder::new(
+                    file,
+                    limits::ROW_GROUPS_BYTES,
+                    columns,
+                    self.shard_folder.make_scratch(),
+                )
+                .map_err(|error| Error::storage("write", path, error))?;
                 UnfetchedOutput::Parquet(Box::new(encoder))
             }
             (UnfetchedFiles::Rows, _) => UnfetchedOutput::Jsonl(Box::new(file), JsonlEncoder::new(columns)),

@@ -53,11 +53,10 @@ use std::task::{Context, Poll};
 use tokio::io::ReadBuf;
 
 use crate::http1::{BodySink, Framing, Head, ReplyProgress, ReplyReader, StreamEnd};
+use crate::limits::{HEAD_BYTES_MAX, HEAD_KEPT_BYTES};
 use crate::outcome::FailureKind;
 use phases::ExchangeTimes;
 
-/// Memory that a connection may keep between replies.
-const PENDING_KEPT_BYTES: usize = 4096;
 /// A complete reply, or as much of one as was wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct ReceivedReply {
@@ -258,15 +257,16 @@ impl Http1Connection {
         let (progress, surplus) = if self.pending.is_empty() {
             let progress = self.reader.read(bytes, body);
             if let Ok(ReplyProgress::NeedMore { consumed }) = progress {
-                self.pending.extend_from_slice(&bytes[consumed..]);
+                self.keep_pending(&bytes[consumed..]);
             }
             (progress, surplus_of(&progress, bytes))
         } else {
-            self.pending.extend_from_slice(bytes);
+            self.keep_pending(bytes);
             let progress = self.reader.read(&self.pending, body);
             let surplus = surplus_of(&progress, &self.pending);
             if let Ok(ReplyProgress::NeedMore { consumed }) = progress {
                 self.pending.drain(..consumed);
+                self.release_pending();
             }
             (progress, surplus)
         };
@@ -294,10 +294,23 @@ impl Http1Connection {
         };
         self.replies += 1;
         self.pending.clear();
-        if self.pending.capacity() > PENDING_KEPT_BYTES {
+        self.release_pending();
+        Ok(ReceivedReply { head, is_cut: false, surplus })
+    }
+
+    /// A long head gets at once what the longest one needs: to double the memory would take twice that.
+    fn keep_pending(&mut self, bytes: &[u8]) {
+        let length = self.pending.len() + bytes.len();
+        if length > HEAD_KEPT_BYTES && length > self.pending.capacity() {
+            self.pending.reserve_exact(bytes.len().max(HEAD_BYTES_MAX - self.pending.len()));
+        }
+        self.pending.extend_from_slice(bytes);
+    }
+
+    fn release_pending(&mut self) {
+        if self.pending.is_empty() && self.pending.capacity() > HEAD_KEPT_BYTES {
             self.pending = Vec::new();
         }
-        Ok(ReceivedReply { head, is_cut: false, surplus })
     }
 
     fn ended(&mut self) -> Result<ReceivedReply, BrokenExchange> {

@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
 
+use crate::durable;
 use crate::error::{Error, Result};
 use crate::source::list::is_zip;
 
@@ -55,9 +55,7 @@ pub(super) fn is_zip_file(file: &File) -> std::io::Result<bool> {
 
 /// A stream as a file without a name, in the folder for temporary files.
 pub(super) fn buffer_to_file(mut stream: impl Read) -> std::io::Result<File> {
-    let folder = std::env::temp_dir();
-    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(folder, flags, Mode::RUSR | Mode::WUSR)?);
+    let mut file = durable::nameless_file(&std::env::temp_dir())?;
     std::io::copy(&mut stream, &mut file)?;
     Ok(file)
 }

@@ -1,7 +1,7 @@
 //! A reply while it is received: its head, and its body in memory.
 
 use crate::http1::{BodySink, FieldSpans, Framing, Head};
-use crate::limits::MIB;
+use crate::limits::{HEAD_KEPT_BYTES, MIB};
 
 /// Memory that a task keeps for its next body.
 const KEPT_BYTES: usize = 16 * 1024;
@@ -20,6 +20,7 @@ pub(super) struct ReplyBuffer {
 impl ReplyBuffer {
     pub(super) fn clear(&mut self) {
         self.head.clear();
+        self.head.shrink_to(HEAD_KEPT_BYTES);
         self.body.clear();
         self.body.shrink_to(KEPT_BYTES);
         self.length = None;

@@ -87,7 +87,8 @@ impl Worker {
     /// Whether bodies have used up their memory and the sink will release some: what is only being received does not
     /// count, since a slow server could hold it for long.
     pub(super) fn is_short_of_memory(&self) -> bool {
-        self.setup.body_memory.is_used_up() && self.setup.blocks.capacity() < self.setup.blocks.max_capacity()
+        let is_used_up = !self.setup.body_memory.has_room(self.load.heads_to_come() + 1);
+        is_used_up && self.setup.blocks.capacity() < self.setup.blocks.max_capacity()
     }
 
     /// Wakes the connections that found no memory, when there is some.

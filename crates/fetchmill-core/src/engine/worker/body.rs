@@ -17,7 +17,9 @@ use crate::error::{Error, Result};
 use crate::expected_hash::ExpectedHash;
 use crate::http1::{BodySink, FieldSpans, Framing, Head};
 use crate::kept_reply::KeptReply;
-use crate::limits::{BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, KEPT_BODY_BYTES_MAX, READ_BYTES};
+use crate::limits::{
+    BODY_FREE_BYTES, BODY_MEMORY_BYTES_MAX, HEAD_KEPT_BYTES, KEPT_BODY_BYTES_MAX, READ_BYTES,
+};
 use crate::name::for_display;
 use crate::object::Facts;
 use crate::outcome::FailureKind;
@@ -133,6 +135,7 @@ impl BodyReceiver {
     /// Another body comes, for this target. What is left of the last one is forgotten.
     pub(super) fn start(&mut self, sequence: Sequence) {
         self.discard();
+        self.release_head();
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
@@ -386,6 +389,7 @@ impl BodyReceiver {
     pub(super) fn handed_over(&mut self) {
         self.spill = None;
         self.release();
+        self.release_head();
         self.progress.forget();
     }
 
@@ -418,6 +422,35 @@ impl BodyReceiver {
         self.failed.take()
     }
 
+    /// What is wanted of the head: all of it, or of a long one only the values that are looked at.
+    fn keep_head(&mut self, head: &Head, bytes: &[u8]) {
+        self.fields = head.kept;
+        let is_wanted = self.properties.keeps >= StoredParts::Facts
+            || head.kept.location.is_some()
+            || self.part.is_some()
+            || self.is_conditional
+            || self.expected != ExpectedBody::Anything;
+        if !is_wanted {
+            return;
+        }
+        self.head.clear();
+        let is_whole = self.properties.keeps >= StoredParts::Heads || self.is_caught || self.part.is_some();
+        if is_whole || bytes.len() <= HEAD_KEPT_BYTES {
+            self.head.extend_from_slice(bytes);
+        } else {
+            self.fields = head.kept.copy_values(bytes, &mut self.head);
+        }
+        self.reserve_memory();
+    }
+
+    /// The connection's next head is probably shorter.
+    fn release_head(&mut self) {
+        if self.head.capacity() > HEAD_KEPT_BYTES {
+            self.head = Vec::new();
+            self.reserve_memory();
+        }
+    }
+
     fn must_spill(&self, more: usize) -> bool {
         let needed = self.memory.len() + more;
         needed > BODY_MEMORY_BYTES_MAX || (needed > BODY_FREE_BYTES && !self.budget.has_room(more))
@@ -425,7 +458,8 @@ impl BodyReceiver {
 
     /// Reserves what is in memory now, in place of what was.
     fn reserve_memory(&mut self) {
-        let needed = if self.memory.len() > BODY_FREE_BYTES { self.memory.len() } else { 0 };
+        let held = self.memory.len() + self.head.len();
+        let needed = if held > BODY_FREE_BYTES { held } else { 0 };
         if needed > self.reserved {
             self.budget.reserve(needed - self.reserved);
         } else if needed < self.reserved {
@@ -473,15 +507,7 @@ impl BodySink for BodyReceiver {
             ExpectedBody::Object => true,
             ExpectedBody::ObjectOf(length) => head.status >= 300 || head.framing != Framing::Length(length),
         };
-        if self.properties.keeps >= StoredParts::Facts
-            || head.kept.location.is_some()
-            || self.part.is_some()
-            || self.expected != ExpectedBody::Anything
-        {
-            self.head.clear();
-            self.head.extend_from_slice(bytes);
-        }
-        self.fields = head.kept;
+        self.keep_head(head, bytes);
         self.checksum =
             if self.wants_checksum && head.status == 200 { BodyChecksum::of_head(bytes) } else { None };
         if let Some(encoding) = &mut self.encoding

@@ -18,6 +18,8 @@ pub(super) struct WorkerLoad {
     counter: LoadCounter,
     /// Replies whose requests went out when few others were in flight, and what they took.
     unloaded: Cell<(u64, MonotonicMicros)>,
+    /// Bytes of the longest head that came of late, where heads are stored.
+    head_bytes: Cell<u32>,
     histogram: RefCell<LatencyHistogram>,
     origins: RefCell<OriginHistograms>,
 }
@@ -39,6 +41,17 @@ impl WorkerLoad {
             self.unloaded.set((replies + 1, micros + took));
         }
         self.counter.note(took, bytes);
+    }
+
+    /// A head that is going to be stored. A longer one than its successors counts for a few dozen of them.
+    pub(super) fn note_stored_head(&self, length: u32) {
+        let before = self.head_bytes.get();
+        self.head_bytes.set(length.max(before - before / 16));
+    }
+
+    /// Bytes of memory that the heads of replies to come may take: unlike bodies they cannot wait in a file.
+    pub(super) fn heads_to_come(&self) -> usize {
+        self.counter.places().0 * self.head_bytes.get() as usize
     }
 
     /// The same reply, in a job over many origins.

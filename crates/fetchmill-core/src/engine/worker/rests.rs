@@ -13,6 +13,7 @@ use crate::http1::Head;
 use crate::limits;
 use crate::outcome::FailureKind;
 use crate::planner::origin::Millis;
+use crate::sink::StoredParts;
 use crate::transport::{Deadlines, PipelinedReplies, ReceivedReply, UnusedState};
 
 impl Worker {
@@ -54,7 +55,11 @@ impl Worker {
     fn note_load(&self, head: &Head, took: MonotonicMicros, bytes: u64, is_unloaded: bool) -> bool {
         let is_trouble = FailureKind::of_status(head.status).is_err_and(FailureKind::is_retryable);
         if !is_trouble {
-            self.load.note_reply(took, bytes, is_unloaded);
+            if self.setup.properties.keeps >= StoredParts::Heads {
+                self.load.note_stored_head(head.length);
+            }
+            // Both take memory while they are in flight.
+            self.load.note_reply(took, bytes + u64::from(head.length), is_unloaded);
         }
         !is_trouble
     }

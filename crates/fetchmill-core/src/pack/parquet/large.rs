@@ -1,6 +1,11 @@
 //! A large body as a column of its row group: one page with one value. The library would hold it four times at once.
+//!
+//! A page begins with its compressed length, so the body is compressed into a file first: none of it is in memory.
 
 use super::schema::{ZSTD_LEVEL, zstd};
+use super::source::{ShardBytes, ShardCursor};
+use crate::limits::MIB;
+use crate::pack::FileBody;
 use bytes::Bytes;
 use bytes::buf::{Buf, Reader};
 use parquet::basic::Encoding;
@@ -11,13 +16,37 @@ use parquet::file::metadata::{ColumnChunkMetaData, OffsetIndexBuilder};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::writer::{SerializedPageWriter, TrackedWrite};
 use parquet::schema::types::ColumnDescPtr;
-use std::io::{self, Chain, Read, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Chain, Read, Write};
 
 /// In a column that may be null each value has a level; here is that of the only one, as a run of one behind its length.
 const LEVELS: [u8; 6] = [2, 0, 0, 0, 1 << 1, 1];
 
 /// A page's header is some dozen bytes.
 const HEADER_BYTES_MAX: usize = 1024;
+
+/// Where a large body is: in memory, as one that was read back, or in a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum LargeSource<'b> {
+    Bytes(&'b [u8]),
+    File(&'b FileBody),
+}
+
+impl LargeSource<'_> {
+    fn length(&self) -> u64 {
+        match self {
+            LargeSource::Bytes(bytes) => bytes.len() as u64,
+            LargeSource::File(body) => body.length(),
+        }
+    }
+
+    fn write(&self, to: &mut dyn Write) -> io::Result<()> {
+        match self {
+            LargeSource::Bytes(bytes) => to.write_all(bytes),
+            LargeSource::File(body) => body.for_each(|piece| to.write_all(piece)),
+        }
+    }
+}
 
 /// A body, compressed.
 #[derive(Debug)]
@@ -27,32 +56,33 @@ pub(super) struct LargeBody {
     /// Bytes of the body.
     len: usize,
     header: Bytes,
-    compressed: Bytes,
+    compressed: ShardBytes,
 }
 
 impl LargeBody {
-    /// Compresses it where it is: a page is the levels, when bodies may be null, the value's length and the value.
-    pub(super) fn compress(body: &[u8], is_nullable: bool) -> io::Result<Self> {
+    /// Compresses it into a file: a page is the levels, when bodies may be null, the value's length and the value.
+    pub(super) fn compress(body: LargeSource<'_>, is_nullable: bool, scratch: File) -> io::Result<Self> {
         let levels = if is_nullable { &LEVELS[..] } else { &[] };
-        let before = levels.len() + size_of::<u32>();
-        let page_len = body.len().checked_add(before).filter(|len| i32::try_from(*len).is_ok());
+        let before = (levels.len() + size_of::<u32>()) as u64;
+        let page_len = body.length().checked_add(before).filter(|len| i32::try_from(*len).is_ok());
         let page_len = page_len.ok_or_else(|| {
             io::Error::new(io::ErrorKind::FileTooLarge, "Parquet has no place for an object of 2 GiB")
         })?;
-        let out = Vec::with_capacity(zstd::zstd_safe::compress_bound(page_len));
-        let mut encoder = zstd::stream::write::Encoder::new(out, ZSTD_LEVEL)?;
-        encoder.set_pledged_src_size(Some(page_len as u64))?;
+        let mut encoder = zstd::stream::write::Encoder::new(&scratch, ZSTD_LEVEL)?;
+        encoder.set_pledged_src_size(Some(page_len))?;
         encoder.write_all(levels)?;
-        encoder.write_all(&(body.len() as u32).to_le_bytes())?;
-        encoder.write_all(body)?;
-        let compressed = Bytes::from(encoder.finish()?);
-        let header = header(&compressed, page_len).map_err(io::Error::other)?;
-        Ok(LargeBody { page_len, len: body.len(), header, compressed })
+        encoder.write_all(&(body.length() as u32).to_le_bytes())?;
+        body.write(&mut encoder)?;
+        encoder.finish()?;
+        let compressed = ShardBytes::new(scratch)?;
+        let page_len = page_len as usize;
+        let header = header(compressed.len() as usize, page_len).map_err(io::Error::other)?;
+        Ok(LargeBody { page_len, len: body.length() as usize, header, compressed })
     }
 
     /// What the footer says about it.
     pub(super) fn describe(&self, column: ColumnDescPtr) -> Result<ColumnCloseResult> {
-        let stored = self.header.len() + self.compressed.len();
+        let stored = Length::len(self) as usize;
         let plain = self.header.len() + self.page_len;
         let metadata = ColumnChunkMetaData::builder(column)
             .set_encodings(vec![Encoding::PLAIN, Encoding::RLE])
@@ -78,10 +108,11 @@ impl LargeBody {
     }
 }
 
-/// The page's header. The library writes it only together with its page: the page falls through.
-fn header(compressed: &Bytes, page_len: usize) -> Result<Bytes> {
+/// The page's header. The library writes it only together with a page of this length: the page falls through, and its
+/// zeros, which nothing reads, take no memory.
+fn header(compressed_len: usize, page_len: usize) -> Result<Bytes> {
     let page = Page::DataPage {
-        buf: compressed.clone(),
+        buf: Bytes::from(vec![0; compressed_len]),
         num_values: 1,
         encoding: Encoding::PLAIN,
         def_level_encoding: Encoding::RLE,
@@ -92,7 +123,7 @@ fn header(compressed: &Bytes, page_len: usize) -> Result<Bytes> {
     let written = SerializedPageWriter::new(&mut out).write_page(CompressedPage::new(page, page_len))?;
     out.flush()?;
     let mut header = out.into_inner()?.0;
-    header.truncate(written.compressed_size.saturating_sub(compressed.len()));
+    header.truncate(written.compressed_size.saturating_sub(compressed_len));
     Ok(header.into())
 }
 
@@ -113,19 +144,20 @@ impl Write for FirstBytes {
 
 impl Length for LargeBody {
     fn len(&self) -> u64 {
-        (self.header.len() + self.compressed.len()) as u64
+        self.header.len() as u64 + self.compressed.len()
     }
 }
 
 /// How the library takes columns that are ready: from their start to their end.
 impl ChunkReader for LargeBody {
-    type T = Chain<Reader<Bytes>, Reader<Bytes>>;
+    type T = Chain<Reader<Bytes>, BufReader<ShardCursor>>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
         if start != 0 {
             return Err(ParquetError::General("a large body is read from its start".into()));
         }
-        Ok(self.header.clone().reader().chain(self.compressed.clone().reader()))
+        let compressed = BufReader::with_capacity(MIB, self.compressed.cursor(0));
+        Ok(self.header.clone().reader().chain(compressed))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {

@@ -29,4 +29,4 @@ pub use merge::merge;
 pub use reader::{ParquetShard, RowBatches};
 pub use rows::{BatchRows, object_at};
 pub use schema::{Column, kept_fields, schema};
-pub use writer::ParquetEncoder;
+pub use writer::{MakeScratch, ParquetEncoder};

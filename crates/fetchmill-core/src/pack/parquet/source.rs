@@ -24,6 +24,10 @@ impl ShardBytes {
         let len = file.metadata()?.len();
         Ok(ShardBytes { file: Arc::new(file), len })
     }
+
+    pub(super) fn cursor(&self, place: u64) -> ShardCursor {
+        ShardCursor { file: Arc::clone(&self.file), place }
+    }
 }
 
 impl Length for ShardBytes {
@@ -36,7 +40,7 @@ impl ChunkReader for ShardBytes {
     type T = BufReader<ShardCursor>;
 
     fn get_read(&self, start: u64) -> Result<Self::T> {
-        Ok(BufReader::with_capacity(READ_AHEAD, ShardCursor { file: Arc::clone(&self.file), place: start }))
+        Ok(BufReader::with_capacity(READ_AHEAD, self.cursor(start)))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {

@@ -16,9 +16,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 fn write(objects: &[StoredObject], row_group_bytes: usize) -> File {
-    let mut encoder =
-        ParquetEncoder::new(tempfile::tempfile().unwrap(), row_group_bytes, &ExtraColumns::default())
-            .unwrap();
+    let mut encoder = ParquetEncoder::new(
+        tempfile::tempfile().unwrap(),
+        row_group_bytes,
+        &ExtraColumns::default(),
+        Box::new(tempfile::tempfile),
+    )
+    .unwrap();
     for (sequence, object) in objects.iter().enumerate() {
         assert_eq!(encoder.rows(), sequence as u64);
         encoder.push(&object.as_object(sequence as u64)).unwrap();
@@ -146,7 +150,9 @@ fn of_list(number: usize, body: usize, values: [Option<&[u8]>; 2]) -> StoredObje
 }
 
 fn write_list(objects: &[StoredObject], columns: &ExtraColumns) -> ParquetShard {
-    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 20_000, columns).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), 20_000, columns, Box::new(tempfile::tempfile))
+            .unwrap();
     for (sequence, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(sequence as u64)).unwrap();
     }
@@ -196,8 +202,12 @@ fn a_row_has_a_value_for_each_column_and_no_other() {
 fn shards_of_a_list_become_one_with_their_columns_and_no_other() {
     let objects: Vec<_> = (0..40).map(|number| of_list(number, 20, [Some(b"1"), None])).collect();
     let shards: Vec<_> = objects.chunks(9).map(|objects| write_list(objects, &list())).collect();
-    let mut to = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &list()).unwrap();
-    let mut other = ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default()).unwrap();
+    let mut to =
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &list(), Box::new(tempfile::tempfile))
+            .unwrap();
+    let mut other =
+        ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default(), Box::new(tempfile::tempfile))
+            .unwrap();
 
     merge(&shards, &mut to, &mut |_, _| Ok(())).unwrap();
     let refused = merge(&shards, &mut other, &mut |_, _| Ok(())).unwrap_err();
@@ -236,7 +246,13 @@ fn attempts_come_back_beside_bodies_of_any_size_and_through_merges() {
             .collect();
 
         let shard = write_list(&objects, &columns);
-        let mut to = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &columns).unwrap();
+        let mut to = ParquetEncoder::new(
+            tempfile::tempfile().unwrap(),
+            1 << 20,
+            &columns,
+            Box::new(tempfile::tempfile),
+        )
+        .unwrap();
         merge(std::slice::from_ref(&shard), &mut to, &mut |_, _| Ok(())).unwrap();
         let merged = ParquetShard::open(to.finish().unwrap()).unwrap();
 
@@ -263,7 +279,9 @@ fn a_row_without_a_body_is_no_empty_object() {
         replies: None,
     };
     let columns = of_all_targets(list());
-    let mut encoder = ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &columns).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &columns, Box::new(tempfile::tempfile))
+            .unwrap();
     encoder.push(&object(0, 20).as_object(0)).unwrap();
     encoder.push_unfetched(&target).unwrap();
 
@@ -297,8 +315,13 @@ fn columns_that_no_list_has_are_foreign() {
 fn small_shards_become_one() {
     let objects: Vec<_> = (0..3000).map(|number| object(number, 20)).collect();
     let shards: Vec<_> = objects.chunks(700).map(|objects| open(objects, 10_000)).collect();
-    let mut encoder =
-        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1 << 20, &ExtraColumns::default()).unwrap();
+    let mut encoder = ParquetEncoder::new(
+        tempfile::tempfile().unwrap(),
+        1 << 20,
+        &ExtraColumns::default(),
+        Box::new(tempfile::tempfile),
+    )
+    .unwrap();
     let mut places = Vec::new();
 
     merge(&shards, &mut encoder, &mut |object, row| {
@@ -317,12 +340,19 @@ fn small_shards_become_one() {
 
 #[test]
 fn a_body_without_its_checksum_is_neither_read_nor_merged() {
-    let mut encoder =
-        ParquetEncoder::new(tempfile::tempfile().unwrap(), 1000, &ExtraColumns::default()).unwrap();
+    let mut encoder = ParquetEncoder::new(
+        tempfile::tempfile().unwrap(),
+        1000,
+        &ExtraColumns::default(),
+        Box::new(tempfile::tempfile),
+    )
+    .unwrap();
     let stored = object(1, 10);
     encoder.push(&Object { crc32c: 1, ..stored.as_object(1) }).unwrap();
     let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
-    let mut to = ParquetEncoder::new(Vec::new(), 1000, &ExtraColumns::default()).unwrap();
+    let mut to =
+        ParquetEncoder::new(Vec::new(), 1000, &ExtraColumns::default(), Box::new(tempfile::tempfile))
+            .unwrap();
 
     assert!(matches!(shard.row(0), Err(ShardError::Damage(_))));
     assert!(matches!(merge(&[shard], &mut to, &mut |_, _| Ok(())), Err(ShardError::Damage(_))));
@@ -357,7 +387,8 @@ impl Write for Full {
 }
 
 fn write_to(to: Full, objects: &[StoredObject]) -> io::Result<()> {
-    let mut encoder = ParquetEncoder::new(to, 20_000, &ExtraColumns::default())?;
+    let mut encoder =
+        ParquetEncoder::new(to, 20_000, &ExtraColumns::default(), Box::new(tempfile::tempfile))?;
     for (sequence, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(sequence as u64))?;
     }
@@ -380,7 +411,9 @@ fn a_full_device_keeps_its_error_number_wherever_it_is_full() {
 
 #[test]
 fn the_estimate_is_near_the_file() {
-    let mut encoder = ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default()).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(Vec::new(), 1 << 20, &ExtraColumns::default(), Box::new(tempfile::tempfile))
+            .unwrap();
     let mut random = 1_u64;
     for number in 0..5000 {
         let mut object = object(number, 1000);
@@ -521,7 +554,9 @@ proptest! {
 fn committed(objects: &[StoredObject], each: usize, row_group_bytes: usize) -> (File, Vec<u64>) {
     let file = tempfile::tempfile().unwrap();
     let written = file.try_clone().unwrap();
-    let mut encoder = ParquetEncoder::new(file, row_group_bytes, &ExtraColumns::default()).unwrap();
+    let mut encoder =
+        ParquetEncoder::new(file, row_group_bytes, &ExtraColumns::default(), Box::new(tempfile::tempfile))
+            .unwrap();
     let mut ends = Vec::new();
     for (sequence, object) in objects.iter().enumerate() {
         encoder.push(&object.as_object(sequence as u64)).unwrap();

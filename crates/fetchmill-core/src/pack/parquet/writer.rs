@@ -3,17 +3,19 @@
 use super::builder::BatchBuilder;
 use super::commit::commit_record;
 use super::error::io_error_in;
-use super::large::LargeBody;
+use super::large::{LargeBody, LargeSource};
 use super::schema::{CREATED_BY, Column, properties, schema};
 use crate::extra_columns::ExtraColumns;
 use crate::limits::MIB;
 use crate::object::{Object, UnfetchedTarget};
+use crate::pack::FileBody;
 use ::parquet::arrow::ArrowSchemaConverter;
 use ::parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use ::parquet::errors::ParquetError;
 use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::types::SchemaDescriptor;
 use arrow_array::RecordBatch;
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
@@ -25,8 +27,10 @@ const BATCH_BYTES: usize = MIB;
 /// compresses.
 const EXPANSION_MAX: usize = 4;
 
+/// Makes an empty file without a name, in which a large body waits, compressed.
+pub type MakeScratch = Box<dyn Fn() -> io::Result<File> + Send>;
+
 /// Writes one shard.
-#[derive(Debug)]
 pub struct ParquetEncoder<W: Write + Send> {
     file: SerializedFileWriter<OutputSlot<W>>,
     factory: ArrowRowGroupWriterFactory,
@@ -44,12 +48,23 @@ pub struct ParquetEncoder<W: Write + Send> {
     committed_end: u64,
     /// Row groups that are in a commit.
     committed_groups: usize,
+    make_scratch: MakeScratch,
+}
+
+impl<W: Write + Send> std::fmt::Debug for ParquetEncoder<W> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("ParquetEncoder").field("rows", &self.rows).finish_non_exhaustive()
+    }
 }
 
 impl<W: Write + Send> ParquetEncoder<W> {
-    /// Starts a shard of objects that have these columns; memory is bounded by the size of a row group, and of the
-    /// largest object.
-    pub fn new(to: W, row_group_bytes: usize, columns: &ExtraColumns) -> io::Result<Self> {
+    /// Starts a shard of objects that have these columns; memory is bounded by the size of a row group.
+    pub fn new(
+        to: W,
+        row_group_bytes: usize,
+        columns: &ExtraColumns,
+        make_scratch: MakeScratch,
+    ) -> io::Result<Self> {
         let (file, factory) =
             start(to, columns).map_err(|error| io_error_in(error).unwrap_or_else(io::Error::other))?;
         Ok(ParquetEncoder {
@@ -64,16 +79,23 @@ impl<W: Write + Send> ParquetEncoder<W> {
             plain_bytes: 0,
             row_group_bytes,
             columns: columns.clone(),
+            make_scratch,
         })
     }
 
     /// Appends an object. After an error the shard is lost: the object may be in it or not.
     pub fn push(&mut self, object: &Object<'_>) -> io::Result<()> {
         if object.body.len() > BATCH_BYTES {
-            return self.push_alone(object);
+            let without_body = Object { body: b"", ..*object };
+            return self.push_alone(&without_body, LargeSource::Bytes(object.body));
         }
         self.batch.push(object);
         self.write_full_batch()
+    }
+
+    /// The same for an object whose body is in a file; `object.body` is empty.
+    pub fn push_file(&mut self, object: &Object<'_>, body: &FileBody) -> io::Result<()> {
+        self.push_alone(object, LargeSource::File(body))
     }
 
     /// Appends the row of a target that has no object, as [`ParquetEncoder::push`] does that of one with an object.
@@ -89,13 +111,13 @@ impl<W: Write + Send> ParquetEncoder<W> {
         Ok(())
     }
 
-    /// A large object: a row group of its own, and its body is not copied before it is compressed.
-    fn push_alone(&mut self, object: &Object<'_>) -> io::Result<()> {
+    /// A large object: a row group of its own, and its body is never in memory.
+    fn push_alone(&mut self, without_body: &Object<'_>, body: LargeSource<'_>) -> io::Result<()> {
         self.write_batch()?;
         self.flush(None)?;
-        self.batch.push(&Object { body: b"", ..*object });
+        self.batch.push(without_body);
         self.encode_batch()?;
-        let body = LargeBody::compress(object.body, self.columns.has_outcomes())?;
+        let body = LargeBody::compress(body, self.columns.has_outcomes(), (self.make_scratch)()?)?;
         self.flush(Some(&body))
     }
 

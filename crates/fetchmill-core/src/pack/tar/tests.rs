@@ -180,7 +180,7 @@ fn what_another_writer_made_is_damage() {
         let mut out = Vec::new();
         push_header(PAX, b"", b"x", records.len() as u64, 0, &mut out);
         out.extend_from_slice(records);
-        pad(records.len(), &mut out);
+        pad(records.len() as u64, &mut out);
         push_header(FILE, b"", b"a", 0, 0, &mut out);
         TarDecoder.decode(&out)
     };

@@ -1,17 +1,22 @@
 //! Writes records.
 
+use std::io::{self, Write};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sha1::{Digest as _, Sha1};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
 use super::member::MemberWriter;
 use super::message::{StoredHead, chunk_around, parse_head};
-use super::{RECORD_END, UNKNOWN_TYPE, VERSION, WarcOrigin, digest};
+use super::{DigestText, RECORD_END, UNKNOWN_TYPE, VERSION, WarcOrigin, digest, digest_text};
 use crate::http1::{HttpUrl, RequestTemplate};
 use crate::kept_reply::KeptReply;
 use crate::limits::BODY_MEMORY_BYTES_MAX;
 use crate::name;
 use crate::object::{Facts, Micros, Object, UnfetchedTarget};
-use crate::pack::Encoder;
 use crate::pack::number::write_decimal;
+use crate::pack::{Encoder, FileBody};
 use crate::target::Sequence;
 use crate::time_text;
 
@@ -145,7 +150,7 @@ impl WarcEncoder {
             write_field("WARC-Truncated", &[b"length"], record);
         }
         let (start, end): (&[u8], &[u8]) =
-            if head.is_chunked { chunk_around(reply.body, chunk) } else { (b"", b"") };
+            if head.is_chunked { chunk_around(reply.body.len() as u64, chunk) } else { (b"", b"") };
         close(&[reply.head, start, reply.body, end], Some(1), record);
         self.pack(out);
     }
@@ -164,20 +169,44 @@ impl WarcEncoder {
         let RecordBuffers { record, chunk, .. } = &mut self.buffers;
         write_object_fields(object, record);
         let (start, end): (&[u8], &[u8]) =
-            if reply.is_chunked { chunk_around(object.body, chunk) } else { (b"", b"") };
+            if reply.is_chunked { chunk_around(object.body.len() as u64, chunk) } else { (b"", b"") };
         let head = object.facts.head.unwrap_or_default();
         close(&[head, start, object.body, end], Some(1), record);
         self.pack(out);
     }
 
     fn resource(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
+        self.open_resource(object);
+        close(&[object.body], Some(0), &mut self.buffers.record);
+        self.pack(out);
+    }
+
+    fn open_resource(&mut self, object: &Object<'_>) {
         let id = uuid(self.hash(object), RecordKind::Resource);
         let content_type = object.facts.content_type.unwrap_or(UNKNOWN_TYPE).trim_ascii();
         self.buffers.open("resource", content_type, &id);
+        write_object_fields(object, &mut self.buffers.record);
+    }
+
+    /// The identifiers of an object's request and response, and its reply; `None`: its head is not known.
+    fn exchange<'o>(&mut self, object: &Object<'o>) -> Option<(Uuid, Uuid, StoredHead<'o>)> {
+        let head = object.facts.head.unwrap_or_default();
+        let (reply, _) = parse_head(head).filter(|(_, length)| *length == head.len())?;
+        let hash = self.hash(object);
+        Some((uuid(hash, RecordKind::Request), uuid(hash, RecordKind::Response), reply))
+    }
+
+    /// Ends the open record with this block, and writes it as a gzip member: nothing of the body is kept.
+    fn close_with_file(&mut self, block: &FileBlock<'_>, out: &mut dyn Write) -> io::Result<()> {
         let record = &mut self.buffers.record;
-        write_object_fields(object, record);
-        close(&[object.body], Some(0), record);
-        self.pack(out);
+        let (whole, payload) = block.digests()?;
+        write_digests(&whole, Some(&payload), block.length(), record);
+        let mut member = GzEncoder::new(out, Compression::fast());
+        member.write_all(record)?;
+        record.clear();
+        block.for_each(|piece| member.write_all(piece))?;
+        member.write_all(RECORD_END)?;
+        member.finish().map(drop)
     }
 
     /// The URL of an object that is not asked of the origin under its name.
@@ -233,17 +262,39 @@ impl Encoder for WarcEncoder {
     fn encode(&mut self, object: &Object<'_>, out: &mut Vec<u8>) {
         self.buffers.set_date(object.facts.fetched_at);
         self.write_uri_of(object);
-        let head = object.facts.head.unwrap_or_default();
-        match parse_head(head) {
-            Some((reply, length)) if length == head.len() => {
-                let hash = self.hash(object);
-                let (request, response) = (uuid(hash, RecordKind::Request), uuid(hash, RecordKind::Response));
+        match self.exchange(object) {
+            Some((request, response, reply)) => {
                 self.request(object, &request, &response, out);
                 self.response(object, &response, &reply, out);
             }
-            _ => self.resource(object, out),
+            None => self.resource(object, out),
         }
         self.replies((object.sequence, object.name, object.facts.url), object.facts.replies, out);
+    }
+
+    fn encode_file(&mut self, object: &Object<'_>, body: &FileBody, out: &mut dyn Write) -> io::Result<()> {
+        self.buffers.set_date(object.facts.fetched_at);
+        self.write_uri_of(object);
+        let mut small = Vec::new();
+        let mut chunk = Vec::new();
+        let mut block = FileBlock { head: b"", start: b"", body, end: b"" };
+        match self.exchange(object) {
+            Some((request, response, reply)) => {
+                self.request(object, &request, &response, &mut small);
+                out.write_all(&small)?;
+                self.buffers.open("response", RESPONSE_TYPE, &response);
+                write_object_fields(object, &mut self.buffers.record);
+                block.head = object.facts.head.unwrap_or_default();
+                if reply.is_chunked {
+                    (block.start, block.end) = chunk_around(body.length(), &mut chunk);
+                }
+            }
+            None => self.open_resource(object),
+        }
+        self.close_with_file(&block, out)?;
+        small.clear();
+        self.replies((object.sequence, object.name, object.facts.url), object.facts.replies, &mut small);
+        out.write_all(&small)
     }
 
     fn finish(&mut self, _: &mut Vec<u8>) {}
@@ -302,15 +353,60 @@ fn write_beginning(kind: &str, content_type: &[u8], uri: &[u8], record: &mut Vec
     }
 }
 
-/// Ends the fields of a record and adds its block, of which the parts from `payload` on are the payload.
-fn close(block: &[&[u8]], payload: Option<usize>, record: &mut Vec<u8>) {
-    write_field("WARC-Block-Digest", &[&digest(block)], record);
+/// Ends the fields of a record.
+fn write_digests(block: &DigestText, payload: Option<&DigestText>, length: u64, record: &mut Vec<u8>) {
+    write_field("WARC-Block-Digest", &[block], record);
     if let Some(payload) = payload {
-        write_field("WARC-Payload-Digest", &[&digest(&block[payload..])], record);
+        write_field("WARC-Payload-Digest", &[payload], record);
     }
     record.extend_from_slice(b"Content-Length: ");
-    write_decimal(block.iter().map(|part| part.len() as u64).sum(), record);
+    write_decimal(length, record);
     record.extend_from_slice(b"\r\n\r\n");
+}
+
+/// The block of a record whose body is in a file. All but the head is the payload.
+struct FileBlock<'a> {
+    head: &'a [u8],
+    /// Before and after the body, where the head announces chunks.
+    start: &'a [u8],
+    body: &'a FileBody,
+    end: &'a [u8],
+}
+
+impl FileBlock<'_> {
+    fn length(&self) -> u64 {
+        (self.head.len() + self.start.len() + self.end.len()) as u64 + self.body.length()
+    }
+
+    fn for_each(&self, mut each: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        each(self.head)?;
+        each(self.start)?;
+        self.body.for_each(&mut each)?;
+        each(self.end)
+    }
+
+    /// Of all of it, and of the payload.
+    fn digests(&self) -> io::Result<(DigestText, DigestText)> {
+        let (mut whole, mut payload) = (Sha1::new(), Sha1::new());
+        whole.update(self.head);
+        whole.update(self.start);
+        payload.update(self.start);
+        self.body.for_each(|piece| {
+            whole.update(piece);
+            payload.update(piece);
+            Ok(())
+        })?;
+        whole.update(self.end);
+        payload.update(self.end);
+        Ok((digest_text(whole), digest_text(payload)))
+    }
+}
+
+/// Ends the fields of a record and adds its block, of which the parts from `payload` on are the payload.
+fn close(block: &[&[u8]], payload: Option<usize>, record: &mut Vec<u8>) {
+    let payload = payload.map(|from| digest(&block[from..]));
+    let length = block.iter().map(|part| part.len() as u64).sum();
+    write_digests(&digest(block), payload.as_ref(), length, record);
     for part in block {
         record.extend_from_slice(part);
     }

@@ -57,14 +57,14 @@ pub(super) fn parse_head(message: &[u8]) -> Option<(StoredHead<'_>, usize)> {
     Some((reply, length))
 }
 
-/// What stands in front of a body in chunks, and behind it; `start` is the buffer for the former.
-pub(super) fn chunk_around<'a>(body: &[u8], start: &'a mut Vec<u8>) -> (&'a [u8], &'static [u8]) {
+/// What comes before and after a body of this length in chunks; `start` is the buffer for the former.
+pub(super) fn chunk_around(length: u64, start: &mut Vec<u8>) -> (&[u8], &'static [u8]) {
     start.clear();
-    if body.is_empty() {
+    if length == 0 {
         return (start, LAST_CHUNK);
     }
     // Writing to a vector cannot fail.
-    let _ = write!(start, "{:x}\r\n", body.len());
+    let _ = write!(start, "{length:x}\r\n");
     (start, CHUNK_END)
 }
 
@@ -77,7 +77,7 @@ pub(super) fn unchunked(payload: &[u8]) -> Option<&[u8]> {
     let (digits, behind) = payload.split_at(digits);
     let body = behind.strip_prefix(b"\r\n")?.strip_suffix(CHUNK_END)?;
     let mut start = Vec::with_capacity(CHUNK_DIGITS_MAX + 2);
-    let (start, _) = chunk_around(body, &mut start);
+    let (start, _) = chunk_around(body.len() as u64, &mut start);
     (!body.is_empty() && start.strip_suffix(b"\r\n") == Some(digits)).then_some(body)
 }
 
@@ -90,7 +90,7 @@ mod tests {
         for length in [0, 1, 15, 16, 255, 70_000] {
             let body = vec![b'\r'; length];
             let mut start = Vec::new();
-            let (start, end) = chunk_around(&body, &mut start);
+            let (start, end) = chunk_around(length as u64, &mut start);
             assert_eq!(unchunked(&[start, &body, end].concat()), Some(&body[..]));
         }
         for payload in [

@@ -32,6 +32,8 @@ pub use cdxj::cdxj_lines;
 pub use decode::WarcDecoder;
 pub use encode::WarcEncoder;
 
+use sha1::{Digest as _, Sha1};
+
 use crate::error::Result;
 use crate::http1::RequestTemplate;
 
@@ -61,14 +63,20 @@ const RECORD_END: &[u8] = b"\r\n\r\n";
 /// Of a resource of which no type is known.
 const UNKNOWN_TYPE: &[u8] = b"application/octet-stream";
 
-/// The digest of bytes as a field has it: `sha1:` and base32 (RFC 4648), which needs no padding for 20 bytes.
-fn digest(parts: &[&[u8]]) -> [u8; 37] {
-    use sha1::{Digest as _, Sha1};
-    const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
+/// The digest of bytes as a field has it.
+fn digest(parts: &[&[u8]]) -> DigestText {
     let mut sha1 = Sha1::new();
     for part in parts {
         sha1.update(part);
     }
+    digest_text(sha1)
+}
+
+/// `sha1:` and base32 (RFC 4648), which needs no padding for 20 bytes.
+type DigestText = [u8; 37];
+
+fn digest_text(sha1: Sha1) -> DigestText {
+    const ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
     let hash: [u8; 20] = sha1.finalize().into();
     let mut text = *b"sha1:00000000000000000000000000000000";
     for (letters, bytes) in text[5..].chunks_exact_mut(8).zip(hash.chunks_exact(5)) {
