@@ -12,6 +12,7 @@ import pytest
 
 import fetchmill
 from nginx import Nginx, Site
+from raw_server import Exchange, RawServer, reply
 
 Run = Callable[..., Any]
 
@@ -81,3 +82,20 @@ def test_a_304_that_nobody_asked_for_is_a_failure(run: Run, url: str, dest: Path
         ("b", "redirect", 304)
     ]
     assert fetchmill.status(dest).skipped == 1
+
+
+def test_a_304_of_another_version_is_asked_for_without_the_condition(run: Run, dest: Path, tmp_path: Path) -> None:
+    """It says that nothing has changed, and names a version that is not there."""
+
+    def changed(exchange: Exchange) -> bytes:
+        if b"if-none-match" in exchange.head.lower():
+            return reply(b"", 'ETag: "new"', status="304 Not Modified")
+        return reply(b"new", 'ETag: "new"')
+
+    with RawServer({"/a": changed, "/b": reply(b"", 'ETag: W/"old"', status="304 Not Modified")}) as server:
+        rows = [(name, f"{server.url}/{name}", "", "", "", '"old"', "") for name in "ab"]
+        ended = run("get", manifest(tmp_path / "list.csv", rows), dest, "--allow-private", *HEADERS[:2])
+
+    assert (ended.code, server.count("/a"), server.count("/b")) == (0, 2, 1)
+    assert [path.name for path in dest.iterdir() if path.is_file()] == ["a"]
+    assert (dest / "a").read_bytes() == b"new"

@@ -91,7 +91,16 @@ impl<'a> TargetRequest<'a> {
 /// Whether a field says on which condition an object is wanted (RFC 9110, 13.1): a server answers 304 when it has not
 /// changed.
 pub fn is_condition(name: &str) -> bool {
-    ["if-none-match", "if-modified-since"].iter().any(|condition| condition.eq_ignore_ascii_case(name))
+    [IF_NONE_MATCH, "if-modified-since"].iter().any(|condition| condition.eq_ignore_ascii_case(name))
+}
+
+/// The field that names the versions that are there.
+pub const IF_NONE_MATCH: &str = "if-none-match";
+
+/// Whether a value of `If-None-Match` names this version, strong or weak (RFC 9110, 13.1.2).
+pub fn names_etag(etags: &str, etag: &[u8]) -> bool {
+    let etag = etag.strip_prefix(b"W/").unwrap_or(etag);
+    etags.trim() == "*" || memchr::memmem::find(etags.as_bytes(), etag).is_some()
 }
 
 #[cfg(test)]
@@ -99,6 +108,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_version_is_named_strong_or_weak_among_others() {
+        for (etags, etag, is_named) in [
+            ("\"a\"", "\"a\"", true),
+            ("W/\"a\"", "\"a\"", true),
+            ("\"a\"", "W/\"a\"", true),
+            ("\"b\", \"a\"", "\"a\"", true),
+            ("*", "\"a\"", true),
+            ("\"a\"", "\"b\"", false),
+            ("\"ab\"", "\"a\"", false),
+            ("", "\"a\"", false),
+        ] {
+            assert_eq!(names_etag(etags, etag.as_bytes()), is_named, "{etags} {etag}");
+        }
+    }
 
     #[test]
     fn a_request_comes_back() {

@@ -12,7 +12,7 @@ use crate::name::for_display;
 use crate::origin::is_open;
 use crate::outcome::FailureKind;
 use crate::source::list::RequestOptions;
-use crate::target_request::TargetRequest;
+use crate::target_request::{TargetRequest, is_condition};
 use crate::transport::RANGE;
 use crate::verdict::is_redirect;
 
@@ -100,7 +100,7 @@ impl CustomRequest {
     }
 }
 
-/// What redirects have made of a request.
+/// What replies have made of a request.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RedirectEffects {
     /// It is a `GET` without a body now.
@@ -109,6 +109,16 @@ pub(super) struct RedirectEffects {
     is_away: bool,
     /// It was made, here or before a redirect.
     was_sent: bool,
+    conditions: Conditions,
+}
+
+/// Whether a request still says on which condition its object is wanted.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Conditions {
+    #[default]
+    Kept,
+    /// A 304 was of another version of the object than the one that is there.
+    Dropped,
 }
 
 impl RedirectEffects {
@@ -128,6 +138,11 @@ impl RedirectEffects {
     /// It is about to be made.
     pub(super) fn note_sent(&mut self) {
         self.was_sent = true;
+    }
+
+    /// It has no conditions any more.
+    pub(super) fn drop_conditions(&mut self) {
+        self.conditions = Conditions::Dropped;
     }
 
     /// Whether it was made.
@@ -153,12 +168,13 @@ impl RedirectEffects {
     /// The fields as they are now. Away from where it was meant to go it has only those that are for everybody.
     pub(super) fn fields(self, request: Option<&CustomRequest>) -> Cow<'_, [(String, String)]> {
         let fields = request.map_or(&[][..], |request| request.fields.as_slice());
-        if !self.is_away && !self.is_changed {
+        if !self.is_away && !self.is_changed && self.conditions == Conditions::Kept {
             return Cow::Borrowed(fields);
         }
         let is_kept = |name: &str| {
             (!self.is_away || is_open(name) || name == RANGE)
                 && !(self.is_changed && name.eq_ignore_ascii_case(CONTENT_TYPE))
+                && !(self.conditions == Conditions::Dropped && is_condition(name))
         };
         fields.iter().filter(|(name, _)| is_kept(name)).cloned().collect()
     }

@@ -22,7 +22,7 @@ use crate::sink::EntryDescription;
 use crate::source_metadata::{ListedKey, SizedName};
 use crate::stored_name::StoredNames;
 use crate::target::{Sequence, WaitingTarget};
-use crate::target_request::is_condition;
+use crate::target_request::{IF_NONE_MATCH, is_condition, names_etag};
 use crate::transport::AddressPolicy;
 use crate::verdict::AttemptState;
 
@@ -237,6 +237,15 @@ impl CurrentTarget {
             return false;
         };
         self.effects.fields(Some(request)).iter().any(|(name, _)| is_condition(name))
+    }
+
+    /// Whether its request says that this version of the object is not wanted.
+    pub(in crate::engine) fn has_version(&self, etag: &[u8]) -> bool {
+        let fields = self.effects.fields(self.request.as_deref());
+        let mut conditions =
+            fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(IF_NONE_MATCH)).peekable();
+        // By its time alone it has any version.
+        conditions.peek().is_none() || conditions.any(|(_, etags)| names_etag(etags, etag))
     }
 
     /// Whether its request must not be made twice, whatever redirects have made of it.

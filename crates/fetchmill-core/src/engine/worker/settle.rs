@@ -51,6 +51,13 @@ impl Worker {
         let verdict = state.after_reply(&facts, &self.rules(target), self.clock.get());
         target.state = state;
         match verdict {
+            Verdict::Settle(Outcome::Skipped, _)
+                if body.etag().is_some_and(|etag| !target.has_version(etag)) =>
+            {
+                body.discard();
+                target.effects.drop_conditions();
+                FetchAttempt::Again
+            }
             Verdict::Store if self.is_of_another(target, body) => {
                 body.discard();
                 self.met_another(target, is_certain, replied)
