@@ -7,7 +7,7 @@ from pathlib import Path
 import trustme
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 HOSTS = ("localhost", "127.0.0.1")
@@ -56,6 +56,35 @@ class Certificates:
         # As `openssl req -x509` makes them, of an authority that signs itself and is a server, too.
         self.own_authority = self._signed_by_itself("own-authority", now, is_authority=True)
         self.expired_authority = self._signed_by_itself("expired-authority", now - 3 * DAY, is_authority=True)
+
+    def odd(self, fault: str) -> Leaf:
+        """One that breaks a rule of its kind: `weak-key`, `long-path` or `unknown-extension`."""
+        now = datetime.now(UTC)
+        signer = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
+        assert isinstance(signer, ec.EllipticCurvePrivateKey)
+        issuer = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes()).subject
+        between: list[x509.Certificate] = []
+        if fault == "long-path":
+            # The first one may sign servers' certificates only.
+            for number, length in enumerate([0, None]):
+                key = ec.generate_private_key(ec.SECP256R1())
+                called = _called(f"between {number}")
+                builder = _builder(issuer, called, key.public_key(), now)
+                authority = x509.BasicConstraints(ca=True, path_length=length)
+                between.insert(0, builder.add_extension(authority, critical=True).sign(signer, hashes.SHA256()))
+                issuer, signer = called, key
+        weak = rsa.generate_private_key(65537, 1024)  # noqa: S505 - that is what is wrong with it
+        key_of_leaf = weak if fault == "weak-key" else ec.generate_private_key(ec.SECP256R1())
+        builder = _builder(issuer, _called(HOSTS[0]), key_of_leaf.public_key(), now)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(HOSTS[0])]), critical=False)
+        if fault == "unknown-extension":
+            unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4.5"), b"\x05\x00")
+            builder = builder.add_extension(unknown, critical=True)
+        chain = [builder.sign(signer, hashes.SHA256()), *between]
+        pem = serialization.Encoding.PEM
+        bare, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        packed = b"".join(certificate.public_bytes(pem) for certificate in chain)
+        return self._written(fault, packed, key_of_leaf.private_bytes(pem, bare, plain))
 
     def _issued(
         self,
@@ -110,3 +139,14 @@ class Certificates:
         leaf.chain.write_bytes(chain)
         leaf.key.write_bytes(key)
         return leaf
+
+
+def _called(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _builder(
+    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey, now: datetime
+) -> x509.CertificateBuilder:
+    builder = x509.CertificateBuilder(issuer, subject, key).serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - DAY).not_valid_after(now + DAY)

@@ -7,6 +7,7 @@ import contextlib
 import json
 import select
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -90,8 +91,14 @@ class RawServer:
     that a client has gone is nothing wrong.
     """
 
-    def __init__(self, routes: Mapping[str, Behaviour], address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+    def __init__(
+        self,
+        routes: Mapping[str, Behaviour],
+        address: tuple[str, int] = ("127.0.0.1", 0),
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.routes = dict(routes)
+        self._tls = tls
         self.requests: list[str] = []
         self.connections = 0
         # Connections that were open at the same time.
@@ -108,7 +115,7 @@ class RawServer:
     def url(self) -> str:
         """The SOURCE of a job."""
         host, port = self._listener.getsockname()
-        return f"http://{host}:{port}"
+        return f"http://{host}:{port}" if self._tls is None else f"https://localhost:{port}"
 
     def count(self, target: str) -> int:
         """Requests for a target so far."""
@@ -153,6 +160,8 @@ class RawServer:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
+            if self._tls is not None:
+                connection = self._secured(self._tls, connection)
             self._answer_all(connection)
         except OSError:
             pass
@@ -162,6 +171,15 @@ class RawServer:
             with self._lock:
                 self._open.discard(connection)
             connection.close()
+
+    def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> socket.socket:
+        """The same connection after its handshake; an error of TLS is one of the operating system's."""
+        with self._lock:
+            self._open.discard(connection)
+        secured = tls.wrap_socket(connection, server_side=True)
+        with self._lock:
+            self._open.add(secured)
+        return secured
 
     def _answer_all(self, connection: socket.socket) -> None:
         received = b""

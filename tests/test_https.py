@@ -18,6 +18,7 @@ import fetchmill
 from certificates import Certificates
 from foreign import read_objects
 from nginx import Nginx, Site, offer
+from raw_server import RawServer, mirror
 
 Run = Callable[..., Any]
 Start = Callable[..., Nginx]
@@ -53,6 +54,33 @@ def test_openssl_finds_the_same_fault_in_a_certificate(fault: str, nginx: Start,
 
     assert openssl_code(server.ports["good"], certificates.ca_file) == 0
     assert openssl_code(server.ports["bad"], certificates.ca_file) == OPENSSL_CODES[fault]
+
+
+ODD = {
+    "weak-key": "the key is too weak: RSA below 2,048 bits",
+    "long-path": "it breaks a rule of its chain: PathLenConstraintViolated",
+    "unknown-extension": "it breaks a rule of its chain: UnsupportedCriticalExtension",
+}
+
+
+@pytest.mark.parametrize("fault", ODD)
+def test_a_certificate_that_breaks_a_rule_is_refused_with_the_reason(
+    run: Run, certificates: Certificates, dest: Path, fault: str
+) -> None:
+    """And taken for the host of which the user says that."""
+    leaf = certificates.odd(fault)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Else OpenSSL does not serve a weak key.
+    context.set_ciphers("DEFAULT@SECLEVEL=0")
+    context.load_cert_chain(leaf.chain, leaf.key)
+    with RawServer(mirror(["a"]), tls=context) as server:
+        command = ("get", server.url, dest, "--ca-file", certificates.ca_file)
+        refused = run(*command)
+        taken = run(*command, "--insecure-host", "localhost")
+
+    assert refused.code == 6
+    assert f"(tls-certificate; {ODD[fault]})" in refused.err
+    assert (taken.code, (dest / "a").exists()) == (0, True), taken.err
 
 
 def openssl_code(port: int, ca_file: Path) -> int:

@@ -8,6 +8,11 @@ use rustls::pki_types::UnixTime;
 
 use crate::time_text::utc;
 
+/// A key that no signature is verified with.
+#[derive(Debug, thiserror::Error)]
+#[error("the key is too weak: RSA below 2,048 bits")]
+pub(super) struct WeakKey;
+
 thread_local! {
     /// The host, and why.
     static LAST: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
@@ -44,13 +49,13 @@ fn describe(reason: &CertificateError) -> Option<String> {
         }
         CertificateError::UnhandledCriticalExtension => "it has an unknown critical extension".to_owned(),
         CertificateError::BadEncoding => "it is malformed".to_owned(),
+        CertificateError::Other(other) if other.0.is::<WeakKey>() => other.0.to_string(),
         CertificateError::Other(other) => format!("it breaks a rule of its chain: {other}"),
         CertificateError::UnknownIssuer
         | CertificateError::NotValidForName
         | CertificateError::NotValidForNameContext { .. } => return None,
-        // A key that is too short shows as a signature that does not verify, or an algorithm that is not supported.
         other if format!("{other:?}").contains("SignatureAlgorithm") => {
-            "its signature or its key is too weak: SHA-1, or RSA below 2,048 bits".to_owned()
+            "its signature is of an algorithm that is not supported, such as SHA-1".to_owned()
         }
         other => format!("{other:?}"),
     })

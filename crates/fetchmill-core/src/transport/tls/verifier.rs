@@ -10,7 +10,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, SignatureScheme};
 use webpki::EndEntityCert;
 
-use super::rejection;
+use super::rejection::{self, WeakKey};
 use super::roots::TlsRoots;
 use crate::error::{Error, Result};
 use crate::name;
@@ -105,6 +105,7 @@ impl ServerCertVerifier for Verifier {
         self.rules
             .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             .or_else(|error| self.verify_given(error, end_entity, server_name, now))
+            .and_then(|verified| if has_weak_key(end_entity) { Err(weak_key()) } else { Ok(verified) })
             .map_err(|error| told_apart(error, end_entity))
             .inspect_err(|error| {
                 if let rustls::Error::InvalidCertificate(reason) = error {
@@ -119,6 +120,9 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        if is_taken_as_it_is(cert) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         self.rules.verify_tls12_signature(message, cert, dss)
     }
 
@@ -128,12 +132,35 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        if is_taken_as_it_is(cert) {
+            return Ok(HandshakeSignatureValid::assertion());
+        }
         self.rules.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.rules.supported_verify_schemes()
     }
+}
+
+fn weak_key() -> rustls::Error {
+    CertificateError::Other(OtherError(Arc::new(WeakKey))).into()
+}
+
+/// Whether no signature is verified with a certificate. Then it has come so far only for a host whose certificate nobody
+/// looks at: for others it was refused before.
+fn is_taken_as_it_is(certificate: &CertificateDer<'_>) -> bool {
+    EndEntityCert::try_from(certificate).is_err() || has_weak_key(certificate)
+}
+
+/// Whether its key is one of RSA below 2,048 bits. The key of 2,048 bits takes 294 bytes with its algorithm.
+fn has_weak_key(certificate: &CertificateDer<'_>) -> bool {
+    const RSA: &[u8] = &[0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
+    const STRONG_BYTES: usize = 290;
+    EndEntityCert::try_from(certificate).is_ok_and(|parsed| {
+        let key = parsed.subject_public_key_info();
+        key.len() < STRONG_BYTES && memchr::memmem::find(&key, RSA).is_some_and(|place| place < 8)
+    })
 }
 
 /// Says of a certificate without a known issuer whether it is its own.
