@@ -134,6 +134,28 @@ def test_a_finished_job_is_read(job: OldJob) -> None:
     assert find_wrong(job.folder / "exported", other, expected.bodies) == []
 
 
+SYNCED = re.compile("-(get-(?!null).*-finished|s3-files-finished|autoindex-files-interrupted)")
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("job", [id for id in READ if SYNCED.search(id)], indirect=True)
+def test_a_sync_over_a_job_removes_nothing(job: OldJob) -> None:
+    """Its names are those of this release's syncs. What has no validators is fetched once more."""
+    expected, format = job.source.expected(), job.fixture.format
+    command = job.fixture.commands[-1]
+    with job.source.serving():
+        if job.fixture.moment == "interrupted":
+            job.go_on(code=3 if expected.failures else 0)
+        store = ("--endpoint-url", job.source.url) if job.source.kind == "s3" else ()
+        ended = job.try_to("sync", command[1], "out", "--format", format, *store, "--delete", "--json")
+
+    assert ended.out, ended.err
+    report = json.loads(ended.out.splitlines()[-1])
+    assert report.get("removed") == 0, ended.out + ended.err
+    assert report["notices"] == [f"taken over from fetchmill get: {len(expected.bodies)} objects"]
+    assert find_wrong_bodies(job.dest, expected, format) == []
+
+
 @pytest.mark.sampled(1)
 @each(verb="get", moment="interrupted")
 def test_an_interrupted_job_goes_on(job: OldJob) -> None:

@@ -7,7 +7,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,9 +16,11 @@ import pytest
 import fetchmill
 from conftest import COMMAND, Ended, format_options
 from failing_listings import NAMES, make_listing
+from fetchmill.errors import UsageError
 from fetchmill.testing import Fault, Server
 from independent import find_problems, synthetic
 from raw_server import Exchange, RawServer, reply, then_stall
+from stored import find_wrong
 from synced import bodies, kill_in
 
 Run = Callable[..., Ended]
@@ -108,6 +110,63 @@ def test_file_system_without_a_rename_that_replaces_nothing(
             assert find_problems(dest, synthetic(300), format) == []
 
     assert len(run("ls", dest).out.splitlines()) == 300 or format == "files"
+
+
+@pytest.fixture
+def fuse(tmp_path: Path) -> Iterator[Path]:
+    """A folder of a file system in user space, which knows no RENAME_NOREPLACE."""
+    bindfs, unmount = shutil.which("bindfs"), shutil.which("fusermount") or shutil.which("fusermount3")
+    assert bindfs, "bindfs is missing: make servers"
+    assert unmount, "fusermount is missing: make servers"
+    real, mounted = tmp_path / "real", tmp_path / "mounted"
+    real.mkdir()
+    mounted.mkdir()
+    subprocess.run([bindfs, "--no-allow-other", real, mounted], check=True, timeout=20)
+    try:
+        yield mounted
+    finally:
+        subprocess.run([unmount, "-u", "-z", mounted], check=True, timeout=20)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("format", ["files", "parquet", "jsonl", "warc"])
+def test_destination_on_a_file_system_in_user_space(
+    run: Run, start: Start, server: Serve, fuse: Path, tmp_path: Path, format: str
+) -> None:
+    """A kill, a resumed job, `verify` and syncs that change and delete."""
+    source, expected = server(synthetic=600, delay=(0.0, 0.01)), synthetic(600)
+    dest = fuse / "out"
+    options = format_options(format)
+    killed = start("get", source.url, dest, *options, "--rate", "400", "--commit-window", "50ms")
+    deadline = time.monotonic() + 30
+    fetched = 0
+    while fetched < 50:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+        # It has no journal in the beginning, and one without tables then.
+        with contextlib.suppress(UsageError):
+            fetched = fetchmill.status(dest).fetched
+    killed.kill()
+    killed.communicate()
+
+    ended = run("get", source.url, dest, *options)
+
+    assert ended.code == 0, ended.err
+    assert find_problems(dest, expected, format) == []
+    assert run("verify", dest).code == 0
+    content, synced = tmp_path / "content", fuse / "synced"
+    content.mkdir()
+    for number in range(100):
+        (content / f"n{number}").write_text(str(number))
+    command = ("sync", server(folder=content).url, synced, "--format", format, "--delete", "--max-delete", "50%")
+    assert run(*command).code == 0
+    for number in range(20):
+        (content / f"n{number}").unlink()
+    (content / "n99").write_text("changed")
+    ended = run(*command, "--json")
+    report = json.loads(ended.out.splitlines()[-1])
+    assert (ended.code, report["removed"]) == (0, 20), ended.out
+    assert find_wrong(synced, format, {path.name: path.read_bytes() for path in content.iterdir()}) == []
 
 
 def asked(server: RawServer) -> list[str]:
