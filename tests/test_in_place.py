@@ -240,7 +240,7 @@ def test_arrow_is_read_by_others(store: Path, format: str) -> None:
     assert counted == [(len(expected), sum(map(len, expected.values())))]
     assert table.column_names == [
         *("sequence", "name", "name_raw", "status", "content_type"),
-        *("etag", "last_modified", "fetched_at", "crc32c", "body"),
+        *("etag", "last_modified", "fetched_at", "crc32c", "body", "content_encoding"),
     ]
     assert dict(zip(table["name"].to_pylist(), table["body"].to_pylist(), strict=True)) == expected
     sequences = table["sequence"].to_pylist()

@@ -518,6 +518,7 @@ def test_parquet_has_the_columns_that_are_documented(job: Job) -> None:
         "fetched_at": ("timestamp[us, tz=UTC]", TIME_OF_POLARS, "TIMESTAMP WITH TIME ZONE"),
         "crc32c": ("uint32", "UInt32", "UINTEGER"),
         "body": ("binary", "Binary", "BLOB"),
+        "content_encoding": ("string", "String", "VARCHAR"),
     }
 
     for shard in find_shards(job.dest, job.format):

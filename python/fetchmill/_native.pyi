@@ -347,7 +347,7 @@ class Objects:
 
     An object is a tuple: name (str with surrogates for what is not UTF-8), body, status, content_type, etag,
     last_modified (seconds since 1970), fetched_at (microseconds), sequence, crc32c, url, columns (a dict from the names
-    of the kept columns to their values); None is what is not known.
+    of the kept columns to their values), content_encoding; None is what is not known.
     """
 
     def __init__(self, dest: str, state: str | None) -> None:

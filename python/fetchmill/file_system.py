@@ -37,7 +37,18 @@ except ModuleNotFoundError as error:
 __all__ = ["FetchmillFileSystem", "ObjectFile"]
 
 # What is known of an object besides its name and its bytes.
-_FACTS = ("status", "content_type", "etag", "last_modified", "fetched_at", "sequence", "crc32c", "url", "columns")
+_FACTS = (
+    "status",
+    "content_type",
+    "content_encoding",
+    "etag",
+    "last_modified",
+    "fetched_at",
+    "sequence",
+    "crc32c",
+    "url",
+    "columns",
+)
 
 Entry = dict[str, Any]
 

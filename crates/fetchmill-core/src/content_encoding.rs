@@ -1,4 +1,5 @@
-//! What the body of a reply is encoded with (`Content-Encoding`), and how it is decoded: for `--compressed`.
+//! What the body of a reply is encoded with (`Content-Encoding`), and how it is decoded: for `--compressed`, and
+//! for pages of listings.
 //!
 //! A body is decoded as a whole or not at all: what is cut short, fails its own checksum, or has bytes behind its end is
 //! malformed. gzip and zstd have checksums (that of zstd may be left out), brotli has none.
@@ -28,6 +29,11 @@ pub(crate) enum ContentEncoding {
 /// What a reply says; an error is what it names when that is nothing that can be decoded.
 pub(crate) type NamedEncoding = Result<Option<ContentEncoding>, Vec<u8>>;
 
+/// Whether a value of the field says that the body is not encoded.
+pub(crate) fn is_identity(encoding: &[u8]) -> bool {
+    encoding.trim_ascii().eq_ignore_ascii_case(b"identity")
+}
+
 /// Why a body is not decoded.
 #[derive(Debug)]
 pub(crate) enum DecodeError {
@@ -44,7 +50,7 @@ impl ContentEncoding {
     /// the other, are nothing that was asked for: each would need its own bound.
     pub(crate) fn of_fields<'v>(values: impl Iterator<Item = &'v [u8]>) -> NamedEncoding {
         let names = values.flat_map(|value| value.split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
-        let is_encoding = |name: &&[u8]| !name.is_empty() && !name.eq_ignore_ascii_case(b"identity");
+        let is_encoding = |name: &&[u8]| !name.is_empty() && !is_identity(name);
         let named: Vec<&[u8]> = names.filter(is_encoding).collect();
         match named.as_slice() {
             [] => Ok(None),
@@ -93,6 +99,17 @@ impl ContentEncoding {
         given.map_err(|error| match error {
             DecodeError::Malformed(problem) => DecodeError::Malformed(format!("{}: {problem}", self.name())),
             other => other,
+        })
+    }
+}
+
+impl ContentEncoding {
+    /// Decodes as it reads. An error without a number of the system's is malformed input.
+    pub(crate) fn reader<'r>(self, encoded: impl BufRead + 'r) -> io::Result<Box<dyn Read + 'r>> {
+        Ok(match self {
+            ContentEncoding::Gzip => Box::new(MultiGzDecoder::new(encoded)),
+            ContentEncoding::Brotli => Box::new(BrotliDecoder::new(encoded)),
+            ContentEncoding::Zstd => Box::new(zstd_decoder(encoded)?),
         })
     }
 }

@@ -18,10 +18,16 @@ pub const TYPES_PART: &str = "column types";
 pub const ROWS_PART: &str = "rows";
 /// and how it says so.
 pub const ALL_ROWS: &str = "all";
+/// The part of a job's identity that says that rows have the encoding of bodies: a job of fetchmill 0.1.0 has none.
+pub const ENCODINGS_PART: &str = "encodings";
+/// Where it is.
+pub const ENCODINGS_IN_COLUMN: &str = "column";
+/// The column of a body's encoding.
+pub const ENCODING_COLUMN: &str = "content_encoding";
 /// The column of an object's URL.
 pub const URL_COLUMN: &str = "url";
 /// Columns that a row has anyway.
-const STANDARD: [&str; 11] = [
+const STANDARD: [&str; 12] = [
     "sequence",
     "name",
     "name_raw",
@@ -32,6 +38,7 @@ const STANDARD: [&str; 11] = [
     "fetched_at",
     "crc32c",
     "body",
+    ENCODING_COLUMN,
     URL_COLUMN,
 ];
 
@@ -158,6 +165,7 @@ pub struct ExtraColumns {
     /// Of those that are not text, by their names.
     types: Arc<TypesByName>,
     has_outcomes: bool,
+    has_encodings: bool,
 }
 
 impl ExtraColumns {
@@ -211,6 +219,12 @@ impl ExtraColumns {
         }
     }
 
+    /// The same where rows have the encodings of bodies, or not.
+    #[must_use]
+    pub fn with_encodings(self, has_encodings: bool) -> Self {
+        ExtraColumns { has_encodings, ..self }
+    }
+
     /// The same where only objects have rows.
     #[must_use]
     pub fn without_outcomes(self) -> Self {
@@ -236,7 +250,9 @@ impl ExtraColumns {
         let names = identity.get(COLUMNS_PART).and_then(|text| serde_json::from_str(text).ok());
         let types = identity.get(TYPES_PART).and_then(|text| serde_json::from_str(text).ok());
         let has_outcomes = identity.get(ROWS_PART).is_some_and(|rows| rows == ALL_ROWS);
-        Self::found(names, has_outcomes).with_types(&types.unwrap_or_default())
+        let has_encodings = identity.get(ENCODINGS_PART).is_some_and(|place| place == ENCODINGS_IN_COLUMN);
+        let columns = Self::found(names, has_outcomes).with_encodings(has_encodings);
+        columns.with_types(&types.unwrap_or_default())
     }
 
     /// As a part of a job's identity, if it has one.
@@ -259,6 +275,11 @@ impl ExtraColumns {
         self.has_outcomes
     }
 
+    /// Whether rows have the encoding of bodies.
+    pub fn has_encodings(&self) -> bool {
+        self.has_encodings
+    }
+
     /// Names of the kept columns.
     pub fn kept(&self) -> &[String] {
         self.kept.as_deref().unwrap_or_default()
@@ -272,7 +293,8 @@ impl ExtraColumns {
     /// The same for a format that keeps URLs only.
     #[must_use]
     pub fn without_extra(&self) -> Self {
-        ExtraColumns { kept: self.kept.as_ref().map(|_| Arc::default()), ..ExtraColumns::default() }
+        let kept = self.kept.as_ref().map(|_| Arc::default());
+        ExtraColumns { kept, has_encodings: self.has_encodings, ..ExtraColumns::default() }
     }
 }
 

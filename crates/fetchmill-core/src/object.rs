@@ -18,6 +18,8 @@ pub struct Facts<'a> {
     pub fetched_at: Micros,
     /// The field `Content-Type`, as it was sent.
     pub content_type: Option<&'a [u8]>,
+    /// The field `Content-Encoding`, as it was sent, when the body is stored so: nobody asked for that.
+    pub content_encoding: Option<&'a [u8]>,
     /// The field `ETag`, as it was sent.
     pub etag: Option<&'a [u8]>,
     /// The field `Last-Modified` when it is a date.
@@ -92,6 +94,8 @@ pub struct StoredObject {
     pub fetched_at: Micros,
     /// See [`Facts::content_type`].
     pub content_type: Option<Vec<u8>>,
+    /// See [`Facts::content_encoding`].
+    pub content_encoding: Option<Vec<u8>>,
     /// See [`Facts::etag`].
     pub etag: Option<Vec<u8>>,
     /// See [`Facts::last_modified`].
@@ -117,6 +121,7 @@ impl StoredObject {
                 attempts: self.attempts,
                 fetched_at: self.fetched_at,
                 content_type: self.content_type.as_deref(),
+                content_encoding: self.content_encoding.as_deref(),
                 etag: self.etag.as_deref(),
                 last_modified: self.last_modified,
                 head: self.head.as_deref(),

@@ -150,15 +150,19 @@ fn exports_carry_them_as_far_as_a_format_has_a_place() {
     export(&dest("tar"), &dest("names"), Format::Warc);
 
     for name in ["parquet", "jsonl", "again"] {
-        assert_eq!(read(&dest(name)), (columns(), without(|_| ())), "{name}");
+        assert_eq!(read(&dest(name)), (columns().with_encodings(true), without(|_| ())), "{name}");
     }
     let no_status = |object: &mut StoredObject| (object.kept, object.status) = (None, 0);
     for name in ["warc", "urls"] {
-        assert_eq!(read(&dest(name)), (columns().without_extra(), without(no_status)), "{name}");
+        assert_eq!(
+            read(&dest(name)),
+            (columns().without_extra().with_encodings(true), without(no_status)),
+            "{name}"
+        );
     }
     for name in ["tar", "names"] {
         let (columns, found) = read(&dest(name));
-        assert_eq!(columns, ExtraColumns::default(), "{name}");
+        assert_eq!(columns, ExtraColumns::default().with_encodings(true), "{name}");
         assert!(found.iter().all(|object| object.url.is_none() && object.kept.is_none()), "{name}");
         assert_eq!(found.len(), 40);
     }
@@ -221,7 +225,7 @@ fn a_repair_keeps_those_of_what_is_left() {
         assert_eq!(verify.report().unwrap().unwrap().repaired.unwrap().planned, 1, "{format:?}");
 
         let (found_columns, found) = read(folder.path());
-        assert_eq!(found_columns, columns());
+        assert_eq!(found_columns, columns().with_encodings(true));
         assert_eq!(found.len(), 39);
         assert!(found.iter().all(|object| objects.contains(object)), "{format:?}");
     }

@@ -169,6 +169,7 @@ fn object_tuple<'py>(
         found.crc32c,
         text(&object.url)?,
         kept_dict(py, columns, object.kept.as_deref())?,
+        text(&object.content_encoding)?,
     )
         .into_pyobject(py)
 }

@@ -40,6 +40,8 @@ class Object:
         url: the URL it was asked for or, after redirects, the one that answered, when that is not its name.
         columns: the columns of its list that `--keep-columns` named, each as what `--column-types` or a Parquet list
             says that it is.
+        content_encoding: the field `Content-Encoding`: the bytes are in this form, although nobody asked for one. Not
+            known of `files`, nor of objects that fetchmill 0.1.0 stored in Parquet, JSON lines or tar.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Object:
     crc32c: int
     url: str | None
     columns: dict[str, ColumnValue] = field(hash=False)
+    content_encoding: str | None = None
 
 
 class Objects(Mapping[str, bytes]):
@@ -308,7 +311,7 @@ def _encode(name: str) -> bytes:
 
 
 def _object(row: tuple[Any, ...]) -> Object:
-    name, body, status, content_type, etag, last_modified, fetched_at, sequence, crc32c, url, columns = row
+    name, body, status, content_type, etag, last_modified, fetched_at, sequence, crc32c, url, columns, encoding = row
     return Object(
         name,
         body,
@@ -321,6 +324,7 @@ def _object(row: tuple[Any, ...]) -> Object:
         crc32c,
         url,
         columns,
+        encoding,
     )
 
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from fetchmill._transform.reply import FetchedReply, Function
 
 _LENGTH = struct.Struct("<I")
-_REPLY = struct.Struct("<Hq5IQ")
+_REPLY = struct.Struct("<Hq6IQ")
 _ANSWER = struct.Struct("<cIQ")
 _NONE = 0xFFFFFFFF
 _NO_DATE = -(1 << 63)
@@ -129,7 +129,7 @@ def _replies(request: bytes) -> list[FetchedReply]:
         for length in lengths:
             texts.append(None if length == _NONE else request[at : at + length])
             at += 0 if length == _NONE else length
-        name, url, content_type, etag, path = texts
+        name, url, content_type, content_encoding, etag, path = texts
         body = request[at : at + body_length] if path is None else _read_file(path)
         at += body_length
         last_modified = None if date == _NO_DATE else _date(date)
@@ -142,6 +142,7 @@ def _replies(request: bytes) -> list[FetchedReply]:
                 _text(content_type),
                 _text(etag),
                 last_modified,
+                _text(content_encoding),
             )
         )
     return replies

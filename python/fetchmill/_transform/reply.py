@@ -17,6 +17,7 @@ class FetchedReply:
         content_type: the field `Content-Type`.
         etag: the field `ETag`.
         last_modified: the field `Last-Modified`, in UTC.
+        content_encoding: the field `Content-Encoding`: the body is in this form, although nobody asked for one.
     """
 
     name: str
@@ -26,6 +27,7 @@ class FetchedReply:
     content_type: str | None
     etag: str | None
     last_modified: datetime | None
+    content_encoding: str | None = None
 
 
 Function = Callable[[list[FetchedReply]], Iterable[object]]

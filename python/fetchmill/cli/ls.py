@@ -21,6 +21,16 @@ MISSING = 3
 _LINES = 5000
 # Formats whose records say more than the manifest does.
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
+_FACTS = (
+    "status",
+    "content_type",
+    "content_encoding",
+    "etag",
+    "last_modified",
+    "fetched_at",
+    "sequence",
+    "crc32c",
+)
 
 _EPILOG = """\b
 Examples:
@@ -144,7 +154,7 @@ def _json_line(found: "tuple[str, int | None] | Object") -> bytes:
         values["name"] = _encode(name).decode("utf-8", "replace")
         values["name_hex"] = _encode(name).hex()
     if not isinstance(found, tuple):
-        for field in ("status", "content_type", "etag", "last_modified", "fetched_at", "sequence", "crc32c"):
+        for field in _FACTS:
             value = getattr(found, field)
             if value is not None:
                 values[field] = _time_text(value) if isinstance(value, datetime) else value

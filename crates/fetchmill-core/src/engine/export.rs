@@ -19,7 +19,7 @@ use super::window_outcomes::WindowOutcomes;
 use crate::background::Background;
 use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
-use crate::extra_columns::{COLUMNS_PART, ExtraColumns, TYPES_PART};
+use crate::extra_columns::{COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART};
 use crate::journal::{
     Identity, JobLocation, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
     must_have_objects, read_doubtful,
@@ -94,6 +94,7 @@ impl ExportOptions {
         ];
         let stored = self.columns(snapshot);
         let (columns, types) = (stored.to_text(), stored.types_to_text());
+        let encodings = stored.has_encodings().then(|| (ENCODINGS_PART, ENCODINGS_IN_COLUMN.to_owned()));
         let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
         let stripped = Some(snapshot.part(STRIP_PREFIX)).filter(|part| !part.is_empty());
         Identity::new(
@@ -101,6 +102,7 @@ impl ExportOptions {
                 .into_iter()
                 .chain(columns.map(|columns| (COLUMNS_PART, columns)))
                 .chain(types.map(|types| (TYPES_PART, types)))
+                .chain(encodings)
                 .chain(request_of(snapshot).map(|request| (REQUEST_PART, request)))
                 .chain(transform.map(|part| (TRANSFORM, part.to_owned())))
                 .chain(stripped.map(|part| (STRIP_PREFIX, part.to_owned()))),
@@ -109,7 +111,8 @@ impl ExportOptions {
 
     /// What the format keeps of the columns that the objects have. There are rows of objects only.
     fn columns(&self, snapshot: &JournalSnapshot) -> ExtraColumns {
-        self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes())
+        let columns = self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes());
+        columns.with_encodings(self.format == Format::Parquet)
     }
 
     fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot) -> Result<SinkSetup> {

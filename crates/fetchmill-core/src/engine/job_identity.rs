@@ -1,7 +1,9 @@
 //! What makes two runs the same job.
 
 use super::options::{HashAlgorithm, JobOptions, Listing, NameScheme, SourceOptions};
-use crate::extra_columns::{ALL_ROWS, COLUMNS_PART, ROWS_PART, TYPES_PART};
+use crate::extra_columns::{
+    ALL_ROWS, COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ROWS_PART, TYPES_PART,
+};
 use crate::journal::{
     ALL_REPLIES, CDXJ, CHECK, COMPRESSED, DESTINATION, HASH, INDEX_PART, Identity, KEYS, LIST, NAMES,
     REPLIES_PART, SIDECAR, STRIP_PREFIX, TRANSFORM, transform_text,
@@ -45,6 +47,7 @@ impl JobOptions {
         let columns = kept.to_text();
         let columns = columns.map(|columns| (COLUMNS_PART, columns));
         let types = kept.types_to_text().map(|types| (TYPES_PART, types));
+        let encodings = kept.has_encodings().then(|| (ENCODINGS_PART, ENCODINGS_IN_COLUMN.to_owned()));
         let sidecar = (!self.sidecar.is_empty()).then(|| self.sidecar.join(" "));
         let ListOptions { include, exclude, .. } = &self.list;
         let is_filtered = !include.is_empty() || !exclude.is_empty();
@@ -65,6 +68,7 @@ impl JobOptions {
                 .chain(self.strip_prefix.clone().map(|prefix| (STRIP_PREFIX, prefix)))
                 .chain(columns)
                 .chain(types)
+                .chain(encodings)
                 .chain(self.upload.as_ref().map(|upload| (DESTINATION, upload.text())))
                 .chain(self.rows.as_ref().map(|rows| ("results", rows.text())))
                 .chain(self.list.request.identity().map(|request| (REQUEST_PART, request)))

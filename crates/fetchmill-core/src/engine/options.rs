@@ -422,7 +422,8 @@ impl JobOptions {
     /// The columns that objects are stored with, so that they are read again.
     pub(super) fn stored_columns(&self) -> ExtraColumns {
         let has_all = self.format == Format::Tar && self.sidecar.iter().any(|text| text == Sidecars::JSON);
-        if has_all { self.columns.clone() } else { self.format.columns(&self.columns) }
+        let columns = if has_all { self.columns.clone() } else { self.format.columns(&self.columns) };
+        columns.with_encodings(self.format == Format::Parquet && self.rules.have_encodings())
     }
 
     /// Settles what objects have besides the standard columns: what is kept of a list, what the transform may fill, the

@@ -68,6 +68,8 @@ pub struct Head {
 pub struct FieldSpans {
     /// `Content-Type`.
     pub content_type: Option<Span>,
+    /// `Content-Encoding`.
+    pub content_encoding: Option<Span>,
     /// `ETag`.
     pub etag: Option<Span>,
     /// `Last-Modified`.
@@ -88,6 +90,7 @@ impl FieldSpans {
         };
         FieldSpans {
             content_type: copy(self.content_type),
+            content_encoding: copy(self.content_encoding),
             etag: copy(self.etag),
             last_modified: copy(self.last_modified),
             location: copy(self.location),
@@ -208,6 +211,7 @@ struct HeadFields<'a> {
     retry_after: Option<&'a [u8]>,
     date: Option<&'a [u8]>,
     content_type: Option<&'a [u8]>,
+    content_encoding: Option<&'a [u8]>,
     etag: Option<&'a [u8]>,
     last_modified: Option<&'a [u8]>,
     location: Option<&'a [u8]>,
@@ -228,6 +232,7 @@ impl<'a> HeadFields<'a> {
                 12 if is(field, "content-type") => found.content_type = Some(value),
                 13 if is(field, "last-modified") => found.last_modified = Some(value),
                 14 if is(field, "content-length") => found.add_length(value)?,
+                16 if is(field, "content-encoding") => found.content_encoding = Some(value),
                 17 if is(field, "transfer-encoding") => found.add_coding(value)?,
                 _ => {}
             }
@@ -304,6 +309,7 @@ impl<'a> HeadFields<'a> {
         let span = |value: Option<&[u8]>| value.and_then(|value| Span::of(value, head));
         FieldSpans {
             content_type: span(self.content_type),
+            content_encoding: span(self.content_encoding),
             etag: span(self.etag),
             last_modified: span(self.last_modified),
             location: span(self.location),

@@ -17,8 +17,15 @@ pub struct JobRules(u32);
 impl JobRules {
     /// Those of a job of 0.1.0.
     pub const FIRST: JobRules = JobRules(1);
-    /// Those of a new job: sidecars have the key of the whole name; the delimiter of a list is detected.
-    pub const CURRENT: JobRules = JobRules(2);
+    /// Rows have the encoding of bodies; sidecars have the key of the whole name; the delimiter of a list is detected.
+    const WITH_ENCODINGS: JobRules = JobRules(3);
+    /// Those of a new job.
+    pub const CURRENT: JobRules = JobRules::WITH_ENCODINGS;
+
+    /// Whether rows have the encoding of bodies.
+    pub fn have_encodings(self) -> bool {
+        self >= JobRules::WITH_ENCODINGS
+    }
 
     /// Those of the job that has begun at a place; those of a new one if none has.
     pub fn of(place: &JobLocation) -> Result<Self> {

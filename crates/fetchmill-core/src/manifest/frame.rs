@@ -5,7 +5,8 @@
 //! the names, names. Checksums are random: compressing them would cost time and spoil the statistics of the rest.
 //!
 //! A frame in which a row has an `ETag` or a time has another magic, two more columns of numbers before the names (times
-//! and one, lengths of the ETags) and the ETags behind them.
+//! and one, lengths of the ETags) and the ETags behind them. In a frame with a third magic a row may have a content
+//! encoding: it is part of the ETag, after a NUL, which no field of a head has.
 
 use super::{ManifestDamage, ManifestResult, ManifestRow};
 use crate::error::{Error, Result};
@@ -15,10 +16,12 @@ use crate::limits::PAGE_BYTES_MAX;
 const FRAME_BYTES: usize = 128 * 1024;
 /// The least that a row takes: four numbers and a checksum.
 const ROW_BYTES_MIN: usize = 4 + 4;
-/// A row takes this and its name at most: six numbers, a checksum and an `ETag`.
-const ROW_BYTES_MAX: usize = 6 * 10 + 4 + ETAG_BYTES_MAX;
+/// A row takes this and its name at most: six numbers, a checksum, an `ETag` and an encoding.
+const ROW_BYTES_MAX: usize = 6 * 10 + 4 + ETAG_BYTES_MAX + 1 + ENCODING_BYTES_MAX;
 /// An `ETag` that is longer is left out: no server has such ones.
 const ETAG_BYTES_MAX: usize = 1024;
+/// The same for an encoding: it is a word, or a few.
+const ENCODING_BYTES_MAX: usize = 64;
 /// Rows of a frame, which ends with the row that fills it.
 const FRAME_ROWS_MAX: usize = FRAME_BYTES / ROW_BYTES_MIN;
 /// Compressed columns, unpacked: one name of a whole page may come last.
@@ -30,6 +33,8 @@ const BUFFER_BYTES: usize = 2 * FRAME_BYTES;
 const MAGIC: [u8; 4] = *b"fmF1";
 /// The same for a frame with ETags and times.
 const MAGIC_WITH_VALIDATORS: [u8; 4] = *b"fmF2";
+/// The same for a frame with encodings, too.
+const MAGIC_WITH_ENCODINGS: [u8; 4] = *b"fmF3";
 /// Bytes of a frame's header.
 pub(super) const HEADER_BYTES: usize = 20;
 /// The header without the checksum at its end.
@@ -49,6 +54,8 @@ pub(super) struct FrameColumns {
     names: Vec<u8>,
     /// Whether a row has an `ETag` or a time: only then their columns are written.
     has_validators: bool,
+    /// Whether a row has an encoding: then there are columns of validators as well.
+    has_encodings: bool,
     times: Vec<u8>,
     etag_lengths: Vec<u8>,
     etags: Vec<u8>,
@@ -71,9 +78,15 @@ impl FrameColumns {
         self.names.extend_from_slice(row.name);
         let etag = if row.etag.len() <= ETAG_BYTES_MAX { row.etag } else { &[] };
         put_number(&mut self.times, row.last_modified.map_or(0, |seconds| seconds.saturating_add(1)));
-        put_number(&mut self.etag_lengths, etag.len() as u64);
+        let start = self.etags.len();
         self.etags.extend_from_slice(etag);
-        self.has_validators |= row.last_modified.is_some() || !etag.is_empty();
+        if (1..=ENCODING_BYTES_MAX).contains(&row.content_encoding.len()) {
+            self.etags.push(0);
+            self.etags.extend_from_slice(row.content_encoding);
+            self.has_encodings = true;
+        }
+        put_number(&mut self.etag_lengths, (self.etags.len() - start) as u64);
+        self.has_validators |= row.last_modified.is_some() || self.etags.len() > start;
         self.last_sequence = row.sequence;
         self.last_place = row.place;
         self.count += 1;
@@ -97,7 +110,11 @@ impl FrameColumns {
     pub(super) fn take_frame(&mut self, out: &mut Vec<u8>) -> Result<()> {
         self.pack()?;
         empty(out);
-        out.extend_from_slice(if self.has_validators { &MAGIC_WITH_VALIDATORS } else { &MAGIC });
+        out.extend_from_slice(match (self.has_encodings, self.has_validators) {
+            (true, _) => &MAGIC_WITH_ENCODINGS,
+            (false, true) => &MAGIC_WITH_VALIDATORS,
+            (false, false) => &MAGIC,
+        });
         for number in [self.count, self.checksums.len() + self.packed.len(), self.raw.len()] {
             out.extend_from_slice(&(number as u32).to_le_bytes());
         }
@@ -153,7 +170,7 @@ impl FrameColumns {
         columns.into_iter().for_each(Vec::clear);
         [&mut self.names, &mut self.etags, &mut self.raw, &mut self.packed].into_iter().for_each(empty);
         (self.count, self.last_sequence, self.last_place) = (0, 0, 0);
-        self.has_validators = false;
+        (self.has_validators, self.has_encodings) = (false, false);
     }
 }
 
@@ -161,6 +178,7 @@ impl FrameColumns {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FrameHeader {
     has_validators: bool,
+    has_encodings: bool,
     rows: usize,
     stored: usize,
     raw: usize,
@@ -173,7 +191,8 @@ impl FrameHeader {
         let [magic, rows, stored, raw, _, ..] = words else {
             return Err(ManifestDamage("a frame's header is cut off"));
         };
-        let has_validators = *magic == MAGIC_WITH_VALIDATORS;
+        let has_encodings = *magic == MAGIC_WITH_ENCODINGS;
+        let has_validators = has_encodings || *magic == MAGIC_WITH_VALIDATORS;
         if *magic != MAGIC && !has_validators {
             return Err(ManifestDamage("there is no frame where one must be"));
         }
@@ -184,7 +203,7 @@ impl FrameHeader {
         if !is_sane || stored < 4 * rows || stored > stored_max {
             return Err(ManifestDamage("a frame's header has numbers that no frame has"));
         }
-        Ok(FrameHeader { has_validators, rows, stored, raw })
+        Ok(FrameHeader { has_validators, has_encodings, rows, stored, raw })
     }
 
     /// Bytes behind the header.
@@ -221,6 +240,7 @@ pub struct Frame {
     names: usize,
     /// and the ETags.
     etags: usize,
+    has_encodings: bool,
 }
 
 impl Frame {
@@ -244,14 +264,20 @@ impl Frame {
         let cells = self.cells[position];
         let before = position.checked_sub(1).map_or_else(FrameCells::default, |before| self.cells[before]);
         let (start, etag_start) = (before.name_end, before.etag_end);
+        let etag = &self.raw[self.etags + etag_start as usize..self.etags + cells.etag_end as usize];
+        let (etag, content_encoding) = match memchr::memchr(0, etag).filter(|_| self.has_encodings) {
+            Some(end) => (&etag[..end], &etag[end + 1..]),
+            None => (etag, &b""[..]),
+        };
         ManifestRow {
             sequence: cells.sequence,
             name: &self.raw[self.names + start as usize..self.names + cells.name_end as usize],
             length: cells.length,
             crc32c: cells.crc32c,
             place: cells.place,
-            etag: &self.raw[self.etags + etag_start as usize..self.etags + cells.etag_end as usize],
+            etag,
             last_modified: cells.time.checked_sub(1),
+            content_encoding,
         }
     }
 
@@ -282,6 +308,7 @@ impl Frame {
             .split_at_checked(4 * header.rows)
             .ok_or(ManifestDamage("a frame has too few checksums"))?;
         self.unpack(packed, header.raw, unpacker)?;
+        self.has_encodings = header.has_encodings;
         let read = self.read_columns(checksums, header.has_validators);
         if read.is_err() {
             self.cells.clear();
@@ -431,9 +458,11 @@ mod tests {
         ) {
             let frame = read(&stored(rows, &vec![7; 4 * rows], &raw, raw.len()));
 
-            let with_validators = read(&stored_as(MAGIC_WITH_VALIDATORS, rows, &vec![7; 4 * rows], &raw, raw.len()));
-            if let Ok(frame) = with_validators {
-                prop_assert!(frame.iter().all(|row| row.name.len() + row.etag.len() < 40));
+            for magic in [MAGIC_WITH_VALIDATORS, MAGIC_WITH_ENCODINGS] {
+                if let Ok(frame) = read(&stored_as(magic, rows, &vec![7; 4 * rows], &raw, raw.len())) {
+                    let texts = |row: ManifestRow<'_>| row.name.len() + row.etag.len() + row.content_encoding.len();
+                    prop_assert!(frame.iter().all(|row| texts(row) < 40));
+                }
             }
             if let Ok(frame) = frame {
                 prop_assert_eq!(frame.len(), rows);
@@ -454,6 +483,14 @@ mod tests {
                 MAGIC_WITH_VALIDATORS,
             ),
             (vec![row(b"a", b"", Some(7))], MAGIC_WITH_VALIDATORS),
+            (
+                vec![
+                    ManifestRow { content_encoding: b"gzip", ..row(b"a", b"\"1\"", None) },
+                    row(b"b", b"\"2\"", Some(7)),
+                    ManifestRow { content_encoding: b"br", ..row(b"", b"", Some(0)) },
+                ],
+                MAGIC_WITH_ENCODINGS,
+            ),
         ] {
             let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
             // The second frame does not have what the first one had.
@@ -468,9 +505,9 @@ mod tests {
             assert_eq!(read(&bytes).unwrap().iter().collect::<Vec<_>>(), rows);
         }
         let (mut columns, mut bytes) = (FrameColumns::default(), Vec::new());
-        columns.add(&row(b"a", &long, None)).unwrap();
+        columns.add(&ManifestRow { content_encoding: &long, ..row(b"a", &long, None) }).unwrap();
         columns.take_frame(&mut bytes).unwrap();
-        assert_eq!(read(&bytes).unwrap().row(0).etag, b"");
+        assert_eq!(read(&bytes).unwrap().row(0), row(b"a", b"", None));
     }
 
     #[test]

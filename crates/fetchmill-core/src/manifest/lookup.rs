@@ -8,7 +8,7 @@ use super::frame::{Frame, frame_bytes_max};
 use super::index::{
     FOOTER_BYTES, FrameEntry, ManifestFooter, entries_of, hash44, read_directory, read_page, row_of,
 };
-use super::{ManifestDamage, read_at};
+use super::{ManifestDamage, ManifestRow, read_at};
 use crate::error::{Error, Result};
 use crate::target::Sequence;
 
@@ -25,6 +25,22 @@ pub struct FoundRow {
     pub crc32c: u32,
     /// See [`Row::place`](super::ManifestRow::place).
     pub place: u64,
+    /// Whether it has a [`ManifestRow::content_encoding`](super::ManifestRow::content_encoding).
+    pub is_encoded: bool,
+}
+
+impl FoundRow {
+    /// A row with its number in the manifest.
+    pub fn of(number: u64, row: &ManifestRow<'_>) -> Self {
+        FoundRow {
+            row: number,
+            sequence: row.sequence,
+            length: row.length,
+            crc32c: row.crc32c,
+            place: row.place,
+            is_encoded: !row.content_encoding.is_empty(),
+        }
+    }
 }
 
 /// A sealed manifest. Its directory is in memory, some 20 bytes for each thousand rows; all else is read when asked
@@ -177,13 +193,7 @@ fn find_in(frame: &Frame, rows: &[u64], name: &[u8], found: &mut Vec<FoundRow>) 
     for number in rows {
         let row = frame.row((number - frame.first_row()) as usize);
         if row.name == name {
-            found.push(FoundRow {
-                row: *number,
-                sequence: row.sequence,
-                length: row.length,
-                crc32c: row.crc32c,
-                place: row.place,
-            });
+            found.push(FoundRow::of(*number, &row));
         }
     }
 }

@@ -56,6 +56,8 @@ pub struct ManifestRow<'a> {
     pub etag: &'a [u8],
     /// Likewise: its `Last-Modified`.
     pub last_modified: Option<Seconds>,
+    /// The `Content-Encoding` in which its body is stored, when nobody asked for one; empty when it has none.
+    pub content_encoding: &'a [u8],
 }
 
 /// A file that is not what was written; the text says what is wrong with it.

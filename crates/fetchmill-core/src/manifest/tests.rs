@@ -47,7 +47,7 @@ impl Owned {
     }
 
     fn found(&self, row: u64) -> FoundRow {
-        FoundRow { row, sequence: self.sequence, length: self.length, crc32c: self.crc32c, place: self.place }
+        FoundRow::of(row, &self.row())
     }
 }
 

@@ -203,6 +203,9 @@ impl JsonlEncoder {
         if let Some(content_type) = facts.content_type {
             write_text("content_type", content_type, out);
         }
+        if let Some(content_encoding) = facts.content_encoding {
+            write_text("content_encoding", content_encoding, out);
+        }
         if let Some(etag) = facts.etag {
             write_text("etag", etag, out);
         }
@@ -432,6 +435,8 @@ struct JsonlRecord {
     status: u16,
     content_type: Option<String>,
     content_type_hex: Option<String>,
+    content_encoding: Option<String>,
+    content_encoding_hex: Option<String>,
     etag: Option<String>,
     etag_hex: Option<String>,
     last_modified: Option<String>,
@@ -525,6 +530,7 @@ impl Decoder for JsonlDecoder {
             attempts: line.attempts,
             fetched_at: fetched_at.transpose()?.unwrap_or_default(),
             content_type: bytes_of(line.content_type, line.content_type_hex)?,
+            content_encoding: bytes_of(line.content_encoding, line.content_encoding_hex)?,
             etag: bytes_of(line.etag, line.etag_hex)?,
             last_modified: last_modified.transpose()?,
             head: None,

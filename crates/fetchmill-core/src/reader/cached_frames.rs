@@ -156,13 +156,7 @@ impl NameTable {
             let position = self.slots[slot].checked_sub(1)? as usize;
             let row = frame.row(position);
             if row.name == name {
-                return Some(FoundRow {
-                    row: frame.first_row() + position as u64,
-                    sequence: row.sequence,
-                    length: row.length,
-                    crc32c: row.crc32c,
-                    place: row.place,
-                });
+                return Some(FoundRow::of(frame.first_row() + position as u64, &row));
             }
             slot = (slot + 1) & mask;
         }

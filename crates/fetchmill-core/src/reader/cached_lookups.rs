@@ -72,12 +72,16 @@ impl CachedLookups {
                 frames.frame(shard, manifest, index, shards.known_hidden())
             })?,
         };
-        let Some((shard, FoundRow { row, sequence, length, crc32c, place })) = found else {
+        let Some((shard, FoundRow { row, sequence, length, crc32c, place, is_encoded })) = found else {
             return Ok(None);
         };
         let reader = Arc::clone(shards.reader(shard)?);
         let wanted = ManifestRow { sequence, name, length, crc32c, place, ..ManifestRow::default() };
-        let object = self.read(shard, &reader, row, &wanted).map_err(|error| reader.error(name, error))?;
+        let mut object =
+            self.read(shard, &reader, row, &wanted).map_err(|error| reader.error(name, error))?;
+        if is_encoded {
+            reader.add_encoding(row, &mut object)?;
+        }
         Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }
 

@@ -109,7 +109,7 @@ impl Destination {
                 return Err(Error::Usage(text));
             }
         };
-        let columns = ExtraColumns::of_identity(&status.identity).without_outcomes();
+        let columns = ExtraColumns::of_identity(&status.identity).without_outcomes().with_encodings(true);
         Ok(Destination { format, columns, stored })
     }
 

@@ -37,6 +37,13 @@ pub(super) fn check(row: &ManifestRow<'_>, object: &StoredObject) -> std::result
     Err(ObjectError::Damaged(what.to_owned()))
 }
 
+/// Adds the encoding that a manifest's row has, unless the record had it.
+pub(super) fn note_encoding(row: &ManifestRow<'_>, object: &mut StoredObject) {
+    if !row.content_encoding.is_empty() && object.content_encoding.is_none() {
+        object.content_encoding = Some(row.content_encoding.to_vec());
+    }
+}
+
 /// What is wrong with a row of a Parquet file.
 #[expect(clippy::needless_pass_by_value, reason = "it is passed to map_err")]
 pub(super) fn of_row(error: ShardError) -> ObjectError {

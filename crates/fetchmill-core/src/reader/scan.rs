@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::data::{RecordFile, ShardData};
-use super::object_error::{ObjectError, check, of_row};
+use super::object_error::{ObjectError, check, note_encoding, of_row};
 use crate::error::Result;
 use crate::limits::MIB;
 use crate::manifest::{Frame, Manifest, ManifestRow};
@@ -123,7 +123,11 @@ impl Iterator for Scan {
             let end = self.record_end(&frame, self.position);
             let number = frame.first_row() + self.position as u64;
             self.position += 1;
-            let read = self.data.read(&row, end).and_then(|object| check(&row, &object).map(|()| object));
+            let read = self.data.read(&row, end).and_then(|mut object| {
+                check(&row, &object)?;
+                note_encoding(&row, &mut object);
+                Ok(object)
+            });
             let object = match read {
                 Ok(object) => Ok(object),
                 Err(ObjectError::Failed(error)) => return Some(Err(error)),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::data::{RecordFile, ShardData};
-use super::object_error::{ObjectError, check, of_row};
+use super::object_error::{ObjectError, check, note_encoding, of_row};
 use super::scan::Scan;
 use crate::error::{Error, Result};
 use crate::journal::Shard;
@@ -138,6 +138,13 @@ impl ShardReader {
                 damaged(self.path(), &format!("`{}`: {what}", crate::name::for_display(name)))
             }
         }
+    }
+
+    /// Adds what the manifest says of an object's encoding, for formats that have no place for it.
+    pub(super) fn add_encoding(&self, row: u64, object: &mut StoredObject) -> Result<()> {
+        let frame = self.frame_of_row(row)?;
+        note_encoding(&frame.row((row - frame.first_row()) as usize), object);
+        Ok(())
     }
 
     /// The frame that holds a row.

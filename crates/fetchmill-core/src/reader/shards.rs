@@ -139,11 +139,14 @@ impl SealedShards {
 
     pub(super) fn find(&self, name: &[u8]) -> Result<Option<FoundObject>> {
         let Some((index, found)) = self.find_row(name)? else { return Ok(None) };
-        let FoundRow { row, sequence, length, crc32c, place } = found;
+        let FoundRow { row, sequence, length, crc32c, place, is_encoded } = found;
         let reader = self.reader(index)?;
         let read = reader
             .read(row, &ManifestRow { sequence, name, length, crc32c, place, ..ManifestRow::default() });
-        let object = read.map_err(|error| reader.error(name, error))?;
+        let mut object = read.map_err(|error| reader.error(name, error))?;
+        if is_encoded {
+            reader.add_encoding(row, &mut object)?;
+        }
         Ok(Some(FoundObject { sequence: Some(sequence), crc32c, object }))
     }
 

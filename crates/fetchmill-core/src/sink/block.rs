@@ -61,6 +61,7 @@ struct EntryFacts {
     fetched_at: Micros,
     last_modified: Option<Seconds>,
     content_type_length: u16,
+    content_encoding_length: u16,
     etag_length: u16,
     head_length: u32,
     /// URL, kept values, detail, the request or, of a fetched target, the entry, the listed name, and replies that are no
@@ -156,6 +157,7 @@ impl Block {
             fetched_at: facts.fetched_at,
             last_modified: facts.last_modified,
             content_type_length: append(facts.content_type) as u16,
+            content_encoding_length: append(facts.content_encoding) as u16,
             etag_length: append(facts.etag) as u16,
             head_length: append(facts.head) as u32,
             rest_length: self.append_rest([
@@ -259,6 +261,7 @@ impl Block {
         };
         let known = &entry.facts;
         let content_type = next(usize::from(known.content_type_length));
+        let content_encoding = next(usize::from(known.content_encoding_length));
         let etag = next(usize::from(known.etag_length));
         let head = next(known.head_length as usize);
         let mut rest = extra_values(next(known.rest_length as usize).unwrap_or_default());
@@ -267,6 +270,7 @@ impl Block {
             attempts: entry.attempts,
             fetched_at: known.fetched_at,
             content_type,
+            content_encoding,
             etag,
             last_modified: known.last_modified,
             head,
@@ -375,6 +379,7 @@ mod tests {
         let facts = Facts {
             status: 200,
             attempts: 1,
+            content_encoding: Some(b"c"),
             etag: Some(b"e"),
             head: Some(b"h"),
             url: Some(b"https://a/"),
@@ -390,7 +395,7 @@ mod tests {
         let length = block.bytes.len();
         block.push_fetched(2, 1, b"key", FetchedBody::Bytes(b"body"), &plain);
 
-        assert_eq!(block.bytes.len() - length, "keyehbody".len());
+        assert_eq!(block.bytes.len() - length, "keycehbody".len());
         let [listed, other] = block.entries() else { panic!("two entries") };
         assert_eq!((block.facts(listed), block.facts(other)), (facts, plain));
         let described = EntryDescription::fetched(b"key", &block.facts(listed));

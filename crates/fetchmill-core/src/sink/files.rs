@@ -174,6 +174,7 @@ impl Sink for FilesSink {
                 place: 0,
                 etag: known.etag.unwrap_or_default(),
                 last_modified: known.last_modified,
+                content_encoding: known.content_encoding.unwrap_or_default(),
             })?;
             let start = self.open.names.len();
             self.open.names.extend_from_slice(block.name(entry));

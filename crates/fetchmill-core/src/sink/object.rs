@@ -118,5 +118,6 @@ pub(super) fn note(
         place,
         etag: etag.unwrap_or_default(),
         last_modified,
+        content_encoding: object.facts.content_encoding.unwrap_or_default(),
     })
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use super::dispatcher::Dispatcher;
 use super::link::Settlement;
 use super::rules::AnswerFields;
+use crate::content_encoding::is_identity;
 use crate::engine::clock::unix_micros;
 use crate::engine::target::CurrentTarget;
 use crate::error::Result;
@@ -33,6 +34,8 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
+            facts.content_encoding =
+                fields.content_encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);
             facts.last_modified = fields.last_modified.and_then(|value| parse_http_date(value.as_bytes()));
         }

@@ -1,11 +1,12 @@
 //! A web server's folders: walked one after the other, as the journal knows them.
 
-use std::io::{Cursor, Read};
+use std::io::{BufReader, Cursor, Read};
 use std::sync::Arc;
 
 use super::hand_over::hand_over;
 use super::robots::RobotsFilter;
 use super::server::{PageBody, PageFailure, ServerLister, ServerListerSetup, allowed, is_last};
+use crate::content_encoding::ContentEncoding;
 use crate::engine::control::Control;
 use crate::engine::journal_link::JournalRequest;
 use crate::engine::stop::Stop;
@@ -126,8 +127,15 @@ impl FolderWalk {
             read_as(*format, Cursor::new(bytes), &origin, folder, each)
         } else {
             lister.start(path).map_err(|no_page| FolderReadError::Io(io_error(no_page)))?;
-            let reader = PageReader { lister, body: PageBody::default(), at: 0, is_over: false };
-            read_as(*format, reader, &origin, folder, each)
+            let mut reader = PageReader { lister, body: PageBody::default(), at: 0, is_over: false };
+            let encoding = reader.encoding().map_err(FolderReadError::Io)?;
+            match encoding {
+                None => read_as(*format, reader, &origin, folder, each),
+                Some(encoding) => {
+                    let decoder = encoding.reader(BufReader::new(reader)).map_err(FolderReadError::Io)?;
+                    read_as(*format, decoder, &origin, folder, each)
+                }
+            }
         };
         read.map_err(|error| match error {
             FolderReadError::Job(_) if control.stop.get() != Stop::No => {
@@ -188,13 +196,27 @@ struct PageReader<'l> {
     is_over: bool,
 }
 
-impl Read for PageReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+impl PageReader<'_> {
+    /// Waits for bytes, unless there are some.
+    fn fill(&mut self) -> std::io::Result<()> {
         while self.at == self.body.bytes.len() && !self.is_over {
             self.body.bytes.clear();
             self.at = 0;
             self.is_over = self.lister.receive_some(&mut self.body).map_err(io_error)?;
         }
+        Ok(())
+    }
+
+    /// How it is encoded: its head comes before its bytes.
+    fn encoding(&mut self) -> std::io::Result<Option<ContentEncoding>> {
+        self.fill()?;
+        self.body.encoding().map_err(io_error)
+    }
+}
+
+impl Read for PageReader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.fill()?;
         let count = buffer.len().min(self.body.bytes.len() - self.at);
         buffer[..count].copy_from_slice(&self.body.bytes[self.at..self.at + count]);
         self.at += count;

@@ -9,6 +9,7 @@ use tokio::runtime::LocalRuntime;
 
 use super::hand_over::hand_over;
 use super::relisting::Relisting;
+use crate::content_encoding::{ContentEncoding, DecodeError};
 use crate::engine::bearer::BearerTokens;
 use crate::engine::control::Control;
 use crate::engine::job_origins::ListingServer;
@@ -18,8 +19,9 @@ use crate::engine::threads::network_runtime;
 use crate::engine::tls_errors::distrust;
 use crate::entry::Naming;
 use crate::error::{Error, Result};
-use crate::http1::{BodySink, Head};
+use crate::http1::{BodySink, Head, field_values};
 use crate::limits;
+use crate::name::for_display;
 use crate::origin::OriginKey;
 use crate::outcome::{FailureClass, FailureKind, Outcome};
 use crate::planner::origin::{Millis, Observations};
@@ -347,10 +349,13 @@ impl ServerLister {
         loop {
             let mut body = PageBody::default();
             let failure = match self.start(path).and_then(|()| self.receive_page(&mut body)) {
-                Ok(is_whole) => {
-                    self.came();
-                    return Ok(Some(Ok(FetchedPage { head: body.head, bytes: body.bytes, is_whole })));
-                }
+                Ok(is_whole) => match body.decode(is_whole) {
+                    Ok(is_whole) => {
+                        self.came();
+                        return Ok(Some(Ok(FetchedPage { head: body.head, bytes: body.bytes, is_whole })));
+                    }
+                    Err(failure) => failure,
+                },
                 Err(failure) => failure,
             };
             attempts += 1;
@@ -661,6 +666,38 @@ pub(super) struct PageBody {
     scratch: Vec<u8>,
     /// When the page was waited for first.
     started: Option<Instant>,
+}
+
+impl PageBody {
+    /// How a server has encoded it, though nobody asked for that.
+    pub(super) fn encoding(&self) -> std::result::Result<Option<ContentEncoding>, PageFailure> {
+        let values = field_values(&self.head, "content-encoding");
+        ContentEncoding::of_fields(values.into_iter()).map_err(|name| {
+            let reason = format!("Content-Encoding says {}, which nobody asked for", for_display(&name));
+            PageFailure::new(FailureKind::BadEncoding, 200, reason)
+        })
+    }
+
+    /// Decodes what has come, up to the largest page that is kept; whether that is all of it.
+    fn decode(&mut self, is_whole: bool) -> std::result::Result<bool, PageFailure> {
+        let Some(encoding) = self.encoding()? else { return Ok(is_whole) };
+        let encoded = std::mem::take(&mut self.bytes);
+        let decoded = encoding.decode(encoded.as_slice(), limits::PAGE_BYTES_MAX as u64, |piece| {
+            self.bytes.extend_from_slice(piece);
+            true
+        });
+        match decoded {
+            Ok(()) => Ok(is_whole),
+            Err(DecodeError::TooLong) => Ok(false),
+            Err(_) if !is_whole => Ok(false),
+            Err(DecodeError::Malformed(problem)) => {
+                Err(PageFailure::new(FailureKind::BadEncoding, 200, problem))
+            }
+            Err(DecodeError::Storage(error)) => {
+                Err(PageFailure::new(FailureKind::BadEncoding, 200, error.to_string()))
+            }
+        }
+    }
 }
 
 impl BodySink for PageBody {

@@ -41,13 +41,14 @@ impl<'r> TransformRequest<'r> {
         TransformRequest { out, replies: 0 }
     }
 
-    /// Status (u16), date (i64), the lengths of name, URL, content type, etag and path (u32), that of the body (u64),
-    /// and all of these.
+    /// Status (u16), date (i64), the lengths of name, URL, content type, encoding, etag and path (u32), that of the body
+    /// (u64), and all of these.
     pub(super) fn add(&mut self, reply: &ReplyView<'_>) {
         use std::os::unix::ffi::OsStrExt as _;
         let facts = &reply.facts;
         let path = reply.path.map(|path| path.as_os_str().as_bytes());
-        let texts = [Some(reply.name), Some(reply.url), facts.content_type, facts.etag, path];
+        let texts =
+            [Some(reply.name), Some(reply.url), facts.content_type, facts.content_encoding, facts.etag, path];
         self.out.extend_from_slice(&facts.status.to_le_bytes());
         let date = facts.last_modified.map_or(NO_DATE, |seconds| seconds as i64);
         self.out.extend_from_slice(&date.to_le_bytes());

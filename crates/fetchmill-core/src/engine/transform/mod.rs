@@ -317,8 +317,9 @@ impl Transform {
         let facts = Facts {
             url: if self.setup.is_of_server() && self.setup.stores_url { Some(&*url) } else { facts.url },
             kept: kept.as_deref().or(facts.kept),
-            // It is that of other bytes: WARC stores a resource.
+            // They are those of other bytes: WARC stores a resource.
             head: None,
+            content_encoding: None,
             ..facts
         };
         self.made.push_fetched(entry.sequence, entry.attempts, name, body, &facts);

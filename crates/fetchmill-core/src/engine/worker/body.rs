@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::body_progress::BodyProgress;
 use crate::byte_range::ByteRange;
-use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding};
+use crate::content_encoding::{ACCEPTED_ENCODINGS, ContentEncoding, DecodeError, NamedEncoding, is_identity};
 use crate::engine::body_memory::BodyMemory;
 use crate::engine::body_meter::BodyMeter;
 use crate::engine::clock::unix_micros;
@@ -75,6 +75,8 @@ pub(super) struct BodyReceiver {
     hash: Option<BodyChecksum>,
     /// How what comes is decoded; none: it is stored as it was sent.
     encoding: Option<NamedEncoding>,
+    /// Whether it was asked for encoded.
+    decodes: bool,
     /// Bytes that came, whatever was made of them.
     received: u64,
     /// Whether it broke off, and goes on.
@@ -126,6 +128,7 @@ impl BodyReceiver {
             checksum: None,
             hash: None,
             encoding: None,
+            decodes: false,
             received: 0,
             progress: BodyProgress::default(),
             expected_hash: None,
@@ -139,7 +142,7 @@ impl BodyReceiver {
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
-        (self.is_conditional, self.encoding) = (false, None);
+        (self.is_conditional, self.encoding, self.decodes) = (false, None, false);
         self.progress.start();
         self.expected_hash = None;
         self.start.clear();
@@ -166,6 +169,7 @@ impl BodyReceiver {
     /// What comes may be encoded, and is stored decoded.
     pub(super) fn expect_encoding(&mut self) {
         self.encoding = Some(Ok(None));
+        self.decodes = true;
     }
 
     /// What asks for the rest of it, when it broke off.
@@ -347,18 +351,25 @@ impl BodyReceiver {
     /// What the sink keeps of the head.
     pub(super) fn facts(&self, status: u16) -> Facts<'_> {
         if self.properties.keeps < StoredParts::Facts {
-            return Facts { status, ..Facts::default() };
+            return Facts { status, content_encoding: self.content_encoding(), ..Facts::default() };
         }
         let fields = &self.fields;
         Facts {
             status,
             fetched_at: unix_micros(),
             content_type: fields.content_type.map(|span| span.in_head(&self.head)),
+            content_encoding: self.content_encoding(),
             etag: fields.etag.map(|span| span.in_head(&self.head)),
             last_modified: fields.last_modified.and_then(|span| parse_http_date(span.in_head(&self.head))),
             head: (self.properties.keeps >= StoredParts::Heads).then_some(&self.head),
             ..Facts::default()
         }
+    }
+
+    /// The encoding that the body is stored in: nobody has asked for it.
+    fn content_encoding(&self) -> Option<&[u8]> {
+        let encoding = self.fields.content_encoding?.in_head(&self.head);
+        (!self.decodes && !is_identity(encoding)).then_some(encoding)
     }
 
     /// Adds the reply, which is no object, to those that its target keeps.
@@ -427,6 +438,7 @@ impl BodyReceiver {
         self.fields = head.kept;
         let is_wanted = self.properties.keeps >= StoredParts::Facts
             || head.kept.location.is_some()
+            || head.kept.content_encoding.is_some()
             || self.part.is_some()
             || self.is_conditional
             || self.expected != ExpectedBody::Anything;

@@ -193,7 +193,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 prop_compose! {
     fn objects()(name in bytes(), body in bytes(), status: u16, content_type in prop::option::of(bytes()),
-                 etag in prop::option::of(bytes()),
+                 content_encoding in prop::option::of(bytes()), etag in prop::option::of(bytes()),
                  last_modified in prop::option::of(0..=time_text::SECONDS_MAX),
                  fetched_at in 0..=time_text::SECONDS_MAX * 1_000_000, url in prop::option::of(bytes()),
                  kept in prop::option::of(prop::array::uniform2(prop::option::of(any::<String>())))) -> StoredObject {
@@ -202,7 +202,8 @@ prop_compose! {
             write_extra(values.iter().map(|value| value.as_deref().map(str::as_bytes)), &mut kept);
             kept
         });
-        StoredObject { name, body, status, attempts: 0, fetched_at, content_type, etag, last_modified, head: None, url, kept }
+        let facts = StoredObject { content_type, content_encoding, etag, last_modified, ..StoredObject::default() };
+        StoredObject { name, body, status, fetched_at, url, kept, ..facts }
     }
 }
 

@@ -32,6 +32,7 @@ pub struct BatchBuilder {
     fetched_at: TimestampMicrosecondBuilder,
     crc32c: UInt32Builder,
     body: BinaryBuilder,
+    content_encoding: Option<StringBuilder>,
     outcomes: Option<OutcomeBuilders>,
     url: Option<StringBuilder>,
     kept: Vec<KeptBuilder>,
@@ -80,6 +81,7 @@ impl BatchBuilder {
             fetched_at: TimestampMicrosecondBuilder::new().with_timezone("UTC"),
             crc32c: UInt32Builder::new(),
             body: BinaryBuilder::new(),
+            content_encoding: columns.has_encodings().then(StringBuilder::new),
             outcomes: columns.has_outcomes().then(OutcomeBuilders::default),
             url: columns.has_url().then(StringBuilder::new),
             kept: columns.typed().map(|(_, kind)| KeptBuilder::new(kind)).collect(),
@@ -93,7 +95,7 @@ impl BatchBuilder {
     pub fn push(&mut self, object: &Object<'_>) {
         let facts = &object.facts;
         let length = |text: Option<&[u8]>| text.map_or(0, <[u8]>::len);
-        let fields = length(facts.content_type) + length(facts.etag);
+        let fields = length(facts.content_type) + length(facts.content_encoding) + length(facts.etag);
         let rest = length(facts.url) + length(facts.kept);
         if !self.has_room(object.name.len() + fields + rest, object.body.len()) {
             return;
@@ -108,6 +110,9 @@ impl BatchBuilder {
         self.fetched_at.append_option(from_micros(facts.fetched_at));
         self.crc32c.append_value(object.crc32c);
         self.body.append_value(object.body);
+        if let Some(encodings) = &mut self.content_encoding {
+            push_text(encodings, facts.content_encoding);
+        }
         if let Some(outcomes) = &mut self.outcomes {
             outcomes.push(Outcome::Fetched.name(), None, None, facts.attempts);
         }
@@ -132,6 +137,9 @@ impl BatchBuilder {
         self.fetched_at.append_null();
         self.crc32c.append_null();
         self.body.append_null();
+        if let Some(encodings) = &mut self.content_encoding {
+            encodings.append_null();
+        }
         if let Some(outcomes) = &mut self.outcomes {
             outcomes.push(target.outcome, target.kind, target.detail, target.attempts);
         }
@@ -201,6 +209,9 @@ impl BatchBuilder {
             Arc::new(self.crc32c.finish()),
             Arc::new(self.body.finish()),
         ];
+        if let Some(encodings) = &mut self.content_encoding {
+            columns.push(Arc::new(encodings.finish()));
+        }
         if let Some(outcomes) = &mut self.outcomes {
             columns.extend(outcomes.finish());
         }

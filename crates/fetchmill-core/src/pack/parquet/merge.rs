@@ -16,8 +16,9 @@ pub fn merge<W: Write + Send>(
 ) -> Result<(), ShardError> {
     let mut kept = Vec::new();
     for shard in from {
-        // Values go by the places of their columns.
-        if shard.columns() != to.columns() {
+        // Kept values go by the places of their columns. Shards of an older release lack the column of encodings.
+        let theirs = shard.columns().clone();
+        if theirs.with_encodings(to.columns().has_encodings()) != *to.columns() {
             return Err(ShardError::Foreign("its kept columns are not those of the job".into()));
         }
         for batch in shard.batches(0..shard.rows(), None)? {

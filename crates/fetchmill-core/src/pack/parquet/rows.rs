@@ -2,7 +2,7 @@
 
 use super::error::ShardError;
 use super::kept_columns::KeptArray;
-use super::schema::{Column, has_outcomes, schema, url_place};
+use super::schema::{Column, has_encodings, has_outcomes, outcome_place, schema, url_place};
 use crate::extra_columns::{ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN, write_extra};
 use crate::object::{Facts, Micros, Object, StoredObject};
 use crate::target::Sequence;
@@ -24,6 +24,7 @@ pub struct BatchRows<'a> {
     fetched_at: &'a TimestampMicrosecondArray,
     crc32c: &'a UInt32Array,
     body: &'a BinaryArray,
+    content_encoding: Option<&'a StringArray>,
     attempts: Option<&'a UInt32Array>,
     url: Option<&'a StringArray>,
     kept: Vec<KeptArray<'a>>,
@@ -43,6 +44,7 @@ impl<'a> BatchRows<'a> {
             fetched_at: column(batch, Column::FetchedAt)?,
             crc32c: column(batch, Column::Crc32c)?,
             body: column(batch, Column::Body)?,
+            content_encoding: encoding_column(batch)?,
             attempts: attempts_column(batch)?,
             url: url_column(batch)?,
             kept: extra_columns(batch)?,
@@ -83,6 +85,7 @@ impl<'a> BatchRows<'a> {
                 attempts: self.attempts.map_or(0, |attempts| attempts.value(row)),
                 fetched_at: micros(self.fetched_at, row).unwrap_or(0),
                 content_type: text(self.content_type, row),
+                content_encoding: self.content_encoding.and_then(|encodings| text(encodings, row)),
                 etag: text(self.etag, row),
                 last_modified: micros(self.last_modified, row).map(|micros| micros / 1_000_000),
                 head: None,
@@ -134,6 +137,7 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
         attempts: object.facts.attempts,
         fetched_at: object.facts.fetched_at,
         content_type: object.facts.content_type.map(<[u8]>::to_vec),
+        content_encoding: object.facts.content_encoding.map(<[u8]>::to_vec),
         etag: object.facts.etag.map(<[u8]>::to_vec),
         last_modified: object.facts.last_modified,
         head: None,
@@ -142,12 +146,22 @@ pub(super) fn stored(object: &Object<'_>) -> StoredObject {
     }
 }
 
-/// Behind the columns that every batch has, where every target has a row.
+/// After the columns that every batch has.
+fn encoding_column(batch: &RecordBatch) -> Result<Option<&StringArray>, ShardError> {
+    if !has_encodings(batch.schema_ref()) {
+        return Ok(None);
+    }
+    let column = batch.columns().get(Column::ALL.len());
+    let texts = column.and_then(|values| values.as_any().downcast_ref());
+    texts.map(Some).ok_or_else(|| ShardError::Foreign("no column `content_encoding` as it should be".into()))
+}
+
+/// After those, where every target has a row.
 fn attempts_column(batch: &RecordBatch) -> Result<Option<&UInt32Array>, ShardError> {
     if !has_outcomes(batch.schema_ref()) {
         return Ok(None);
     }
-    let column = batch.columns().get(Column::ALL.len() + OUTCOME_COLUMNS.len() - 1);
+    let column = batch.columns().get(outcome_place(batch.schema_ref()) + OUTCOME_COLUMNS.len() - 1);
     let numbers = column.and_then(|values| values.as_any().downcast_ref());
     numbers.map(Some).ok_or_else(|| ShardError::Foreign("no column `attempts` as it should be".into()))
 }

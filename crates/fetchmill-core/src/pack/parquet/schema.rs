@@ -8,7 +8,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::schema::types::ColumnPath;
 use std::sync::{Arc, LazyLock};
 
-use crate::extra_columns::{ColumnType, ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN};
+use crate::extra_columns::{ColumnType, ENCODING_COLUMN, ExtraColumns, OUTCOME_COLUMNS, URL_COLUMN};
 
 /// Who wrote a file, as its footer says.
 pub(super) const CREATED_BY: &str = concat!("fetchmill ", env!("CARGO_PKG_VERSION"));
@@ -92,16 +92,19 @@ impl Column {
     }
 }
 
-/// The columns of every shard and of every batch of its rows. Behind them stand those of what became of a target, where
-/// every target has a row, and then those of a list.
+/// The columns of every shard and of every batch of its rows. After them come the encoding of the body, what became of a
+/// target where every target has a row, and those of a list.
 pub fn schema(columns: &ExtraColumns) -> SchemaRef {
     static SCHEMA: LazyLock<SchemaRef> =
         LazyLock::new(|| Arc::new(Schema::new(Column::ALL.map(|column| column.field(false)).to_vec())));
-    if !columns.has_url() && !columns.has_outcomes() {
+    if *columns == ExtraColumns::default() {
         return Arc::clone(&SCHEMA);
     }
     let text = |name: &str| Field::new(name, DataType::Utf8, true);
     let mut fields = Column::ALL.map(|column| column.field(columns.has_outcomes())).to_vec();
+    if columns.has_encodings() {
+        fields.push(text(ENCODING_COLUMN));
+    }
     if columns.has_outcomes() {
         let [outcome, kind, detail, attempts] = OUTCOME_COLUMNS;
         fields.extend([Field::new(outcome, DataType::Utf8, false), text(kind), text(detail)]);
@@ -138,14 +141,24 @@ fn column_type(kind: &DataType) -> ColumnType {
     }
 }
 
-/// Whether rows of this schema say what became of their targets: a column of a list stands behind its URL's.
+/// Whether rows of this schema have the encoding of their body: a column of a list comes after its URL's.
+pub(super) fn has_encodings(schema: &Schema) -> bool {
+    schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == ENCODING_COLUMN)
+}
+
+/// Whether rows of this schema say what became of their targets.
 pub(super) fn has_outcomes(schema: &Schema) -> bool {
-    schema.fields().get(Column::ALL.len()).is_some_and(|field| field.name() == OUTCOME_COLUMNS[0])
+    schema.fields().get(outcome_place(schema)).is_some_and(|field| field.name() == OUTCOME_COLUMNS[0])
+}
+
+/// The place of the first column of what became of a target, if there is one.
+pub(super) fn outcome_place(schema: &Schema) -> usize {
+    Column::ALL.len() + usize::from(has_encodings(schema))
 }
 
 /// The place of the URL's column, if there is one.
 pub(super) fn url_place(schema: &Schema) -> usize {
-    Column::ALL.len() + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
+    outcome_place(schema) + if has_outcomes(schema) { OUTCOME_COLUMNS.len() } else { 0 }
 }
 
 /// The columns behind those that every shard has, if they are such as a list has.
@@ -155,7 +168,8 @@ pub(super) fn columns_of(schema: &Schema) -> Result<ExtraColumns, ShardError> {
     let kept = || of_list.map(|(_, kept)| kept.iter()).into_iter().flatten();
     let types = kept().map(|field| (field.name().clone(), column_type(field.data_type()))).collect();
     let names = of_list.map(|_| kept().map(|field| field.name().clone()).collect());
-    let columns = ExtraColumns::found(names, has_outcomes(schema)).with_types(&types);
+    let columns = ExtraColumns::found(names, has_outcomes(schema));
+    let columns = columns.with_encodings(has_encodings(schema)).with_types(&types);
     let expected = self::schema(&columns);
     if theirs.len() != expected.fields().len() {
         let count = theirs.len();
@@ -225,7 +239,8 @@ pub(super) fn properties(columns: &ExtraColumns) -> Result<WriterProperties, Par
         builder = builder.set_column_statistics_enabled(column.path(), EnabledStatistics::None);
     }
     let outcomes = OUTCOME_COLUMNS.iter().filter(|_| columns.has_outcomes()).copied();
-    for name in columns.kept().iter().map(String::as_str).chain(outcomes) {
+    let encodings = columns.has_encodings().then_some(ENCODING_COLUMN);
+    for name in columns.kept().iter().map(String::as_str).chain(outcomes).chain(encodings) {
         let path = || ColumnPath::from(name);
         builder = builder
             .set_column_dictionary_enabled(path(), true)

@@ -4,6 +4,7 @@ use libdeflater::{DecompressionError, Decompressor};
 
 use super::message::{parse_head, unchunked};
 use super::{RECORD_END, UNKNOWN_TYPE, VERSION, digest};
+use crate::content_encoding::is_identity;
 use crate::name;
 use crate::object::{Micros, StoredObject};
 use crate::pack::number::parse_decimal;
@@ -172,6 +173,7 @@ impl<'a> WarcRecord<'a> {
             attempts: 0,
             fetched_at: self.fetched_at,
             content_type: reply.content_type.map(<[u8]>::to_vec),
+            content_encoding: reply.content_encoding.filter(|name| !is_identity(name)).map(<[u8]>::to_vec),
             etag: reply.etag.map(<[u8]>::to_vec),
             last_modified: reply.last_modified,
             head: Some(head.to_vec()),

@@ -20,6 +20,7 @@ pub(super) struct StoredHead<'a> {
     pub(super) status: u16,
     pub(super) is_chunked: bool,
     pub(super) content_type: Option<&'a [u8]>,
+    pub(super) content_encoding: Option<&'a [u8]>,
     pub(super) etag: Option<&'a [u8]>,
     pub(super) last_modified: Option<Seconds>,
 }
@@ -48,6 +49,9 @@ pub(super) fn parse_head(message: &[u8]) -> Option<(StoredHead<'_>, usize)> {
                 reply.last_modified = reply.last_modified.or(time_text::parse_http_date(field.value));
             }
             // These have no body, whatever they announce.
+            16 if is("content-encoding") => {
+                reply.content_encoding = reply.content_encoding.or(Some(field.value));
+            }
             17 if is("transfer-encoding") && status != 204 && status != 304 => {
                 reply.is_chunked |= field.value.eq_ignore_ascii_case(b"chunked");
             }
@@ -121,6 +125,7 @@ mod tests {
             status: 200,
             is_chunked: true,
             content_type: Some(b"text/plain"),
+            content_encoding: None,
             etag: Some(b"\"a\""),
             last_modified: Some(784_111_777),
         };
