@@ -350,6 +350,8 @@ pub struct FreeRoom {
     pub inodes: u64,
     /// Inodes that this process may take.
     pub free_inodes: u64,
+    /// All its blocks; 0 where the file system does not say.
+    pub blocks: u64,
     /// Blocks that this process may take.
     pub free_blocks: u64,
     /// Bytes of a block.
@@ -362,6 +364,7 @@ pub fn free_room(folder: &Path) -> ErrnoResult<FreeRoom> {
     Ok(FreeRoom {
         inodes: found.f_files,
         free_inodes: found.f_favail,
+        blocks: found.f_blocks,
         free_blocks: found.f_bavail,
         block: found.f_frsize,
     })

@@ -27,7 +27,7 @@ pub const ENCODING_COLUMN: &str = "content_encoding";
 /// The column of an object's URL.
 pub const URL_COLUMN: &str = "url";
 /// Columns that a row has anyway.
-const STANDARD: [&str; 12] = [
+const STANDARD: [&str; 11] = [
     "sequence",
     "name",
     "name_raw",
@@ -38,7 +38,6 @@ const STANDARD: [&str; 12] = [
     "fetched_at",
     "crc32c",
     "body",
-    ENCODING_COLUMN,
     URL_COLUMN,
 ];
 
@@ -219,10 +218,12 @@ impl ExtraColumns {
         }
     }
 
-    /// The same where rows have the encodings of bodies, or not.
+    /// The same where rows have the encodings of bodies, or not. A kept column of that name, which fetchmill 0.1.0 allowed,
+    /// takes the place of theirs.
     #[must_use]
     pub fn with_encodings(self, has_encodings: bool) -> Self {
-        ExtraColumns { has_encodings, ..self }
+        let is_free = self.kept().iter().all(|name| name != ENCODING_COLUMN);
+        ExtraColumns { has_encodings: has_encodings && is_free, ..self }
     }
 
     /// The same where only objects have rows.
@@ -372,6 +373,12 @@ mod tests {
         }
         let most: Vec<String> = (0..KEPT_COLUMNS_MAX).map(|number| format!("c{number}")).collect();
         assert_eq!(ExtraColumns::of_list(most.clone()).unwrap().kept(), most);
+    }
+
+    #[test]
+    fn a_kept_column_takes_the_place_of_the_encodings() {
+        assert!(columns(&["rank"]).unwrap().with_encodings(true).has_encodings());
+        assert!(!columns(&[ENCODING_COLUMN]).unwrap().with_encodings(true).has_encodings());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::entry::{Naming, behind_scheme};
 use crate::error::{Error, Result};
 use crate::extra_columns::{COLUMNS_PART, ENCODINGS_IN_COLUMN, ENCODINGS_PART, ExtraColumns, TYPES_PART};
 use crate::journal::{
-    Identity, JobLocation, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
+    Identity, JobLocation, JobRules, Journal, JournalSnapshot, STRIP_PREFIX, TRANSFORM, must_be_here,
     must_have_objects, read_doubtful,
 };
 use crate::limits::{self, BODY_MEMORY_BYTES_MAX, COMMIT_WINDOW_BYTES, COMMIT_WINDOW_OUTCOMES_MAX};
@@ -83,7 +83,7 @@ impl ExportOptions {
     }
 
     /// The same objects in the same order in the same format are the same job.
-    fn identity(&self, snapshot: &JournalSnapshot) -> Identity {
+    fn identity(&self, snapshot: &JournalSnapshot, rules: JobRules) -> Identity {
         let contents = format!("{:?}{:?}{:?}", snapshot.shards, snapshot.manifests, snapshot.tally);
         let digest = xxhash_rust::xxh3::xxh3_64(contents.as_bytes());
         let parts = [
@@ -92,7 +92,7 @@ impl ExportOptions {
             ("contents", format!("{} {} {digest:016x}", snapshot.part("format"), snapshot.tally.fetched)),
             ("format", self.format.name().to_owned()),
         ];
-        let stored = self.columns(snapshot);
+        let stored = self.columns(snapshot, rules);
         let (columns, types) = (stored.to_text(), stored.types_to_text());
         let encodings = stored.has_encodings().then(|| (ENCODINGS_PART, ENCODINGS_IN_COLUMN.to_owned()));
         let transform = Some(snapshot.part(TRANSFORM)).filter(|part| !part.is_empty());
@@ -110,12 +110,12 @@ impl ExportOptions {
     }
 
     /// What the format keeps of the columns that the objects have. There are rows of objects only.
-    fn columns(&self, snapshot: &JournalSnapshot) -> ExtraColumns {
+    fn columns(&self, snapshot: &JournalSnapshot, rules: JobRules) -> ExtraColumns {
         let columns = self.format.columns(&ExtraColumns::of_identity(&snapshot.identity).without_outcomes());
-        columns.with_encodings(self.format == Format::Parquet)
+        columns.with_encodings(self.format == Format::Parquet && rules.have_encodings())
     }
 
-    fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot) -> Result<SinkSetup> {
+    fn setup(&self, place: &JobLocation, snapshot: &JournalSnapshot, rules: JobRules) -> Result<SinkSetup> {
         Ok(SinkSetup {
             format: self.format,
             dest: place.dest.clone(),
@@ -125,7 +125,7 @@ impl ExportOptions {
             seal_after: limits::SEAL_AFTER,
             server_times: true,
             workers: 1,
-            columns: self.columns(snapshot),
+            columns: self.columns(snapshot, rules),
             sidecars: Sidecars::default(),
             // What it was is a column of what is read.
             is_hashed: false,
@@ -164,8 +164,9 @@ impl Export {
         let snapshot = JournalSnapshot::read(&from)?;
         refuse_unfit(&from, &snapshot, options.format)?;
         let place = JobLocation::prepare(&options.dest, options.state.as_deref())?;
-        let mut journal = Journal::open(&place, &options.identity(&snapshot), options.is_durable)?;
-        let setup = options.setup(&place, &snapshot)?;
+        let rules = JobRules::of(&place)?;
+        let mut journal = Journal::open(&place, &options.identity(&snapshot, rules), options.is_durable)?;
+        let setup = options.setup(&place, &snapshot, rules)?;
         recovery::recover(&place, &mut journal, &setup, (Naming::Whole, &StoredNames::default()))?;
         let shared = Arc::new(ExportState {
             stop: AtomicU8::new(GO),

@@ -81,7 +81,7 @@ impl Preflight {
         }
         // A file system that cannot tell is found out by writing to it.
         let Ok(free) = durable::free_room(&place.dest) else { return Ok(None) };
-        let FreeRoom { inodes, free_inodes, free_blocks, block } = free;
+        let FreeRoom { inodes, free_inodes, free_blocks, block, blocks: _ } = free;
         let room = Room::new((inodes, free_inodes), free_blocks, block);
         let tally = journal.tally();
         let before = SizeSample {

@@ -15,12 +15,16 @@ use crate::error::{Error, Result};
 /// The index of a log of 4,062 pages has 32 KiB; twice that, with the first page of the log.
 const ROOM_BYTES: u64 = 64 * 1024;
 
-/// Fails as a full disk does unless a new index fits.
+/// What `SQLite` writes a byte to: a page of memory, at least.
+const PAGE_BYTES: u64 = 4096;
+
+/// Fails as a full disk does unless a new index fits, where blocks are small.
 pub(super) fn check_room(path: &Path) -> Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     // Where this cannot be asked, writing shows it.
     let Ok(room) = durable::free_room(folder) else { return Ok(()) };
-    if room.free_blocks.saturating_mul(room.block) < ROOM_BYTES {
+    let may_have_holes = room.blocks > 0 && room.block < PAGE_BYTES;
+    if may_have_holes && room.free_blocks.saturating_mul(room.block) < ROOM_BYTES {
         let full = std::io::Error::from(Errno::NOSPC);
         return Err(Error::storage("write the journal", path, full));
     }

@@ -42,6 +42,16 @@ impl FileBody {
         Ok(())
     }
 
+    /// All of a body that is short enough for memory.
+    pub fn to_vec(&self) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.length as usize);
+        self.for_each(|piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })?;
+        Ok(bytes)
+    }
+
     /// CRC-32C of the body.
     pub fn crc32c(&self) -> io::Result<u32> {
         let mut crc32c = 0;
@@ -77,7 +87,7 @@ mod tests {
 
     /// Bodies whose pieces end everywhere: within a character, a group of base64, at their end.
     fn bodies() -> Vec<Vec<u8>> {
-        let lengths = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 2];
+        let lengths = [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 6 * PIECE_BYTES + 2];
         let mut bodies = Vec::new();
         for length in lengths {
             bodies.push(vec![b'"'; length]);
@@ -131,6 +141,8 @@ mod tests {
             encoder.push(&object(&body, b"")).unwrap();
             encoder.push_file(&Object { body: b"", ..object(&body, b"") }, &file_of(&body)).unwrap();
         }
+        let large = bodies().iter().filter(|body| body.len() > 1 << 20).count();
+        assert!(large > 0 && encoder.row_groups() <= 4 * large + 4, "{}", encoder.row_groups());
         let shard = ParquetShard::open(encoder.finish().unwrap()).unwrap();
         for (pair, body) in bodies().into_iter().enumerate() {
             let row = |row: usize| shard.row(row as u64).unwrap();

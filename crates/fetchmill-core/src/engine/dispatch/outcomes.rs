@@ -34,8 +34,9 @@ impl Dispatcher {
         if keeps >= StoredParts::Facts {
             facts.fetched_at = unix_micros();
             facts.content_type = fields.content_type.map(str::as_bytes);
-            facts.content_encoding =
-                fields.content_encoding.map(str::as_bytes).filter(|name| !is_identity(name));
+            // A body that may be another form of what was sent is decoded already.
+            let encoding = fields.content_encoding.filter(|_| fields.checksums.is_some());
+            facts.content_encoding = encoding.map(str::as_bytes).filter(|name| !is_identity(name));
             facts.etag = fields.etag.map(str::as_bytes);
             facts.last_modified = fields.last_modified.and_then(|value| parse_http_date(value.as_bytes()));
         }

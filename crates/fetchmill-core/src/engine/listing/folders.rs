@@ -133,7 +133,9 @@ impl FolderWalk {
                 None => read_as(*format, reader, &origin, folder, each),
                 Some(encoding) => {
                     let decoder = encoding.reader(BufReader::new(reader)).map_err(FolderReadError::Io)?;
-                    read_as(*format, decoder, &origin, folder, each)
+                    // A page that is longer ends within its JSON, or is refused as HTML is.
+                    let bounded = BufReader::new(decoder.take(limits::INDEX_BYTES_MAX + 1));
+                    read_as(*format, bounded, &origin, folder, each)
                 }
             }
         };

@@ -668,13 +668,23 @@ pub(super) struct PageBody {
     started: Option<Instant>,
 }
 
+/// Whether this is an encoding that is not decoded, or several of them.
+fn is_other_encoding(name: &[u8]) -> bool {
+    let known = [&b"deflate"[..], b"compress", b"x-compress"];
+    name.contains(&b',') || known.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
 impl PageBody {
     /// How a server has encoded it, though nobody asked for that.
     pub(super) fn encoding(&self) -> std::result::Result<Option<ContentEncoding>, PageFailure> {
         let values = field_values(&self.head, "content-encoding");
-        ContentEncoding::of_fields(values.into_iter()).map_err(|name| {
+        ContentEncoding::of_fields(values.into_iter()).or_else(|name| {
+            if !is_other_encoding(&name) {
+                // Such as utf-8: it means nothing, and the page is what it is.
+                return Ok(None);
+            }
             let reason = format!("Content-Encoding says {}, which nobody asked for", for_display(&name));
-            PageFailure::new(FailureKind::BadEncoding, 200, reason)
+            Err(PageFailure::new(FailureKind::BadEncoding, 200, reason))
         })
     }
 

@@ -319,7 +319,7 @@ impl Transform {
             kept: kept.as_deref().or(facts.kept),
             // They are those of other bytes: WARC stores a resource.
             head: None,
-            content_encoding: None,
+            content_encoding: facts.content_encoding.filter(|_| self.body == block.body(entry)),
             ..facts
         };
         self.made.push_fetched(entry.sequence, entry.attempts, name, body, &facts);

@@ -74,14 +74,32 @@ pub(super) struct BodyReceiver {
     /// The same of what a list says, over the body as it is stored.
     hash: Option<BodyChecksum>,
     /// How what comes is decoded; none: it is stored as it was sent.
-    encoding: Option<NamedEncoding>,
-    /// Whether it was asked for encoded.
-    decodes: bool,
+    decoding: Decoding,
     /// Bytes that came, whatever was made of them.
     received: u64,
     /// Whether it broke off, and goes on.
     pub(super) progress: BodyProgress,
     expected_hash: Option<ExpectedHash>,
+}
+
+/// Whether what comes is decoded.
+#[derive(Debug, PartialEq, Eq)]
+enum Decoding {
+    /// It is stored as it was sent.
+    Off,
+    /// As its head says, once all of it has come.
+    Due(NamedEncoding),
+    Done,
+}
+
+impl Decoding {
+    /// How it is to be decoded, if that is due.
+    fn take(&mut self) -> NamedEncoding {
+        let Decoding::Due(encoding) = self else { return Ok(None) };
+        let encoding = std::mem::replace(encoding, Ok(None));
+        *self = Decoding::Done;
+        encoding
+    }
 }
 
 /// What comes, as far as it is known before.
@@ -127,8 +145,7 @@ impl BodyReceiver {
             wants_checksum: false,
             checksum: None,
             hash: None,
-            encoding: None,
-            decodes: false,
+            decoding: Decoding::Off,
             received: 0,
             progress: BodyProgress::default(),
             expected_hash: None,
@@ -142,7 +159,7 @@ impl BodyReceiver {
         self.sequence = sequence;
         self.expected = ExpectedBody::Anything;
         (self.wants_checksum, self.checksum, self.hash, self.part) = (false, None, None, None);
-        (self.is_conditional, self.encoding, self.decodes) = (false, None, false);
+        (self.is_conditional, self.decoding) = (false, Decoding::Off);
         self.progress.start();
         self.expected_hash = None;
         self.start.clear();
@@ -168,8 +185,7 @@ impl BodyReceiver {
 
     /// What comes may be encoded, and is stored decoded.
     pub(super) fn expect_encoding(&mut self) {
-        self.encoding = Some(Ok(None));
-        self.decodes = true;
+        self.decoding = Decoding::Due(Ok(None));
     }
 
     /// What asks for the rest of it, when it broke off.
@@ -239,8 +255,7 @@ impl BodyReceiver {
         if differs(self.checksum.take()) {
             return Err((FailureKind::Checksum, None));
         }
-        let encoding = self.encoding.take().transpose().map_err(|name| not_asked_for(&name))?;
-        if let Some(encoding) = encoding.flatten() {
+        if let Some(encoding) = self.decoding.take().map_err(|name| not_asked_for(&name))? {
             self.decode(encoding, bytes_max)?;
             if listed.is_some_and(|listed| listed != self.length) && !self.has_failed() {
                 return Err((FailureKind::Changed, None));
@@ -369,7 +384,7 @@ impl BodyReceiver {
     /// The encoding that the body is stored in: nobody has asked for it.
     fn content_encoding(&self) -> Option<&[u8]> {
         let encoding = self.fields.content_encoding?.in_head(&self.head);
-        (!self.decodes && !is_identity(encoding)).then_some(encoding)
+        (self.decoding == Decoding::Off && !is_identity(encoding)).then_some(encoding)
     }
 
     /// Adds the reply, which is no object, to those that its target keeps.
@@ -522,7 +537,7 @@ impl BodySink for BodyReceiver {
         self.keep_head(head, bytes);
         self.checksum =
             if self.wants_checksum && head.status == 200 { BodyChecksum::of_head(bytes) } else { None };
-        if let Some(encoding) = &mut self.encoding
+        if let Decoding::Due(encoding) = &mut self.decoding
             && head.framing != Framing::None
         {
             *encoding = ContentEncoding::of_fields(fields_in(bytes, b"content-encoding:"));
@@ -562,7 +577,7 @@ impl BodySink for BodyReceiver {
         if let Some(checksum) = &mut self.checksum {
             checksum.update(bytes);
         }
-        if let (Some(hash), None | Some(Ok(None))) = (&mut self.hash, &self.encoding) {
+        if let (Some(hash), Decoding::Off | Decoding::Due(Ok(None))) = (&mut self.hash, &self.decoding) {
             hash.update(bytes);
         }
         if self.is_caught {

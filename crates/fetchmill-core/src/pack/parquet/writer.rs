@@ -95,6 +95,10 @@ impl<W: Write + Send> ParquetEncoder<W> {
 
     /// The same for an object whose body is in a file; `object.body` is empty.
     pub fn push_file(&mut self, object: &Object<'_>, body: &FileBody) -> io::Result<()> {
+        if body.length() <= BATCH_BYTES as u64 {
+            // It went to a file only because memory was short: it is a row among others.
+            return self.push(&Object { body: &body.to_vec()?, ..*object });
+        }
         self.push_alone(object, LargeSource::File(body))
     }
 
