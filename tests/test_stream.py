@@ -820,7 +820,8 @@ def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
         [sys.executable, "-c", ENDLESS, running.url], capture_output=True, text=True, check=True, timeout=120
     )
 
-    assert int(ended.stdout) < 4 << 20
+    # What the allocator keeps differs by some MiB from run to run; 50 bytes a reply would be 9 MiB.
+    assert int(ended.stdout) < 8 << 20
 
 
 def test_faults_of_a_server_are_overcome(server: Serve) -> None:
