@@ -22,8 +22,17 @@ pub(super) struct Fence(i64);
 impl Fence {
     /// Takes the next number: earlier runs write nothing from now on.
     pub(super) fn take(db: &Connection) -> rusqlite::Result<Self> {
-        let next = "INSERT INTO run VALUES (0, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1 RETURNING number";
-        db.query_row(next, [], |row| row.get(0)).map(Fence)
+        let next = "INSERT INTO run VALUES (0, 1) ON CONFLICT (id) DO UPDATE SET number = number + 1";
+        // Not with RETURNING in a transaction of its own: an error of its commit would be "no rows".
+        db.execute_batch("BEGIN IMMEDIATE")?;
+        let taken = db
+            .execute_batch(next)
+            .and_then(|()| db.query_row("SELECT number FROM run", [], |row| row.get(0)))
+            .and_then(|number| db.execute_batch("COMMIT").map(|()| Fence(number)));
+        if taken.is_err() {
+            let _ = db.execute_batch("ROLLBACK");
+        }
+        taken
     }
 
     /// Fails with exit code 9 if another run has taken a number since.
