@@ -643,7 +643,7 @@ def test_a_second_reply_in_the_same_segment_is_nobodys(raw: Raw, canary: Canary,
 @pytest.mark.parametrize("limit", [1, 8])
 def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, limit: int) -> None:
     """Up to 50 ms after the first one, while the connection has nothing to do."""
-    names = [f"n{number:03}" for number in range(126)]
+    names = [f"n{number:03}" for number in range(252)]
     delays = [0.005, 0.0, 0.002, 0.01, 0.02, 0.03, 0.05]
     sent: list[str] = []
 
@@ -663,8 +663,8 @@ def test_a_second_reply_in_the_idle_gap_is_nobodys(raw: Raw, canary: Canary, lim
 
     report = fetchmill.get(server.url, canary.dest, limit=limit, threads=1)
 
-    assert (report.fetched, report.failed) == (126, 0)
-    assert len(sent) >= 5  # on a busy machine the client speaks first more often
+    assert (report.fetched, report.failed) == (252, 0)
+    assert len(sent) >= 10
     assert_own_bytes(canary.dest, names)
 
 

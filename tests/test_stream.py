@@ -816,12 +816,11 @@ def test_an_endless_input_keeps_memory_flat(server: Serve) -> None:
     """Of a process that does nothing else: ten times as many replies as it takes to fill what is kept."""
     running = server(synthetic=1000)
 
-    ended = subprocess.run(
-        [sys.executable, "-c", ENDLESS, running.url], capture_output=True, text=True, check=True, timeout=120
-    )
+    command = [sys.executable, "-c", ENDLESS, running.url]
+    # What the allocator keeps differs by some MiB from run to run. What a reply leaves behind comes in each run.
+    growths = [int(subprocess.check_output(command, text=True, timeout=60)) for _ in range(3)]
 
-    # What the allocator keeps differs by some MiB from run to run; 50 bytes a reply would be 9 MiB.
-    assert int(ended.stdout) < 8 << 20
+    assert min(growths) < 4 << 20, growths
 
 
 def test_faults_of_a_server_are_overcome(server: Serve) -> None:

@@ -17,6 +17,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fetchmill._destination.facts import FACTS
 from fetchmill._destination.object_directories import ObjectDirectories
 from fetchmill._destination.object_paths import from_spelling, to_name, to_path
 from fetchmill._destination.objects import Object, Objects
@@ -37,18 +38,7 @@ except ModuleNotFoundError as error:
 __all__ = ["FetchmillFileSystem", "ObjectFile"]
 
 # What is known of an object besides its name and its bytes.
-_FACTS = (
-    "status",
-    "content_type",
-    "content_encoding",
-    "etag",
-    "last_modified",
-    "fetched_at",
-    "sequence",
-    "crc32c",
-    "url",
-    "columns",
-)
+_FACTS = (*FACTS, "url", "columns")
 
 Entry = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fetchmill._destination.facts import FACTS
 from fetchmill.cli.streams import escape, say, write_bytes
 
 if TYPE_CHECKING:
@@ -21,16 +22,6 @@ MISSING = 3
 _LINES = 5000
 # Formats whose records say more than the manifest does.
 _WITH_FACTS = {"parquet", "warc", "jsonl"}
-_FACTS = (
-    "status",
-    "content_type",
-    "content_encoding",
-    "etag",
-    "last_modified",
-    "fetched_at",
-    "sequence",
-    "crc32c",
-)
 
 _EPILOG = """\b
 Examples:
@@ -154,7 +145,7 @@ def _json_line(found: "tuple[str, int | None] | Object") -> bytes:
         values["name"] = _encode(name).decode("utf-8", "replace")
         values["name_hex"] = _encode(name).hex()
     if not isinstance(found, tuple):
-        for field in _FACTS:
+        for field in FACTS:
             value = getattr(found, field)
             if value is not None:
                 values[field] = _time_text(value) if isinstance(value, datetime) else value
